@@ -1,0 +1,49 @@
+# dsync: every target a user or developer needs; `make` alone lists them.
+#
+# The recipes are thin on purpose: what takes more than a line is a script in scripts/, each of which says
+# in its header what it guarantees. Nothing is installed or started before the target says so and why.
+
+# One place for what is built, whatever the caller's environment says: the scripts, the tests and
+# `make install` look there.
+export CARGO_TARGET_DIR := $(CURDIR)/target
+
+PREFIX ?= /usr/local
+MODULE_DIR ?= $(PREFIX)/lib/redis/modules
+PORT ?= 6379
+export PORT
+
+MODULE := $(CARGO_TARGET_DIR)/release/libdsync.so
+INSTALLED := $(MODULE_DIR)/dsync.so
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test lint install clean
+
+help: ## list the targets
+	@echo 'Targets of dsync:'
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+build: ## build the module, target/release/libdsync.so
+	@sh scripts/need.sh build
+	cargo build --release
+
+run: ## start a server with the module, on PORT (6379)
+	@sh scripts/run.sh
+
+test: ## test the engine, and the module on every server at hand (or on SERVERS="path ...")
+	@sh scripts/test.sh
+
+lint: ## check format, clippy's lints and the documentation
+	@sh scripts/need.sh build
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --document-private-items
+
+# Does not build: under sudo there is often no cargo, and what root builds the user cannot clean.
+install: ## install the built module under PREFIX (/usr/local); DESTDIR is honoured
+	@test -f '$(MODULE)' || { echo 'make install: nothing is built yet; run `make build` first.' >&2; exit 1; }
+	install -D -m 755 '$(MODULE)' '$(DESTDIR)$(INSTALLED)'
+	@echo 'Installed. The line for redis.conf or valkey.conf:'
+	@echo '    loadmodule $(INSTALLED)'
+
+clean: ## remove everything built or unpacked under target/
+	cargo clean

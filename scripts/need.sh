@@ -1,0 +1,95 @@
+#!/bin/sh
+# need.sh [build] [cli]: what dsync is built with, and redis-cli, are on this machine when this ends well.
+#
+# Installs only what is missing, through apt, and says what and why before it does. Starts no service: the
+# package redis-tools holds redis-cli (and the libraries Debian's servers need), not the service; that is
+# in redis-server, which is never installed. Where it may not install, `build` fails with a list for the
+# user's own hands, and `cli` goes on: scripts/server.sh needs no rights, and brings a redis-cli too.
+set -eu
+
+missing=''
+reasons=''
+
+# want PACKAGES REASON
+want() {
+    missing="$missing $1"
+    reasons="$reasons  $1: $2
+"
+}
+
+has_c_compiler() {
+    command -v cc >/dev/null 2>&1 && echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1
+}
+
+# The library, and the compiler's own headers (stddef.h and the like), which come in another package.
+has_libclang() {
+    [ -z "${LIBCLANG_PATH:-}" ] || return 0
+    any_exists /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*-linux-gnu*/libclang*.so* \
+        /usr/lib64/libclang*.so* /usr/lib/libclang*.so* /usr/local/lib/libclang*.so* &&
+        any_exists /usr/lib/llvm-*/lib/clang/*/include/stddef.h /usr/lib/clang/*/include/stddef.h \
+            /usr/lib64/clang/*/include/stddef.h /usr/local/lib/clang/*/include/stddef.h
+}
+
+any_exists() {
+    for path in "$@"; do
+        [ ! -e "$path" ] || return 0
+    done
+    return 1
+}
+
+# Runs a command with root's rights, or fails where there are none. Without a terminal sudo must not ask.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif ! command -v sudo >/dev/null 2>&1; then
+        return 1
+    elif [ -t 0 ]; then
+        sudo "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+install_missing() {
+    command -v apt-get >/dev/null 2>&1 || return 1
+    # shellcheck disable=SC2086 # one word a package
+    as_root env DEBIAN_FRONTEND=noninteractive sh -c \
+        'apt-get update -q && apt-get install -q -y --no-install-recommends "$@" </dev/null' \
+        sh $missing >&2
+}
+
+wants_build=''
+for need in "$@"; do
+    case $need in
+    build)
+        wants_build=yes
+        if ! command -v cargo >/dev/null 2>&1; then
+            echo "dsync: there is no cargo on PATH. Install Rust (rustup is the usual way), then try again." >&2
+            exit 1
+        fi
+        has_c_compiler || want 'gcc libc6-dev' 'a C compiler, to link, and for the binding to the module API'
+        has_libclang || want 'libclang-dev' 'libclang, by which bindgen reads the header of the module API'
+        ;;
+    cli)
+        command -v redis-cli >/dev/null 2>&1 || command -v valkey-cli >/dev/null 2>&1 ||
+            want 'redis-tools' 'redis-cli, and the libraries of the servers (it starts no service)'
+        ;;
+    *)
+        echo "usage: need.sh [build] [cli]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+[ -n "$missing" ] || exit 0
+
+printf 'dsync: missing here, and to be installed with apt now:\n%s' "$reasons" >&2
+if install_missing; then
+    exit 0
+fi
+printf 'dsync: could not install that (no apt, no network, or neither root nor sudo).\n' >&2
+# What was missing decides, not what was asked for: a build that lacks nothing can go on.
+if [ -n "$wants_build" ] && ! { has_c_compiler && has_libclang; }; then
+    printf 'Please install by hand, by these names on Debian and Ubuntu, then try again:\n   %s\n' "$missing" >&2
+    exit 1
+fi

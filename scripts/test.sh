@@ -1,0 +1,55 @@
+#!/bin/sh
+# test.sh: the engine's tests once, then the module's tests on every server: the machine's Redis and
+# Valkey where it has them, otherwise Debian's (Redis 7.0 and Valkey 8.0 on Debian 12).
+#
+# SERVERS="/path/to/redis-server ..." tests on those instead. A server that fails does not keep the next
+# from being tested; the last line tells which failed. Where one cannot be had this says so and goes on,
+# unless CI=true: there a server that silently went untested would be a hole.
+set -eu
+cd "$(dirname "$0")/.."
+
+servers=${SERVERS:-}
+if [ -n "$servers" ]; then
+    sh scripts/need.sh build
+else
+    sh scripts/need.sh build cli
+    for name in redis valkey; do
+        if server=$(sh scripts/server.sh "$name"); then
+            servers="$servers $server"
+        elif [ "${CI:-}" = true ]; then
+            echo "dsync: CI must test on $name, and it cannot be had (see above)." >&2
+            exit 1
+        else
+            echo "dsync: going on WITHOUT $name." >&2
+        fi
+    done
+fi
+if [ -z "$servers" ]; then
+    echo "dsync: no server to test on. Install redis-server, or name one: make test SERVERS=/path/to/redis-server" >&2
+    exit 1
+fi
+
+# "Redis 7.0.15", from "Redis server v=7.0.15 sha=...".
+version() {
+    "$1" --version | sed 's/ server v=/ /' | cut -d ' ' -f 1,2
+}
+
+echo "dsync: to be tested on:"
+for server in $servers; do
+    "$server" --version >/dev/null
+    echo "    $(version "$server") ($server)"
+done
+
+cargo build --release
+cargo test --lib --test model
+
+failed=''
+for server in $servers; do
+    echo
+    echo "dsync: the module on $(version "$server")"
+    DSYNC_TEST_SERVER=$server cargo test --test server || failed="$failed, $(version "$server")"
+done
+if [ -n "$failed" ]; then
+    echo "dsync: FAILED on ${failed#, }" >&2
+    exit 1
+fi
