@@ -1,0 +1,70 @@
+//! What a call wants done, in the order in which it must be done.
+//!
+//! First the changes go to the replicas and into the AOF, then the key is announced as modified and
+//! the log has its lines, and only then is anybody told: whoever reads a grant may rely on its having
+//! been written before.
+
+use super::answer::Answer;
+use super::change::Change;
+use super::slab::StateId;
+use super::types::{Fence, WaiterId};
+
+/// A waiter's answer is decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wake {
+    pub waiter: WaiterId,
+    pub answer: Answer,
+    /// The hold that the answer grants.
+    pub grant: Option<(StateId, Fence)>,
+}
+
+/// A line for the server's log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// A hold lapsed that had never been renewed: its client is slow, stuck or gone.
+    LapsedUnrenewed {
+        fence: Fence,
+        owner: Option<Box<[u8]>>,
+    },
+    Revoked {
+        fence: Fence,
+        owner: Option<Box<[u8]>>,
+    },
+}
+
+#[derive(Default, Debug)]
+pub struct Effects {
+    pub changes: Vec<Change>,
+    /// Watchers of the key are told: a grant, an end or a limit changed. Renewals and queues do not
+    /// count, so that a renewer of one's own never aborts one's MULTI.
+    pub modified: bool,
+    /// Capacity was gained, and nobody is queued for it.
+    pub free: bool,
+    pub notes: Vec<Note>,
+    pub wakes: Vec<Wake>,
+}
+
+impl Effects {
+    /// Empties it and keeps its buffers.
+    pub fn clear(&mut self) {
+        self.changes.clear();
+        self.modified = false;
+        self.free = false;
+        self.notes.clear();
+        self.wakes.clear();
+    }
+
+    pub(super) fn wake(&mut self, waiter: WaiterId, answer: Answer) {
+        self.wakes.push(Wake {
+            waiter,
+            answer,
+            grant: None,
+        });
+    }
+
+    /// The answer to a request that was decided in the same call in which it queued.
+    pub(super) fn answer_to(&mut self, waiter: WaiterId) -> Option<Answer> {
+        let at = self.wakes.iter().position(|wake| wake.waiter == waiter)?;
+        Some(self.wakes.remove(at).answer)
+    }
+}

@@ -1,0 +1,94 @@
+//! Where states live: a *space* is the contents of one database, from one flush to the next.
+//!
+//! States name their space, not their database, so that SWAPDB exchanges a million of them, and
+//! FLUSHALL orphans them, in one step. What belongs to a space that has no database any more is dead:
+//! the server frees it in its own time, perhaps on another thread.
+
+use std::collections::BTreeMap;
+
+use super::types::Db;
+
+/// The contents of one database. Number 0 is nowhere: a value that is not, or not yet, in a database.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Space(u32);
+
+impl Space {
+    pub const NOWHERE: Space = Space(0);
+}
+
+/// Invariant: the two maps are each other's inverse.
+#[derive(Default)]
+pub struct Spaces {
+    of_db: BTreeMap<Db, Space>,
+    db_of: BTreeMap<Space, Db>,
+    last: u32,
+}
+
+impl Spaces {
+    /// The space of a database, made on first use.
+    pub fn of(&mut self, db: Db) -> Space {
+        match self.of_db.get(&db) {
+            Some(space) => *space,
+            None => self.renew(db),
+        }
+    }
+
+    #[must_use]
+    pub fn db(&self, space: Space) -> Option<Db> {
+        self.db_of.get(&space).copied()
+    }
+
+    /// Everything in the database is gone.
+    pub fn flush(&mut self, db: Db) {
+        if let Some(space) = self.of_db.remove(&db) {
+            self.db_of.remove(&space);
+        }
+    }
+
+    /// Everything everywhere is gone.
+    pub fn flush_all(&mut self) {
+        self.of_db.clear();
+        self.db_of.clear();
+    }
+
+    pub fn swap(&mut self, a: Db, b: Db) {
+        let (space_a, space_b) = (self.of(a), self.of(b));
+        for (db, space) in [(a, space_b), (b, space_a)] {
+            self.of_db.insert(db, space);
+            self.db_of.insert(space, db);
+        }
+    }
+
+    fn renew(&mut self, db: Db) -> Space {
+        // Four billion flushes on: reusing the number of a space that still has states in the hands
+        // of the lazy free thread would revive them for the moment until they are freed.
+        self.last = self.last.checked_add(1).unwrap_or(1);
+        let space = Space(self.last);
+        self.of_db.insert(db, space);
+        self.db_of.insert(space, db);
+        space
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_orphans_and_a_swap_exchanges() {
+        let mut spaces = Spaces::default();
+        let (a, b) = (spaces.of(Db(0)), spaces.of(Db(1)));
+        assert_eq!((spaces.of(Db(0)), spaces.db(b)), (a, Some(Db(1))));
+        spaces.swap(Db(0), Db(1));
+        assert_eq!((spaces.db(a), spaces.db(b)), (Some(Db(1)), Some(Db(0))));
+        assert_eq!(spaces.of(Db(0)), b);
+        spaces.flush(Db(0));
+        assert_eq!((spaces.db(b), spaces.db(a)), (None, Some(Db(1))));
+        assert_ne!(spaces.of(Db(0)), b);
+        spaces.swap(Db(1), Db(1));
+        assert_eq!(spaces.db(a), Some(Db(1)));
+        spaces.flush_all();
+        assert_eq!(spaces.db(a), None);
+        assert_eq!(spaces.db(Space::NOWHERE), None);
+    }
+}
