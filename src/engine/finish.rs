@@ -1,0 +1,195 @@
+//! How holds end and leases are renewed at somebody's word.
+//!
+//! Only the token ends a hold, or an operator by its fence. An overdue hold that nobody has ended yet
+//! is still its token's: to renew it, or to give it back.
+
+use super::change::{Change, End};
+use super::effect::Note;
+use super::types::{Fence, LeaseMs, Now, Token};
+use super::{Body, Engine, Family, Key, WrongType};
+
+impl Engine {
+    /// Ends the token's hold; says whether there was one.
+    ///
+    /// # Errors
+    /// When the key is of another family; likewise for all calls here.
+    pub fn release(
+        &mut self,
+        key: &mut Key<'_>,
+        family: Family,
+        token: &Token,
+        now: Now,
+    ) -> Result<bool, WrongType> {
+        self.end_by_token(key, family, token, End::Released, now)
+    }
+
+    pub(super) fn end_by_token(
+        &mut self,
+        key: &mut Key<'_>,
+        family: Family,
+        token: &Token,
+        how: End,
+        now: Now,
+    ) -> Result<bool, WrongType> {
+        let hold = self
+            .body(key, family)?
+            .and_then(|body| body.holds().by_token(token));
+        let Some(fence) = hold.map(|hold| hold.fence) else {
+            return Ok(false);
+        };
+        self.end(key, family, fence, how, now);
+        self.settle(key, now);
+        Ok(true)
+    }
+
+    /// Ends the hold with this fence, whoever has its token.
+    ///
+    /// # Errors
+    /// See [`Engine::release`].
+    pub fn revoke(
+        &mut self,
+        key: &mut Key<'_>,
+        family: Family,
+        fence: Fence,
+        now: Now,
+    ) -> Result<bool, WrongType> {
+        let found = self
+            .body(key, family)?
+            .is_some_and(|body| body.holds().get(fence).is_some());
+        if found {
+            self.end(key, family, fence, End::Revoked, now);
+            self.settle(key, now);
+        }
+        Ok(found)
+    }
+
+    /// Ends a hold that there is, and takes note of it.
+    pub(super) fn end(
+        &mut self,
+        key: &mut Key<'_>,
+        family: Family,
+        fence: Fence,
+        how: End,
+        now: Now,
+    ) {
+        let ended = self.decide(
+            key,
+            family,
+            Change::End {
+                fence,
+                how,
+                at: now.unix(),
+            },
+            now,
+        );
+        let Some(hold) = ended else { return };
+        let owner = || hold.owner().map(Into::into);
+        match how {
+            End::Lapsed if !hold.renewed => {
+                self.effects.notes.push(Note::LapsedUnrenewed {
+                    fence,
+                    owner: owner(),
+                });
+            }
+            End::Revoked => self.effects.notes.push(Note::Revoked {
+                fence,
+                owner: owner(),
+            }),
+            _ => {}
+        }
+    }
+
+    /// Starts the lease anew, as long as the last one unless another is given; says whether the token
+    /// still holds. What was lost stays lost.
+    ///
+    /// # Errors
+    /// See [`Engine::release`].
+    pub fn renew(
+        &mut self,
+        key: &mut Key<'_>,
+        family: Family,
+        token: &Token,
+        lease: Option<LeaseMs>,
+        now: Now,
+    ) -> Result<bool, WrongType> {
+        let hold = self
+            .body(key, family)?
+            .and_then(|body| body.holds().by_token(token));
+        let Some((fence, last)) = hold.map(|hold| (hold.fence, hold.lease)) else {
+            return Ok(false);
+        };
+        self.renew_hold(key, fence, lease.unwrap_or(last), now);
+        self.settle(key, now);
+        Ok(true)
+    }
+
+    pub(super) fn renew_hold(&mut self, key: &mut Key<'_>, fence: Fence, lease: LeaseMs, now: Now) {
+        let Some(family) = self.body_mut(key).map(|body| body.family()) else {
+            return;
+        };
+        let deadline = now.unix().after_ms(u64::from(lease.0));
+        self.decide(
+            key,
+            family,
+            Change::Renew {
+                fence,
+                lease,
+                deadline,
+            },
+            now,
+        );
+        if let Some(body) = self.body_mut(key) {
+            body.holds_mut().set_due(fence, now.lease.after(lease));
+        }
+    }
+
+    /// Milliseconds left of the token's lease, rounded up; 0 when it does not hold or is overdue. On a
+    /// server that follows another, as far as the written deadline tells.
+    ///
+    /// # Errors
+    /// See [`Engine::release`].
+    pub fn check(
+        &self,
+        key: &Key<'_>,
+        family: Family,
+        token: &Token,
+        now: Now,
+    ) -> Result<u64, WrongType> {
+        let hold = self
+            .body(key, family)?
+            .and_then(|body| body.holds().by_token(token));
+        Ok(hold.map_or(0, |hold| self.lease_left_ms(hold, now)))
+    }
+
+    pub(super) fn lease_left_ms(&self, hold: &super::Hold, now: Now) -> u64 {
+        if self.serving {
+            hold.due.ms_left(now.lease)
+        } else {
+            hold.deadline().ms_left(now.unix())
+        }
+    }
+
+    /// An operator's limit, or none again. The limit that was in force before is returned.
+    ///
+    /// # Errors
+    /// See [`Engine::release`].
+    pub fn pin_limit(
+        &mut self,
+        key: &mut Key<'_>,
+        limit: Option<u32>,
+        now: Now,
+    ) -> Result<Option<u32>, WrongType> {
+        let body = self.body(key, Family::Semaphore)?;
+        let before = body.and_then(Body::limit_in_force);
+        let pinned = match body {
+            Some(Body::Semaphore(semaphore)) => semaphore.limits().pinned,
+            _ => None,
+        };
+        if pinned != limit {
+            self.decide(key, Family::Semaphore, Change::Pin(limit), now);
+        }
+        self.lapse_due(key, now);
+        self.settle(key, now);
+        Ok(before)
+    }
+}

@@ -1,0 +1,304 @@
+//! States that are decided elsewhere: by a primary, or in an earlier life of this server. And where
+//! states live, as the server moves, renames, swaps and removes keys.
+//!
+//! A server that follows applies and never decides: it lapses nothing, serves nobody, indexes nothing.
+//! When its turn comes, [`Engine::take_over`] gives every lease a moment on its own clock.
+
+use super::change::Change;
+use super::spaces::Space;
+use super::types::{Db, Fence, LeaseMs, LeaseUs, Now, UnixMs};
+use super::{Body, Engine, Family, Key, Misfit, State, StateId};
+
+/// How far ahead of the clock a fence from elsewhere may be: a year.
+const FENCE_AHEAD_US: u64 = 366 * 86_400 * 1_000_000;
+
+/// How far a server that starts or is promoted goes past the fences it knows: what it does not know
+/// may have been given in a minute since, or by a clock that is up to an hour ahead.
+const MINUTE_US: u64 = 60 * 1_000_000;
+const HOUR_US: u64 = 60 * MINUTE_US;
+
+/// Why a change from elsewhere was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unfit {
+    Misfit(Misfit),
+    /// A fence more than a year ahead of the clock.
+    FenceAhead,
+    /// There is no room for another state.
+    Full,
+}
+
+impl Engine {
+    /// Carries out what another server, or a file, says has happened to the key.
+    ///
+    /// # Errors
+    /// For a change that does not fit; nothing has changed then.
+    pub fn follow(
+        &mut self,
+        key: &mut Key<'_>,
+        family: Family,
+        change: &Change,
+        now: Now,
+    ) -> Result<(), Unfit> {
+        let body = self
+            .body(key, family)
+            .map_err(|_| Unfit::Misfit(Misfit::Family))?;
+        if *change == Change::Vanish {
+            self.discard(key);
+            return Ok(());
+        }
+        if let Change::Grant(grant) = change {
+            self.check_fence(grant.fence, now)?;
+        }
+        // A change that does not fit must not leave an empty key behind.
+        if body.is_none() && matches!(change, Change::Renew { .. } | Change::End { .. }) {
+            return Err(Unfit::Misfit(Misfit::NoHold));
+        }
+        let id = match key.state {
+            Some(id) => id,
+            None => self.create(key, family, now.unix()).ok_or(Unfit::Full)?,
+        };
+        let state = self.states.get_mut(id).ok_or(Unfit::Full)?;
+        let ended = state.body.apply(change).map_err(Unfit::Misfit);
+        if let Err(unfit) = ended {
+            if !key.stored {
+                self.discard(key);
+            }
+            return Err(unfit);
+        }
+        if let Ok(Some(hold)) = &ended {
+            self.stats.holds_go(family, 1);
+            if hold.ephemeral {
+                self.ephemeral.remove(&(hold.client(), hold.fence));
+            }
+        }
+        if let Change::Grant(grant) = change {
+            self.stats.holds_come(family, 1);
+            self.last_fence = self.last_fence.max(grant.fence);
+        }
+        if self.serving {
+            self.take_over_state(id, now);
+        }
+        Ok(())
+    }
+
+    fn check_fence(&self, fence: Fence, now: Now) -> Result<(), Unfit> {
+        let ahead = fence.0 > now.unix_us.saturating_add(FENCE_AHEAD_US);
+        // What this server has given itself is not bad data, whatever became of its clock.
+        if ahead && fence > self.last_fence {
+            Err(Unfit::FenceAhead)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A state that was read from a file or a payload, and will be stored under this name.
+    ///
+    /// # Errors
+    /// For fences too far ahead, and when there is no room.
+    pub fn adopt(&mut self, body: Body, db: Db, name: &[u8], now: Now) -> Result<StateId, Unfit> {
+        let last = body.holds().iter().last().map(|hold| hold.fence);
+        if let Some(last) = last {
+            self.check_fence(last, now)?;
+            self.last_fence = self.last_fence.max(last);
+        }
+        let (family, holds) = (body.family(), body.holds().len());
+        let space = self.spaces.of(db);
+        let state = State {
+            body,
+            space,
+            name: name.into(),
+        };
+        let id = self.states.insert(state).ok_or(Unfit::Full)?;
+        self.stats.holds_come(family, holds);
+        if self.serving {
+            self.take_over_state(id, now);
+        }
+        Ok(id)
+    }
+
+    /// The last fence as it was saved elsewhere.
+    ///
+    /// # Errors
+    /// For one too far ahead.
+    pub fn adopt_last_fence(&mut self, last: Fence, now: Now) -> Result<(), Unfit> {
+        self.check_fence(last, now)?;
+        self.last_fence = self.last_fence.max(last);
+        Ok(())
+    }
+
+    /// The fences to come leave room for those that this server does not know of.
+    pub fn leap_fences(&mut self, now: Now) {
+        let last = (self.last_fence.0 + MINUTE_US).max(now.unix_us.saturating_add(HOUR_US));
+        self.last_fence = Fence(last.min(Fence::MAX.0));
+    }
+
+    /// From here on this server decides. Every hold has what is left of its lease by the wall clock
+    /// and some grace, at most its whole lease.
+    pub fn take_over(&mut self, now: Now) {
+        self.serving = true;
+        self.for_each_state(|engine, id| engine.take_over_state(id, now));
+    }
+
+    /// Visits every state, a slice of their numbers at a time.
+    fn for_each_state(&mut self, mut visit: impl FnMut(&mut Engine, StateId)) {
+        let mut last = None;
+        loop {
+            let slice: Vec<_> = self.states.ids_after(last, 1_024).collect();
+            let Some(end) = slice.last() else { return };
+            last = Some(*end);
+            slice.into_iter().for_each(|id| visit(self, id));
+        }
+    }
+
+    fn take_over_state(&mut self, id: StateId, now: Now) {
+        let grace = self.settings.takeover_grace_ms;
+        let Some(state) = self.states.get_mut(id) else {
+            return;
+        };
+        let holds = state.body.holds_mut();
+        let dues: Vec<_> = holds
+            .iter()
+            .filter(|hold| hold.due == LeaseUs(u64::MAX))
+            .map(|hold| {
+                (
+                    hold.fence,
+                    lease_left(hold.lease, hold.deadline(), now.unix(), grace),
+                )
+            })
+            .collect();
+        for (fence, left_ms) in dues {
+            holds.set_due(fence, now.lease.after_ms(left_ms));
+        }
+        self.index(id, false);
+    }
+
+    /// From here on another server decides: all deadlines are its business.
+    pub fn stand_down(&mut self) {
+        self.serving = false;
+        self.leases.clear();
+        self.retention.clear();
+        self.ending.clear();
+        self.ephemeral.clear();
+        self.for_each_state(|engine, id| {
+            let Some(state) = engine.states.get_mut(id) else {
+                return;
+            };
+            if let Some(noted) = state.body.retention_mut() {
+                *noted = None;
+            }
+            let holds = state.body.holds_mut();
+            let fences: Vec<_> = holds.iter().map(|hold| hold.fence).collect();
+            for fence in fences {
+                holds.set_due(fence, LeaseUs(u64::MAX));
+            }
+        });
+    }
+
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.serving
+    }
+
+    /// The value has left its key: deleted, overwritten, moved or renamed away. It may yet turn up
+    /// elsewhere, see [`Engine::moved`]; those who wait for the key stay with its name. Says whether
+    /// there are any.
+    pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
+        // Without a state it is the engine that is through with the key.
+        let Some(state) = self.states.get_mut(id) else {
+            return false;
+        };
+        state.space = Space::NOWHERE;
+        self.unindex(id);
+        self.name_changed_hands(db, name)
+    }
+
+    /// The value is found under this key from now on.
+    pub fn moved(&mut self, id: StateId, db: Db, name: &[u8]) {
+        let space = self.spaces.of(db);
+        let Some(state) = self.states.get_mut(id) else {
+            return;
+        };
+        state.space = space;
+        state.name = name.into();
+        self.index(id, false);
+        self.name_changed_hands(db, name);
+    }
+
+    /// Something else is under this name now, or nothing. Says whether anybody waits for it.
+    pub fn name_changed_hands(&mut self, db: Db, name: &[u8]) -> bool {
+        let queue = self.queues.find(db, name);
+        if let Some(queue) = queue {
+            self.queues.set_due(queue);
+        }
+        queue.is_some()
+    }
+
+    /// The keyspace has let go of the value.
+    pub fn freed(&mut self, id: StateId) {
+        self.unindex(id);
+        if let Some(state) = self.states.take(id) {
+            self.forget(&state);
+        }
+        self.states.free(id);
+    }
+
+    /// The database is empty now; all of them, without a number.
+    pub fn flushed(&mut self, db: Option<Db>) {
+        match db {
+            Some(db) => self.spaces.flush(db),
+            None => self.spaces.flush_all(),
+        }
+        self.queues.set_all_due(db);
+    }
+
+    /// The two databases have exchanged their contents; queues stay with the numbers.
+    pub fn swapped(&mut self, a: Db, b: Db) {
+        self.spaces.swap(a, b);
+        self.queues.set_all_due(Some(a));
+        self.queues.set_all_due(Some(b));
+    }
+
+    /// Bytes the state takes beyond the server's own for a key.
+    #[must_use]
+    pub fn memory(&self, id: StateId) -> usize {
+        self.states.get(id).map_or(0, |state| {
+            size_of::<State>() + state.name.heap_bytes() + state.body.heap_bytes()
+        })
+    }
+}
+
+/// What is left of a lease that another server, or an earlier life of this one, wrote down.
+fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u64 {
+    deadline
+        .ms_left(now)
+        .saturating_add(grace_ms)
+        .min(u64::from(lease.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_taken_over_has_its_rest_and_some_grace_but_never_more_than_all() {
+        let (lease, grace) = (LeaseMs(30_000), 5_000);
+        for (deadline, left) in [
+            (0, 5_000),
+            (1_000, 5_000),
+            (1_001, 5_001),
+            (26_000, 30_000),
+            (26_001, 30_000),
+            (99_000, 30_000),
+        ] {
+            assert_eq!(
+                lease_left(lease, UnixMs(deadline), UnixMs(1_000), grace),
+                left,
+                "{deadline}"
+            );
+        }
+        assert_eq!(
+            lease_left(LeaseMs(100), UnixMs(0), UnixMs(1_000), grace),
+            100
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! What a key looks like to an operator. Never a token.
+
+use super::change::{Limits, Tally};
+use super::once::Record;
+use super::types::{Claim, ClientId, Db, Fence, MonoUs, Now};
+use super::{Body, Engine, Family, Key, WrongType};
+
+pub struct HoldInfo<'e> {
+    pub fence: Fence,
+    pub owner: Option<&'e [u8]>,
+    pub client: ClientId,
+    pub claim: Claim,
+    pub lease_left_ms: u64,
+    pub held_ms: u64,
+}
+
+pub struct WaiterInfo<'e> {
+    pub owner: Option<&'e [u8]>,
+    pub client: ClientId,
+    /// `None` for a WAIT, which claims nothing.
+    pub claim: Option<Claim>,
+    pub age_ms: u64,
+}
+
+/// What is particular to the family.
+pub enum Particulars<'e> {
+    Lock,
+    Semaphore {
+        limits: Limits,
+        in_force: Option<u32>,
+        available: u64,
+    },
+    Group {
+        tally: Tally,
+        owed: u64,
+    },
+    Once {
+        record: &'e Record,
+    },
+}
+
+pub struct Info<'e> {
+    pub particulars: Particulars<'e>,
+    pub holders: usize,
+    pub first_holders: Vec<HoldInfo<'e>>,
+    /// `None` on a server that follows another: who waits is known there alone.
+    pub waiters: Option<Waiters<'e>>,
+}
+
+pub struct Waiters<'e> {
+    pub count: usize,
+    pub longest_ms: u64,
+    pub first: Vec<WaiterInfo<'e>>,
+}
+
+/// A key in which somebody waits.
+pub struct Contended<'e> {
+    pub db: Db,
+    pub name: &'e [u8],
+    pub family: Family,
+    pub waiters: usize,
+    pub longest_ms: u64,
+}
+
+impl Engine {
+    /// The key with its first `count` holders and waiters; nothing for an absent key.
+    ///
+    /// # Errors
+    /// When the key is of another family.
+    pub fn info(
+        &self,
+        key: &Key<'_>,
+        family: Family,
+        count: usize,
+        now: Now,
+    ) -> Result<Option<Info<'_>>, WrongType> {
+        let Some(body) = self.body(key, family)? else {
+            return Ok(None);
+        };
+        let particulars = match body {
+            Body::Lock(_) => Particulars::Lock,
+            Body::Semaphore(semaphore) => {
+                let in_force = semaphore.limit_in_force();
+                let limit = in_force.map_or(0, u64::from);
+                let available = limit.saturating_sub(semaphore.holds.permits());
+                Particulars::Semaphore {
+                    limits: semaphore.limits(),
+                    in_force,
+                    available,
+                }
+            }
+            Body::Once(once) => Particulars::Once {
+                record: once.record(),
+            },
+            Body::Group(group) => Particulars::Group {
+                tally: group.tally(),
+                owed: group.owed(),
+            },
+        };
+        let first_holders = body.holds().iter().take(count).map(|hold| HoldInfo {
+            fence: hold.fence,
+            owner: hold.owner(),
+            client: hold.client(),
+            claim: hold.claim,
+            lease_left_ms: self.lease_left_ms(hold, now),
+            held_ms: now.unix().0.saturating_sub(hold.granted().0),
+        });
+        Ok(Some(Info {
+            particulars,
+            holders: body.holds().len(),
+            first_holders: first_holders.collect(),
+            waiters: self.serving.then(|| self.waiters_of(key, count, now)),
+        }))
+    }
+
+    /// The keys in which somebody waits, longest wait first, `count` at most.
+    #[must_use]
+    pub fn contended(&self, count: usize, now: Now) -> Vec<Contended<'_>> {
+        let all = self.queues.contended().filter_map(|(db, name, queue)| {
+            Some(Contended {
+                db,
+                name: name.as_bytes(),
+                family: queue.family()?,
+                waiters: queue.waiters(),
+                longest_ms: now.mono.ms_since(queue.waiting_since()?),
+            })
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|key| std::cmp::Reverse(key.longest_ms));
+        all.truncate(count);
+        all
+    }
+
+    /// Clients that wait for a reply.
+    #[must_use]
+    pub fn waiting(&self, family: Family) -> u64 {
+        self.queues.waiting(family)
+    }
+
+    /// How long the longest waiting of all has waited.
+    #[must_use]
+    pub fn longest_wait_ms(&self, now: Now) -> u64 {
+        let since = self
+            .queues
+            .contended()
+            .filter_map(|(_, _, queue)| queue.waiting_since())
+            .min();
+        since.map_or(0, |since| now.mono.ms_since(since))
+    }
+
+    fn waiters_of(&self, key: &Key<'_>, count: usize, now: Now) -> Waiters<'_> {
+        let queue = self
+            .queues
+            .find(key.db, key.name)
+            .and_then(|id| self.queues.get(id));
+        let Some(queue) = queue else {
+            return Waiters {
+                count: 0,
+                longest_ms: 0,
+                first: Vec::new(),
+            };
+        };
+        let age = |since: MonoUs| now.mono.ms_since(since);
+        let waiting = queue.waiting().map(|waiter| WaiterInfo {
+            owner: waiter.request.owner.as_deref(),
+            client: waiter.request.client,
+            claim: Some(waiter.request.claim),
+            age_ms: age(waiter.since),
+        });
+        let watching = queue.watching().map(|watcher| WaiterInfo {
+            owner: None,
+            client: watcher.client,
+            claim: None,
+            age_ms: age(watcher.since),
+        });
+        Waiters {
+            count: queue.waiters(),
+            longest_ms: queue.waiting_since().map_or(0, age),
+            first: waiting.chain(watching).take(count).collect(),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The engine: locks, semaphores and wait groups as plain data and plain rules.
+//!
+//! No Redis, no clock, no randomness, no I/O and no unsafe code: time comes in as a [`Now`], tokens
+//! come in with requests, fences are made from the time and the last fence. The same calls in the same
+//! order give the same states and the same [`Effects`], which is what the model tests rely on.
+//!
+//! The engine owns every state. The server's keyspace maps a name to a [`StateId`] and nothing more;
+//! a caller opens the key, hands in what it found as a [`Key`], and afterwards stores or deletes the
+//! key as `Key::state` says. One call concerns one key.
+//!
+//! Who does what:
+//! - `acquire`, `finish` (release, done, revoke …), `group`: what clients ask for;
+//! - `serve`: who is next; every call ends there, so that no grantable head is ever left waiting;
+//! - `tasks`: what has come due by itself, one key at a time;
+//! - `follow`: states that come from elsewhere (a primary, an RDB or AOF file), and where they live.
+//!
+//! Values in the keyspace that are pointers to states were rejected: the server may free them on
+//! another thread, and the deadline index would have to reach into them by raw pointers.
+
+#![forbid(unsafe_code)]
+
+mod acquire;
+pub mod answer;
+pub mod change;
+mod deadlines;
+pub mod effect;
+mod finish;
+mod follow;
+mod group;
+mod hold;
+pub mod info;
+mod key_name;
+mod lock;
+mod once;
+mod queues;
+mod semaphore;
+mod serve;
+mod slab;
+pub mod snapshot;
+mod spaces;
+mod state;
+pub mod stats;
+pub mod tasks;
+pub mod types;
+mod wait_group;
+mod wait_queue;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use answer::Answer;
+use change::{Change, End};
+use deadlines::Wheel;
+use effect::Effects;
+use hold::Hold;
+use queues::{QueueBounds, Queues};
+use slab::Slab;
+use spaces::Spaces;
+use stats::Stats;
+use types::{ClientId, Db, Fence, Now, UnixMs, WaiterId};
+
+pub use answer::{FullQueue, Refusal};
+pub use slab::StateId;
+pub use state::{Body, Family, Misfit, State};
+pub use wait_queue::{Request, Wait};
+
+/// What the operator can set.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long a place is kept for its token after its connection closed; 0 keeps none.
+    pub rejoin_ms: u64,
+    /// How long the tally of a finished round is kept.
+    pub group_keep_ms: u64,
+    /// How long a group is kept in which nothing lives, waits or happens.
+    pub group_idle_ms: u64,
+    /// What a hold has left at least, within its lease, when this server takes it over.
+    pub takeover_grace_ms: u64,
+    /// How long results are kept, and attempts and reasons after the last thing that happened.
+    pub once_keep_ms: u64,
+    pub max_waiters: u64,
+    pub max_waiters_per_key: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            rejoin_ms: 2_000,
+            group_keep_ms: 60_000,
+            group_idle_ms: 86_400_000,
+            takeover_grace_ms: 5_000,
+            once_keep_ms: 86_400_000,
+            max_waiters: 100_000,
+            max_waiters_per_key: 20_000,
+        }
+    }
+}
+
+/// One key of the server, as it was found and as the call leaves it.
+#[derive(Debug)]
+pub struct Key<'a> {
+    pub db: Db,
+    pub name: &'a [u8],
+    /// What the key holds. The caller stores it where it was absent, and deletes the key where it has
+    /// become absent.
+    pub state: Option<StateId>,
+    /// Whether the keyspace has it already.
+    stored: bool,
+}
+
+impl<'a> Key<'a> {
+    #[must_use]
+    pub fn found(db: Db, name: &'a [u8], state: Option<StateId>) -> Key<'a> {
+        Key {
+            db,
+            name,
+            state,
+            stored: state.is_some(),
+        }
+    }
+}
+
+/// The outcome of a request that may wait.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    Now(Answer),
+    /// The answer will come as a wake of this waiter.
+    Queued(WaiterId),
+}
+
+/// The key holds another family's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongType;
+
+/// Invariants: a state that is indexed in `leases` or `retention` lives in a database and is served
+/// here; `ephemeral` names only holds that are ephemeral, under their present connection.
+pub struct Engine {
+    pub settings: Settings,
+    states: Slab<State>,
+    spaces: Spaces,
+    queues: Queues,
+    /// The earliest lease of each key.
+    leases: Wheel,
+    /// When finished and idle groups vanish.
+    retention: BTreeSet<(UnixMs, StateId)>,
+    /// The holds that end with a connection.
+    ephemeral: BTreeMap<(ClientId, Fence), StateId>,
+    /// Holds whose connection is gone, to be ended as soon as the server can write.
+    ending: BTreeMap<Fence, (StateId, End)>,
+    last_fence: Fence,
+    /// This server decides: it is a primary and its data are loaded.
+    serving: bool,
+    /// The kind of task that is looked for first, so that no kind can hold up the others.
+    turn: usize,
+    stats: Stats,
+    pub effects: Effects,
+}
+
+impl Default for Engine {
+    fn default() -> Engine {
+        Engine::new(Settings::default())
+    }
+}
+
+impl Engine {
+    #[must_use]
+    pub fn new(settings: Settings) -> Engine {
+        Engine {
+            settings,
+            states: Slab::new(),
+            spaces: Spaces::default(),
+            queues: Queues::default(),
+            leases: Wheel::new(0),
+            retention: BTreeSet::new(),
+            ephemeral: BTreeMap::new(),
+            ending: BTreeMap::new(),
+            last_fence: Fence(0),
+            serving: false,
+            turn: 0,
+            stats: Stats::default(),
+            effects: Effects::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn state(&self, id: StateId) -> Option<&State> {
+        self.states.get(id)
+    }
+
+    /// The last fence given or seen.
+    #[must_use]
+    pub fn last_fence(&self) -> Fence {
+        self.last_fence
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// What the key holds, if it is of this family.
+    fn body(&self, key: &Key<'_>, family: Family) -> Result<Option<&Body>, WrongType> {
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        match body {
+            Some(body) if body.family() != family => Err(WrongType),
+            body => Ok(body),
+        }
+    }
+
+    fn body_mut(&mut self, key: &Key<'_>) -> Option<&mut Body> {
+        self.states.get_mut(key.state?).map(|state| &mut state.body)
+    }
+
+    fn queue_bounds(&self) -> QueueBounds {
+        QueueBounds {
+            per_key: self.settings.max_waiters_per_key,
+            server: self.settings.max_waiters,
+        }
+    }
+
+    /// The fence of the next grant: past every earlier one, and past those that a server with a
+    /// lost memory may have given before this moment.
+    fn next_fence(&mut self, now: Now) -> Fence {
+        let fence = Fence((self.last_fence.0 + 1).max(now.unix_us).min(Fence::MAX.0));
+        self.last_fence = fence;
+        fence
+    }
+
+    /// Carries out a decision on the key and writes it down. What ended is returned.
+    fn decide(
+        &mut self,
+        key: &mut Key<'_>,
+        family: Family,
+        change: Change,
+        now: Now,
+    ) -> Option<Hold> {
+        let id = match key.state {
+            Some(id) => id,
+            None => self.create(key, family, now.unix())?,
+        };
+        let body = self.states.get_mut(id).map(|state| &mut state.body)?;
+        let limit_changes = body.limit_changes();
+        let applied = body.apply(&change);
+        let limit_changes = body.limit_changes().saturating_sub(limit_changes);
+        debug_assert!(applied.is_ok(), "{change:?}: {:?}", applied.err());
+        self.stats.counters_mut(family).limit_changes += limit_changes;
+        self.effects.modified |= !matches!(change, Change::Renew { .. });
+        let ended = applied.ok().flatten();
+        if matches!(change, Change::Grant(_)) {
+            self.stats.holds_come(family, 1);
+        }
+        if ended.is_some() {
+            self.stats.holds_go(family, 1);
+        }
+        let unrenewed = ended.as_ref().is_some_and(|hold| !hold.renewed);
+        self.stats.decided(family, &change, unrenewed);
+        self.effects.changes.push(change);
+        if let Some(hold) = ended.as_ref().filter(|hold| hold.ephemeral) {
+            self.ephemeral.remove(&(hold.client(), hold.fence));
+        }
+        ended
+    }
+
+    /// A new, empty state for a key that has none. `None` when four billion states exist.
+    fn create(&mut self, key: &mut Key<'_>, family: Family, at: UnixMs) -> Option<StateId> {
+        let space = self.spaces.of(key.db);
+        let body = Body::new(family, at);
+        let id = self.states.insert(State {
+            body,
+            space,
+            name: key.name.into(),
+        })?;
+        key.state = Some(id);
+        Some(id)
+    }
+
+    /// Takes the state out of everything. Its number comes back when the keyspace lets go of it.
+    fn discard(&mut self, key: &mut Key<'_>) {
+        let Some(id) = key.state.take() else { return };
+        self.unindex(id);
+        if let Some(state) = self.states.take(id) {
+            self.forget(&state);
+        }
+        if !key.stored {
+            self.states.free(id);
+        }
+    }
+
+    /// The state's holds are no more, by whatever way.
+    fn forget(&mut self, state: &State) {
+        let holds = state.body.holds();
+        self.stats.holds_go(state.body.family(), holds.len());
+        for hold in holds.iter().filter(|hold| hold.ephemeral) {
+            self.ephemeral.remove(&(hold.client(), hold.fence));
+        }
+    }
+
+    /// Every promise that can be seen from outside a call. For tests, after every step.
+    ///
+    /// # Panics
+    /// When one is broken.
+    #[cfg(test)]
+    pub fn check_invariants(&self, now: Now) {
+        self.queues.check_invariants();
+        self.leases.check_invariants();
+        for (id, state) in self.states.iter() {
+            state.body.check_invariants();
+            let db = self.spaces.db(state.space);
+            let earliest = state.body.holds().earliest();
+            if self.serving && db.is_some() {
+                assert_eq!(
+                    self.leases.contains(id),
+                    earliest.is_some(),
+                    "{id:?} in the lease index"
+                );
+            }
+            let queue = db.and_then(|db| self.queues.find(db, state.name.as_bytes()));
+            let due = queue.is_some_and(|queue| self.queues.is_due(queue));
+            if let Some(queue) = queue.and_then(|queue| self.queues.get(queue))
+                && let Some((_, head)) = queue.head()
+                && now.may_write
+                && !due
+            {
+                let claim = head.request.claim;
+                let limit = state.body.limit_in_force();
+                assert!(
+                    !state.body.admits(claim, limit),
+                    "{id:?}: a grantable head waits"
+                );
+            }
+        }
+        for family in Family::ALL {
+            let states = self
+                .states
+                .iter()
+                .filter(|(_, state)| state.body.family() == family);
+            let holds: usize = states.map(|(_, state)| state.body.holds().len()).sum();
+            assert_eq!(
+                self.stats.holds(family),
+                holds as u64,
+                "holds of {family:?}"
+            );
+        }
+        for ((client, fence), id) in &self.ephemeral {
+            let Some(state) = self.states.get(*id) else {
+                continue;
+            };
+            let hold = state.body.holds().get(*fence).expect("an ephemeral hold");
+            assert!(
+                hold.ephemeral && hold.client() == *client,
+                "{fence:?} is bound to {client:?}"
+            );
+        }
+    }
+}

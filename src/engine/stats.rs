@@ -1,0 +1,126 @@
+//! What has happened, counted, and what is going on, gauged: by family, for INFO.
+//!
+//! Counters only grow and gauges come from the states and queues themselves, so that whatever storm has
+//! passed, a quiet server shows gauges of zero. Counted is what this server decided: a server that
+//! follows another counts nothing.
+
+use super::Family;
+use super::change::{Change, End};
+
+/// The upper bounds of the classes of wait times, in milliseconds; the last class has none.
+pub const WAIT_BOUNDS_MS: [u64; 7] = [1, 10, 100, 1_000, 10_000, 60_000, 600_000];
+
+/// The counters of one family.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counters {
+    pub granted_at_once: u64,
+    pub granted_after_wait: u64,
+    /// Ended by the token: released, done or failed.
+    pub released: u64,
+    pub lapsed: u64,
+    /// Of those, the holds that had never been renewed.
+    pub lapsed_unrenewed: u64,
+    pub revoked: u64,
+    /// Ended with the connection, as EPHEMERAL says.
+    pub disconnected: u64,
+    /// Granted to a connection that had closed before the reply was written.
+    pub undelivered: u64,
+    pub wait_timeouts: u64,
+    /// Waiters whose connection closed.
+    pub wait_disconnects: u64,
+    pub limit_changes: u64,
+}
+
+/// How long those waited who were granted after waiting.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct WaitTimes {
+    /// By class: at most the bound, and more than the one before.
+    pub classes: [u64; WAIT_BOUNDS_MS.len() + 1],
+    pub total_ms: u64,
+}
+
+impl WaitTimes {
+    fn count(&mut self, waited_ms: u64) {
+        let class = WAIT_BOUNDS_MS.iter().position(|bound| waited_ms <= *bound);
+        let class = class.unwrap_or(WAIT_BOUNDS_MS.len());
+        self.classes[class] += 1;
+        self.total_ms = self.total_ms.saturating_add(waited_ms);
+    }
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Stats {
+    counters: [Counters; Family::ALL.len()],
+    holds: [u64; Family::ALL.len()],
+    pub wait_times: WaitTimes,
+}
+
+impl Stats {
+    #[must_use]
+    pub fn counters(&self, family: Family) -> &Counters {
+        &self.counters[family as usize]
+    }
+
+    pub(super) fn counters_mut(&mut self, family: Family) -> &mut Counters {
+        &mut self.counters[family as usize]
+    }
+
+    /// Live holds.
+    #[must_use]
+    pub fn holds(&self, family: Family) -> u64 {
+        self.holds[family as usize]
+    }
+
+    pub(super) fn holds_come(&mut self, family: Family, count: usize) {
+        self.holds[family as usize] += count as u64;
+    }
+
+    pub(super) fn holds_go(&mut self, family: Family, count: usize) {
+        let holds = &mut self.holds[family as usize];
+        debug_assert!(*holds >= count as u64);
+        *holds = holds.saturating_sub(count as u64);
+    }
+
+    /// A decision; `unrenewed` says that the hold it ended had never been renewed.
+    pub(super) fn decided(&mut self, family: Family, change: &Change, unrenewed: bool) {
+        let counters = self.counters_mut(family);
+        match change {
+            Change::End { how, .. } => match how {
+                End::Released | End::Done => counters.released += 1,
+                End::Lapsed => {
+                    counters.lapsed += 1;
+                    counters.lapsed_unrenewed += u64::from(unrenewed);
+                }
+                End::Revoked => counters.revoked += 1,
+                End::Disconnected => counters.disconnected += 1,
+                End::Undelivered => counters.undelivered += 1,
+            },
+            Change::Fail { .. } | Change::Complete { fence: Some(_), .. } => counters.released += 1,
+            _ => {}
+        }
+    }
+
+    pub(super) fn granted_after(&mut self, family: Family, waited_ms: u64) {
+        self.counters_mut(family).granted_after_wait += 1;
+        self.wait_times.count(waited_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_counted_in_the_first_class_that_has_room_for_it() {
+        for (waited_ms, class) in [(0, 0), (1, 0), (2, 1), (10, 1), (600_000, 6), (600_001, 7)] {
+            let mut times = WaitTimes::default();
+            times.count(waited_ms);
+            assert_eq!(
+                times.classes.iter().position(|count| *count == 1),
+                Some(class),
+                "{waited_ms}"
+            );
+            assert_eq!(times.total_ms, waited_ms);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What comes due by itself: leases, waits, vacant places, retention, and visits that were put off.
+//!
+//! The caller asks for the next task, opens its key, and performs it; each task concerns one key. When
+//! it is best asked again is [`Engine::next_wake`]; asking early, or twice, does nothing.
+
+use super::answer::Answer;
+use super::change::End;
+use super::key_name::KeyName;
+use super::queues::QueueId;
+use super::types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
+use super::wait_queue::{Left, Place, Vacancy};
+use super::{Engine, Key, StateId};
+
+/// One thing to be done for one key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// End a hold whose connection is gone.
+    End {
+        state: StateId,
+        fence: Fence,
+        how: End,
+    },
+    /// Look after leases that have run out.
+    Lapse(StateId),
+    /// Serve a queue that something happened to.
+    Serve(QueueId),
+    /// A wait or a vacant place has run out.
+    RunOut {
+        moment: MonoUs,
+        queue: QueueId,
+        place: Place,
+    },
+    /// A finished or idle group has been kept long enough.
+    Retire { state: StateId, until: UnixMs },
+}
+
+const KINDS: usize = 5;
+
+impl Engine {
+    /// The next task that is due, its key and the key's database. Each look into the lease index is
+    /// paid from `budget`; without any left there is no task.
+    ///
+    /// While the server does not take writes only waits run out; everything else stays due.
+    pub fn next_task(&mut self, now: Now, budget: &mut u32) -> Option<(Task, Db, KeyName)> {
+        while *budget > 0 {
+            *budget -= 1;
+            let task = (0..KINDS).find_map(|offset| {
+                let kind = (self.turn + offset) % KINDS;
+                self.next_of_kind(kind, now, budget)
+            })?;
+            // One of each kind in turn: a wave of one kind delays the others by their share only.
+            self.turn = (self.turn + 1) % KINDS;
+            if let Some((db, name)) = self.whereabouts(task) {
+                return Some((task, db, name));
+            }
+        }
+        None
+    }
+
+    fn next_of_kind(&mut self, kind: usize, now: Now, budget: &mut u32) -> Option<Task> {
+        match kind {
+            0 => {
+                let (moment, queue, place) = self.queues.first_moment()?;
+                (moment <= now.mono).then_some(Task::RunOut {
+                    moment,
+                    queue,
+                    place,
+                })
+            }
+            _ if !now.may_write => None,
+            1 => {
+                let (fence, (state, how)) = self.ending.pop_first()?;
+                Some(Task::End { state, fence, how })
+            }
+            2 => self.leases.pop_due(now.lease.0, budget).map(Task::Lapse),
+            3 => {
+                let queue = self.queues.first_due()?;
+                self.queues.settle(queue);
+                Some(Task::Serve(queue))
+            }
+            _ => {
+                let (until, state) = self.retention.first().copied()?;
+                (until <= now.unix()).then_some(Task::Retire { state, until })
+            }
+        }
+    }
+
+    /// Where the task is to be done. A task for what is no longer there is put away.
+    fn whereabouts(&mut self, task: Task) -> Option<(Db, KeyName)> {
+        match task {
+            Task::End { state, .. } | Task::Lapse(state) | Task::Retire { state, .. } => {
+                let found = self.states.get(state);
+                let found = found
+                    .and_then(|state| Some((self.spaces.db(state.space)?, state.name.clone())));
+                if found.is_none() {
+                    self.unindex(state);
+                }
+                found
+            }
+            Task::Serve(queue) | Task::RunOut { queue, .. } => {
+                self.queues.key(queue).map(|(db, name)| (db, name.clone()))
+            }
+        }
+    }
+
+    /// Does what is due for this key, the task and whatever else.
+    pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
+        match task {
+            Task::End { state, fence, how } => {
+                if !now.may_write {
+                    self.ending.insert(fence, (state, how));
+                } else if key.state == Some(state)
+                    && let Some(body) = self.body_mut(key)
+                    && body.holds().get(fence).is_some()
+                {
+                    let family = body.family();
+                    self.end(key, family, fence, how, now);
+                }
+            }
+            Task::RunOut {
+                moment,
+                queue,
+                place,
+            } => {
+                // If a grant is due at the same time, the grant wins.
+                self.lapse_due(key, now);
+                self.serve(key, now);
+                if self.queues.runs_out(moment, queue, place) {
+                    self.run_out(queue, place);
+                }
+            }
+            Task::Lapse(_) | Task::Serve(_) | Task::Retire { .. } => {}
+        }
+        self.lapse_due(key, now);
+        self.settle(key, now);
+    }
+
+    fn run_out(&mut self, queue: QueueId, place: Place) {
+        let decided = self
+            .queues
+            .get(queue)
+            .and_then(|queue| queue.answer_for(place))
+            .cloned();
+        let answer = decided.unwrap_or(Answer::NotGranted);
+        let Some(left) = self.queues.leave(queue, place) else {
+            return;
+        };
+        if let (Answer::NotGranted, Some(family)) = (&answer, left.family()) {
+            self.stats.counters_mut(family).wait_timeouts += 1;
+        }
+        if let Some(waiter) = left.waiter() {
+            self.effects.wake(waiter, answer);
+        }
+    }
+
+    /// The key of a task holds a value of the server's own: whoever waits under its name is told.
+    /// A bounded slice at a time, as ever.
+    pub fn overwritten(&mut self, db: Db, name: &[u8]) {
+        let Some(id) = self.queues.find(db, name) else {
+            return;
+        };
+        for _ in 0..128 {
+            let Some(queue) = self.queues.get_mut(id) else {
+                return;
+            };
+            queue.answer_watchers(Answer::WrongType);
+            let head = queue.head().map(|(place, _)| (place, Answer::WrongType));
+            let Some((place, answer)) = queue.next_answered().or(head) else {
+                return self.queues.settle_or_drop(id);
+            };
+            self.tell(id, place, answer);
+        }
+        self.queues.set_due(id);
+    }
+
+    /// Microseconds until there is something to do; `None` when nothing is due at any time. Zero as
+    /// long as something is left over.
+    #[must_use]
+    pub fn next_wake(&self, now: Now) -> Option<u64> {
+        let waits = self
+            .queues
+            .first_moment()
+            .map(|(at, ..)| at.0.saturating_sub(now.mono.0));
+        if !now.may_write {
+            return waits;
+        }
+        if !self.ending.is_empty() || self.queues.first_due().is_some() {
+            return Some(0);
+        }
+        let leases = self
+            .leases
+            .next_due_us()
+            .map(|due| due.saturating_sub(now.lease.0));
+        let retention = self.retention.first();
+        let retention = retention.map(|(until, _)| until.ms_left(now.unix()).saturating_mul(1_000));
+        [waits, leases, retention].into_iter().flatten().min()
+    }
+
+    /// Whether anything waits for the server to take writes again.
+    #[must_use]
+    pub fn is_held_up(&self, now: Now) -> bool {
+        !now.may_write && (!self.ending.is_empty() || self.queues.first_due().is_some())
+    }
+
+    /// The connection has closed. Its waiter leaves, at once; a place whose token may come back is
+    /// kept for a while. Its ephemeral holds end as soon as the server can write. Says whether it had
+    /// anything here: most connections have not.
+    pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
+        let mut concerned = false;
+        if let Some(waiter) = self.queues.waiter_of(client)
+            && let Some((queue, place)) = self.queues.seat_of(waiter)
+        {
+            let left = self.queues.leave(queue, place);
+            if let Some(family) = left.as_ref().and_then(Left::family) {
+                self.stats.counters_mut(family).wait_disconnects += 1;
+            }
+            if let Some(Left::Waiter(waiter)) = left
+                && waiter.request.may_return
+                && self.settings.rejoin_ms > 0
+            {
+                let until = now.mono.after_ms(self.settings.rejoin_ms);
+                let (token, claim) = (waiter.request.token, waiter.request.claim);
+                let vacancy = Vacancy {
+                    token,
+                    claim,
+                    since: waiter.since,
+                    until,
+                };
+                self.queues.keep(queue, place, vacancy);
+            }
+            self.queues.set_due(queue);
+            concerned = true;
+        }
+        let held = self
+            .ephemeral
+            .range((client, Fence(0))..=(client, Fence::MAX));
+        for ((_, fence), state) in held {
+            self.ending.insert(*fence, (*state, End::Disconnected));
+            concerned = true;
+        }
+        concerned
+    }
+
+    /// The waiter leaves for good, without an answer of the engine's; says whether it waited.
+    pub fn leave(&mut self, waiter: WaiterId) -> bool {
+        let Some((queue, place)) = self.queues.seat_of(waiter) else {
+            return false;
+        };
+        self.queues.leave(queue, place);
+        self.queues.set_due(queue);
+        true
+    }
+
+    /// The grant found its connection closed: it ends, and passes on.
+    pub fn undelivered(&mut self, state: StateId, fence: Fence, client: ClientId) {
+        let Some(found) = self.states.get(state) else {
+            return;
+        };
+        // Given again to another connection in the meantime, it is that one's.
+        if found
+            .body
+            .holds()
+            .get(fence)
+            .is_some_and(|hold| hold.client() == client)
+        {
+            self.ending.insert(fence, (state, End::Undelivered));
+        }
+    }
+
+    /// Everybody who waits is told, for this server serves nobody any more.
+    pub fn dismiss_all(&mut self) {
+        let waiters: Vec<_> = self.queues.waiters().collect();
+        waiters
+            .into_iter()
+            .for_each(|waiter| self.effects.wake(waiter, Answer::Demoted));
+        self.queues.clear();
+    }
+}

@@ -1,0 +1,130 @@
+//! What only work-once keys have: DONE, FAIL, and giving up.
+
+use std::sync::Arc;
+
+use super::answer::Answer;
+use super::change::Change;
+use super::once::Completion;
+use super::types::{Now, Token};
+use super::{Body, Engine, Family, Key, WrongType};
+
+impl Engine {
+    /// What a request is told without running: the result, or that there is no hope. Not while others
+    /// run or wait: then it is for them to find out first.
+    pub(super) fn concluded(
+        &mut self,
+        key: &mut Key<'_>,
+        most: Option<u32>,
+        now: Now,
+    ) -> Option<Answer> {
+        let Ok(Some(Body::Once(once))) = self.body(key, Family::Once) else {
+            return None;
+        };
+        if let Some(answer) = once.answer_done() {
+            return Some(answer);
+        }
+        let hopeless = once.admits() && once.is_exhausted(most);
+        let queue = self
+            .queues
+            .find(key.db, key.name)
+            .and_then(|id| self.queues.get(id));
+        if hopeless && !queue.is_some_and(|queue| queue.has_waiting()) {
+            return Some(self.give_up(key, now));
+        }
+        None
+    }
+
+    /// Tells somebody that there is no hope, which ends the hope that a late worker had finished.
+    pub(super) fn give_up(&mut self, key: &mut Key<'_>, now: Now) -> Answer {
+        let late = matches!(
+            self.body(key, Family::Once),
+            Ok(Some(Body::Once(once))) if once.record().late.is_some()
+        );
+        if late {
+            self.decide(key, Family::Once, Change::GiveUp, now);
+        }
+        let (reason, attempts) = match self.body(key, Family::Once) {
+            Ok(Some(Body::Once(once))) => {
+                let record = once.record();
+                let reason = record.reason.as_ref().map(super::once::Reason::text);
+                (reason, record.attempts)
+            }
+            _ => (None, 0),
+        };
+        Answer::GivenUp {
+            reason: reason.unwrap_or_else(|| Arc::from([])),
+            attempts,
+        }
+    }
+
+    /// The work is done, says the token: of the present run, of the run that fell silent last if nobody
+    /// has begun since, or of the run that said so before. Says whether it is believed.
+    ///
+    /// # Errors
+    /// When the key is of another family; likewise for all calls here.
+    pub fn complete(
+        &mut self,
+        key: &mut Key<'_>,
+        token: &Token,
+        result: Option<Arc<[u8]>>,
+        keep_ms: u64,
+        now: Now,
+    ) -> Result<bool, WrongType> {
+        let Some(Body::Once(once)) = self.body(key, Family::Once)? else {
+            return Ok(false);
+        };
+        let fence = once.runs.by_token(token).map(|run| run.fence);
+        let record = once.record();
+        if record
+            .done
+            .as_ref()
+            .is_some_and(|done| done.token == *token)
+        {
+            return Ok(true);
+        }
+        let late = once.admits() && record.late.as_ref() == Some(token);
+        if fence.is_none() && !late {
+            return Ok(false);
+        }
+        let keep_until = now.unix().after_ms(keep_ms);
+        let done = Completion {
+            token: token.clone(),
+            result,
+            keep_until,
+        };
+        self.decide(key, Family::Once, Change::Complete { fence, done }, now);
+        self.settle(key, now);
+        Ok(true)
+    }
+
+    /// The run has come to nothing, says its token; the next in line tries. Says whether it ran.
+    ///
+    /// # Errors
+    /// See [`Engine::complete`].
+    pub fn fail(
+        &mut self,
+        key: &mut Key<'_>,
+        token: &Token,
+        reason: Arc<[u8]>,
+        now: Now,
+    ) -> Result<bool, WrongType> {
+        let run = self
+            .body(key, Family::Once)?
+            .and_then(|body| body.holds().by_token(token));
+        let Some(fence) = run.map(|run| run.fence) else {
+            return Ok(false);
+        };
+        self.decide(
+            key,
+            Family::Once,
+            Change::Fail {
+                fence,
+                at: now.unix(),
+                reason,
+            },
+            now,
+        );
+        self.settle(key, now);
+        Ok(true)
+    }
+}
