@@ -1,0 +1,76 @@
+//! The server's functions, looked up by name when the module is loaded.
+//!
+//! Required ones exist since Redis 7.0 and are checked once, so that a server that lacks one
+//! refuses the module with the name of what is missing instead of failing later. Optional ones are
+//! asked for where they are used.
+
+use redis_module::raw;
+
+/// The pointer of an optional function: `None` where the server does not have it.
+macro_rules! optional {
+    ($name:ident) => {{
+        // SAFETY: written once by RedisModule_Init, before any callback runs; read by value, never
+        // referenced.
+        #[allow(unused_unsafe, reason = "also expanded inside other unsafe blocks")]
+        let function = unsafe { redis_module::raw::$name };
+        function
+    }};
+}
+pub(super) use optional;
+
+/// The pointer of a required function.
+macro_rules! required {
+    ($name:ident) => {
+        $crate::module::redis::api::optional!($name).expect(stringify!($name))
+    };
+}
+pub(super) use required;
+
+macro_rules! require {
+    ($($name:ident)*) => {
+        /// The name of the first required function this server does not have.
+        pub(super) fn missing() -> Option<&'static str> {
+            $(if optional!($name).is_none() { return Some(stringify!($name)); })*
+            None
+        }
+    };
+}
+
+require! {
+    RedisModule_Alloc RedisModule_Free RedisModule_GetApi RedisModule_Log RedisModule_SetModuleOptions
+    RedisModule_CreateCommand RedisModule_GetCommand RedisModule_SetCommandInfo
+    RedisModule_GetClientId RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
+    RedisModule_AvoidReplicaTraffic RedisModule_Replicate RedisModule_SignalModifiedKey
+    RedisModule_NotifyKeyspaceEvent RedisModule_GetServerInfo RedisModule_FreeServerInfo
+    RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply
+    RedisModule_StringPtrLen RedisModule_CreateString RedisModule_FreeString
+    RedisModule_ReplyWithNull RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
+    RedisModule_ReplyWithSimpleString RedisModule_ReplyWithArray RedisModule_ReplyWithMap
+    RedisModule_ReplyWithError
+    RedisModule_OpenKey RedisModule_CloseKey RedisModule_DeleteKey RedisModule_KeyType
+    RedisModule_ModuleTypeGetType RedisModule_ModuleTypeGetValue RedisModule_ModuleTypeSetValue
+    RedisModule_CreateDataType RedisModule_GetKeyNameFromOptCtx RedisModule_GetDbIdFromOptCtx
+    RedisModule_IsIOError RedisModule_LoadUnsigned RedisModule_LoadStringBuffer
+    RedisModule_SaveUnsigned RedisModule_SaveStringBuffer RedisModule_EmitAOF
+    RedisModule_GetKeyNameFromIO RedisModule_GetDbIdFromIO
+    RedisModule_DigestAddStringBuffer RedisModule_DigestAddLongLong RedisModule_DigestEndSequence
+    RedisModule_CreateTimer RedisModule_StopTimer RedisModule_GetDetachedThreadSafeContext
+    RedisModule_SubscribeToServerEvent RedisModule_SubscribeToKeyspaceEvents
+    RedisModule_BlockClientOnKeys RedisModule_UnblockClient RedisModule_AbortBlock
+    RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
+    RedisModule_RegisterNumericConfig RedisModule_LoadConfigs
+    RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
+}
+
+/// Whether the server is Valkey: only Valkey answers to the `ValkeyModule_` names.
+pub(super) fn is_valkey() -> bool {
+    let mut found: *mut std::ffi::c_void = std::ptr::null_mut();
+    // SAFETY: RM_GetApi looks a C string up and, on success only, stores one pointer through its
+    // second argument.
+    unsafe {
+        required!(RedisModule_GetApi)(
+            c"ValkeyModule_CreateCommand".as_ptr(),
+            (&raw mut found).cast(),
+        ) == raw::REDISMODULE_OK as i32
+    }
+}

@@ -1,0 +1,86 @@
+//! A command's arguments as byte slices, and the server's own idea of an integer.
+
+use redis_module::raw;
+
+use super::name::{KeyName, bytes_of};
+
+/// The arguments of the running command; number 0 is its name.
+#[derive(Clone, Copy)]
+pub(crate) struct Args<'a>(&'a [*mut raw::RedisModuleString]);
+
+impl<'a> Args<'a> {
+    /// # Safety
+    /// `argv` points to `argc` live string objects that stay unchanged for `'a`.
+    pub(super) unsafe fn from_raw(argv: *mut *mut raw::RedisModuleString, argc: i32) -> Self {
+        if argv.is_null() || argc <= 0 {
+            return Args(&[]);
+        }
+        // SAFETY: the caller's promise.
+        Args(unsafe { std::slice::from_raw_parts(argv, argc as usize) })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&'a [u8]> {
+        // SAFETY: from_raw's promise.
+        self.0.get(index).map(|string| unsafe { bytes_of(*string) })
+    }
+
+    /// The same argument as the server's own string object.
+    pub(crate) fn name(&self, index: usize) -> Option<KeyName<'a>> {
+        // SAFETY: from_raw's promise.
+        self.0
+            .get(index)
+            .map(|string| unsafe { KeyName::borrowed(*string) })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        // SAFETY: from_raw's promise.
+        self.0.iter().map(|string| unsafe { bytes_of(*string) })
+    }
+}
+
+/// An integer as Redis' own commands accept it (util.c, string2ll): no plus sign, no spaces, no
+/// leading zeros, no "-0".
+pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    match digits {
+        [b'0'] if digits.len() == text.len() => return Some(0),
+        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => {}
+        _ => return None,
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_i64;
+
+    #[test]
+    fn integers_are_read_as_redis_reads_them() {
+        for (text, value) in [
+            ("0", Some(0)),
+            ("7", Some(7)),
+            ("-7", Some(-7)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("", None),
+            ("-", None),
+            ("-0", None),
+            ("00", None),
+            ("01", None),
+            ("+1", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1.0", None),
+            ("--1", None),
+            ("1\0", None),
+        ] {
+            assert_eq!(parse_i64(text.as_bytes()), value, "{text:?}");
+        }
+    }
+}

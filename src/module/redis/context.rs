@@ -1,0 +1,238 @@
+//! The context of a callback: who calls, in which database, under which circumstances, and what may
+//! be told to others.
+
+use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
+
+use redis_module::raw;
+
+use super::api::{optional, required};
+pub(crate) use super::facts::CtxFacts;
+use super::name::KeyName;
+use super::pieces::{MAX, call_with_pieces};
+use super::{detached, key};
+
+/// Valid for the callback it was given to: it cannot be kept, nor sent to another thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Ctx<'a> {
+    raw: *mut raw::RedisModuleCtx,
+    lifetime: PhantomData<&'a ()>,
+    /// Whether it belongs to a command, whose client can be parked.
+    is_command: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    Debug,
+    Notice,
+    Warning,
+}
+
+impl Level {
+    fn name(self) -> &'static CStr {
+        match self {
+            Level::Debug => c"debug",
+            Level::Notice => c"notice",
+            Level::Warning => c"warning",
+        }
+    }
+}
+
+/// A line in the server's log. From any thread.
+pub(crate) fn log(level: Level, text: &str) {
+    let Some(write) = optional!(RedisModule_Log) else {
+        return;
+    };
+    let text = c_string(text);
+    // SAFETY: RM_Log accepts a NULL context, is thread safe, and formats one C string.
+    unsafe {
+        write(
+            std::ptr::null_mut(),
+            level.name().as_ptr(),
+            c"%s".as_ptr(),
+            text.as_ptr(),
+        )
+    }
+}
+
+/// Text that C can read to its end: what follows a NUL would be lost, so NULs become spaces.
+pub(super) fn c_string(text: &str) -> CString {
+    let bytes: Vec<u8> = text
+        .bytes()
+        .map(|b| if b == 0 { b' ' } else { b })
+        .collect();
+    CString::new(bytes).unwrap_or_default()
+}
+
+impl<'a> Ctx<'a> {
+    /// # Safety
+    /// `raw` is the context of a callback that is running for all of `'a`, under the server's
+    /// global lock.
+    pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleCtx) -> Self {
+        Ctx {
+            raw,
+            lifetime: PhantomData,
+            is_command: false,
+        }
+    }
+
+    /// # Safety
+    /// The same, and the callback is the handler of a command.
+    pub(super) unsafe fn of_command(raw: *mut raw::RedisModuleCtx) -> Self {
+        Ctx {
+            raw,
+            lifetime: PhantomData,
+            is_command: true,
+        }
+    }
+
+    pub(super) fn is_command(self) -> bool {
+        self.is_command
+    }
+
+    pub(super) fn raw(self) -> *mut raw::RedisModuleCtx {
+        self.raw
+    }
+
+    /// The connection's number, never reused; `u64::MAX` while an AOF is loaded, 0 where there is
+    /// no client.
+    pub(crate) fn client_id(self) -> u64 {
+        // SAFETY: a live context.
+        unsafe { required!(RedisModule_GetClientId)(self.raw) }
+    }
+
+    pub(crate) fn db(self) -> i32 {
+        // SAFETY: a live context.
+        unsafe { required!(RedisModule_GetSelectedDb)(self.raw) }
+    }
+
+    /// False when there is no such database.
+    pub(crate) fn select_db(self, db: i32) -> bool {
+        // SAFETY: a live context; a number out of range is refused.
+        unsafe { required!(RedisModule_SelectDb)(self.raw, db) == raw::REDISMODULE_OK as i32 }
+    }
+
+    pub(crate) fn facts(self) -> CtxFacts {
+        // SAFETY: a live context.
+        CtxFacts::from_bits(unsafe { required!(RedisModule_GetContextFlags)(self.raw) } as u32)
+    }
+
+    /// Whether anything propagated now would trip an assertion of the server: a pause, a failover,
+    /// a shutdown in progress.
+    pub(crate) fn avoid_replica_traffic(self) -> bool {
+        // SAFETY: no argument, reads the server's state under the global lock.
+        unsafe { required!(RedisModule_AvoidReplicaTraffic)() != 0 }
+    }
+
+    pub(crate) fn log(self, level: Level, text: &str) {
+        let text = c_string(text);
+        // SAFETY: a live context; one C string for one %s.
+        unsafe {
+            required!(RedisModule_Log)(
+                self.raw,
+                level.name().as_ptr(),
+                c"%s".as_ptr(),
+                text.as_ptr(),
+            )
+        }
+    }
+
+    /// Sends `command` with `args` to the AOF and the replicas when this callback ends.
+    ///
+    /// Always made, also when nobody listens: it is what counts the change towards `save` points,
+    /// and no flag tells whether a replica is being synchronised at this moment. False when the
+    /// server does not know the command.
+    ///
+    /// # Panics
+    /// With the detached context: the server would stop at an assertion.
+    pub(crate) fn replicate(self, command: &CStr, args: &[&[u8]]) -> bool {
+        assert!(
+            !detached::is(self),
+            "nothing is replicated outside of a command or a timer"
+        );
+        let ok = raw::REDISMODULE_OK as i32;
+        if args.len() <= MAX {
+            // SAFETY: RM_Replicate reads one pair for each `b` and copies the bytes; see `pieces`
+            // for the pairs beyond.
+            return unsafe {
+                call_with_pieces!(
+                    required!(RedisModule_Replicate),
+                    self.raw,
+                    command.as_ptr(),
+                    args
+                ) == ok
+            };
+        }
+        let strings: Vec<KeyName> = args.iter().map(|arg| KeyName::new(arg)).collect();
+        let mut vector: Vec<_> = strings.iter().map(KeyName::raw).collect();
+        // SAFETY: `v` reads a vector of live string objects and its length, and takes references of
+        // its own.
+        unsafe {
+            required!(RedisModule_Replicate)(
+                self.raw,
+                command.as_ptr(),
+                c"v".as_ptr(),
+                vector.as_mut_ptr(),
+                vector.len(),
+            ) == ok
+        }
+    }
+
+    /// Aborts the MULTI of those who WATCH the key and invalidates it in client-side caches.
+    pub(crate) fn signal_modified(self, name: &KeyName) {
+        // SAFETY: a live context and a live string object.
+        unsafe { required!(RedisModule_SignalModifiedKey)(self.raw, name.raw()) };
+    }
+
+    /// A keyspace notification of class `d` in the selected database.
+    ///
+    /// # Panics
+    /// While a key is open: other modules hear it, and may change what it refers to.
+    pub(crate) fn notify(self, event: &CStr, name: &KeyName) {
+        key::assert_none_open();
+        // SAFETY: a live context, a C string, a live string object.
+        unsafe {
+            required!(RedisModule_NotifyKeyspaceEvent)(
+                self.raw,
+                raw::REDISMODULE_NOTIFY_MODULE,
+                event.as_ptr(),
+                name.raw(),
+            )
+        };
+    }
+
+    /// Keeps one argument of the running command out of MONITOR and SLOWLOG.
+    pub(crate) fn redact(self, arg_index: usize) {
+        let (Some(redact), Ok(index)) = (
+            optional!(RedisModule_RedactClientCommandArgument),
+            i32::try_from(arg_index),
+        ) else {
+            return;
+        };
+        // SAFETY: a live context; an index out of range is refused.
+        unsafe { redact(self.raw, index) };
+    }
+
+    /// One number of INFO. Builds the whole section: not for a hot path.
+    pub(crate) fn server_info_u64(self, section: &CStr, field: &CStr) -> Option<u64> {
+        let mut missing = 0i32;
+        // SAFETY: the data is ours from RM_GetServerInfo to RM_FreeServerInfo; without a context
+        // nothing else frees it.
+        let value = unsafe {
+            let data = required!(RedisModule_GetServerInfo)(std::ptr::null_mut(), section.as_ptr());
+            let value = required!(RedisModule_ServerInfoGetFieldUnsigned)(
+                data,
+                field.as_ptr(),
+                &raw mut missing,
+            );
+            required!(RedisModule_FreeServerInfo)(std::ptr::null_mut(), data);
+            value
+        };
+        (missing == 0).then_some(value)
+    }
+
+    /// How often the server's own cron runs a second.
+    pub(crate) fn hz(self) -> u64 {
+        self.server_info_u64(c"server", c"hz").unwrap_or(10)
+    }
+}

@@ -1,0 +1,242 @@
+//! A keyspace type, as a Rust type: the callbacks of the server translated to numbers and safe
+//! handles.
+//!
+//! Deliberately absent: `free_effort`, so that a value counts 1 and DEL frees it at once (FLUSHALL
+//! ASYNC and UNLINK of a whole database still free elsewhere, hence `on_main_thread`); `defrag`,
+//! since there is no pointer to move; and COPY, which is refused: a copied lock would have two
+//! holders.
+
+use std::ffi::{CStr, c_void};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use redis_module::raw;
+
+use super::api::required;
+use super::context::Ctx;
+use super::guard::{guard, guard_unlocked, on_main_thread};
+use super::io::{AofWriter, Digest, Loader, Malformed, Saver};
+use super::key::{id_of, pointer_of};
+use super::name::bytes_of;
+
+/// Which of our types a value has: the number its `ValueType` chose, below `FAMILIES`.
+pub(crate) type Family = u8;
+
+pub(crate) const FAMILIES: usize = 8;
+
+static TYPES: [AtomicPtr<raw::RedisModuleType>; FAMILIES] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; FAMILIES];
+
+pub(crate) trait ValueType {
+    /// Nine characters of A–Z a–z 0–9 - _, kept in every RDB file.
+    const NAME: &'static CStr;
+    const ENCVER: i32;
+    const FAMILY: Family;
+
+    /// The number of a new value read from a payload; `None` makes the load fail as bad data.
+    fn load(io: &mut Loader, encver: i32) -> Option<NonZeroU32>;
+    fn save(io: &mut Saver, id: NonZeroU32);
+    fn rewrite(io: &mut AofWriter, id: NonZeroU32);
+    /// The server forgets the value. Off the main thread there is no lock: no `GilCell`, no server.
+    fn free(id: NonZeroU32, on_main_thread: bool);
+    /// The value leaves this name, by deletion, overwriting or renaming; only memory may be
+    /// touched. Not called for FLUSHDB, FLUSHALL and SWAPDB: those are events.
+    fn unlinked(db: i32, name: &[u8], id: NonZeroU32);
+    fn memory(id: NonZeroU32) -> usize;
+    fn digest(digest: &mut Digest, id: NonZeroU32);
+}
+
+/// Data beside the keys of an RDB file, before the first of them.
+pub(crate) trait Aux {
+    fn save(io: &mut Saver);
+    fn load(io: &mut Loader, encver: i32) -> Result<(), Malformed>;
+}
+
+pub(crate) fn register_type<T: ValueType>(ctx: Ctx) -> Result<(), String> {
+    create::<T>(ctx, methods::<T>())
+}
+
+/// The same for the one type that carries the auxiliary data.
+pub(crate) fn register_type_with_aux<T: ValueType, A: Aux>(ctx: Ctx) -> Result<(), String> {
+    let mut methods = methods::<T>();
+    methods.aux_load = Some(aux_load::<A>);
+    methods.aux_save = Some(aux_save::<A>);
+    methods.aux_save2 = Some(aux_save::<A>);
+    methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as i32;
+    create::<T>(ctx, methods)
+}
+
+fn methods<T: ValueType>() -> raw::RedisModuleTypeMethods {
+    raw::RedisModuleTypeMethods {
+        version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
+        rdb_load: Some(rdb_load::<T>),
+        rdb_save: Some(rdb_save::<T>),
+        aof_rewrite: Some(aof_rewrite::<T>),
+        mem_usage: None,
+        digest: Some(digest::<T>),
+        free: Some(free::<T>),
+        aux_load: None,
+        aux_save: None,
+        aux_save_triggers: 0,
+        free_effort: None,
+        unlink: None,
+        copy: None,
+        defrag: None,
+        mem_usage2: Some(mem_usage2::<T>),
+        free_effort2: None,
+        unlink2: Some(unlink2::<T>),
+        copy2: Some(copy2),
+        aux_save2: None,
+    }
+}
+
+fn create<T: ValueType>(ctx: Ctx, mut methods: raw::RedisModuleTypeMethods) -> Result<(), String> {
+    // SAFETY: RM_CreateDataType copies the methods; they are functions of this library, which is
+    // never unloaded.
+    let created = unsafe {
+        required!(RedisModule_CreateDataType)(
+            ctx.raw(),
+            T::NAME.as_ptr(),
+            T::ENCVER,
+            &raw mut methods,
+        )
+    };
+    if created.is_null() {
+        return Err(format!(
+            "the server refused the data type {}",
+            T::NAME.to_string_lossy()
+        ));
+    }
+    TYPES[usize::from(T::FAMILY)].store(created, Relaxed);
+    Ok(())
+}
+
+pub(super) fn raw_type(family: Family) -> *mut raw::RedisModuleType {
+    TYPES
+        .get(usize::from(family))
+        .map_or(std::ptr::null_mut(), |created| created.load(Relaxed))
+}
+
+pub(super) fn family_of(value_type: *mut raw::RedisModuleType) -> Option<Family> {
+    if value_type.is_null() {
+        return None;
+    }
+    (0..FAMILIES as Family).find(|family| raw_type(*family) == value_type)
+}
+
+unsafe extern "C" fn rdb_load<T: ValueType>(
+    io: *mut raw::RedisModuleIO,
+    encver: i32,
+) -> *mut c_void {
+    guard(c"rdb_load", std::ptr::null_mut, || {
+        // SAFETY: the server's io, alive until this returns; as in every callback below.
+        let mut io = unsafe { Loader::from_raw(io) };
+        T::load(&mut io, encver).map_or(std::ptr::null_mut(), pointer_of)
+    })
+}
+
+unsafe extern "C" fn rdb_save<T: ValueType>(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+    guard(
+        c"rdb_save",
+        || (),
+        || {
+            let Some(id) = id_of(value) else { return };
+            // SAFETY: as in rdb_load.
+            T::save(&mut unsafe { Saver::from_raw(io) }, id);
+        },
+    );
+}
+
+unsafe extern "C" fn aof_rewrite<T: ValueType>(
+    io: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    guard(
+        c"aof_rewrite",
+        || (),
+        || {
+            let Some(id) = id_of(value) else { return };
+            // SAFETY: as in rdb_load.
+            T::rewrite(&mut unsafe { AofWriter::from_raw(io, key) }, id);
+        },
+    );
+}
+
+unsafe extern "C" fn free<T: ValueType>(value: *mut c_void) {
+    let Some(id) = id_of(value) else { return };
+    if on_main_thread() {
+        guard(c"free", || (), || T::free(id, true));
+    } else {
+        guard_unlocked(c"free", || (), || T::free(id, false));
+    }
+}
+
+unsafe extern "C" fn unlink2<T: ValueType>(
+    opt: *mut raw::RedisModuleKeyOptCtx,
+    value: *const c_void,
+) {
+    guard(
+        c"unlink",
+        || (),
+        || {
+            let Some(id) = id_of(value) else { return };
+            // SAFETY: the server's context, alive until this returns, and so is the name it refers
+            // to.
+            let (db, name) = unsafe {
+                let name = required!(RedisModule_GetKeyNameFromOptCtx)(opt);
+                let name: &[u8] = if name.is_null() { b"" } else { bytes_of(name) };
+                (required!(RedisModule_GetDbIdFromOptCtx)(opt), name)
+            };
+            T::unlinked(db, name, id);
+        },
+    );
+}
+
+unsafe extern "C" fn copy2(_: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) -> *mut c_void {
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn mem_usage2<T: ValueType>(
+    _: *mut raw::RedisModuleKeyOptCtx,
+    value: *const c_void,
+    _samples: usize,
+) -> usize {
+    guard(c"mem_usage", || 0, || id_of(value).map_or(0, T::memory))
+}
+
+unsafe extern "C" fn digest<T: ValueType>(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    guard(
+        c"digest",
+        || (),
+        || {
+            let Some(id) = id_of(value) else { return };
+            // SAFETY: as in rdb_load.
+            T::digest(&mut unsafe { Digest::from_raw(digest) }, id);
+        },
+    );
+}
+
+unsafe extern "C" fn aux_save<A: Aux>(io: *mut raw::RedisModuleIO, _when: i32) {
+    // SAFETY: as in rdb_load.
+    guard(
+        c"aux_save",
+        || (),
+        || A::save(&mut unsafe { Saver::from_raw(io) }),
+    );
+}
+
+unsafe extern "C" fn aux_load<A: Aux>(io: *mut raw::RedisModuleIO, encver: i32, _when: i32) -> i32 {
+    let (ok, err) = (raw::REDISMODULE_OK as i32, raw::REDISMODULE_ERR as i32);
+    guard(
+        c"aux_load",
+        || err,
+        || {
+            // SAFETY: as in rdb_load.
+            match A::load(&mut unsafe { Loader::from_raw(io) }, encver) {
+                Ok(()) => ok,
+                Err(Malformed) => err,
+            }
+        },
+    )
+}

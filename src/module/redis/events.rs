@@ -1,0 +1,221 @@
+//! What happens to the server, as one enum to one function.
+//!
+//! Subscribed to with raw numbers, since the crate's handlers lack the client, swap and event-loop
+//! ones. All are in Redis 7.0 and Valkey alike. Numbers from 18 on mean different things (Redis
+//! 8.4: slot migration and trimming; Valkey: 18 authentication, 19 atomic slot migration), so none
+//! of them is subscribed to; key events (17) are 7.2's.
+//!
+//! A server that refuses a module after a subscription keeps the callback of an unloaded library:
+//! subscribe last.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::OnceLock;
+
+use redis_module::raw;
+
+use super::api::required;
+use super::context::Ctx;
+use super::guard::guard;
+use super::name::bytes_of;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LoadKind {
+    Rdb,
+    Aof,
+    /// A full synchronisation from the primary.
+    Replication,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ServerEvent {
+    /// The server's cron, `hz` times a second, on its monotonic clock.
+    Cron,
+    /// The event loop is about to poll, or has polled. Nothing may be propagated in `BeforeSleep`.
+    BeforeSleep,
+    AfterSleep,
+    /// A connection is gone. May come in the middle of a script: only memory may be touched.
+    Disconnected {
+        client_id: u64,
+    },
+    /// `None`: all databases.
+    FlushStarted {
+        db: Option<i32>,
+    },
+    FlushEnded {
+        db: Option<i32>,
+    },
+    SwapDb {
+        first: i32,
+        second: i32,
+    },
+    NowPrimary,
+    NowReplica,
+    LoadingStarted(LoadKind),
+    LoadingEnded,
+    LoadingFailed,
+    Shutdown,
+    ConfigChanged,
+}
+
+type Handler = fn(Ctx<'_>, ServerEvent);
+type KeyspaceHandler = fn(Ctx<'_>, event: &[u8], db: i32, key: &[u8]);
+
+static HANDLER: OnceLock<Handler> = OnceLock::new();
+static KEYSPACE_HANDLER: OnceLock<KeyspaceHandler> = OnceLock::new();
+
+/// Events of deletion, renaming, moving.
+pub(crate) const CLASS_GENERIC: i32 = raw::REDISMODULE_NOTIFY_GENERIC;
+
+const IDS: [u64; 9] = [
+    raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+    raw::REDISMODULE_EVENT_FLUSHDB,
+    raw::REDISMODULE_EVENT_LOADING,
+    raw::REDISMODULE_EVENT_CLIENT_CHANGE,
+    raw::REDISMODULE_EVENT_SHUTDOWN,
+    raw::REDISMODULE_EVENT_CRON_LOOP,
+    raw::REDISMODULE_EVENT_SWAPDB,
+    raw::REDISMODULE_EVENT_EVENTLOOP,
+    raw::REDISMODULE_EVENT_CONFIG,
+];
+
+/// One handler for all events, once.
+pub(crate) fn subscribe(ctx: Ctx, handler: Handler) -> Result<(), String> {
+    HANDLER
+        .set(handler)
+        .map_err(|_| "events are subscribed to already".to_owned())?;
+    for id in IDS {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: a live context; the callback is a function of this library.
+        let status = unsafe {
+            required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(on_event))
+        };
+        if status != raw::REDISMODULE_OK as i32 {
+            return Err(format!("the server refused the subscription to event {id}"));
+        }
+    }
+    Ok(())
+}
+
+/// One handler for keyspace notifications of the classes in `classes`, once. It must not write.
+pub(crate) fn subscribe_keyspace(
+    ctx: Ctx,
+    classes: i32,
+    handler: KeyspaceHandler,
+) -> Result<(), String> {
+    KEYSPACE_HANDLER
+        .set(handler)
+        .map_err(|_| "notifications are subscribed to already".to_owned())?;
+    // SAFETY: a live context; the callback is a function of this library.
+    let status = unsafe {
+        required!(RedisModule_SubscribeToKeyspaceEvents)(ctx.raw(), classes, Some(on_keyspace))
+    };
+    (status == raw::REDISMODULE_OK as i32)
+        .then_some(())
+        .ok_or_else(|| "the server refused the subscription to keyspace notifications".to_owned())
+}
+
+unsafe extern "C" fn on_event(
+    ctx: *mut raw::RedisModuleCtx,
+    event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    guard(
+        c"a server event",
+        || (),
+        || {
+            // SAFETY: `data` is what the server passes with this event.
+            let Some(event) = (unsafe { translate(event.id, subevent, data) }) else {
+                return;
+            };
+            let Some(handler) = HANDLER.get() else { return };
+            // SAFETY: the server's context, alive until this returns (module.c,
+            // moduleFireServerEvent).
+            handler(unsafe { Ctx::from_raw(ctx) }, event);
+        },
+    );
+}
+
+/// # Safety
+/// `data` is what moduleFireServerEvent passes with event `id`: NULL or the structure read here.
+unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerEvent> {
+    let event = match id {
+        raw::REDISMODULE_EVENT_CRON_LOOP => ServerEvent::Cron,
+        raw::REDISMODULE_EVENT_EVENTLOOP => match subevent {
+            raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP => ServerEvent::BeforeSleep,
+            raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP => ServerEvent::AfterSleep,
+            _ => return None,
+        },
+        raw::REDISMODULE_EVENT_CLIENT_CHANGE => {
+            if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
+                return None;
+            }
+            // SAFETY: the caller's promise: a RedisModuleClientInfo.
+            let info = unsafe { data.cast::<raw::RedisModuleClientInfo>().as_ref() }?;
+            ServerEvent::Disconnected { client_id: info.id }
+        }
+        raw::REDISMODULE_EVENT_FLUSHDB => {
+            // SAFETY: the caller's promise: a RedisModuleFlushInfo.
+            let info = unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }?;
+            let db = (info.dbnum >= 0).then_some(info.dbnum);
+            match subevent {
+                raw::REDISMODULE_SUBEVENT_FLUSHDB_START => ServerEvent::FlushStarted { db },
+                raw::REDISMODULE_SUBEVENT_FLUSHDB_END => ServerEvent::FlushEnded { db },
+                _ => return None,
+            }
+        }
+        raw::REDISMODULE_EVENT_SWAPDB => {
+            // SAFETY: the caller's promise: a RedisModuleSwapDbInfo.
+            let info = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }?;
+            ServerEvent::SwapDb {
+                first: info.dbnum_first,
+                second: info.dbnum_second,
+            }
+        }
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => match subevent {
+            raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => ServerEvent::NowPrimary,
+            raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA => ServerEvent::NowReplica,
+            _ => return None,
+        },
+        raw::REDISMODULE_EVENT_LOADING => match subevent {
+            raw::REDISMODULE_SUBEVENT_LOADING_RDB_START => {
+                ServerEvent::LoadingStarted(LoadKind::Rdb)
+            }
+            raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => {
+                ServerEvent::LoadingStarted(LoadKind::Aof)
+            }
+            raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
+                ServerEvent::LoadingStarted(LoadKind::Replication)
+            }
+            raw::REDISMODULE_SUBEVENT_LOADING_ENDED => ServerEvent::LoadingEnded,
+            raw::REDISMODULE_SUBEVENT_LOADING_FAILED => ServerEvent::LoadingFailed,
+            _ => return None,
+        },
+        raw::REDISMODULE_EVENT_SHUTDOWN => ServerEvent::Shutdown,
+        raw::REDISMODULE_EVENT_CONFIG => ServerEvent::ConfigChanged,
+        _ => return None,
+    };
+    Some(event)
+}
+
+unsafe extern "C" fn on_keyspace(
+    ctx: *mut raw::RedisModuleCtx,
+    _class: i32,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> i32 {
+    guard(
+        c"a keyspace notification",
+        || (),
+        || {
+            let Some(handler) = KEYSPACE_HANDLER.get() else {
+                return;
+            };
+            // SAFETY: context, event and key are the server's, alive until this returns.
+            let (ctx, event, key) =
+                unsafe { (Ctx::from_raw(ctx), CStr::from_ptr(event), bytes_of(key)) };
+            handler(ctx, event.to_bytes(), ctx.db(), key);
+        },
+    );
+    raw::REDISMODULE_OK as i32
+}

@@ -1,0 +1,60 @@
+//! The module's section of INFO.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use redis_module::raw;
+
+use super::api::required;
+use super::guard::guard;
+
+/// Fields of INFO; the server puts the module's name before each.
+pub(crate) struct InfoSink(*mut raw::RedisModuleInfoCtx);
+
+type Hook = fn(&mut InfoSink);
+
+static HOOK: OnceLock<Hook> = OnceLock::new();
+
+/// One hook, once.
+pub(crate) fn register(ctx: super::context::Ctx, hook: Hook) -> Result<(), String> {
+    HOOK.set(hook)
+        .map_err(|_| "INFO is registered already".to_owned())?;
+    // SAFETY: a live context; the callback is a function of this library.
+    let status = unsafe { required!(RedisModule_RegisterInfoFunc)(ctx.raw(), Some(on_info)) };
+    (status == raw::REDISMODULE_OK as i32)
+        .then_some(())
+        .ok_or_else(|| "the server refused the INFO section".to_owned())
+}
+
+impl InfoSink {
+    /// Begins a section, `dsync_<name>`, or `dsync` for an empty name. False when it was not asked
+    /// for: write no fields.
+    pub(crate) fn section(&mut self, name: &CStr) -> bool {
+        // SAFETY: a live info context.
+        unsafe {
+            required!(RedisModule_InfoAddSection)(self.0, name.as_ptr())
+                == raw::REDISMODULE_OK as i32
+        }
+    }
+
+    pub(crate) fn u64(&mut self, field: &CStr, value: u64) {
+        // SAFETY: a live info context; the server refuses a field outside of a section.
+        unsafe { required!(RedisModule_InfoAddFieldULongLong)(self.0, field.as_ptr(), value) };
+    }
+}
+
+unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: i32) {
+    // A crash report may be written by any thread, with any state half changed: say nothing.
+    if for_crash_report != 0 {
+        return;
+    }
+    guard(
+        c"INFO",
+        || (),
+        || {
+            if let Some(hook) = HOOK.get() {
+                hook(&mut InfoSink(info));
+            }
+        },
+    );
+}
