@@ -1,0 +1,201 @@
+//! The keyspace types, one a family: what the server stores is a number, and what it saves is the
+//! engine's snapshot of the state with that number.
+//!
+//! The server may let go of a value on another thread (FLUSHALL ASYNC): such numbers are put in a list
+//! that the main thread takes up. Until then the engine keeps the state, which nobody can reach.
+
+use std::num::NonZeroU32;
+use std::sync::Mutex;
+
+use super::redis::context::{Ctx, Level, log};
+use super::redis::data_type::{Aux, ValueType, register_type, register_type_with_aux};
+use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
+use super::{SHELL, replicate, timers};
+use crate::engine::snapshot::{self, Malformed, Sink, Source};
+use crate::engine::types::{Db, Fence};
+use crate::engine::{Family, StateId};
+
+/// Numbers of values that the server let go of on another thread.
+static FREED_ELSEWHERE: Mutex<Vec<StateId>> = Mutex::new(Vec::new());
+
+/// The number that the layer below knows a family by.
+pub(super) fn number(family: Family) -> u8 {
+    match family {
+        Family::Lock => 0,
+        Family::Semaphore => 1,
+        Family::Group => 2,
+        Family::Once => 3,
+    }
+}
+
+pub(super) fn family(number: u8) -> Option<Family> {
+    Family::ALL
+        .into_iter()
+        .find(|family| self::number(*family) == number)
+}
+
+pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    register_type_with_aux::<LockType, LastFence>(ctx)?;
+    register_type::<SemaphoreType>(ctx)?;
+    register_type::<GroupType>(ctx)?;
+    register_type::<OnceType>(ctx)
+}
+
+/// Gives back what was freed elsewhere.
+pub(super) fn collect_freed() {
+    let freed = match FREED_ELSEWHERE.lock() {
+        Ok(mut freed) => std::mem::take(&mut *freed),
+        Err(poisoned) => std::mem::take(&mut *poisoned.into_inner()),
+    };
+    if !freed.is_empty() {
+        SHELL.with(|shell| freed.into_iter().for_each(|id| shell.engine.freed(id)));
+    }
+}
+
+macro_rules! value_type {
+    ($type:ident, $name:literal, $family:expr, $number:literal) => {
+        struct $type;
+
+        impl ValueType for $type {
+            const NAME: &'static std::ffi::CStr = $name;
+            #[expect(clippy::cast_possible_wrap, reason = "a small constant")]
+            const ENCVER: i32 = snapshot::VERSION as i32;
+            const FAMILY: u8 = $number;
+
+            fn load(io: &mut Loader, version: i32) -> Option<NonZeroU32> {
+                load($family, io, version)
+            }
+            fn save(io: &mut Saver, id: NonZeroU32) {
+                with_body(id, |body| snapshot::save(body, io));
+            }
+            fn rewrite(io: &mut AofWriter, id: NonZeroU32) {
+                with_body(id, |body| replicate::rewrite(io, body));
+            }
+            fn free(id: NonZeroU32, on_main_thread: bool) {
+                free(id, on_main_thread);
+            }
+            fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
+                unlinked(db, name, id);
+            }
+            fn memory(id: NonZeroU32) -> usize {
+                SHELL.with(|shell| state(id).map_or(0, |id| shell.engine.memory(id)))
+            }
+            fn digest(digest: &mut Digest, id: NonZeroU32) {
+                with_body(id, |body| snapshot::save(body, digest));
+                digest.end_sequence();
+            }
+        }
+    };
+}
+
+value_type!(LockType, c"dsynclock", Family::Lock, 0);
+value_type!(SemaphoreType, c"dsync-sem", Family::Semaphore, 1);
+value_type!(GroupType, c"dsync-wgr", Family::Group, 2);
+value_type!(OnceType, c"dsynconce", Family::Once, 3);
+
+fn state(id: NonZeroU32) -> Option<StateId> {
+    StateId::from_raw(id.get())
+}
+
+fn with_body(id: NonZeroU32, with: impl FnOnce(&crate::engine::Body)) {
+    SHELL.with(|shell| {
+        if let Some(state) = state(id).and_then(|id| shell.engine.state(id)) {
+            with(&state.body);
+        }
+    });
+}
+
+fn load(family: Family, io: &mut Loader, version: i32) -> Option<NonZeroU32> {
+    let version = u32::try_from(version).ok()?;
+    let body = match snapshot::load(family, version, io) {
+        Ok(body) => body,
+        Err(Malformed) => {
+            log(
+                Level::Warning,
+                "a value is malformed, or of a version that is not known here",
+            );
+            return None;
+        }
+    };
+    let db = Db(io.db());
+    let name = io.key_name().unwrap_or_default();
+    let adopted = SHELL.with(|shell| {
+        let now = shell.now();
+        shell.engine.adopt(body, db, name, now)
+    });
+    match adopted {
+        Ok(id) => Some(id.into()),
+        Err(unfit) => {
+            log(Level::Warning, &format!("a value is refused: {unfit:?}"));
+            None
+        }
+    }
+}
+
+fn free(id: NonZeroU32, on_main_thread: bool) {
+    let Some(id) = state(id) else { return };
+    if on_main_thread && SHELL.try_with(|shell| shell.engine.freed(id)).is_some() {
+        return;
+    }
+    match FREED_ELSEWHERE.lock() {
+        Ok(mut freed) => freed.push(id),
+        Err(poisoned) => poisoned.into_inner().push(id),
+    }
+}
+
+fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
+    let waited_for =
+        SHELL.with(|shell| state(id).is_some_and(|id| shell.engine.unlinked(id, Db(db), name)));
+    if waited_for {
+        timers::arm_soon();
+    }
+}
+
+/// The last fence travels with every RDB file.
+struct LastFence;
+
+impl Aux for LastFence {
+    fn save(io: &mut Saver) {
+        io.u64(SHELL.with(|shell| shell.engine.last_fence().0));
+    }
+
+    fn load(io: &mut Loader, _version: i32) -> Result<(), io::Malformed> {
+        let last = Fence(io.u64()?);
+        SHELL.with(|shell| {
+            let now = shell.now();
+            shell
+                .engine
+                .adopt_last_fence(last, now)
+                .map_err(|_| io::Malformed)
+        })
+    }
+}
+
+impl Sink for Saver {
+    fn number(&mut self, n: u64) {
+        self.u64(n);
+    }
+    fn bytes(&mut self, bytes: &[u8]) {
+        Saver::bytes(self, bytes);
+    }
+}
+
+impl Sink for Digest {
+    fn number(&mut self, n: u64) {
+        self.i64(n.cast_signed());
+    }
+    fn bytes(&mut self, bytes: &[u8]) {
+        Digest::bytes(self, bytes);
+    }
+}
+
+impl Source for Loader {
+    fn number(&mut self) -> Result<u64, Malformed> {
+        self.u64().map_err(|io::Malformed| Malformed)
+    }
+    fn bytes(&mut self, most: usize) -> Result<Box<[u8]>, Malformed> {
+        Loader::bytes(self, most)
+            .map(Into::into)
+            .map_err(|io::Malformed| Malformed)
+    }
+}

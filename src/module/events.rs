@@ -1,0 +1,122 @@
+//! What happens to the server, and what it means for holds and waiters.
+
+use super::lease_clock::LeaseClock;
+use super::redis::clock;
+use super::redis::context::{Ctx, Level};
+use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
+use super::redis::key::{Content, Key as OpenKey};
+use super::redis::name::KeyName;
+use super::{SHELL, data_type, timers, waiters};
+use crate::engine::StateId;
+use crate::engine::types::{ClientId, Db};
+
+pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    events::subscribe_keyspace(ctx, CLASS_GENERIC, on_keyspace)?;
+    events::subscribe(ctx, on_event)
+}
+
+fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
+    match event {
+        ServerEvent::BeforeSleep => before_sleep(ctx),
+        ServerEvent::AfterSleep => after_sleep(ctx),
+        ServerEvent::Cron => {
+            data_type::collect_freed();
+            timers::cron(ctx);
+        }
+        ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
+        ServerEvent::FlushEnded { db } => {
+            SHELL.with(|shell| shell.engine.flushed(db.map(Db)));
+            timers::arm(ctx);
+        }
+        ServerEvent::SwapDb { first, second } => {
+            SHELL.with(|shell| shell.engine.swapped(Db(first), Db(second)));
+            timers::arm(ctx);
+        }
+        ServerEvent::NowPrimary => take_over(ctx, true),
+        ServerEvent::NowReplica => stand_down(ctx),
+        ServerEvent::LoadingStarted(_) => SHELL.with(|shell| shell.engine.stand_down()),
+        ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
+            // A replica that has synchronised goes on following; a DEBUG RELOAD is no new start, and
+            // unlike one it comes when the event loop is turning.
+            if ctx.facts().is_primary() {
+                let starting = SHELL.with(|shell| !shell.turning);
+                take_over(ctx, starting);
+            }
+        }
+        ServerEvent::ConfigChanged => {
+            let sleep_us = timers::cron_period_us(ctx);
+            SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
+        }
+        ServerEvent::FlushStarted { .. } | ServerEvent::Shutdown => {}
+    }
+}
+
+fn before_sleep(ctx: Ctx<'_>) {
+    turn(ctx, LeaseClock::before_sleep);
+}
+
+fn after_sleep(ctx: Ctx<'_>) {
+    if turn(ctx, LeaseClock::after_sleep) {
+        timers::arm(ctx);
+    }
+    waiters::turn_is_over();
+}
+
+/// Half a turn of the event loop is over. Says whether a pause has ended.
+fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
+    let paused = ctx.avoid_replica_traffic();
+    SHELL.with(|shell| {
+        let was_paused = std::mem::replace(&mut shell.paused, paused);
+        let held_up = shell.is_held_up();
+        account(&mut shell.clock, clock::monotonic_us(), held_up);
+        shell.turning = true;
+        was_paused && !paused
+    })
+}
+
+/// This server decides from now on. After a start or a promotion, fences given by others meanwhile must
+/// lie behind the next ones.
+pub(super) fn take_over(ctx: Ctx<'_>, leap: bool) {
+    SHELL.with(|shell| {
+        let now = shell.now();
+        if leap {
+            shell.engine.leap_fences(now);
+        }
+        shell.engine.take_over(now);
+    });
+    ctx.log(Level::Debug, "this server decides");
+    timers::arm(ctx);
+}
+
+/// Another server decides from now on: whoever still waits here is told.
+fn stand_down(ctx: Ctx<'_>) {
+    let wakes = SHELL.with(|shell| {
+        shell.engine.stand_down();
+        shell.engine.dismiss_all();
+        std::mem::take(&mut shell.engine.effects.wakes)
+    });
+    ctx.log(Level::Debug, "another server decides");
+    wakes.into_iter().for_each(waiters::deliver);
+}
+
+/// Values that were renamed or moved are found under another key from now on. Looking is all that may
+/// be done here: whatever is written now would reach the replicas before the command itself.
+fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]) {
+    if !matches!(event, b"rename_to" | b"move_to") {
+        return;
+    }
+    let opened = OpenKey::open_read(ctx, &KeyName::new(key));
+    let content = opened.content();
+    drop(opened);
+    SHELL.with(|shell| match content {
+        Content::Ours { id, .. } => {
+            if let Some(id) = StateId::from_raw(id.get()) {
+                shell.engine.moved(id, Db(db), key);
+            }
+        }
+        Content::Other | Content::Absent => {
+            shell.engine.name_changed_hands(Db(db), key);
+        }
+    });
+    timers::arm(ctx);
+}

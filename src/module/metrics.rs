@@ -1,0 +1,81 @@
+//! `INFO dsync`: what has happened and what is going on, as numbers.
+//!
+//! The server puts `dsync_` before every name. Counters count what this server decided since it started;
+//! a replica counts nothing but changes that it could not carry out.
+
+use std::ffi::CString;
+
+use super::redis::context::Ctx;
+use super::redis::info::{self, InfoSink};
+use super::{SHELL, Shell};
+use crate::engine::Family;
+use crate::engine::stats::{Counters, WAIT_BOUNDS_MS};
+
+pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    info::register(ctx, write)
+}
+
+/// What families are called in INFO, after their commands.
+fn prefix(family: Family) -> &'static str {
+    match family {
+        Family::Lock => "lock",
+        Family::Semaphore => "sem",
+        Family::Group => "wg",
+        Family::Once => "once",
+    }
+}
+
+type Counter = (&'static str, fn(&Counters) -> u64);
+
+/// Every counter of a family, by name.
+const COUNTERS: [Counter; 11] = [
+    ("granted_at_once", |c| c.granted_at_once),
+    ("granted_after_wait", |c| c.granted_after_wait),
+    ("released", |c| c.released),
+    ("lapsed", |c| c.lapsed),
+    ("lapsed_unrenewed", |c| c.lapsed_unrenewed),
+    ("revoked", |c| c.revoked),
+    ("disconnected", |c| c.disconnected),
+    ("undelivered", |c| c.undelivered),
+    ("wait_timeouts", |c| c.wait_timeouts),
+    ("wait_disconnects", |c| c.wait_disconnects),
+    ("limit_changes", |c| c.limit_changes),
+];
+
+fn write(sink: &mut InfoSink) {
+    if sink.section(c"") {
+        SHELL.with(|shell| write_fields(shell, sink));
+    }
+}
+
+fn write_fields(shell: &Shell, sink: &mut InfoSink) {
+    let (engine, now) = (&shell.engine, shell.now());
+    let stats = engine.stats();
+    let mut field = |name: &str, value: u64| {
+        if let Ok(name) = CString::new(name) {
+            sink.u64(&name, value);
+        }
+    };
+    let in_all = |of: &dyn Fn(Family) -> u64| Family::ALL.into_iter().map(of).sum::<u64>();
+    field("holds", in_all(&|family| stats.holds(family)));
+    field("waiters", in_all(&|family| engine.waiting(family)));
+    field("longest_wait_ms", engine.longest_wait_ms(now));
+    for family in Family::ALL {
+        let prefix = prefix(family);
+        field(&format!("{prefix}_holds"), stats.holds(family));
+        field(&format!("{prefix}_waiters"), engine.waiting(family));
+        for (name, counter) in COUNTERS {
+            field(&format!("{prefix}_{name}"), counter(stats.counters(family)));
+        }
+    }
+    // Each class counts all waits up to its bound, as histograms are read by monitoring systems.
+    let mut up_to = 0;
+    for (bound_ms, count) in WAIT_BOUNDS_MS.iter().zip(stats.wait_times.classes) {
+        up_to += count;
+        field(&format!("wait_le_{bound_ms}_ms"), up_to);
+    }
+    field("wait_count", stats.wait_times.classes.iter().sum());
+    field("wait_total_ms", stats.wait_times.total_ms);
+    field("last_fence", engine.last_fence().0);
+    field("unapplied_changes", shell.unapplied);
+}

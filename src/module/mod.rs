@@ -1,0 +1,139 @@
+//! The shell: the only code that knows the server it runs in.
+//!
+//! [`run`] is the only way from a request or a timer into the engine; [`waiters`] is where clients wait;
+//! [`timers`] and [`events`] are how time and the server come in. Everything unsafe is in [`redis`].
+
+mod data_type;
+pub(crate) mod entropy;
+mod events;
+mod lease_clock;
+mod metrics;
+mod notify;
+pub(crate) mod redis;
+mod replicate;
+pub(crate) mod reply;
+pub(crate) mod run;
+pub(crate) mod settings;
+mod timers;
+mod waiters;
+
+use lease_clock::LeaseClock;
+use redis::args::Args;
+use redis::context::Ctx;
+use redis::gil::GilCell;
+use redis::{clock, detached, probe};
+use settings::{LeaseSettings, OnceSettings};
+
+use crate::engine::answer::Answer;
+use crate::engine::change::Arguments;
+use crate::engine::effect::Effects;
+use crate::engine::types::{LeaseUs, MonoUs, Now};
+use crate::engine::{Engine, Reply};
+
+/// Everything the module knows.
+pub(crate) struct Shell {
+    pub(crate) engine: Engine,
+    pub(crate) leases: LeaseSettings,
+    pub(crate) once: OnceSettings,
+    clock: LeaseClock,
+    waiters: waiters::Waiters,
+    /// Writes are paused: CLIENT PAUSE, a failover, a shutdown. Nothing may be propagated now.
+    paused: bool,
+    /// Writes are refused: too few good replicas, or the disk is full.
+    refused: bool,
+    /// The monotonic moment for which the timer is armed.
+    armed_us: Option<u64>,
+    /// The event loop has begun to turn: whatever was to be loaded at the start has been.
+    turning: bool,
+    /// Changes from a primary that could not be carried out.
+    unapplied: u64,
+    /// Buffers that are used again and again.
+    spare_effects: Option<Effects>,
+    written: Arguments,
+}
+
+/// The one shell, made on first use.
+struct TheShell(GilCell<Option<Shell>>);
+
+static SHELL: TheShell = TheShell(GilCell::new(None));
+
+impl TheShell {
+    fn with<R>(&self, body: impl FnOnce(&mut Shell) -> R) -> R {
+        self.0
+            .with(|shell| body(shell.get_or_insert_with(Shell::new)))
+    }
+
+    fn try_with<R>(&self, body: impl FnOnce(&mut Shell) -> R) -> Option<R> {
+        self.0
+            .try_with(|shell| body(shell.get_or_insert_with(Shell::new)))
+    }
+}
+
+/// Registers everything; called once, while the server loads the module.
+pub(crate) fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
+    detached::make(ctx);
+    let sleep_us = timers::cron_period_us(ctx);
+    SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
+    waiters::register()?;
+    data_type::register(ctx)?;
+    probe::register(ctx)?;
+    replicate::register(ctx)?;
+    crate::commands::register(ctx)?;
+    metrics::register(ctx)?;
+    settings::register(ctx, args)?;
+    // Last: a server that refuses the module after this would keep calling it.
+    events::register(ctx)?;
+    // Loaded into a running primary, it decides at once. Otherwise the data are yet to come.
+    let facts = ctx.facts();
+    if facts.is_primary() && !facts.loading() {
+        events::take_over(ctx, true);
+    }
+    Ok(())
+}
+
+/// Answers the request of the running command: now, or by letting its client wait.
+pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
+    match reply {
+        Reply::Now(answer) => reply::answer(ctx, &answer),
+        Reply::Queued(waiter) => {
+            // Some clients cannot be parked; theirs was a try, then.
+            if !waiters::park(ctx, key, waiter) {
+                reply::answer(ctx, &Answer::NotGranted);
+                timers::arm(ctx);
+            }
+        }
+    }
+}
+
+impl Shell {
+    fn new() -> Shell {
+        Shell {
+            engine: Engine::default(),
+            leases: LeaseSettings::default(),
+            once: OnceSettings::default(),
+            clock: LeaseClock::new(clock::monotonic_us(), 100_000),
+            waiters: waiters::Waiters::default(),
+            paused: false,
+            refused: false,
+            armed_us: None,
+            turning: false,
+            unapplied: 0,
+            spare_effects: None,
+            written: Arguments::default(),
+        }
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.paused || self.refused
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let mono_us = clock::monotonic_us();
+        Now {
+            lease: LeaseUs(self.clock.now_us(mono_us)),
+            mono: MonoUs(mono_us),
+            unix_us: clock::unix_us(),
+            may_write: !self.is_held_up(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Answers and refusals in the words of the protocol: the one place where they are spelled.
+
+use super::redis::context::Ctx;
+use crate::engine::answer::Answer;
+use crate::engine::types::new_token_buffer;
+use crate::engine::{FullQueue, Refusal};
+
+pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
+    match answer {
+        Answer::Granted { token, fence } => {
+            ctx.array(2);
+            ctx.bulk(token.text(&mut new_token_buffer()));
+            ctx.integer(fence.0.cast_signed());
+        }
+        Answer::Run {
+            token,
+            fence,
+            attempt,
+        } => {
+            ctx.array(4);
+            ctx.bulk(b"RUN");
+            ctx.bulk(token.text(&mut new_token_buffer()));
+            ctx.integer(fence.0.cast_signed());
+            ctx.integer(count(*attempt));
+        }
+        Answer::Done { result, attempt } => {
+            ctx.array(3);
+            ctx.bulk(b"DONE");
+            match result {
+                Some(result) => ctx.bulk(result),
+                None => ctx.null(),
+            }
+            ctx.integer(count(*attempt));
+        }
+        Answer::GivenUp { reason, attempts } => {
+            ctx.array(3);
+            ctx.bulk(b"FAILED");
+            ctx.bulk(reason);
+            ctx.integer(count(*attempts));
+        }
+        Answer::NotGranted => ctx.null(),
+        Answer::Finished { done, lost } => {
+            ctx.array(2);
+            ctx.integer(count(*done));
+            ctx.integer(count(*lost));
+        }
+        Answer::Refused(refusal) => ctx.error(&words(*refusal)),
+        Answer::Superseded => {
+            ctx.error(
+                "UNBLOCKED superseded: the same token asked again and has taken over the place",
+            );
+        }
+        Answer::Removed => ctx.error("UNBLOCKED the group was removed before it finished"),
+        Answer::WrongType => ctx.error_wrong_type(),
+        Answer::Demoted => {
+            ctx.error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)");
+        }
+    }
+}
+
+/// A count as the protocol has it.
+pub(crate) fn count(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn words(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::NoLimit => "NOLIMIT no LIMIT was given and none is in force".to_owned(),
+        Refusal::TooMany { permits, limit } => {
+            format!("TOOMANY PERMITS {permits} is more than the limit in force, {limit}")
+        }
+        Refusal::Mismatch => {
+            "MISMATCH the token holds or waits for this key with another mode or number of permits"
+                .to_owned()
+        }
+        Refusal::QueueFull(FullQueue::Key { bound }) => {
+            format!("QUEUEFULL {bound} requests wait for this key (dsync.max-waiters-per-key)")
+        }
+        Refusal::QueueFull(FullQueue::Server { bound }) => {
+            format!("QUEUEFULL {bound} requests wait on this server (dsync.max-waiters)")
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The only way into the engine: open the key, call, store or delete, then the effects in their order,
+//! then the timer.
+//!
+//! The engine is borrowed for the call and no longer: every call into the server may call back (a key
+//! that is deleted tells its type so, a client that is released asks for its answer).
+
+use super::redis::context::{Ctx, Level};
+use super::redis::key::{Content, Key as OpenKey};
+use super::redis::name::KeyName;
+use super::{SHELL, data_type, notify, replicate, timers, waiters};
+use crate::engine::effect::{Effects, Note};
+use crate::engine::types::{Db, Now};
+use crate::engine::{Engine, Family, Key, StateId, WrongType};
+
+/// A call that may change the key.
+pub(crate) fn run<R>(
+    ctx: Ctx<'_>,
+    name: &KeyName<'_>,
+    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+) -> Result<R, WrongType> {
+    let opened = OpenKey::open_write(ctx, name);
+    let before = found(&opened)?;
+    let bytes = name.bytes();
+    let (now, result, after, family, mut effects) = SHELL.with(|shell| {
+        let now = shell.now();
+        let mut key = Key::found(Db(ctx.db()), bytes, before);
+        let result = call(&mut shell.engine, &mut key, now);
+        // Nothing to do is the common case of a try, and costs nothing.
+        let effects = std::mem::replace(
+            &mut shell.engine.effects,
+            shell.spare_effects.take().unwrap_or_default(),
+        );
+        let family = key
+            .state
+            .and_then(|id| shell.engine.state(id))
+            .map(|state| state.body.family());
+        (now, result, key.state, family, effects)
+    });
+    let family = family.or_else(|| family_of(&opened));
+    store(ctx, &opened, before, after, family);
+    drop(opened);
+    carry_out(ctx, name, family, &mut effects);
+    SHELL.with(|shell| shell.spare_effects = Some(effects));
+    timers::arm_from(ctx, now);
+    Ok(result)
+}
+
+/// A call that looks only.
+pub(crate) fn look<R>(
+    ctx: Ctx<'_>,
+    name: &KeyName<'_>,
+    call: impl FnOnce(&Engine, &Key<'_>, Now) -> R,
+) -> Result<R, WrongType> {
+    let opened = OpenKey::open_read(ctx, name);
+    let state = found(&opened)?;
+    drop(opened);
+    Ok(SHELL.with(|shell| {
+        let now = shell.now();
+        call(
+            &shell.engine,
+            &Key::found(Db(ctx.db()), name.bytes(), state),
+            now,
+        )
+    }))
+}
+
+/// A look at everything.
+pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
+    SHELL.with(|shell| look(&shell.engine, shell.now()))
+}
+
+/// The key holds a value of the server's own, or of another module: its waiters are told.
+pub(super) fn overwritten(ctx: Ctx<'_>, name: &KeyName<'_>) {
+    let mut effects = SHELL.with(|shell| {
+        shell.engine.overwritten(Db(ctx.db()), name.bytes());
+        std::mem::take(&mut shell.engine.effects)
+    });
+    carry_out(ctx, name, None, &mut effects);
+}
+
+fn found(opened: &OpenKey<'_>) -> Result<Option<StateId>, WrongType> {
+    match opened.content() {
+        Content::Absent => Ok(None),
+        Content::Ours { id, .. } => Ok(StateId::from_raw(id.get())),
+        Content::Other => Err(WrongType),
+    }
+}
+
+fn family_of(opened: &OpenKey<'_>) -> Option<Family> {
+    match opened.content() {
+        Content::Ours { family, .. } => data_type::family(family),
+        Content::Absent | Content::Other => None,
+    }
+}
+
+/// Leaves the key as the engine has it.
+fn store(
+    ctx: Ctx<'_>,
+    opened: &OpenKey<'_>,
+    before: Option<StateId>,
+    after: Option<StateId>,
+    family: Option<Family>,
+) {
+    if before == after {
+        return;
+    }
+    let done = match (after, family) {
+        (Some(id), Some(family)) => {
+            let done = opened.set_value(data_type::number(family), id.into());
+            if !done {
+                SHELL.with(|shell| shell.engine.freed(id));
+            }
+            done
+        }
+        _ => opened.delete(),
+    };
+    if !done {
+        ctx.log(
+            Level::Warning,
+            "the server refused to store or delete a key that was open for writing",
+        );
+    }
+}
+
+fn carry_out(ctx: Ctx<'_>, name: &KeyName<'_>, family: Option<Family>, effects: &mut Effects) {
+    if let Some(family) = family {
+        replicate::replicate(ctx, name.bytes(), family, &effects.changes);
+    }
+    if effects.modified {
+        ctx.signal_modified(name);
+    }
+    if let Some(family) = family {
+        notify::changed(ctx, name, family, &effects.changes);
+        if effects.free {
+            notify::free(ctx, name, family);
+        }
+    }
+    for note in &effects.notes {
+        log(ctx, name.bytes(), note);
+    }
+    for wake in effects.wakes.drain(..) {
+        waiters::deliver(wake);
+    }
+    effects.clear();
+}
+
+fn log(ctx: Ctx<'_>, key: &[u8], note: &Note) {
+    let (what, fence, owner) = match note {
+        Note::LapsedUnrenewed { fence, owner } => ("lapsed without any renewal", fence, owner),
+        Note::Revoked { fence, owner } => ("was revoked", fence, owner),
+    };
+    let key = key.escape_ascii();
+    let owner = owner.as_deref().unwrap_or_default().escape_ascii();
+    ctx.log(
+        Level::Notice,
+        &format!("hold {} of '{key}' {what} (owner '{owner}')", fence.0),
+    );
+}

@@ -1,0 +1,146 @@
+//! When the engine is looked after: one timer of the server for the earliest of all moments, and the
+//! server's cron as a backstop.
+//!
+//! The server keys its timers by the wall clock, so one that was armed before the clock stepped back may
+//! be hours late; the cron runs on the monotonic clock and sees to that within one period. What one
+//! tick does is bounded: other clients come first after a millisecond, and the next tick goes on.
+
+use super::redis::context::{Ctx, Level};
+use super::redis::name::KeyName;
+use super::redis::probe::{WriteState, writes_allowed};
+use super::redis::timer::{self, Timer, TimerSlot};
+use super::redis::{clock, detached};
+use super::{SHELL, run};
+use crate::engine::types::Now;
+
+/// How long a tick may take, and how many tasks it may do.
+const TICK_US: u64 = 1_000;
+const TICK_TASKS: u32 = 4_096;
+
+/// How often a server that does not take writes is asked again.
+const HELD_UP_US: u64 = 50_000;
+
+struct Tick;
+
+impl Timer for Tick {
+    const SLOT: &'static TimerSlot = {
+        static SLOT: TimerSlot = TimerSlot::new();
+        &SLOT
+    };
+
+    fn fire(ctx: Ctx<'_>) {
+        SHELL.with(|shell| shell.armed_us = None);
+        tick(ctx);
+        let now = SHELL.with(|shell| shell.now());
+        arm_at(ctx, now, 1_000);
+    }
+}
+
+/// Sees to it that the timer fires when the engine next has something to do.
+pub(super) fn arm(ctx: Ctx<'_>) {
+    let now = SHELL.with(|shell| shell.now());
+    arm_at(ctx, now, 0);
+}
+
+/// The same for a caller that knows the time.
+pub(super) fn arm_from(ctx: Ctx<'_>, now: Now) {
+    arm_at(ctx, now, 0);
+}
+
+/// The same from callbacks that may come in the middle of anything.
+pub(super) fn arm_soon() {
+    detached::with(arm);
+}
+
+fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
+    let period_us = SHELL.with(|shell| {
+        if !shell.engine.is_serving() {
+            return None;
+        }
+        let held_up = shell.engine.is_held_up(now).then_some(HELD_UP_US);
+        let wake = shell
+            .engine
+            .next_wake(now)
+            .into_iter()
+            .chain(held_up)
+            .min()?;
+        let period_us = wake.max(least_us);
+        let at = now.mono.0.saturating_add(period_us);
+        // A timer that fires too early finds nothing to do and arms itself again: that is cheaper
+        // than moving it whenever the earliest hold is released.
+        if shell.armed_us.is_some_and(|armed| armed <= at) {
+            return None;
+        }
+        shell.armed_us = Some(at);
+        Some(period_us)
+    });
+    if let Some(period_us) = period_us {
+        timer::start::<Tick>(ctx, period_us.div_ceil(1_000));
+    }
+}
+
+/// The server's cron: whether writes are taken, and whether the timer is late.
+pub(super) fn cron(ctx: Ctx<'_>) {
+    let serving = SHELL.with(|shell| shell.engine.is_serving());
+    if !serving {
+        return;
+    }
+    let refused = writes_allowed(ctx, None) == WriteState::Refused;
+    let paused = ctx.avoid_replica_traffic();
+    SHELL.with(|shell| {
+        shell.refused = refused;
+        shell.paused = paused;
+        let late = shell
+            .armed_us
+            .is_some_and(|armed| armed < clock::monotonic_us());
+        if late {
+            // Its moment has passed, by the one clock that cannot have been set: arm it anew.
+            shell.armed_us = None;
+        }
+    });
+    arm(ctx);
+}
+
+/// The period of the server's cron: the longest sleep that it asks for.
+pub(super) fn cron_period_us(ctx: Ctx<'_>) -> u64 {
+    1_000_000 / ctx.hz().max(1)
+}
+
+/// Does what is due, a bounded part of it.
+fn tick(ctx: Ctx<'_>) {
+    let facts = ctx.facts();
+    if !facts.is_primary() || facts.loading() {
+        return;
+    }
+    let paused = ctx.avoid_replica_traffic();
+    // The probe is a command like a client's write: the server says whether it would take one.
+    let refused = !paused && writes_allowed(ctx, None) == WriteState::Refused;
+    SHELL.with(|shell| {
+        shell.paused = paused;
+        shell.refused = refused;
+    });
+    let started_us = clock::monotonic_us();
+    let mut budget = TICK_TASKS;
+    loop {
+        let task = SHELL.with(|shell| {
+            let now = shell.now();
+            shell.engine.next_task(now, &mut budget)
+        });
+        let Some((task, db, name)) = task else { return };
+        if !ctx.select_db(db.0) {
+            ctx.log(Level::Warning, "a task for a database that does not exist");
+            continue;
+        }
+        let name = KeyName::new(name.as_bytes());
+        let done = run::run(ctx, &name, |engine, key, now| {
+            engine.perform(task, key, now)
+        });
+        if done.is_err() {
+            // Something else has the name now; whoever waited for it is told.
+            run::overwritten(ctx, &name);
+        }
+        if clock::monotonic_us().saturating_sub(started_us) >= TICK_US {
+            return;
+        }
+    }
+}
