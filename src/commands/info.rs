@@ -1,0 +1,192 @@
+//! INFO of a key: who holds it, who waits, since when. Never a token.
+//!
+//! A map of the same fields for every key of a family, and maps within it: RESP3 has maps, RESP2 flat
+//! arrays of names and values. Times are durations up to now, in milliseconds.
+
+use crate::engine::info::{HoldInfo, Info, Particulars, WaiterInfo};
+use crate::engine::types::{Claim, ClientId, UnixMs};
+use crate::module::redis::context::Ctx;
+use crate::module::reply::count;
+
+/// How many holders and waiters are listed, and how many may be asked for.
+pub(super) const DEFAULT_COUNT: u64 = 10;
+pub(super) const MAX_COUNT: u64 = 1_000;
+
+/// What a server that follows another says instead of a number.
+const UNKNOWN: &str = "unknown on a replica";
+
+pub(super) fn reply(ctx: Ctx<'_>, info: Option<&Info<'_>>) {
+    let Some(info) = info else { return ctx.null() };
+    let own = match &info.particulars {
+        Particulars::Lock => 1,
+        Particulars::Semaphore { .. } => 5,
+        Particulars::Group { .. } => 8,
+        Particulars::Once { .. } => 5,
+    };
+    ctx.map(6 + own);
+    particulars(ctx, info);
+    field(ctx, "holders", info.holders as u64);
+    match &info.waiters {
+        Some(waiters) => {
+            field(ctx, "waiters", waiters.count as u64);
+            field(ctx, "longest-wait-ms", waiters.longest_ms);
+        }
+        None => {
+            text(ctx, "waiters", UNKNOWN);
+            text(ctx, "longest-wait-ms", UNKNOWN);
+        }
+    }
+    ctx.bulk(b"first-holders");
+    ctx.array(info.first_holders.len());
+    info.first_holders.iter().for_each(|hold| holder(ctx, hold));
+    ctx.bulk(b"first-waiters");
+    let waiting = info
+        .waiters
+        .as_ref()
+        .map_or(&[][..], |waiters| &waiters.first);
+    ctx.array(waiting.len());
+    waiting.iter().for_each(|waiting| waiter(ctx, waiting));
+}
+
+fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
+    match &info.particulars {
+        Particulars::Lock => {
+            text(ctx, "type", "lock");
+            let shared = info
+                .first_holders
+                .first()
+                .is_some_and(|hold| hold.claim == Claim::Shared);
+            text(ctx, "state", if shared { "shared" } else { "exclusive" });
+        }
+        Particulars::Semaphore {
+            limits,
+            in_force,
+            available,
+        } => {
+            text(ctx, "type", "semaphore");
+            let state = match (in_force, available) {
+                (Some(0), _) => "paused",
+                (_, 0) => "full",
+                _ => "open",
+            };
+            text(ctx, "state", state);
+            optional(ctx, "limit", in_force.map(u64::from));
+            optional(ctx, "pinned-limit", limits.pinned.map(u64::from));
+            field(ctx, "limit-changes", limits.changes);
+            field(ctx, "available", *available);
+        }
+        Particulars::Once { record } => {
+            text(ctx, "type", "once");
+            let state = match (info.holders, &record.done) {
+                (_, Some(_)) => "done",
+                (0, None) => "idle",
+                _ => "running",
+            };
+            text(ctx, "state", state);
+            field(ctx, "attempts", record.attempts);
+            ctx.bulk(b"last-reason");
+            match &record.reason {
+                Some(reason) => ctx.bulk(&reason.text()),
+                None => ctx.null(),
+            }
+            let result = record.done.as_ref().and_then(|done| done.result.as_deref());
+            optional(
+                ctx,
+                "result-bytes",
+                result.map(|result| result.len() as u64),
+            );
+            optional(
+                ctx,
+                "kept-until-unix-ms",
+                record.done.as_ref().map(|done| done.keep_until.0),
+            );
+        }
+        Particulars::Group { tally, owed } => {
+            text(ctx, "type", "group");
+            text(
+                ctx,
+                "state",
+                if tally.finished.is_some() {
+                    "finished"
+                } else {
+                    "open"
+                },
+            );
+            optional(ctx, "limit", tally.limit.map(u64::from));
+            field(ctx, "limit-changes", tally.limit_changes);
+            optional(ctx, "expected", tally.expected.map(u64::from));
+            field(ctx, "owed", *owed);
+            field(ctx, "done", tally.done);
+            field(ctx, "lapsed", tally.lost);
+            optional(
+                ctx,
+                "kept-until-unix-ms",
+                tally.finished.map(|UnixMs(at)| at),
+            );
+        }
+    }
+}
+
+fn holder(ctx: Ctx<'_>, hold: &HoldInfo<'_>) {
+    ctx.map(6);
+    field(ctx, "fence", hold.fence.0);
+    owner(ctx, hold.owner);
+    connection(ctx, hold.client);
+    field(ctx, "lease-left-ms", hold.lease_left_ms);
+    field(ctx, "held-ms", hold.held_ms);
+    claim(ctx, Some(hold.claim));
+}
+
+fn waiter(ctx: Ctx<'_>, waiter: &WaiterInfo<'_>) {
+    ctx.map(4);
+    owner(ctx, waiter.owner);
+    connection(ctx, waiter.client);
+    field(ctx, "age-ms", waiter.age_ms);
+    claim(ctx, waiter.claim);
+}
+
+fn owner(ctx: Ctx<'_>, owner: Option<&[u8]>) {
+    ctx.bulk(b"owner");
+    match owner {
+        Some(owner) => ctx.bulk(owner),
+        None => ctx.null(),
+    }
+}
+
+/// The number that CLIENT LIST shows; nil where the hold came from elsewhere.
+fn connection(ctx: Ctx<'_>, client: ClientId) {
+    optional(
+        ctx,
+        "client",
+        Some(client.0).filter(|_| client != ClientId::NONE),
+    );
+}
+
+fn claim(ctx: Ctx<'_>, claim: Option<Claim>) {
+    match claim {
+        Some(Claim::Exclusive) => text(ctx, "mode", "exclusive"),
+        Some(Claim::Shared) => text(ctx, "mode", "shared"),
+        Some(Claim::Permits(n)) => field(ctx, "permits", u64::from(n)),
+        Some(Claim::Member) => text(ctx, "mode", "member"),
+        Some(Claim::Run) => text(ctx, "mode", "run"),
+        None => text(ctx, "mode", "wait"),
+    }
+}
+
+fn text(ctx: Ctx<'_>, name: &str, value: &str) {
+    ctx.bulk(name.as_bytes());
+    ctx.bulk(value.as_bytes());
+}
+
+fn field(ctx: Ctx<'_>, name: &str, value: u64) {
+    ctx.bulk(name.as_bytes());
+    ctx.integer(count(value));
+}
+
+fn optional(ctx: Ctx<'_>, name: &str, value: Option<u64>) {
+    ctx.bulk(name.as_bytes());
+    match value {
+        Some(value) => ctx.integer(count(value)),
+        None => ctx.null(),
+    }
+}
