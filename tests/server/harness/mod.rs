@@ -1,0 +1,30 @@
+//! Everything a story needs to talk to a real server: start it, hurt it, connect to it, watch what it
+//! replicates, and wait for what it should do.
+//!
+//! Guaranteed to every story: its own server in its own directory and on its own port, so that stories
+//! run in parallel; no server outlives the test process, however that ends; a failing test shows its
+//! servers' logs; every wait has a deadline and names what it waited for.
+//!
+//! Deliberately absent: fixed sleeps, and anything that knows dsync's commands beyond the shape of a
+//! grant. The stories speak the commands themselves.
+
+// A tool box: a method that no story happens to use today is not a mistake.
+#![allow(dead_code, unused_imports)]
+
+mod client;
+mod flavour;
+mod ports;
+mod process;
+mod replication;
+mod reply;
+mod resp;
+mod server;
+mod waiting;
+
+pub use client::{Argument, Client};
+pub(crate) use client::{call, send};
+pub use flavour::{Flavour, Product};
+pub use replication::{ReplicationStream, words};
+pub use reply::Reply;
+pub use server::{Builder, Server};
+pub use waiting::{blocked_clients, digest, eventually, wait_for_blocked};

@@ -1,0 +1,274 @@
+//! What a primary tells its replicas, command by command.
+//!
+//! The stream attaches as a replica would (`PSYNC ? -1`), throws the snapshot away and reads on. A thread
+//! reads and acknowledges, so that however long the story looks elsewhere the primary counts a replica
+//! that is online and up to date, as `WAIT` and `min-replicas-to-write` do. PING, SELECT and REPLCONF are
+//! left out of what is yielded; MULTI and EXEC are not, for what is atomic is part of what is promised.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::client::{Argument, call};
+use super::reply::Reply;
+use super::waiting::eventually;
+use super::{Server, resp};
+
+/// For the primary to make its snapshot, to send it, and to count us as online.
+const ATTACH_WITHIN: Duration = Duration::from_secs(10);
+/// For what is replicated to arrive: the time of a marker's way through the server.
+const ARRIVE_WITHIN: Duration = Duration::from_secs(10);
+const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(100);
+
+/// The channel of the messages that mark a place in the stream.
+const MARKER: &[u8] = b"dsync-test:marker";
+
+pub struct ReplicationStream {
+    commands: Receiver<Vec<Vec<u8>>>,
+    socket: TcpStream,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl ReplicationStream {
+    /// Attaches to a primary; returns when the primary counts it as an online replica. What is
+    /// replicated from then on is yielded.
+    #[track_caller]
+    pub fn attach(primary: &Server) -> ReplicationStream {
+        let mut client = primary.connect();
+        let port = client.local_port();
+        // The port is announced only so that the primary's list of replicas tells us from others.
+        for option in [
+            ["listening-port", &port.to_string()],
+            ["capa", "eof"],
+            ["capa", "psync2"],
+        ] {
+            let reply = call!(client, "REPLCONF", option[0], option[1]);
+            assert_eq!(reply, "OK", "REPLCONF {option:?}");
+        }
+        client.send(&["PSYNC", "?", "-1"]);
+        let (socket, received) = client.into_parts();
+        socket
+            .set_read_timeout(Some(ATTACH_WITHIN))
+            .expect("a time-out above zero is accepted by every socket");
+        let mut link = Link {
+            socket: socket.try_clone().expect("a socket can be cloned"),
+            received,
+            offset: 0,
+        };
+        link.skip_snapshot();
+
+        let (sender, commands) = mpsc::channel();
+        let reader = thread::Builder::new()
+            .name("replication".to_owned())
+            .spawn(move || link.read_on(&sender))
+            .expect("the reading thread starts");
+        let stream = ReplicationStream {
+            commands,
+            socket,
+            reader: Some(reader),
+        };
+        let online = format!("port={port},state=online");
+        eventually(
+            "the stream counted as an online replica",
+            ATTACH_WITHIN,
+            || primary.info_section("replication").contains(&online),
+        );
+        stream
+    }
+
+    /// The next command, or `None` if none comes in time. Panics if the primary closed the link.
+    #[track_caller]
+    pub fn next(&mut self, within: Duration) -> Option<Vec<Vec<u8>>> {
+        match self.commands.recv_timeout(within) {
+            Ok(command) => Some(command),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                panic!("the primary closed the replication link")
+            }
+        }
+    }
+
+    /// Everything up to a pause of `quiet`: for what the server does in its own time.
+    #[track_caller]
+    pub fn take_until_quiet(&mut self, quiet: Duration) -> Vec<Vec<Vec<u8>>> {
+        std::iter::from_fn(|| self.next(quiet)).collect()
+    }
+
+    /// Everything that `primary` has replicated by now, exactly and without waiting for silence: a message
+    /// published on the primary marks the place. For a primary that accepts writes and is no cluster node
+    /// (which does not replicate messages).
+    #[track_caller]
+    pub fn take_so_far(&mut self, primary: &Server) -> Vec<Vec<Vec<u8>>> {
+        static MARKS: AtomicU32 = AtomicU32::new(0);
+        let mark = MARKS.fetch_add(1, Ordering::Relaxed).to_argument();
+        let published = call!(primary.connect(), "PUBLISH", MARKER, &mark);
+        assert_eq!(published, 0, "nobody subscribes to the marker");
+        let mut commands = Vec::new();
+        loop {
+            match self.next(ARRIVE_WITHIN) {
+                Some(command) if command.get(1).is_some_and(|channel| channel == MARKER) => {
+                    if command.get(2) == Some(&mark) {
+                        return commands;
+                    }
+                }
+                Some(command) => commands.push(command),
+                None => panic!("the marker did not come within {ARRIVE_WITHIN:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for ReplicationStream {
+    fn drop(&mut self) {
+        // Ends the reader's wait; an error means that the primary was first.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        if let Some(reader) = self.reader.take() {
+            // Its panic, if it had one, is on the story's output already.
+            let _ = reader.join();
+        }
+    }
+}
+
+/// A replicated command as text, for assertions: odd bytes are escaped.
+pub fn words(command: &[Vec<u8>]) -> Vec<String> {
+    command
+        .iter()
+        .map(|word| word.escape_ascii().to_string())
+        .collect()
+}
+
+/// The replica's end of the link.
+struct Link {
+    socket: TcpStream,
+    /// What was read and not yet understood.
+    received: Vec<u8>,
+    /// The replication offset: how much of the stream was understood.
+    offset: usize,
+}
+
+impl Link {
+    /// Reads `+FULLRESYNC id offset` and the snapshot behind it.
+    fn skip_snapshot(&mut self) {
+        let answer = self.line();
+        self.offset = match answer.split(' ').collect::<Vec<_>>().as_slice() {
+            ["+FULLRESYNC", _, offset] => offset
+                .parse()
+                .unwrap_or_else(|_| panic!("no offset in {answer:?}")),
+            _ => panic!("expected +FULLRESYNC to PSYNC, received {answer:?}"),
+        };
+        let header = self.line();
+        if let Some(mark) = header.strip_prefix("$EOF:") {
+            self.skip_past(mark.as_bytes());
+        } else {
+            let length = header.strip_prefix('$').and_then(|text| text.parse().ok());
+            self.skip(length.unwrap_or_else(|| panic!("no snapshot behind {header:?}")));
+        }
+    }
+
+    /// A line, without the lone newlines by which a primary keeps the link alive before a snapshot.
+    fn line(&mut self) -> String {
+        loop {
+            while self.received.first() == Some(&b'\n') {
+                self.received.remove(0);
+            }
+            if let Some((text, used)) = resp::line(&self.received) {
+                self.received.drain(..used);
+                return text;
+            }
+            self.read_more();
+        }
+    }
+
+    fn skip(&mut self, length: usize) {
+        while self.received.len() < length {
+            self.read_more();
+        }
+        self.received.drain(..length);
+    }
+
+    /// Skips a snapshot that was sent without knowing its length, and the mark that ends it.
+    fn skip_past(&mut self, mark: &[u8]) {
+        assert!(
+            !mark.is_empty(),
+            "a snapshot without length has an end mark"
+        );
+        loop {
+            let found = self
+                .received
+                .windows(mark.len())
+                .position(|window| window == mark);
+            if let Some(at) = found {
+                self.received.drain(..at + mark.len());
+                return;
+            }
+            // All but what may be the beginning of the mark.
+            let known = self.received.len().saturating_sub(mark.len() - 1);
+            self.received.drain(..known);
+            self.read_more();
+        }
+    }
+
+    fn read_more(&mut self) {
+        let mut chunk = [0; 16 * 1024];
+        match self.socket.read(&mut chunk) {
+            Ok(0) => panic!("the primary closed the link before the snapshot was complete"),
+            Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+            Err(error) => panic!("no snapshot from the primary: {error}"),
+        }
+    }
+
+    /// Yields and acknowledges until either end closes the link.
+    fn read_on(mut self, commands: &Sender<Vec<Vec<u8>>>) {
+        self.socket
+            .set_read_timeout(Some(ACKNOWLEDGE_EVERY))
+            .expect("a time-out above zero is accepted by every socket");
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            // Before anything is read: a primary that sent a snapshot without length starts the stream
+            // only when it knows the snapshot to be loaded.
+            let acknowledgement = ["REPLCONF", "ACK", &self.offset.to_string()];
+            if self
+                .socket
+                .write_all(&resp::request(&acknowledgement))
+                .is_err()
+            {
+                return;
+            }
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return,
+                Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                    _ => return,
+                },
+            }
+            while let Some((command, used)) = resp::parse(&self.received) {
+                self.received.drain(..used);
+                self.offset += used;
+                let command = words_of(command);
+                if !is_housekeeping(&command) && commands.send(command).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn words_of(command: Reply) -> Vec<Vec<u8>> {
+    command
+        .as_array()
+        .iter()
+        .map(|word| word.as_bytes().to_vec())
+        .collect()
+}
+
+fn is_housekeeping(command: &[Vec<u8>]) -> bool {
+    command.first().is_some_and(|name| {
+        ["PING", "SELECT", "REPLCONF"]
+            .iter()
+            .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+    })
+}

@@ -1,0 +1,164 @@
+//! What a server answered, and the questions a story asks of it.
+//!
+//! A question that does not fit the reply panics with the reply itself, at the story's line, so a failed
+//! test says what the server really sent. RESP2 and RESP3 give the same answers to the same questions:
+//! [`Reply::field`] reads a RESP3 map and a RESP2 field/value array alike.
+
+use std::fmt;
+
+/// One reply of RESP2 or RESP3. Null bulk strings, null arrays and RESP3's null are all [`Reply::Nil`];
+/// verbatim strings are bulk strings, big numbers are simple strings, attributes are left out.
+#[derive(Clone, PartialEq)]
+pub enum Reply {
+    Nil,
+    Int(i64),
+    Double(f64),
+    Bool(bool),
+    Simple(String),
+    Bulk(Vec<u8>),
+    Error(String),
+    Array(Vec<Reply>),
+    Set(Vec<Reply>),
+    Push(Vec<Reply>),
+    Map(Vec<(Reply, Reply)>),
+}
+
+impl Reply {
+    pub fn is_nil(&self) -> bool {
+        *self == Reply::Nil
+    }
+
+    pub fn is_error(&self) -> bool {
+        matches!(self, Reply::Error(_))
+    }
+
+    /// The whole text of an error, its code first.
+    #[track_caller]
+    pub fn error(&self) -> &str {
+        match self {
+            Reply::Error(text) => text,
+            other => panic!("expected an error, received {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn as_int(&self) -> i64 {
+        match self {
+            Reply::Int(number) => *number,
+            other => panic!("expected an integer, received {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Reply::Bulk(bytes) => bytes,
+            Reply::Simple(text) => text.as_bytes(),
+            other => panic!("expected a string, received {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn as_str(&self) -> &str {
+        match std::str::from_utf8(self.as_bytes()) {
+            Ok(text) => text,
+            Err(_) => panic!("expected UTF-8, received {self:?}"),
+        }
+    }
+
+    /// The elements of an array, a set or a push.
+    #[track_caller]
+    pub fn as_array(&self) -> &[Reply] {
+        match self {
+            Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => items,
+            other => panic!("expected an array, received {other:?}"),
+        }
+    }
+
+    /// Reads `[token, fence]`.
+    #[track_caller]
+    pub fn grant(&self) -> (String, u64) {
+        match self {
+            Reply::Array(items) => match items.as_slice() {
+                [token @ Reply::Bulk(_), Reply::Int(fence)] if *fence > 0 => {
+                    (token.as_str().to_owned(), fence.unsigned_abs())
+                }
+                _ => panic!("expected [token, fence], received {self:?}"),
+            },
+            other => panic!("expected [token, fence], received {other:?}"),
+        }
+    }
+
+    /// The value of a field; panics where there is none.
+    #[track_caller]
+    pub fn field(&self, name: &str) -> &Reply {
+        match self.find_field(name) {
+            Some(value) => value,
+            None => panic!("no field {name:?} in {self:?}"),
+        }
+    }
+
+    /// The value of a field, if the reply has it.
+    #[track_caller]
+    pub fn find_field(&self, name: &str) -> Option<&Reply> {
+        match self {
+            Reply::Map(pairs) => pairs
+                .iter()
+                .find(|(field, _)| *field == name)
+                .map(|(_, value)| value),
+            Reply::Array(items) if items.len() % 2 == 0 => items
+                .chunks_exact(2)
+                .find(|pair| pair[0] == name)
+                .map(|pair| &pair[1]),
+            other => panic!("expected a map with the field {name:?}, received {other:?}"),
+        }
+    }
+}
+
+impl PartialEq<i64> for Reply {
+    fn eq(&self, number: &i64) -> bool {
+        matches!(self, Reply::Int(mine) if mine == number)
+    }
+}
+
+/// True for bulk and simple strings; an error is never equal to a text.
+impl PartialEq<str> for Reply {
+    fn eq(&self, text: &str) -> bool {
+        match self {
+            Reply::Bulk(bytes) => bytes == text.as_bytes(),
+            Reply::Simple(mine) => mine == text,
+            _ => false,
+        }
+    }
+}
+
+impl PartialEq<&str> for Reply {
+    fn eq(&self, text: &&str) -> bool {
+        *self == **text
+    }
+}
+
+/// As a person would write it down: strings as text with odd bytes escaped, collections as collections.
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reply::Nil => f.write_str("nil"),
+            Reply::Int(number) => write!(f, "{number}"),
+            Reply::Double(number) => write!(f, "{number:?}"),
+            Reply::Bool(truth) => write!(f, "{truth}"),
+            Reply::Simple(text) => write!(f, "+{text}"),
+            Reply::Bulk(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Reply::Error(text) => write!(f, "-{text}"),
+            Reply::Array(items) => f.debug_list().entries(items).finish(),
+            Reply::Set(items) => f.debug_set().entries(items).finish(),
+            Reply::Push(items) => {
+                f.write_str(">")?;
+                f.debug_list().entries(items).finish()
+            }
+            Reply::Map(pairs) => f
+                .debug_map()
+                .entries(pairs.iter().map(|(field, value)| (field, value)))
+                .finish(),
+        }
+    }
+}
