@@ -77,12 +77,12 @@ pub struct Hold {
 impl Hold {
     /// A hold that nobody here is connected to, whose lease has yet to be given a moment.
     #[must_use]
-    pub fn new(grant: Grant) -> Hold {
-        let (uuid, text) = match grant.token {
-            Token::Uuid(uuid) => (uuid, None),
-            Token::Text(text) => ([0; 16], Some(text)),
+    pub fn new(grant: &Grant) -> Hold {
+        let (uuid, text) = match &grant.token {
+            Token::Uuid(uuid) => (*uuid, None),
+            Token::Text(text) => ([0; 16], Some(text.clone())),
         };
-        let owner = grant.owner;
+        let owner = grant.owner.clone();
         Hold {
             fence: grant.fence,
             due: LeaseUs(u64::MAX),
@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     fn hold(n: u64, permits: u32) -> Hold {
-        let mut hold = Hold::new(Grant {
+        let mut hold = Hold::new(&Grant {
             fence: Fence(n),
             token: Token::parse(format!("token-{n}").as_bytes()).expect("legal"),
             claim: Claim::Permits(permits),
@@ -468,7 +468,7 @@ mod tests {
     fn a_hold_gives_back_what_it_was_granted_with() {
         for n in 1..3 {
             let hold = hold(n, 3);
-            assert_eq!(Hold::new(hold.to_grant()).to_grant(), hold.to_grant());
+            assert_eq!(Hold::new(&hold.to_grant()).to_grant(), hold.to_grant());
             assert!(hold.has_token(&hold.token()));
             assert!(
                 !hold.has_token(&Token::Uuid([0; 16])),

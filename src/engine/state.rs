@@ -195,7 +195,7 @@ impl Body {
                     Body::Once(once) => once.begun(grant.granted),
                     Body::Lock(_) | Body::Semaphore(_) => {}
                 }
-                self.holds_mut().insert(Hold::new(grant.clone()));
+                self.holds_mut().insert(Hold::new(grant));
             }
             Change::Renew {
                 fence,

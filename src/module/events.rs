@@ -6,7 +6,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, timers, waiters};
+use super::{SHELL, data_type, listeners, timers, waiters};
 use crate::engine::StateId;
 use crate::engine::types::{ClientId, Db};
 
@@ -21,6 +21,7 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
         ServerEvent::AfterSleep => after_sleep(ctx),
         ServerEvent::Cron => {
             data_type::collect_freed();
+            listeners::ask(ctx);
             timers::cron(ctx);
         }
         ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
@@ -47,6 +48,7 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
             let sleep_us = timers::cron_period_us(ctx);
             SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
         }
+        ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
         ServerEvent::FlushStarted { .. } | ServerEvent::Shutdown => {}
     }
 }
@@ -77,6 +79,7 @@ fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
 /// This server decides from now on. After a start or a promotion, fences given by others meanwhile must
 /// lie behind the next ones.
 pub(super) fn take_over(ctx: Ctx<'_>, leap: bool) {
+    listeners::may_have_come();
     SHELL.with(|shell| {
         let now = shell.now();
         if leap {
@@ -90,6 +93,7 @@ pub(super) fn take_over(ctx: Ctx<'_>, leap: bool) {
 
 /// Another server decides from now on: whoever still waits here is told.
 fn stand_down(ctx: Ctx<'_>) {
+    listeners::may_have_come();
     let wakes = SHELL.with(|shell| {
         shell.engine.stand_down();
         shell.engine.dismiss_all();

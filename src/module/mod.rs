@@ -7,6 +7,7 @@ mod data_type;
 pub(crate) mod entropy;
 mod events;
 mod lease_clock;
+mod listeners;
 mod metrics;
 mod notify;
 pub(crate) mod redis;
@@ -45,6 +46,8 @@ pub(crate) struct Shell {
     armed_us: Option<u64>,
     /// The event loop has begun to turn: whatever was to be loaded at the start has been.
     turning: bool,
+    /// Changes need not be written down: see [`listeners`].
+    nobody_listens: bool,
     /// Changes from a primary that could not be carried out.
     unapplied: u64,
     /// Buffers that are used again and again.
@@ -117,6 +120,7 @@ impl Shell {
             refused: false,
             armed_us: None,
             turning: false,
+            nobody_listens: false,
             unapplied: 0,
             spare_effects: None,
             written: Arguments::default(),

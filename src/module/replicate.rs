@@ -12,7 +12,7 @@ use super::redis::args::Args;
 use super::redis::command::{self, Command};
 use super::redis::context::{Ctx, Level};
 use super::redis::io::AofWriter;
-use super::{SHELL, notify, run};
+use super::{SHELL, listeners, notify, run};
 use crate::engine::change::{Arguments, Change, Unreadable, WIRE_VERSION};
 use crate::engine::{Body, Family};
 
@@ -41,6 +41,9 @@ fn family(kind: &[u8]) -> Option<Family> {
 pub(super) fn replicate(ctx: Ctx<'_>, key: &[u8], family: Family, changes: &[Change]) {
     if changes.is_empty() {
         return;
+    }
+    if listeners::is_silent(ctx) {
+        return ctx.count_as_change();
     }
     let mut written = SHELL.with(|shell| std::mem::take(&mut shell.written));
     written.clear();

@@ -40,7 +40,7 @@ require! {
     RedisModule_Alloc RedisModule_Free RedisModule_GetApi RedisModule_Log RedisModule_SetModuleOptions
     RedisModule_CreateCommand RedisModule_GetCommand RedisModule_SetCommandInfo
     RedisModule_GetClientId RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
-    RedisModule_AvoidReplicaTraffic RedisModule_Replicate RedisModule_SignalModifiedKey
+    RedisModule_AvoidReplicaTraffic RedisModule_Replicate RedisModule_ReplicateVerbatim RedisModule_SignalModifiedKey
     RedisModule_NotifyKeyspaceEvent RedisModule_GetServerInfo RedisModule_FreeServerInfo
     RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply
     RedisModule_StringPtrLen RedisModule_CreateString RedisModule_FreeString

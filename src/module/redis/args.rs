@@ -45,13 +45,24 @@ impl<'a> Args<'a> {
 /// An integer as Redis' own commands accept it (util.c, string2ll): no plus sign, no spaces, no
 /// leading zeros, no "-0".
 pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    match digits {
-        [b'0'] if digits.len() == text.len() => return Some(0),
-        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => {}
-        _ => return None,
+    let (negative, digits) = match text {
+        [b'0'] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if !matches!(digits, [b'1'..=b'9', ..]) {
+        return None;
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    digits.iter().try_fold(0_i64, |sum, byte| {
+        let digit = i64::from(byte.checked_sub(b'0').filter(|digit| *digit <= 9)?);
+        let sum = sum.checked_mul(10)?;
+        // Towards the sign: the least number has no positive twin.
+        if negative {
+            sum.checked_sub(digit)
+        } else {
+            sum.checked_add(digit)
+        }
+    })
 }
 
 #[cfg(test)]

@@ -178,6 +178,13 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// Counts the running command as a change, for the server's `save` points, where nobody is there to whom it could be
+    /// told. Would anybody listen, they would be told of the command itself.
+    pub(crate) fn count_as_change(self) {
+        // SAFETY: the live context of a command, whose client has arguments.
+        unsafe { required!(RedisModule_ReplicateVerbatim)(self.raw) };
+    }
+
     /// Aborts the MULTI of those who WATCH the key and invalidates it in client-side caches.
     pub(crate) fn signal_modified(self, name: &KeyName) {
         // SAFETY: a live context and a live string object.

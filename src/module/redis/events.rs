@@ -53,6 +53,9 @@ pub(crate) enum ServerEvent {
     LoadingStarted(LoadKind),
     LoadingEnded,
     LoadingFailed,
+    /// A child was forked: to write an RDB file, an AOF or a replica's snapshot.
+    ChildBorn,
+    ReplicaOnline,
     Shutdown,
     ConfigChanged,
 }
@@ -66,7 +69,7 @@ static KEYSPACE_HANDLER: OnceLock<KeyspaceHandler> = OnceLock::new();
 /// Events of deletion, renaming, moving.
 pub(crate) const CLASS_GENERIC: i32 = raw::REDISMODULE_NOTIFY_GENERIC;
 
-const IDS: [u64; 9] = [
+const IDS: [u64; 11] = [
     raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     raw::REDISMODULE_EVENT_FLUSHDB,
     raw::REDISMODULE_EVENT_LOADING,
@@ -76,6 +79,8 @@ const IDS: [u64; 9] = [
     raw::REDISMODULE_EVENT_SWAPDB,
     raw::REDISMODULE_EVENT_EVENTLOOP,
     raw::REDISMODULE_EVENT_CONFIG,
+    raw::REDISMODULE_EVENT_FORK_CHILD,
+    raw::REDISMODULE_EVENT_REPLICA_CHANGE,
 ];
 
 /// One handler for all events, once.
@@ -189,6 +194,14 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
             }
             raw::REDISMODULE_SUBEVENT_LOADING_ENDED => ServerEvent::LoadingEnded,
             raw::REDISMODULE_SUBEVENT_LOADING_FAILED => ServerEvent::LoadingFailed,
+            _ => return None,
+        },
+        raw::REDISMODULE_EVENT_FORK_CHILD => match subevent {
+            raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN => ServerEvent::ChildBorn,
+            _ => return None,
+        },
+        raw::REDISMODULE_EVENT_REPLICA_CHANGE => match subevent {
+            raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE => ServerEvent::ReplicaOnline,
             _ => return None,
         },
         raw::REDISMODULE_EVENT_SHUTDOWN => ServerEvent::Shutdown,

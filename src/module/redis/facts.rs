@@ -8,8 +8,11 @@ impl CtxFacts {
     const LUA: u32 = 1 << 0;
     const MULTI: u32 = 1 << 1;
     const PRIMARY: u32 = 1 << 2;
+    const CLUSTER: u32 = 1 << 5;
+    const AOF: u32 = 1 << 6;
     const REPLICATED: u32 = 1 << 12;
     const LOADING: u32 = 1 << 13;
+    const ACTIVE_CHILD: u32 = 1 << 18;
     const DENY_BLOCKING: u32 = 1 << 21;
 
     pub(super) fn from_bits(bits: u32) -> Self {
@@ -26,6 +29,20 @@ impl CtxFacts {
 
     pub(crate) fn is_primary(self) -> bool {
         self.any(Self::PRIMARY)
+    }
+
+    pub(crate) fn cluster(self) -> bool {
+        self.any(Self::CLUSTER)
+    }
+
+    /// An AOF is written, or is about to be.
+    pub(crate) fn aof(self) -> bool {
+        self.any(Self::AOF)
+    }
+
+    /// A forked child is at work: it writes an RDB file, an AOF or a replica's snapshot.
+    pub(crate) fn active_child(self) -> bool {
+        self.any(Self::ACTIVE_CHILD)
     }
 
     /// The command comes over the replication link (also on a primary: Valkey's slot import).
