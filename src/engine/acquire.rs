@@ -25,6 +25,11 @@ impl Engine {
         }
         self.lapse_due(key, now);
         self.serve(key, now);
+        // The key was removed a moment ago, and one who waited for it has it now.
+        if self.body(key, family).is_err() {
+            self.settle(key, now);
+            return Reply::Now(Answer::WrongType);
+        }
         // Serving may have granted, just now, the earlier sending of this very request.
         if let Some(answer) = self.again(key, &request, now) {
             self.settle(key, now);
@@ -41,7 +46,12 @@ impl Engine {
 
     /// A token that holds the key has the same hold again: the same fence, the lease from now, bound
     /// to the connection that asks. Nothing is counted twice.
-    fn again(&mut self, key: &mut Key<'_>, request: &Request, now: Now) -> Option<Answer> {
+    pub(super) fn again(
+        &mut self,
+        key: &mut Key<'_>,
+        request: &Request,
+        now: Now,
+    ) -> Option<Answer> {
         let holds = self.body_mut(key)?.holds_mut();
         let hold = holds.by_token(&request.token)?;
         if hold.claim != request.claim {
@@ -69,7 +79,7 @@ impl Engine {
             }
             return self.resume(id, place, request);
         }
-        if let Some(answer) = self.concluded(key, request.most, now) {
+        if let Some(answer) = self.concluded(key, request.most) {
             return Reply::Now(answer);
         }
         let limit = match self.limit_for(key, &request) {
@@ -136,7 +146,7 @@ impl Engine {
         let queue = self.queues.find_or_make(key.db, key.name);
         // Its limit takes force as it enters the queue, and never again.
         let asked = request.limit.take();
-        self.put_limit_in_force(key, request.claim, asked, now);
+        self.put_limit_in_force(key, request.claim, asked);
         let body = key
             .state
             .and_then(|id| self.states.get(id))
@@ -178,20 +188,14 @@ impl Engine {
         Reply::Queued(id)
     }
 
-    fn put_limit_in_force(
-        &mut self,
-        key: &mut Key<'_>,
-        claim: Claim,
-        asked: Option<u32>,
-        now: Now,
-    ) {
+    fn put_limit_in_force(&mut self, key: &mut Key<'_>, claim: Claim, asked: Option<u32>) {
         let Some(limit) = asked else { return };
         let body = key
             .state
             .and_then(|id| self.states.get(id))
             .map(|state| &state.body);
         if body.and_then(Body::limit_asked) != Some(limit) {
-            self.decide(key, claim.family(), Change::Limit(limit), now);
+            self.decide(key, claim.family(), Change::Limit(limit));
         }
     }
 
@@ -199,7 +203,7 @@ impl Engine {
     pub(super) fn grant(&mut self, key: &mut Key<'_>, mut request: Request, now: Now) -> Fence {
         let fence = self.next_fence(now);
         let family = request.claim.family();
-        self.put_limit_in_force(key, request.claim, request.limit, now);
+        self.put_limit_in_force(key, request.claim, request.limit);
         let token = std::mem::replace(&mut request.token, Token::Uuid([0; 16]));
         let grant = Grant {
             fence,
@@ -211,7 +215,7 @@ impl Engine {
             renewed: false,
             owner: request.owner.take(),
         };
-        self.decide(key, family, Change::Grant(grant), now);
+        self.decide(key, family, Change::Grant(grant));
         if let Some(body) = self.body_mut(key) {
             body.holds_mut()
                 .set_due(fence, now.lease.after(request.lease));

@@ -38,8 +38,8 @@ pub struct Effects {
     /// Watchers of the key are told: a grant, an end or a limit changed. Renewals and queues do not
     /// count, so that a renewer of one's own never aborts one's MULTI.
     pub modified: bool,
-    /// Capacity was gained, and nobody is queued for it.
-    pub free: bool,
+    /// Something has happened by which capacity may have been gained: see [`super::Engine::openness`].
+    pub may_gain: bool,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,
 }
@@ -49,7 +49,7 @@ impl Effects {
     pub fn clear(&mut self) {
         self.changes.clear();
         self.modified = false;
-        self.free = false;
+        self.may_gain = false;
         self.notes.clear();
         self.wakes.clear();
     }

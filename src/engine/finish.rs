@@ -80,7 +80,6 @@ impl Engine {
                 how,
                 at: now.unix(),
             },
-            now,
         );
         let Some(hold) = ended else { return };
         let owner = || hold.owner().map(Into::into);
@@ -136,7 +135,6 @@ impl Engine {
                 lease,
                 deadline,
             },
-            now,
         );
         if let Some(body) = self.body_mut(key) {
             body.holds_mut().set_due(fence, now.lease.after(lease));
@@ -179,6 +177,7 @@ impl Engine {
         limit: Option<u32>,
         now: Now,
     ) -> Result<Option<u32>, WrongType> {
+        self.settle_if_absent(key, now);
         let body = self.body(key, Family::Semaphore)?;
         let before = body.and_then(Body::limit_in_force);
         let pinned = match body {
@@ -186,7 +185,7 @@ impl Engine {
             _ => None,
         };
         if pinned != limit {
-            self.decide(key, Family::Semaphore, Change::Pin(limit), now);
+            self.decide(key, Family::Semaphore, Change::Pin(limit));
         }
         self.lapse_due(key, now);
         self.settle(key, now);

@@ -55,7 +55,7 @@ impl Engine {
         }
         let id = match key.state {
             Some(id) => id,
-            None => self.create(key, family, now.unix()).ok_or(Unfit::Full)?,
+            None => self.create(key, family).ok_or(Unfit::Full)?,
         };
         let state = self.states.get_mut(id).ok_or(Unfit::Full)?;
         let ended = state.body.apply(change).map_err(Unfit::Misfit);
@@ -169,7 +169,7 @@ impl Engine {
         for (fence, left_ms) in dues {
             holds.set_due(fence, now.lease.after_ms(left_ms));
         }
-        self.index(id, false);
+        self.index(id);
     }
 
     /// From here on another server decides: all deadlines are its business.
@@ -220,7 +220,7 @@ impl Engine {
         };
         state.space = space;
         state.name = name.into();
-        self.index(id, false);
+        self.index(id);
         self.name_changed_hands(db, name);
     }
 

@@ -40,6 +40,7 @@ impl Engine {
     /// # Errors
     /// See [`Engine::done`].
     pub fn expect(&mut self, key: &mut Key<'_>, jobs: u32, now: Now) -> Result<u64, WrongType> {
+        self.settle_if_absent(key, now);
         self.body(key, Family::Group)?;
         self.decide(
             key,
@@ -48,7 +49,6 @@ impl Engine {
                 jobs,
                 at: now.unix(),
             },
-            now,
         );
         let owed = match self.body(key, Family::Group)? {
             Some(Body::Group(group)) => group.owed(),
@@ -67,6 +67,7 @@ impl Engine {
         client: ClientId,
         now: Now,
     ) -> Reply {
+        self.settle_if_absent(key, now);
         match self.body(key, Family::Group) {
             Err(WrongType) => return Reply::Now(Answer::WrongType),
             // Nothing was ever added, or all is over and forgotten.

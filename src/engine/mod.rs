@@ -229,16 +229,10 @@ impl Engine {
     }
 
     /// Carries out a decision on the key and writes it down. What ended is returned.
-    fn decide(
-        &mut self,
-        key: &mut Key<'_>,
-        family: Family,
-        change: Change,
-        now: Now,
-    ) -> Option<Hold> {
+    fn decide(&mut self, key: &mut Key<'_>, family: Family, change: Change) -> Option<Hold> {
         let id = match key.state {
             Some(id) => id,
-            None => self.create(key, family, now.unix())?,
+            None => self.create(key, family)?,
         };
         let body = self.states.get_mut(id).map(|state| &mut state.body)?;
         let limit_changes = body.limit_changes();
@@ -256,6 +250,8 @@ impl Engine {
         }
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.renewed);
         self.stats.decided(family, &change, unrenewed);
+        self.effects.may_gain |=
+            ended.is_some() || matches!(change, Change::Limit(_) | Change::Pin(_));
         self.effects.changes.push(change);
         if let Some(hold) = ended.as_ref().filter(|hold| hold.ephemeral) {
             self.ephemeral.remove(&(hold.client(), hold.fence));
@@ -264,9 +260,9 @@ impl Engine {
     }
 
     /// A new, empty state for a key that has none. `None` when four billion states exist.
-    fn create(&mut self, key: &mut Key<'_>, family: Family, at: UnixMs) -> Option<StateId> {
+    fn create(&mut self, key: &mut Key<'_>, family: Family) -> Option<StateId> {
         let space = self.spaces.of(key.db);
-        let body = Body::new(family, at);
+        let body = Body::new(family);
         let id = self.states.insert(State {
             body,
             space,

@@ -81,7 +81,7 @@ pub struct Once {
 
 impl Once {
     #[must_use]
-    pub fn new(at: UnixMs) -> Once {
+    pub fn new() -> Once {
         Once {
             runs: HoldSet::Empty,
             record: Record {
@@ -89,7 +89,8 @@ impl Once {
                 reason: None,
                 late: None,
                 done: None,
-                touched: at,
+                // Whatever happens first says when: a server that follows has another clock.
+                touched: UnixMs(0),
             },
             last_watched: UnixMs(0),
             retention: None,

@@ -273,6 +273,14 @@ impl Queues {
         }
     }
 
+    /// Somebody has left the queue without having been served: it wants a visit.
+    pub fn left_unserved(&mut self, id: QueueId) {
+        if let Some(queue) = self.get_mut(id) {
+            queue.left_unserved = true;
+        }
+        self.set_due(id);
+    }
+
     pub fn set_all_due(&mut self, db: Option<Db>) {
         let all = self
             .queues
@@ -295,7 +303,7 @@ impl Queues {
         self.drop_if_empty(id);
     }
 
-    #[cfg(test)]
+    #[must_use]
     pub fn is_due(&self, id: QueueId) -> bool {
         self.due_of.contains_key(&id)
     }

@@ -24,6 +24,10 @@ enum Next {
     Nothing,
     Tell(Place, Answer),
     Grant(Place),
+    /// Its token holds already: the hold came with a key that was renamed or exchanged.
+    Again(Place),
+    /// The round was over before.
+    Finished,
     /// As many attempts as this request allows have come to nothing.
     GiveUp(Place),
     /// The round is over: all its watchers are to be told.
@@ -36,58 +40,36 @@ impl Engine {
     /// Serves whoever can be served, and leaves the key as it should be found: gone if it is at its
     /// end, in the deadline index otherwise.
     pub(super) fn settle(&mut self, key: &mut Key<'_>, now: Now) {
+        // Also a queue that is empty now, and goes with this visit: the last one has just left it.
+        let was_waited = self.queues.find(key.db, key.name).is_some();
         self.serve(key, now);
         let queue = self.queues.find(key.db, key.name);
         let waited = queue
             .and_then(|id| self.queues.get(id))
             .is_some_and(|q| q.waiters() > 0);
         let Some(id) = key.state else { return };
-        if let Some(body) = self.body_mut(key)
-            && queue.is_some()
-        {
+        if was_waited && let Some(body) = self.body_mut(key) {
             body.watched(now.unix());
         }
         if let Some(queue) = queue {
             self.queues.drop_if_empty(queue);
         }
-        self.effects.free = !waited && self.has_gained_capacity(key);
         if now.may_write && self.is_at_its_end(key, waited, now) {
             let family = self
                 .body_mut(key)
                 .map_or(Family::Lock, |body| body.family());
-            self.decide(key, family, Change::Vanish, now);
+            self.decide(key, family, Change::Vanish);
             self.discard(key);
         } else {
-            self.index(id, waited);
+            self.index(id);
         }
     }
 
-    /// Whether what this call has done lets somebody in who had to stay outside before.
-    fn has_gained_capacity(&self, key: &Key<'_>) -> bool {
-        let gained = self.effects.changes.iter().any(|change| {
-            matches!(
-                change,
-                Change::End { .. } | Change::Fail { .. } | Change::Limit(_) | Change::Pin(_)
-            )
-        });
-        let body = key
-            .state
-            .and_then(|id| self.states.get(id))
-            .map(|state| &state.body);
-        gained
-            && match body {
-                Some(Body::Lock(lock)) => lock.holds.is_empty(),
-                Some(Body::Semaphore(semaphore)) => semaphore
-                    .limit_in_force()
-                    .is_some_and(|limit| semaphore.admits(1, limit)),
-                // Without a gate nobody ever stays outside.
-                Some(Body::Group(group)) => {
-                    let limit = group.tally().limit;
-                    limit.is_some() && group.admits(limit)
-                }
-                Some(Body::Once(once)) => once.admits(),
-                None => false,
-            }
+    /// An absent key that somebody waits for was removed a moment ago: they were here first.
+    pub(super) fn settle_if_absent(&mut self, key: &mut Key<'_>, now: Now) {
+        if key.state.is_none() {
+            self.settle(key, now);
+        }
     }
 
     fn is_at_its_end(&self, key: &Key<'_>, waited: bool, now: Now) -> bool {
@@ -104,6 +86,44 @@ impl Engine {
                 let until = state.body.retained_until(&self.settings);
                 !waited && until.is_none_or(|until| until <= now.unix())
             }
+        }
+    }
+
+    /// How far the key is open to one who asks now and may not wait: 0 where everybody is turned away, and
+    /// the more the larger the number. When a call has raised it, capacity was gained that nobody is
+    /// queued for.
+    ///
+    /// To be asked before and after a call, and compared if [`super::effect::Effects::may_gain`] says so.
+    pub fn openness(&mut self, key: &Key<'_>) -> u64 {
+        let queue = self.queues.find(key.db, key.name);
+        if let Some(queue) = queue.and_then(|id| self.queues.get_mut(id)) {
+            if std::mem::take(&mut queue.left_unserved) {
+                // Until somebody left, a moment ago, new requests had to line up behind.
+                self.effects.may_gain = true;
+                return 0;
+            }
+            if queue.has_waiting() {
+                return 0;
+            }
+        }
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        match body {
+            None => u64::MAX,
+            Some(Body::Lock(lock)) => {
+                u64::from(lock.admits(Claim::Shared)) + u64::from(lock.admits(Claim::Exclusive))
+            }
+            Some(Body::Semaphore(semaphore)) => {
+                let limit = semaphore.limit_in_force().map_or(0, u64::from);
+                limit.saturating_sub(semaphore.holds.permits())
+            }
+            // Without a gate nobody is ever turned away.
+            Some(Body::Group(group)) => group.tally().limit.map_or(u64::MAX, |limit| {
+                u64::from(limit).saturating_sub(group.members.len() as u64)
+            }),
+            Some(Body::Once(once)) => u64::from(once.admits()),
         }
     }
 
@@ -130,8 +150,15 @@ impl Engine {
                 Next::Nothing => return self.queues.settle_or_drop(queue),
                 Next::Tell(place, answer) => self.tell(queue, place, answer),
                 Next::Grant(place) => self.grant_next(key, queue, place, now),
+                Next::Again(place) => self.grant_again(key, queue, place, now),
+                Next::Finished => {
+                    let answer = self.finished(key);
+                    if let Some(queue) = self.queues.get_mut(queue) {
+                        queue.answer_watchers(answer);
+                    }
+                }
                 Next::GiveUp(place) => {
-                    let answer = self.give_up(key, now);
+                    let answer = self.give_up(key);
                     self.tell(queue, place, answer);
                 }
                 Next::Finish => {
@@ -174,7 +201,8 @@ impl Engine {
         let limit = body.map_or(queue.limit, Body::limit_in_force);
         let semaphore = queue
             .head()
-            .is_some_and(|(_, w)| w.request.claim.family() == Family::Semaphore);
+            .is_some_and(|(_, w)| w.request.claim.family() == Family::Semaphore)
+            && body.is_none_or(|body| body.family() == Family::Semaphore);
         if let Some(limit) = limit.filter(|limit| *limit >= 1 && semaphore)
             && let Some((place, permits)) = queue.above(limit)
         {
@@ -183,6 +211,12 @@ impl Engine {
         let Some((place, head)) = queue.head() else {
             return match body {
                 Some(Body::Group(group)) if group.is_over(false) => Next::Finish,
+                // They watched another group; this one came in its place and is over already.
+                Some(Body::Group(group))
+                    if queue.has_watching() && group.tally().finished.is_some() =>
+                {
+                    Next::Finished
+                }
                 _ => Next::Nothing,
             };
         };
@@ -190,6 +224,9 @@ impl Engine {
         let fits = match body {
             Some(body) if body.family() != claim.family() => {
                 return Next::Tell(place, Answer::WrongType);
+            }
+            Some(body) if body.holds().by_token(&head.request.token).is_some() => {
+                return Next::Again(place);
             }
             Some(Body::Semaphore(_)) | None
                 if matches!(claim, Claim::Permits(_)) && limit.is_none() =>
@@ -255,9 +292,34 @@ impl Engine {
         });
     }
 
+    fn grant_again(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
+        let Some(Left::Waiter(waiter)) = self.queues.leave(queue, place) else {
+            return;
+        };
+        let token = &waiter.request.token;
+        let hold = self
+            .body_mut(key)
+            .and_then(|body| body.holds().by_token(token));
+        let grant = hold
+            .map(|hold| hold.fence)
+            .and_then(|fence| Some((key.state?, fence)));
+        if let Some(answer) = self.again(key, &waiter.request, now) {
+            let grant = grant.filter(|_| !matches!(answer, Answer::Refused(_)));
+            self.effects.wakes.push(Wake {
+                waiter: waiter.id,
+                answer,
+                grant,
+            });
+        }
+    }
+
     fn finish_round(&mut self, key: &mut Key<'_>, now: Now) -> Answer {
         let keep_until = now.unix().after_ms(self.settings.group_keep_ms);
-        self.decide(key, Family::Group, Change::Finish { keep_until }, now);
+        self.decide(key, Family::Group, Change::Finish { keep_until });
+        self.finished(key)
+    }
+
+    fn finished(&mut self, key: &Key<'_>) -> Answer {
         match self.body_mut(key) {
             Some(Body::Group(group)) => {
                 let tally = group.tally();
@@ -287,7 +349,7 @@ impl Engine {
     }
 
     /// Puts the state under its next moments, if it is this server's to watch them.
-    pub(super) fn index(&mut self, id: StateId, waited: bool) {
+    pub(super) fn index(&mut self, id: StateId) {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
@@ -298,7 +360,8 @@ impl Engine {
             Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
             None => self.leases.cancel(id),
         }
-        let idle = state.body.holds().is_empty() && !waited;
+        // Also while somebody waits: the waiters stay with the name, the state may go elsewhere.
+        let idle = state.body.holds().is_empty();
         let until = state.body.retained_until(&self.settings).filter(|_| idle);
         if let Some(noted) = state.body.retention_mut() {
             if let Some(before) = std::mem::replace(noted, until) {

@@ -154,7 +154,7 @@ pub fn load(family: Family, version: u32, from: &mut impl Source) -> Result<Body
     if version != VERSION {
         return Err(Malformed);
     }
-    let mut body = Body::new(family, UnixMs(0));
+    let mut body = Body::new(family);
     let scalars = match family {
         Family::Lock => None,
         Family::Semaphore => Some(Change::Limits(Limits {
@@ -376,7 +376,7 @@ mod tests {
         ]
         .into_iter()
         .map(|(family, changes)| {
-            let mut body = Body::new(family, UnixMs(0));
+            let mut body = Body::new(family);
             for change in changes {
                 body.apply(&change).expect("fits");
             }
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn what_is_rewritten_as_changes_comes_out_equal() {
         for body in bodies() {
-            let mut copy = Body::new(body.family(), UnixMs(0));
+            let mut copy = Body::new(body.family());
             body.as_changes().for_each(|change| {
                 copy.apply(&change).expect("fits");
             });

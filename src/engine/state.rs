@@ -83,12 +83,12 @@ pub struct State {
 
 impl Body {
     #[must_use]
-    pub fn new(family: Family, at: UnixMs) -> Body {
+    pub fn new(family: Family) -> Body {
         match family {
             Family::Lock => Body::Lock(Lock::default()),
             Family::Semaphore => Body::Semaphore(Box::default()),
-            Family::Group => Body::Group(Box::new(WaitGroup::new(at))),
-            Family::Once => Body::Once(Box::new(Once::new(at))),
+            Family::Group => Body::Group(Box::new(WaitGroup::new())),
+            Family::Once => Body::Once(Box::new(Once::new())),
         }
     }
 

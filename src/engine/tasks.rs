@@ -59,6 +59,8 @@ impl Engine {
 
     fn next_of_kind(&mut self, kind: usize, now: Now, budget: &mut u32) -> Option<Task> {
         match kind {
+            // A hold that is about to end may be what somebody waits for: the grant wins.
+            0 if now.may_write && !self.ending.is_empty() => None,
             0 => {
                 let (moment, queue, place) = self.queues.first_moment()?;
                 (moment <= now.mono).then_some(Task::RunOut {
@@ -125,7 +127,9 @@ impl Engine {
                 // If a grant is due at the same time, the grant wins.
                 self.lapse_due(key, now);
                 self.serve(key, now);
-                if self.queues.runs_out(moment, queue, place) {
+                let more =
+                    now.may_write && (self.queues.is_due(queue) || self.has_overdue(key, now));
+                if !more && self.queues.runs_out(moment, queue, place) {
                     self.run_out(queue, place);
                 }
             }
@@ -133,6 +137,13 @@ impl Engine {
         }
         self.lapse_due(key, now);
         self.settle(key, now);
+    }
+
+    /// More had run out than one call ends.
+    fn has_overdue(&self, key: &Key<'_>, now: Now) -> bool {
+        let state = key.state.and_then(|id| self.states.get(id));
+        let earliest = state.and_then(|state| state.body.holds().earliest());
+        earliest.is_some_and(|(due, _)| due <= now.lease)
     }
 
     fn run_out(&mut self, queue: QueueId, place: Place) {
@@ -149,6 +160,7 @@ impl Engine {
             self.stats.counters_mut(family).wait_timeouts += 1;
         }
         if let Some(waiter) = left.waiter() {
+            self.effects.may_gain = true;
             self.effects.wake(waiter, answer);
         }
     }
@@ -164,8 +176,11 @@ impl Engine {
                 return;
             };
             queue.answer_watchers(Answer::WrongType);
-            let head = queue.head().map(|(place, _)| (place, Answer::WrongType));
-            let Some((place, answer)) = queue.next_answered().or(head) else {
+            // Vacant places go with the rest: what their tokens asked for is no more.
+            let next = queue.head().map(|(place, _)| place);
+            let next = next.or_else(|| queue.oldest_vacancy());
+            let next = next.map(|place| (place, Answer::WrongType));
+            let Some((place, answer)) = queue.next_answered().or(next) else {
                 return self.queues.settle_or_drop(id);
             };
             self.tell(id, place, answer);
@@ -228,14 +243,17 @@ impl Engine {
                 };
                 self.queues.keep(queue, place, vacancy);
             }
-            self.queues.set_due(queue);
+            self.queues.left_unserved(queue);
             concerned = true;
         }
         let held = self
             .ephemeral
             .range((client, Fence(0))..=(client, Fence::MAX));
         for ((_, fence), state) in held {
-            self.ending.insert(*fence, (*state, End::Disconnected));
+            // One that was found undelivered stays that: nobody knew of it, so nothing is lost.
+            self.ending
+                .entry(*fence)
+                .or_insert((*state, End::Disconnected));
             concerned = true;
         }
         concerned
@@ -247,7 +265,7 @@ impl Engine {
             return false;
         };
         self.queues.leave(queue, place);
-        self.queues.set_due(queue);
+        self.queues.left_unserved(queue);
         true
     }
 

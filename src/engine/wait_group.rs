@@ -20,7 +20,7 @@ pub struct WaitGroup {
 
 impl WaitGroup {
     #[must_use]
-    pub fn new(at: UnixMs) -> WaitGroup {
+    pub fn new() -> WaitGroup {
         WaitGroup {
             members: HoldSet::Empty,
             tally: Tally {
@@ -29,7 +29,8 @@ impl WaitGroup {
                 expected: None,
                 done: 0,
                 lost: 0,
-                touched: at,
+                // Whatever happens first says when: a server that follows has another clock.
+                touched: UnixMs(0),
                 finished: None,
             },
             last_watched: UnixMs(0),

@@ -142,6 +142,8 @@ pub struct WaitQueue {
     watching: BTreeMap<Place, Watcher>,
     /// Watchers whose answer is decided but not yet given: answers go out in bounded slices.
     answered: VecDeque<(Answer, BTreeMap<Place, Watcher>)>,
+    /// A request has left without having been served since the queue was last looked at.
+    pub left_unserved: bool,
     /// The limit that was last in force or asked for here: what the queue goes by when its key is
     /// removed and the next in line begins afresh.
     pub limit: Option<u32>,

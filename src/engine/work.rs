@@ -11,12 +11,7 @@ use super::{Body, Engine, Family, Key, WrongType};
 impl Engine {
     /// What a request is told without running: the result, or that there is no hope. Not while others
     /// run or wait: then it is for them to find out first.
-    pub(super) fn concluded(
-        &mut self,
-        key: &mut Key<'_>,
-        most: Option<u32>,
-        now: Now,
-    ) -> Option<Answer> {
+    pub(super) fn concluded(&mut self, key: &mut Key<'_>, most: Option<u32>) -> Option<Answer> {
         let Ok(Some(Body::Once(once))) = self.body(key, Family::Once) else {
             return None;
         };
@@ -29,19 +24,19 @@ impl Engine {
             .find(key.db, key.name)
             .and_then(|id| self.queues.get(id));
         if hopeless && !queue.is_some_and(|queue| queue.has_waiting()) {
-            return Some(self.give_up(key, now));
+            return Some(self.give_up(key));
         }
         None
     }
 
     /// Tells somebody that there is no hope, which ends the hope that a late worker had finished.
-    pub(super) fn give_up(&mut self, key: &mut Key<'_>, now: Now) -> Answer {
+    pub(super) fn give_up(&mut self, key: &mut Key<'_>) -> Answer {
         let late = matches!(
             self.body(key, Family::Once),
             Ok(Some(Body::Once(once))) if once.record().late.is_some()
         );
         if late {
-            self.decide(key, Family::Once, Change::GiveUp, now);
+            self.decide(key, Family::Once, Change::GiveUp);
         }
         let (reason, attempts) = match self.body(key, Family::Once) {
             Ok(Some(Body::Once(once))) => {
@@ -92,7 +87,7 @@ impl Engine {
             result,
             keep_until,
         };
-        self.decide(key, Family::Once, Change::Complete { fence, done }, now);
+        self.decide(key, Family::Once, Change::Complete { fence, done });
         self.settle(key, now);
         Ok(true)
     }
@@ -122,7 +117,6 @@ impl Engine {
                 at: now.unix(),
                 reason,
             },
-            now,
         );
         self.settle(key, now);
         Ok(true)
