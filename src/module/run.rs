@@ -12,19 +12,41 @@ use crate::engine::effect::{Effects, Note};
 use crate::engine::types::{Db, Now};
 use crate::engine::{Engine, Family, Key, StateId, WrongType};
 
-/// A call that may change the key.
+/// A command's call, which may change the key. The server has taken the command, so it takes writes now:
+/// what was last found out about that may be older than what has changed since.
 pub(crate) fn run<R>(
     ctx: Ctx<'_>,
     name: &KeyName<'_>,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
+    run_if(ctx, name, |_| true, call)
+}
+
+/// The timer's call, which may change the key if the server takes writes.
+pub(super) fn run_task<R>(
+    ctx: Ctx<'_>,
+    name: &KeyName<'_>,
+    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+) -> Result<R, WrongType> {
+    run_if(ctx, name, |now| now.may_write, call)
+}
+
+fn run_if<R>(
+    ctx: Ctx<'_>,
+    name: &KeyName<'_>,
+    may_write: impl FnOnce(Now) -> bool,
+    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let before = found(&opened)?;
     let bytes = name.bytes();
-    let (now, result, after, family, mut effects) = SHELL.with(|shell| {
-        let now = shell.now();
+    let (now, result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
+        let mut now = shell.now();
+        now.may_write = may_write(now);
         let mut key = Key::found(Db(ctx.db()), bytes, before);
+        let before = shell.engine.openness(&key);
         let result = call(&mut shell.engine, &mut key, now);
+        let is_freed = shell.engine.effects.may_gain && shell.engine.openness(&key) > before;
         // Nothing to do is the common case of a try, and costs nothing.
         let effects = std::mem::replace(
             &mut shell.engine.effects,
@@ -34,12 +56,12 @@ pub(crate) fn run<R>(
             .state
             .and_then(|id| shell.engine.state(id))
             .map(|state| state.body.family());
-        (now, result, key.state, family, effects)
+        (now, result, key.state, family, is_freed, effects)
     });
     let family = family.or_else(|| family_of(&opened));
     store(ctx, &opened, before, after, family);
     drop(opened);
-    carry_out(ctx, name, family, &mut effects);
+    carry_out(ctx, name, family, is_freed, &mut effects);
     SHELL.with(|shell| shell.spare_effects = Some(effects));
     timers::arm_from(ctx, now);
     Ok(result)
@@ -75,7 +97,7 @@ pub(super) fn overwritten(ctx: Ctx<'_>, name: &KeyName<'_>) {
         shell.engine.overwritten(Db(ctx.db()), name.bytes());
         std::mem::take(&mut shell.engine.effects)
     });
-    carry_out(ctx, name, None, &mut effects);
+    carry_out(ctx, name, None, false, &mut effects);
 }
 
 fn found(opened: &OpenKey<'_>) -> Result<Option<StateId>, WrongType> {
@@ -122,7 +144,13 @@ fn store(
     }
 }
 
-fn carry_out(ctx: Ctx<'_>, name: &KeyName<'_>, family: Option<Family>, effects: &mut Effects) {
+fn carry_out(
+    ctx: Ctx<'_>,
+    name: &KeyName<'_>,
+    family: Option<Family>,
+    is_freed: bool,
+    effects: &mut Effects,
+) {
     if let Some(family) = family {
         replicate::replicate(ctx, name.bytes(), family, &effects.changes);
     }
@@ -131,7 +159,7 @@ fn carry_out(ctx: Ctx<'_>, name: &KeyName<'_>, family: Option<Family>, effects: 
     }
     if let Some(family) = family {
         notify::changed(ctx, name, family, &effects.changes);
-        if effects.free {
+        if is_freed {
             notify::free(ctx, name, family);
         }
     }

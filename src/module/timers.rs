@@ -132,7 +132,7 @@ fn tick(ctx: Ctx<'_>) {
             continue;
         }
         let name = KeyName::new(name.as_bytes());
-        let done = run::run(ctx, &name, |engine, key, now| {
+        let done = run::run_task(ctx, &name, |engine, key, now| {
             engine.perform(task, key, now)
         });
         if done.is_err() {
