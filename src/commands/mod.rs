@@ -5,6 +5,7 @@
 
 mod acquire;
 mod contended;
+mod docs;
 mod group;
 mod holding;
 mod info;
@@ -24,7 +25,8 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     semaphore::register_all(ctx)?;
     group::register_all(ctx)?;
     once::register_all(ctx)?;
-    contended::register_all(ctx)
+    contended::register_all(ctx)?;
+    docs::describe_all(ctx)
 }
 
 /// The reply has been given, or this is why there is none.
@@ -57,7 +59,7 @@ fn conclude(ctx: Ctx<'_>, outcome: Outcome) {
 }
 
 fn wrong_arity(name: &CStr) -> Outcome {
-    let name = name.to_string_lossy().to_lowercase();
+    let name = name.to_string_lossy();
     Err(Failure::Error(format!(
         "ERR wrong number of arguments for '{name}' command"
     )))

@@ -347,11 +347,14 @@ fn twice(name: &str) -> String {
     format!("ERR syntax error: {name} is given twice")
 }
 
-/// As much of an argument as fits a line.
+/// An argument as an error repeats it. What is longer than any number or option is only measured: it may
+/// be a token in the wrong place.
 pub(super) fn shown(text: &[u8]) -> String {
-    const MOST: usize = 32;
-    let more = if text.len() > MOST { "…" } else { "" };
-    format!("{}{more}", text.get(..MOST).unwrap_or(text).escape_ascii())
+    const MOST: usize = 20;
+    if text.len() > MOST {
+        return format!("({} bytes)", text.len());
+    }
+    text.escape_ascii().to_string()
 }
 
 /// Which options have been given, a bit each: a request is parsed without allocating.

@@ -1,7 +1,7 @@
 //! What COMMAND DOCS, COMMAND INFO and ACL rules know about a command.
 //!
-//! Set after the command was created, once. ACL categories are an API of 7.2: on 7.0 the commands
-//! belong to none, and rules name them.
+//! Set after the command was registered, once, while the module is loaded. ACL categories are an API of
+//! 7.2, and new ones of 7.4 and Valkey 8: on 7.0 the commands belong to none, and rules name them.
 
 use std::ffi::{CStr, c_char};
 use std::ptr::{null, null_mut};
@@ -9,27 +9,39 @@ use std::ptr::{null, null_mut};
 use redis_module::raw;
 
 use super::api::{optional, required};
-use super::command::Command;
-use super::context::Ctx;
+use super::context::{Ctx, c_string};
 
 pub(crate) struct Docs {
-    pub(crate) summary: &'static CStr,
-    pub(crate) complexity: &'static CStr,
-    pub(crate) since: &'static CStr,
-    /// The number of arguments with the name; negative: at least so many.
-    pub(crate) arity: i32,
+    pub(crate) name: String,
+    pub(crate) summary: String,
+    pub(crate) complexity: &'static str,
     pub(crate) key: KeyUse,
-    /// ACL categories such as `write fast`, without `@`.
-    pub(crate) categories: &'static CStr,
+    /// What a client in front of several servers should know, in the server's words; or nothing.
+    pub(crate) tips: &'static str,
+    pub(crate) categories: Categories,
     pub(crate) args: &'static [Arg],
 }
 
-/// What the command does with argument 1.
+/// Names of ACL categories without `@`, separated by spaces.
+#[derive(Clone, Copy)]
+pub(crate) struct Categories {
+    pub(crate) servers: &'static str,
+    /// The module's own, see [`add_categories`].
+    pub(crate) own: &'static str,
+}
+
+/// What the command does with argument 1: with the key, and with what is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyUse {
     NoKey,
+    /// Tells what is in it.
     Reads,
+    /// Changes what is in it.
     Changes,
+    /// Changes what is in it and tells.
+    ReadsAndChanges,
+    /// Takes something out of it.
+    Removes,
 }
 
 #[derive(Clone, Copy)]
@@ -40,7 +52,6 @@ pub(crate) enum ArgKind {
     /// Only its token.
     Word,
     OneOf(&'static [Arg]),
-    Block(&'static [Arg]),
 }
 
 #[derive(Clone, Copy)]
@@ -94,30 +105,43 @@ static LAYOUT: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoV
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
 
-/// Describes a command that was registered before. Only while the module is loaded.
-pub(crate) fn describe<C: Command>(ctx: Ctx, docs: &Docs) -> Result<(), String> {
-    let refused = |what: &str| {
-        format!(
-            "the server refused the {what} of {}",
-            C::NAME.to_string_lossy()
-        )
+/// Makes categories of the module's own; false where the server cannot, or has no room for them.
+pub(crate) fn add_categories(ctx: Ctx, names: &[&CStr]) -> bool {
+    let Some(add) = optional!(RedisModule_AddACLCategory) else {
+        return false;
     };
+    names.iter().all(|name| {
+        // SAFETY: a live context, a C string, while the module is loaded.
+        let status = unsafe { add(ctx.raw(), name.as_ptr()) };
+        status == raw::REDISMODULE_OK as i32
+    })
+}
+
+/// Describes a command that was registered before. `has_own` says whether the own categories exist.
+pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &CStr, has_own: bool) -> Result<(), String> {
+    let refused = |what: &str| format!("the server refused the {what} of {}", docs.name);
+    let name = c_string(&docs.name);
     // SAFETY: a live context and a C string; NULL when there is no such command.
-    let command = unsafe { required!(RedisModule_GetCommand)(ctx.raw(), C::NAME.as_ptr()) };
+    let command = unsafe { required!(RedisModule_GetCommand)(ctx.raw(), name.as_ptr()) };
     if command.is_null() {
         return Err(refused("lookup"));
     }
+    let [summary, complexity, tips] = [&docs.summary, docs.complexity, docs.tips].map(c_string);
     let mut held = Vec::new();
     let args = raw_args(docs.args, &mut held);
     let mut specs = [key_spec(docs.key), key_spec(KeyUse::NoKey)];
     let info = raw::RedisModuleCommandInfo {
         version: &raw const LAYOUT,
-        summary: docs.summary.as_ptr(),
-        complexity: docs.complexity.as_ptr(),
-        since: docs.since.as_ptr(),
+        summary: summary.as_ptr(),
+        complexity: complexity.as_ptr(),
+        since: since.as_ptr(),
         history: null_mut(),
-        tips: null(),
-        arity: docs.arity,
+        tips: if docs.tips.is_empty() {
+            null()
+        } else {
+            tips.as_ptr()
+        },
+        arity: arity(docs.args),
         key_specs: if docs.key == KeyUse::NoKey {
             null_mut()
         } else {
@@ -131,14 +155,29 @@ pub(crate) fn describe<C: Command>(ctx: Ctx, docs: &Docs) -> Result<(), String> 
     if status != raw::REDISMODULE_OK as i32 {
         return Err(refused("description"));
     }
-    if let Some(set_categories) = optional!(RedisModule_SetCommandACLCategories) {
-        // SAFETY: a command of ours, a C string, while the module is loaded.
-        let status = unsafe { set_categories(command, docs.categories.as_ptr()) };
-        if status != raw::REDISMODULE_OK as i32 {
-            return Err(refused("ACL categories"));
-        }
+    let Some(set_categories) = optional!(RedisModule_SetCommandACLCategories) else {
+        return Ok(());
+    };
+    let Categories { servers, own } = docs.categories;
+    let own = if has_own { own } else { "" };
+    let categories = c_string(format!("{servers} {own}").trim());
+    // SAFETY: a command of ours, a C string, while the module is loaded.
+    let status = unsafe { set_categories(command, categories.as_ptr()) };
+    if status != raw::REDISMODULE_OK as i32 {
+        return Err(refused("ACL categories"));
     }
     Ok(())
+}
+
+/// The number of arguments with the name; negative: at least so many. The server refuses any other.
+fn arity(args: &[Arg]) -> i32 {
+    let required = args.iter().filter(|arg| !arg.optional).count();
+    let least = i32::try_from(1 + required).unwrap_or(i32::MAX);
+    if args.iter().any(|arg| arg.optional || arg.multiple) {
+        -least
+    } else {
+        least
+    }
 }
 
 type RawArgs = Vec<raw::RedisModuleCommandArg>;
@@ -185,10 +224,6 @@ fn raw_arg(arg: &Arg, held: &mut Vec<RawArgs>) -> raw::RedisModuleCommandArg {
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
             raw_args(args, held),
         ),
-        ArgKind::Block(args) => (
-            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
-            raw_args(args, held),
-        ),
     };
     let mut flags = 0;
     if arg.optional {
@@ -217,11 +252,13 @@ fn key_spec(key: KeyUse) -> raw::RedisModuleCommandKeySpec {
     let flags = match key {
         KeyUse::NoKey => 0,
         KeyUse::Reads => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-        KeyUse::Changes => {
+        KeyUse::Changes => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        KeyUse::ReadsAndChanges => {
             raw::REDISMODULE_CMD_KEY_RW
                 | raw::REDISMODULE_CMD_KEY_ACCESS
                 | raw::REDISMODULE_CMD_KEY_UPDATE
         }
+        KeyUse::Removes => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
     };
     raw::RedisModuleCommandKeySpec {
         notes: null(),
