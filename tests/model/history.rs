@@ -1,0 +1,445 @@
+//! Long random histories, replayable from a number.
+//!
+//! Every domain is small (a few keys, tokens, limits and milliseconds), so that requests collide:
+//! the same token from two connections, a lease that ends with a wait, a limit that falls while
+//! somebody wants more. A failure prints the seed and the fewest of its steps that still
+//! fail; `DSYNC_SEED=n` runs that history alone, `DSYNC_HISTORIES=n` that many of each kind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::engine::types::{Claim, MAX_PERMITS};
+use crate::engine::{Family, Settings};
+use crate::model::Name;
+use crate::world::{Ask, Block, Step, World};
+
+/// Vigna's xorshift64*: small, and good enough to choose with.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize].clone()
+    }
+}
+
+/// What a kind of history is about.
+#[derive(Clone, Copy)]
+struct Kind {
+    label: &'static str,
+    settings: Settings,
+    /// Keys come, go and change hands.
+    keys_move: bool,
+    /// Servers stop, start and change roles.
+    servers_change: bool,
+    tokens: u64,
+    conns: u64,
+    steps: usize,
+}
+
+fn short(settings: Settings) -> Settings {
+    Settings {
+        rejoin_ms: 4,
+        group_keep_ms: 6,
+        takeover_grace_ms: 3,
+        ..settings
+    }
+}
+
+fn kinds() -> [Kind; 5] {
+    let usual = Kind {
+        label: "requests",
+        settings: short(Settings::default()),
+        keys_move: false,
+        servers_change: false,
+        tokens: 6,
+        conns: 9,
+        steps: 500,
+    };
+    [
+        usual,
+        Kind {
+            label: "keys that move",
+            keys_move: true,
+            ..usual
+        },
+        Kind {
+            label: "servers that change",
+            servers_change: true,
+            keys_move: true,
+            ..usual
+        },
+        Kind {
+            label: "full queues",
+            settings: Settings {
+                max_waiters: 6,
+                max_waiters_per_key: 3,
+                ..usual.settings
+            },
+            tokens: 12,
+            conns: 14,
+            ..usual
+        },
+        // Without vacant places, and where waiters stay with their group, it is plain how long that
+        // has been idle.
+        Kind {
+            label: "idle groups",
+            settings: Settings {
+                rejoin_ms: 0,
+                group_idle_ms: 9,
+                ..usual.settings
+            },
+            ..usual
+        },
+    ]
+}
+
+const FAMILIES: [Family; 3] = [Family::Lock, Family::Semaphore, Family::Group];
+
+struct Teller {
+    random: Random,
+    kind: Kind,
+}
+
+impl Teller {
+    fn name(&mut self) -> Name {
+        let db = if self.kind.keys_move && self.random.one_in(4) {
+            1
+        } else {
+            0
+        };
+        (db, self.random.below(4) as u8)
+    }
+
+    /// Most keys keep to one family.
+    fn family(&mut self, name: Name) -> Family {
+        if self.random.one_in(12) {
+            self.random.pick(&FAMILIES)
+        } else {
+            FAMILIES[name.1 as usize % 3]
+        }
+    }
+
+    fn token(&mut self) -> u8 {
+        self.random.below(self.kind.tokens) as u8
+    }
+
+    fn claim(&mut self, family: Family) -> Claim {
+        match family {
+            Family::Lock => self
+                .random
+                .pick(&[Claim::Exclusive, Claim::Exclusive, Claim::Shared]),
+            Family::Semaphore => {
+                Claim::Permits(self.random.pick(&[1, 1, 1, 2, 2, 3, 4, MAX_PERMITS]))
+            }
+            _ => Claim::Member,
+        }
+    }
+
+    fn block(&mut self) -> Option<Block> {
+        match self.random.below(10) {
+            0..=2 => None,
+            3..=4 => Some(Block::Forever),
+            _ => Some(Block::Ms(1 + self.random.below(12))),
+        }
+    }
+
+    fn ask(&mut self, conn: usize) -> Ask {
+        let name = self.name();
+        let family = self.family(name);
+        let limits: &[Option<u32>] = match family {
+            Family::Lock => &[None],
+            Family::Semaphore => &[
+                None,
+                Some(1),
+                Some(2),
+                Some(2),
+                Some(3),
+                Some(3),
+                Some(MAX_PERMITS),
+            ],
+            _ => &[None, None, Some(1), Some(2), Some(2)],
+        };
+        Ask {
+            name,
+            claim: self.claim(family),
+            limit: self.random.pick(limits),
+            lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
+            block: self.block(),
+            token: if self.random.one_in(6) {
+                None
+            } else {
+                Some(self.token())
+            },
+            conn,
+            ephemeral: self.random.one_in(4),
+            owner: self.random.pick(&[None, Some("alice"), Some("bob")]),
+        }
+    }
+
+    /// A connection that can ask.
+    fn conn(&mut self, world: &mut World) -> usize {
+        let first = self.random.below(self.kind.conns) as usize;
+        let all = (0..self.kind.conns as usize).map(|n| (first + n) % self.kind.conns as usize);
+        all.into_iter()
+            .find(|conn| !world.is_blocked(*conn))
+            .unwrap_or(first)
+    }
+
+    fn time(&mut self) -> u64 {
+        match self.random.below(8) {
+            0 => self.random.pick(&[1, 999, 1_000, 1_001, 1_023, 1_024]),
+            1 => self.random.below(30_000),
+            _ => 1_000 * self.random.below(4),
+        }
+    }
+
+    fn step(&mut self, world: &mut World) -> Step {
+        let conn = self.conn(world);
+        let name = self.name();
+        let family = self.family(name);
+        let token = self.token();
+        if !world.now.may_write {
+            return match self.random.below(14) {
+                0..=2 => Step::Disconnect(self.random.below(self.kind.conns) as usize),
+                3 => Step::Unblock(self.random.below(self.kind.conns) as usize),
+                4..=5 => Step::Check(name, family, token),
+                6..=7 => Step::Wait(name, self.block(), conn),
+                8..=9 => Step::Pass { us: self.time() },
+                10..=11 => Step::Tick,
+                _ => Step::MayWrite(true),
+            };
+        }
+        match self.random.below(100) {
+            0..=37 => Step::Acquire(self.ask(conn)),
+            38..=45 => Step::Release(name, family, token),
+            46..=48 => {
+                let lease_ms = self.random.pick(&[None, Some(1), Some(7)]);
+                Step::Renew(name, family, token, lease_ms)
+            }
+            49..=50 => Step::Check(name, family, token),
+            51..=52 => Step::Revoke(name, family, self.random.below(3) as usize),
+            53..=56 => {
+                let tokens = (0..=self.random.below(3)).map(|_| self.token()).collect();
+                Step::Done((name.0, 2), tokens)
+            }
+            57 => Step::Done(name, vec![token, token]),
+            58..=61 => Step::Wait((name.0, 2), self.block(), conn),
+            62 => Step::Wait(name, self.block(), conn),
+            63..=64 => {
+                let jobs = self.random.pick(&[1, 1, 2, 3, 5, MAX_PERMITS]);
+                if self.random.one_in(5) {
+                    Step::Expect(name, jobs)
+                } else {
+                    Step::Expect((name.0, 2), jobs)
+                }
+            }
+            65..=67 => {
+                let limit = self
+                    .random
+                    .pick(&[None, None, Some(0), Some(1), Some(2), Some(4)]);
+                if self.random.one_in(5) {
+                    Step::Pin(name, limit)
+                } else {
+                    Step::Pin((name.0, 1), limit)
+                }
+            }
+            68..=72 => Step::Disconnect(self.random.below(self.kind.conns) as usize),
+            73 => Step::Unblock(self.random.below(self.kind.conns) as usize),
+            74..=81 => Step::Pass { us: self.time() },
+            82 => Step::Stall { us: self.time() },
+            83..=91 => Step::Tick,
+            92 => Step::MayWrite(false),
+            93 => Step::Free,
+            94..=96 if self.kind.keys_move => match self.random.below(9) {
+                0..=2 => Step::Delete(name),
+                3..=4 => Step::Rename(self.name(), name),
+                5 => Step::Overwrite(name),
+                6 => Step::Swap(0, 1),
+                7 => Step::Flush(self.random.pick(&[None, Some(0), Some(1)])),
+                _ => Step::Rename((1 - name.0, name.1), name),
+            },
+            97 if self.kind.servers_change && self.random.one_in(2) => {
+                let ms = self.random.below(12);
+                match self.random.below(4) {
+                    0 => Step::Restart {
+                        as_changes: false,
+                        ms,
+                    },
+                    1 => Step::Restart {
+                        as_changes: true,
+                        ms,
+                    },
+                    2 => Step::Failover { ms },
+                    _ => Step::Demote { ms },
+                }
+            }
+            _ => Step::Acquire(self.ask(conn)),
+        }
+    }
+}
+
+/// A world for this kind of history, with as much lag as the seed says.
+fn world(kind: Kind, seed: u64) -> World {
+    let mut world = World::new(kind.settings);
+    world.skew_ms = seed % 20;
+    world
+}
+
+/// Runs one history; the steps it took are left in `trail`.
+fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
+    let mut world = world(kind, seed);
+    let mut teller = Teller {
+        random: Random::new(seed),
+        kind,
+    };
+    let mut take = |world: &mut World, step: Step| {
+        trail.push(step);
+        world.step(trail.last().expect("just pushed"));
+    };
+    for _ in 0..kind.steps {
+        let step = teller.step(&mut world);
+        // Whether such a hold ends or is answered again first is not said.
+        let unsaid = match step {
+            Step::Disconnect(_) => world.somebody_waits_for_what_it_holds(),
+            Step::Rename(..) | Step::Swap(..) => world.somebodys_hold_is_ending(),
+            _ => false,
+        };
+        if unsaid {
+            take(&mut world, Step::Tick);
+        }
+        take(&mut world, step);
+        // Now and then a reply cannot be delivered, which is found out at once.
+        if !world.somebody_waits_for_what_it_holds()
+            && !world.told.is_empty()
+            && teller.random.one_in(6)
+            && world.now.may_write
+        {
+            take(
+                &mut world,
+                Step::FindGone {
+                    reported_first: teller.random.one_in(2),
+                },
+            );
+            take(&mut world, Step::Tick);
+        }
+    }
+    // In the end everything runs out, and nobody is left without an answer.
+    take(&mut world, Step::MayWrite(true));
+    take(&mut world, Step::Pass { us: 1_000_000_000 });
+    take(&mut world, Step::Tick);
+}
+
+/// Whether all writes are made while the server takes them.
+fn are_possible(steps: &[Step]) -> bool {
+    let mut may_write = true;
+    steps.iter().all(|step| match step {
+        Step::MayWrite(now) => {
+            may_write = *now;
+            true
+        }
+        Step::Disconnect(_)
+        | Step::Unblock(_)
+        | Step::Check(..)
+        | Step::Wait(..)
+        | Step::Pass { .. }
+        | Step::Tick => true,
+        _ => may_write,
+    })
+}
+
+/// What is left of a failing history when every step has been dropped that it fails without.
+fn shortened(kind: Kind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
+    let fails = |steps: &[Step]| {
+        are_possible(steps)
+            && catch_unwind(AssertUnwindSafe(|| world(kind, seed).steps(steps))).is_err()
+    };
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut at_once = steps.len().div_ceil(2);
+    while at_once > 0 {
+        let mut from = 0;
+        while from < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(from..(from + at_once).min(fewer.len()));
+            if fails(&fewer) {
+                steps = fewer;
+            } else {
+                from += at_once;
+            }
+        }
+        at_once /= 2;
+    }
+    std::panic::set_hook(loud);
+    steps
+}
+
+fn number_from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn histories_of(label: &str) {
+    let kind = kinds()
+        .into_iter()
+        .find(|kind| kind.label == label)
+        .expect("a kind");
+    let seeds = match number_from_env("DSYNC_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..number_from_env("DSYNC_HISTORIES").unwrap_or(300) + 1,
+    };
+    for seed in seeds {
+        let mut trail = Vec::new();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(kind, seed, &mut trail))) {
+            let steps = shortened(kind, seed, trail);
+            eprintln!(
+                "{label}: run again with DSYNC_SEED={seed}; it fails with {} steps:",
+                steps.len()
+            );
+            steps.iter().for_each(|step| eprintln!("    {step:?}"));
+            world(kind, seed).steps(&steps);
+            resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn requests() {
+    histories_of("requests");
+}
+
+#[test]
+fn keys_that_move() {
+    histories_of("keys that move");
+}
+
+#[test]
+fn servers_that_change() {
+    histories_of("servers that change");
+}
+
+#[test]
+fn full_queues() {
+    histories_of("full queues");
+}
+
+#[test]
+fn idle_groups() {
+    histories_of("idle groups");
+}

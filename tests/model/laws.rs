@@ -1,0 +1,276 @@
+//! What must hold whatever the model says, judged by what the engine wrote down and whom it told.
+//!
+//! A second opinion that shares no rule with the model: it replays the changes of the primary, keeps
+//! the order of arrival of those who queued, and remembers who has been answered.
+
+use std::collections::BTreeMap;
+
+use crate::engine::answer::{Answer, Refusal};
+use crate::engine::change::Change;
+use crate::engine::types::{Claim, Fence, MonoUs, Now, Token, WaiterId};
+use crate::model::Name;
+
+#[derive(Clone, Default)]
+struct Shadow {
+    holds: Vec<(Fence, Claim)>,
+    asked: Option<u32>,
+    pinned: Option<u32>,
+}
+
+/// A place in line: of somebody who waits or, until then, of a token whose connection is gone.
+struct Line {
+    name: Name,
+    rank: u64,
+    token: Token,
+    returns: bool,
+    waiter: Option<WaiterId>,
+    vacant_until: Option<MonoUs>,
+}
+
+pub struct Laws {
+    shadows: BTreeMap<Name, Shadow>,
+    lines: Vec<Line>,
+    /// WAITs, which have no place in line.
+    watchers: Vec<WaiterId>,
+    last_fence: Fence,
+    ranks: u64,
+    rejoin_ms: u64,
+    /// Vacant places may go early where the bounds of queues are tight; then order is not judged.
+    pub judge_order: bool,
+}
+
+impl Laws {
+    pub fn new(rejoin_ms: u64, judge_order: bool) -> Laws {
+        Laws {
+            shadows: BTreeMap::new(),
+            lines: Vec::new(),
+            watchers: Vec::new(),
+            last_fence: Fence(0),
+            ranks: 0,
+            rejoin_ms,
+            judge_order,
+        }
+    }
+
+    /// §3.1 and §3.6: what was written down about one key.
+    pub fn written(&mut self, name: Name, changes: &[Change], now: Now) {
+        for change in changes {
+            let shadow = self.shadows.entry(name).or_default();
+            match change {
+                Change::Grant(grant) => {
+                    let next = Fence((self.last_fence.0 + 1).max(now.unix_us));
+                    assert_eq!(grant.fence, next, "{name:?}: fences rise, with the clock");
+                    self.last_fence = grant.fence;
+                    let alone = grant.claim == Claim::Exclusive
+                        || shadow
+                            .holds
+                            .iter()
+                            .any(|(_, claim)| *claim == Claim::Exclusive);
+                    assert!(!alone || shadow.holds.is_empty(), "{name:?}: exclusion");
+                    shadow.holds.push((grant.fence, grant.claim));
+                    let limit = shadow.pinned.or(shadow.asked);
+                    let taken: u64 = shadow
+                        .holds
+                        .iter()
+                        .map(|(_, c)| u64::from(c.permits()))
+                        .sum();
+                    let counts = matches!(grant.claim, Claim::Permits(_) | Claim::Member);
+                    let within = match limit {
+                        Some(limit) => taken <= u64::from(limit),
+                        None => grant.claim == Claim::Member,
+                    };
+                    assert!(!counts || within, "{name:?}: {taken} taken of {limit:?}");
+                }
+                Change::End { fence, .. } => {
+                    let before = shadow.holds.len();
+                    shadow.holds.retain(|(f, _)| f != fence);
+                    assert_eq!(
+                        shadow.holds.len() + 1,
+                        before,
+                        "{name:?}: {fence:?} ends once"
+                    );
+                }
+                Change::Renew { fence, .. } => {
+                    let held = shadow.holds.iter().any(|(f, _)| f == fence);
+                    assert!(held, "{name:?}: {fence:?} is renewed while it is held");
+                }
+                Change::Limit(limit) => shadow.asked = Some(*limit),
+                Change::Pin(limit) => shadow.pinned = *limit,
+                Change::Finish { .. } => {
+                    assert!(
+                        shadow.holds.is_empty(),
+                        "{name:?}: no round is over with members"
+                    );
+                }
+                Change::Vanish => {
+                    assert!(
+                        shadow.holds.is_empty(),
+                        "{name:?}: no key vanishes with its holds"
+                    );
+                    self.shadows.remove(&name);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A request queued, or took over the place that its token has.
+    pub fn queued(&mut self, name: Name, waiter: WaiterId, token: &Token, returns: bool) {
+        let mine = |line: &&mut Line| line.name == name && line.returns && line.token == *token;
+        if let Some(line) = self.lines.iter_mut().find(mine).filter(|_| returns) {
+            assert_eq!(line.waiter, None, "{name:?}: who is superseded is told");
+            line.waiter = Some(waiter);
+            line.vacant_until = None;
+            return;
+        }
+        self.ranks += 1;
+        self.lines.push(Line {
+            name,
+            rank: self.ranks,
+            token: token.clone(),
+            returns,
+            waiter: Some(waiter),
+            vacant_until: None,
+        });
+    }
+
+    pub fn watches(&mut self, waiter: WaiterId) {
+        self.watchers.push(waiter);
+    }
+
+    /// §3.2 and §3.8: an answer goes to somebody who waits for one, and no grant passes anybody.
+    pub fn told(&mut self, name: Name, waiter: WaiterId, answer: &Answer) {
+        if let Some(at) = self.watchers.iter().position(|w| *w == waiter) {
+            self.watchers.remove(at);
+            assert!(
+                !matches!(answer, Answer::Granted { .. }),
+                "{name:?}: a WAIT is granted nothing"
+            );
+            return;
+        }
+        let at = self
+            .lines
+            .iter()
+            .position(|line| line.waiter == Some(waiter));
+        let at =
+            at.unwrap_or_else(|| panic!("{name:?}: {waiter:?} is told {answer:?} and waits not"));
+        assert_eq!(self.lines[at].name, name, "{waiter:?} waits for this key");
+        if *answer == Answer::Superseded {
+            self.lines[at].waiter = None;
+            return;
+        }
+        let line = self.lines.remove(at);
+        if matches!(answer, Answer::Granted { .. }) {
+            self.nobody_before(name, line.rank);
+        }
+    }
+
+    /// A request was granted at once.
+    pub fn granted_at_once(&mut self, name: Name, token: &Token, was_new: bool) {
+        let resumed = |line: &Line| {
+            let mine = line.name == name && line.returns && line.token == *token;
+            // The hold it has already leaves a vacant place as it is.
+            mine && line.waiter.is_none() && (was_new || line.vacant_until.is_none())
+        };
+        let at = self.lines.iter().position(resumed);
+        let rank = at.map_or(u64::MAX, |at| self.lines.remove(at).rank);
+        if was_new {
+            self.nobody_before(name, rank);
+        }
+    }
+
+    fn nobody_before(&self, name: Name, rank: u64) {
+        let before = |line: &&Line| line.name == name && line.rank < rank && line.waiter.is_some();
+        let passed = self.lines.iter().find(before).filter(|_| self.judge_order);
+        assert!(
+            passed.is_none(),
+            "{name:?}: a grant passes {:?}",
+            passed.map(|line| line.waiter)
+        );
+    }
+
+    /// A request was answered otherwise at once: it has lost the place it came back to or took over.
+    pub fn refused_at_once(&mut self, name: Name, token: &Token, answer: &Answer) {
+        let after_return = matches!(
+            answer,
+            Answer::Refused(Refusal::TooMany { .. } | Refusal::NoLimit)
+        );
+        self.lines.retain(|line| {
+            let mine = line.name == name && line.returns && line.token == *token;
+            let lost = line.waiter.is_none() && (line.vacant_until.is_none() || after_return);
+            !(mine && lost)
+        });
+    }
+
+    /// The waiter left without an answer; with its connection, or for good.
+    pub fn left(&mut self, waiter: WaiterId, with_its_connection: bool, now: Now) {
+        self.watchers.retain(|w| *w != waiter);
+        let keeps = with_its_connection && self.rejoin_ms > 0;
+        for line in self
+            .lines
+            .iter_mut()
+            .filter(|line| line.waiter == Some(waiter))
+        {
+            line.waiter = None;
+            line.vacant_until = Some(now.mono.after_ms(self.rejoin_ms)).filter(|_| keeps);
+        }
+        self.lines
+            .retain(|line| line.waiter.is_some() || (line.vacant_until.is_some() && line.returns));
+    }
+
+    /// Everything due has been done: vacant places have run out, and where the key is a foreign value
+    /// now, nobody waits any more.
+    pub fn ticked(&mut self, now: Now, is_foreign: impl Fn(Name) -> bool) {
+        self.lines.retain(|line| {
+            let gone = line.vacant_until.is_some() && is_foreign(line.name);
+            !gone && line.vacant_until.is_none_or(|until| until > now.mono)
+        });
+    }
+
+    /// Whether the request is still owed its answer.
+    pub fn waits(&self, waiter: WaiterId) -> bool {
+        self.watchers.contains(&waiter) || self.lines.iter().any(|line| line.waiter == Some(waiter))
+    }
+
+    pub fn removed(&mut self, gone: impl Fn(Name) -> bool) {
+        self.shadows.retain(|name, _| !gone(*name));
+    }
+
+    pub fn renamed(&mut self, from: Name, to: Name) {
+        self.shadows.remove(&to);
+        if let Some(shadow) = self.shadows.remove(&from) {
+            self.shadows.insert(to, shadow);
+        }
+    }
+
+    pub fn swapped(&mut self, a: i32, b: i32) {
+        let other = |db: i32| {
+            if db == a {
+                b
+            } else if db == b {
+                a
+            } else {
+                db
+            }
+        };
+        let shadows = std::mem::take(&mut self.shadows);
+        self.shadows = shadows
+            .into_iter()
+            .map(|((db, n), s)| ((other(db), n), s))
+            .collect();
+    }
+
+    /// §3.6: a start or a promotion leaves room for the fences it does not know of.
+    pub fn leapt(&mut self, saved: Fence, after: Fence, now: Now) {
+        let next = (saved.0 + 60_000_000).max(now.unix_us + 3_600_000_000);
+        assert_eq!(
+            after,
+            Fence(next),
+            "a minute past the last, an hour past the clock"
+        );
+        assert!(after > self.last_fence);
+        self.last_fence = after;
+        self.lines.clear();
+        self.watchers.clear();
+    }
+}

@@ -1,0 +1,21 @@
+//! The engine against a naive model: stories with a name, every small case, and long random histories.
+//!
+//! - `model`: what the contract says, as plainly as it can be computed;
+//! - `laws`: what must hold whatever the model says (exclusion, order, fences, one answer each);
+//! - `server`: an engine with a keyspace around it, driven the way the module drives it;
+//! - `world`: a primary, its replica and the model, taking the same steps and compared after each;
+//! - `stories`, `exhaustive`, `history`: the tests.
+//!
+//! The crate is a `cdylib`, which no test can link to, so the engine is compiled in from its source.
+
+#[allow(dead_code)]
+#[path = "../../src/engine/mod.rs"]
+mod engine;
+
+mod exhaustive;
+mod history;
+mod laws;
+mod model;
+mod server;
+mod stories;
+mod world;
