@@ -417,7 +417,7 @@ mod tests {
             deadline: UnixMs(5_000),
             granted: UnixMs(4_000),
             renewed: false,
-            owner: (n % 2 == 0).then(|| b"somebody".as_slice().into()),
+            owner: n.is_multiple_of(2).then(|| b"somebody".as_slice().into()),
         });
         hold.due = LeaseUs(1_000 * (10 - n));
         hold

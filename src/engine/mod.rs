@@ -298,6 +298,10 @@ impl Engine {
     /// # Panics
     /// When one is broken.
     #[cfg(test)]
+    #[allow(
+        dead_code,
+        reason = "for the model tests, which mount the engine as their own"
+    )]
     pub fn check_invariants(&self, now: Now) {
         self.queues.check_invariants();
         self.leases.check_invariants();

@@ -340,6 +340,10 @@ impl Queues {
 
     /// The indexes agree with the queues.
     #[cfg(test)]
+    #[allow(
+        dead_code,
+        reason = "for the model tests, which mount the engine as their own"
+    )]
     pub fn check_invariants(&self) {
         let mut places = 0;
         for (id, Queue { db, name, queue }) in &self.queues {

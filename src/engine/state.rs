@@ -1,6 +1,6 @@
 //! What one key is: its family's policy over a set of holds, and the one way in which it changes.
 //!
-//! [`State::apply`] is used by the server that decides and by those that follow it, which is why they
+//! [`Body::apply`] is used by the server that decides and by those that follow it, which is why they
 //! come out equal. It checks whatever a decision would have: a change may come from a file.
 
 use std::sync::Arc;

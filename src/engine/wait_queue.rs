@@ -314,6 +314,10 @@ impl WaitQueue {
     }
 
     #[cfg(test)]
+    #[allow(
+        dead_code,
+        reason = "for the model tests, which mount the engine as their own"
+    )]
     pub fn check_invariants(&self) {
         for (token, place) in &self.by_token {
             let (at, _) = self.find(token).expect("a token with a place");

@@ -6,7 +6,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, listeners, timers, waiters};
+use super::{SHELL, data_type, journal, listeners, timers, waiters};
 use crate::engine::StateId;
 use crate::engine::types::{ClientId, Db};
 
@@ -47,6 +47,7 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
         ServerEvent::ConfigChanged => {
             let sleep_us = timers::cron_period_us(ctx);
             SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
+            journal::look_at_the_level(ctx);
         }
         ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
         ServerEvent::FlushStarted { .. } | ServerEvent::Shutdown => {}

@@ -6,6 +6,7 @@
 mod data_type;
 pub(crate) mod entropy;
 mod events;
+mod journal;
 mod lease_clock;
 mod listeners;
 mod metrics;
@@ -46,6 +47,8 @@ pub(crate) struct Shell {
     armed_us: Option<u64>,
     /// The event loop has begun to turn: whatever was to be loaded at the start has been.
     turning: bool,
+    /// The log takes lines at debug: see [`journal`].
+    logs_everything: bool,
     /// Changes need not be written down: see [`listeners`].
     nobody_listens: bool,
     /// Changes from a primary that could not be carried out.
@@ -83,6 +86,7 @@ pub(crate) fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     replicate::register(ctx)?;
     crate::commands::register(ctx)?;
     metrics::register(ctx)?;
+    journal::look_at_the_level(ctx);
     settings::register(ctx, args)?;
     // Last: a server that refuses the module after this would keep calling it.
     events::register(ctx)?;
@@ -120,6 +124,7 @@ impl Shell {
             refused: false,
             armed_us: None,
             turning: false,
+            logs_everything: false,
             nobody_listens: false,
             unapplied: 0,
             spare_effects: None,

@@ -7,8 +7,8 @@
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, notify, replicate, timers, waiters};
-use crate::engine::effect::{Effects, Note};
+use super::{SHELL, data_type, journal, notify, replicate, timers, waiters};
+use crate::engine::effect::Effects;
 use crate::engine::types::{Db, Now};
 use crate::engine::{Engine, Family, Key, StateId, WrongType};
 
@@ -163,24 +163,12 @@ fn carry_out(
             notify::free(ctx, name, family);
         }
     }
+    journal::changes(ctx, name.bytes(), &effects.changes);
     for note in &effects.notes {
-        log(ctx, name.bytes(), note);
+        journal::note(ctx, name.bytes(), note);
     }
     for wake in effects.wakes.drain(..) {
         waiters::deliver(wake);
     }
     effects.clear();
-}
-
-fn log(ctx: Ctx<'_>, key: &[u8], note: &Note) {
-    let (what, fence, owner) = match note {
-        Note::LapsedUnrenewed { fence, owner } => ("lapsed without any renewal", fence, owner),
-        Note::Revoked { fence, owner } => ("was revoked", fence, owner),
-    };
-    let key = key.escape_ascii();
-    let owner = owner.as_deref().unwrap_or_default().escape_ascii();
-    ctx.log(
-        Level::Notice,
-        &format!("hold {} of '{key}' {what} (owner '{owner}')", fence.0),
-    );
 }

@@ -42,7 +42,8 @@ require! {
     RedisModule_GetClientId RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
     RedisModule_AvoidReplicaTraffic RedisModule_Replicate RedisModule_ReplicateVerbatim RedisModule_SignalModifiedKey
     RedisModule_NotifyKeyspaceEvent RedisModule_GetServerInfo RedisModule_FreeServerInfo
-    RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply
+    RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply RedisModule_CallReplyArrayElement
+    RedisModule_CallReplyStringPtr
     RedisModule_StringPtrLen RedisModule_CreateString RedisModule_FreeString
     RedisModule_ReplyWithNull RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
     RedisModule_ReplyWithSimpleString RedisModule_ReplyWithArray RedisModule_ReplyWithMap

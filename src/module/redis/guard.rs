@@ -82,18 +82,13 @@ pub(super) fn mark_main_thread() {
     }));
 }
 
-/// Inside until dropped. Unit tests, which have no server, enter by hand.
+/// Inside until dropped.
 pub(crate) struct Inside(());
 
 impl Inside {
     fn enter() -> Self {
         DEPTH.set(DEPTH.get() + 1);
         Inside(())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn for_test() -> Self {
-        Self::enter()
     }
 }
 

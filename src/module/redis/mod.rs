@@ -33,5 +33,6 @@ pub(crate) mod on_load;
 mod pieces;
 pub(crate) mod probe;
 pub(crate) mod reply;
+pub(crate) mod setting;
 pub(crate) mod shadow;
 pub(crate) mod timer;

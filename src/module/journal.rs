@@ -1,0 +1,50 @@
+//! What the server's log tells of holds: lapses without renewal and revocations at notice, every grant
+//! and every end at debug. Fences and owners, never a token.
+
+use super::SHELL;
+use super::redis::context::{Ctx, Level};
+use super::redis::setting;
+use crate::engine::change::Change;
+use crate::engine::effect::Note;
+
+/// Finds out whether lines at debug are wanted: composing them for nobody would cost every grant.
+pub(super) fn look_at_the_level(ctx: Ctx<'_>) {
+    let wanted = setting::get(ctx, c"loglevel").is_some_and(|level| level == b"debug");
+    SHELL.with(|shell| shell.logs_everything = wanted);
+}
+
+pub(super) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
+    let (what, fence, owner) = match note {
+        Note::LapsedUnrenewed { fence, owner } => ("lapsed without any renewal", fence, owner),
+        Note::Revoked { fence, owner } => ("was revoked", fence, owner),
+    };
+    let key = key.escape_ascii();
+    let owner = owner.as_deref().unwrap_or_default().escape_ascii();
+    let fence = fence.0;
+    ctx.log(
+        Level::Notice,
+        &format!("hold {fence} of '{key}' {what} (owner '{owner}')"),
+    );
+}
+
+pub(super) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
+    if !SHELL.with(|shell| shell.logs_everything) {
+        return;
+    }
+    for change in changes {
+        let (fence, what) = match change {
+            Change::Grant(grant) => (grant.fence, "was granted"),
+            Change::End { fence, how, .. } => (*fence, how.word()),
+            Change::Fail { fence, .. } => (*fence, "failed"),
+            Change::Complete {
+                fence: Some(fence), ..
+            } => (*fence, "is done"),
+            _ => continue,
+        };
+        let key = key.escape_ascii();
+        ctx.log(
+            Level::Debug,
+            &format!("hold {} of '{key}': {what}", fence.0),
+        );
+    }
+}
