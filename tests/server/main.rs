@@ -1,0 +1,35 @@
+//! Stories told to real servers, one file a story.
+//!
+//! `DSYNC_TEST_SERVER` names the server (`redis-server` from PATH otherwise), `DSYNC_TEST_MODULE` the
+//! module (`target/release/libdsync.so` otherwise, as `cargo build --release` leaves it). `make test`
+//! runs this binary once for each server it can get.
+
+mod harness;
+
+mod bad_payloads;
+mod command_docs;
+mod contended;
+mod ephemeral;
+mod events;
+mod first_listener;
+mod grammar;
+mod group;
+mod harness_works;
+mod info;
+mod lease_clock;
+mod leaving;
+mod lock;
+mod metrics;
+mod no_blocking;
+mod once;
+mod once_scenarios;
+mod persistence;
+mod pitfalls;
+mod removal;
+mod replication;
+mod retries;
+mod scenarios;
+mod secrets;
+mod semaphore;
+mod settings;
+mod steps;
