@@ -1,4 +1,5 @@
-//! `dsync`: locks, fair semaphores and wait groups as native commands of Redis and Valkey.
+//! `dsync`: locks, fair semaphores, wait groups and work-once keys as native commands of Redis and
+//! Valkey.
 //!
 //! Three layers, and every arrow has one direction: `commands` knows how requests are spelled,
 //! `module` knows the server, `engine` knows the rules.

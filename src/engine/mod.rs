@@ -1,4 +1,4 @@
-//! The engine: locks, semaphores and wait groups as plain data and plain rules.
+//! The engine: locks, semaphores, wait groups and work-once keys as plain data and plain rules.
 //!
 //! No Redis, no clock, no randomness, no I/O and no unsafe code: time comes in as a [`Now`], tokens
 //! come in with requests, fences are made from the time and the last fence. The same calls in the same
@@ -9,7 +9,7 @@
 //! key as `Key::state` says. One call concerns one key.
 //!
 //! Who does what:
-//! - `acquire`, `finish` (release, done, revoke …), `group`: what clients ask for;
+//! - `acquire`, `finish` (release, renew, revoke …), `group`, `work`: what clients ask for;
 //! - `serve`: who is next; every call ends there, so that no grantable head is ever left waiting;
 //! - `tasks`: what has come due by itself, one key at a time;
 //! - `follow`: states that come from elsewhere (a primary, an RDB or AOF file), and where they live.
@@ -44,6 +44,7 @@ pub mod tasks;
 pub mod types;
 mod wait_group;
 mod wait_queue;
+pub mod wire;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};

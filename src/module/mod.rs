@@ -27,9 +27,9 @@ use redis::{clock, detached, probe};
 use settings::{LeaseSettings, OnceSettings};
 
 use crate::engine::answer::Answer;
-use crate::engine::change::Arguments;
 use crate::engine::effect::Effects;
 use crate::engine::types::{LeaseUs, MonoUs, Now};
+use crate::engine::wire::Arguments;
 use crate::engine::{Engine, Reply};
 
 /// Everything the module knows.

@@ -13,7 +13,8 @@ use super::redis::command::{self, Command};
 use super::redis::context::{Ctx, Level};
 use super::redis::io::AofWriter;
 use super::{SHELL, listeners, notify, run};
-use crate::engine::change::{Arguments, Change, Unreadable, WIRE_VERSION};
+use crate::engine::change::Change;
+use crate::engine::wire::{Arguments, Unreadable, WIRE_VERSION};
 use crate::engine::{Body, Family};
 
 const APPLY: &std::ffi::CStr = c"DSYNC.APPLY";

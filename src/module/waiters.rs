@@ -5,6 +5,9 @@
 //! event loop, and whose connection is closed before the turn's replies are written, was never
 //! delivered and goes back.
 //!
+//! Grants that are made at once are not looked after in this way: the same event, in the same turn, is what
+//! a QUIT behind the request looks like, whose client has been told and may go on from elsewhere.
+//!
 //! The server tells of closed connections in the middle of whatever it is doing, a script even. So what
 //! happens then is memory only; keys are touched from the timer.
 
