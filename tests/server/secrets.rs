@@ -425,6 +425,20 @@ fn the_servers_own_tokens_are_seen_by_nobody_either() {
     }
 }
 
+/// A server that dies writes down all it can about itself and its clients, for others to read.
+#[test]
+fn a_crash_report_has_no_token() {
+    let server = talkative().start();
+    let waiting = live(&server);
+    // Its own words are the one thing of a client's that a report may have: it is the one that asks.
+    server.connect().send(&["DEBUG", "SEGFAULT"]);
+    eventually("the report", SOON, || {
+        server.log_text().contains("REPORT END")
+    });
+    assert_silent("the crash report", &server.log_text());
+    drop(waiting);
+}
+
 /// Somebody who asks for the finest log is told what became of every hold, by its fence; others are not
 /// bothered with what is as it should be.
 #[test]
