@@ -29,9 +29,9 @@ pub(super) fn ask(ctx: Ctx<'_>) {
     if facts.cluster() || facts.aof() || facts.active_child() || !facts.is_primary() {
         return;
     }
-    let replicas = ctx.server_info_u64(c"replication", c"connected_slaves");
-    let backlog = ctx.server_info_u64(c"replication", c"repl_backlog_active");
-    let nobody = (replicas, backlog) == (Some(0), Some(0));
+    // The server composes a whole section for each question: where there are replicas, one is enough.
+    let is_zero = |field| ctx.server_info_u64(c"replication", field) == Some(0);
+    let nobody = is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active");
     SHELL.with(|shell| shell.nobody_listens = nobody);
 }
 
