@@ -8,6 +8,7 @@ use super::answer::{Answer, Refusal};
 use super::change::Change;
 use super::hold::Grant;
 use super::queues::QueueId;
+use super::tasks::Task;
 use super::types::{Claim, Fence, Now, Token};
 use super::wait_queue::{Left, Place, Request, Waiter};
 use super::{Body, Engine, Key, Reply};
@@ -260,6 +261,11 @@ impl Engine {
         // A new connection has it: the end of the old one no longer matters.
         if !self.ending.is_empty() {
             self.ending.remove(&fence);
+        }
+        if !self.put_off.is_empty() {
+            self.put_off.retain(
+                |(_, task)| !matches!(task, Task::End { fence: ended, .. } if *ended == fence),
+            );
         }
     }
 }

@@ -41,6 +41,8 @@ pub enum Answer {
     Removed,
     /// The key has become something else.
     WrongType,
+    /// The key has left for another node of the cluster, which its slot will follow.
+    KeyLeft,
     /// This server serves nobody any more.
     Demoted,
 }

@@ -14,7 +14,7 @@ use super::once::{Completion, Record};
 use super::types::{Fence, LeaseMs, UnixMs};
 
 /// How a hold ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum End {
     /// Its token gave it back.
     Released,

@@ -17,6 +17,10 @@ const FENCE_AHEAD_US: u64 = 366 * 86_400 * 1_000_000;
 const MINUTE_US: u64 = 60 * 1_000_000;
 const HOUR_US: u64 = 60 * MINUTE_US;
 
+/// How far a server that is given keys by another goes past the last fence that it has heard of: what the
+/// other may have given since. A server gives less than one fence a microsecond.
+const UNHEARD_US: u64 = 10 * 1_000_000;
+
 /// Why a change from elsewhere was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
@@ -132,10 +136,29 @@ impl Engine {
         self.last_fence = Fence(last.min(Fence::MAX.0));
     }
 
+    /// Another node of the cluster has told of its last fence. Ones too far ahead are not believed.
+    pub fn hear_fence(&mut self, fence: Fence, now: Now) {
+        if self.check_fence(fence, now).is_ok() {
+            self.heard_fence = self.heard_fence.max(fence);
+        }
+    }
+
+    /// Keys that another node had are this server's from now on: the fences to come lie behind those that
+    /// it gave. Says whether they would not have done so by themselves.
+    pub fn leap_past_heard(&mut self) -> bool {
+        let least = Fence((self.heard_fence.0 + UNHEARD_US).min(Fence::MAX.0));
+        let leaps = self.heard_fence > Fence(0) && least > self.last_fence;
+        if leaps {
+            self.last_fence = least;
+        }
+        leaps
+    }
+
     /// From here on this server decides. Every hold has what is left of its lease by the wall clock
     /// and some grace, at most its whole lease.
     pub fn take_over(&mut self, now: Now) {
         self.serving = true;
+        self.queues.set_all_due(None);
         self.for_each_state(|engine, id| engine.take_over_state(id, now));
     }
 
@@ -178,6 +201,7 @@ impl Engine {
         self.leases.clear();
         self.retention.clear();
         self.ending.clear();
+        self.put_off.clear();
         self.ephemeral.clear();
         self.for_each_state(|engine, id| {
             let Some(state) = engine.states.get_mut(id) else {

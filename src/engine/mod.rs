@@ -58,7 +58,8 @@ use queues::{QueueBounds, Queues};
 use slab::Slab;
 use spaces::Spaces;
 use stats::Stats;
-use types::{ClientId, Db, Fence, Now, UnixMs, WaiterId};
+use tasks::Task;
+use types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
 
 pub use answer::{FullQueue, Refusal};
 pub use slab::StateId;
@@ -147,7 +148,11 @@ pub struct Engine {
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
     /// Holds whose connection is gone, to be ended as soon as the server can write.
     ending: BTreeMap<Fence, (StateId, End)>,
+    /// Tasks whose keys could not be written here, and when to look again. Such a task is in no other index.
+    put_off: BTreeSet<(MonoUs, Task)>,
     last_fence: Fence,
+    /// The highest fence that other nodes of a cluster have told of.
+    heard_fence: Fence,
     /// This server decides: it is a primary and its data are loaded.
     serving: bool,
     /// The kind of task that is looked for first, so that no kind can hold up the others.
@@ -174,7 +179,9 @@ impl Engine {
             retention: BTreeSet::new(),
             ephemeral: BTreeMap::new(),
             ending: BTreeMap::new(),
+            put_off: BTreeSet::new(),
             last_fence: Fence(0),
+            heard_fence: Fence(0),
             serving: false,
             turn: 0,
             stats: Stats::default(),
@@ -191,6 +198,12 @@ impl Engine {
     #[must_use]
     pub fn last_fence(&self) -> Fence {
         self.last_fence
+    }
+
+    /// The highest fence that other nodes have told of.
+    #[must_use]
+    pub fn heard_fence(&self) -> Fence {
+        self.heard_fence
     }
 
     #[must_use]
@@ -311,14 +324,20 @@ impl Engine {
             let db = self.spaces.db(state.space);
             let earliest = state.body.holds().earliest();
             if self.serving && db.is_some() {
-                assert_eq!(
-                    self.leases.contains(id),
-                    earliest.is_some(),
+                let put_off = self
+                    .put_off
+                    .iter()
+                    .any(|(_, task)| *task == Task::Lapse(id));
+                assert!(
+                    self.leases.contains(id) == earliest.is_some() || put_off,
                     "{id:?} in the lease index"
                 );
             }
             let queue = db.and_then(|db| self.queues.find(db, state.name.as_bytes()));
-            let due = queue.is_some_and(|queue| self.queues.is_due(queue));
+            let due = queue.is_some_and(|queue| {
+                let put_off = |(_, task): &(_, Task)| *task == Task::Serve(queue);
+                self.queues.is_due(queue) || self.put_off.iter().any(put_off)
+            });
             if let Some(queue) = queue.and_then(|queue| self.queues.get(queue))
                 && let Some((_, head)) = queue.head()
                 && now.may_write

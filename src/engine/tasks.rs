@@ -12,7 +12,7 @@ use super::wait_queue::{Left, Place, Vacancy};
 use super::{Engine, Key, StateId};
 
 /// One thing to be done for one key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Task {
     /// End a hold whose connection is gone.
     End {
@@ -34,7 +34,10 @@ pub enum Task {
     Retire { state: StateId, until: UnixMs },
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 6;
+
+/// How long a task is put off whose key cannot be written here for now.
+const PUT_OFF_MS: u64 = 50;
 
 impl Engine {
     /// The next task that is due, its key and the key's database. Each look into the lease index is
@@ -80,11 +83,45 @@ impl Engine {
                 self.queues.settle(queue);
                 Some(Task::Serve(queue))
             }
-            _ => {
+            4 => {
                 let (until, state) = self.retention.first().copied()?;
                 (until <= now.unix()).then_some(Task::Retire { state, until })
             }
+            _ => self.next_put_off(now, budget),
         }
+    }
+
+    fn next_put_off(&mut self, now: Now, budget: &mut u32) -> Option<Task> {
+        while let Some((until, task)) = self.put_off.first().copied()
+            && until <= now.mono
+            && *budget > 0
+        {
+            *budget -= 1;
+            self.put_off.pop_first();
+            let comes_by_itself = match task {
+                Task::Lapse(state) => self.leases.contains(state),
+                Task::Serve(queue) => self.queues.is_due(queue),
+                _ => false,
+            };
+            if !comes_by_itself {
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// The task's key cannot be written here for now, though this server takes writes: in a cluster its
+    /// slot may be another node's. It is looked at again in a while.
+    fn put_off(&mut self, task: Task, now: Now) {
+        if let Task::Retire { state, until } = task {
+            // Nothing else takes it out of its index, where it would come first for ever.
+            self.retention.remove(&(until, state));
+            let found = self.states.get_mut(state);
+            if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
+                *noted = None;
+            }
+        }
+        self.put_off.insert((now.mono.after_ms(PUT_OFF_MS), task));
     }
 
     /// Where the task is to be done. A task for what is no longer there is put away.
@@ -105,13 +142,15 @@ impl Engine {
         }
     }
 
-    /// Does what is due for this key, the task and whatever else.
+    /// Does what is due for this key, the task and whatever else. Where this key may not be written, only
+    /// its waits run out.
     pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
+        if !now.may_write && !matches!(task, Task::RunOut { .. }) {
+            return self.put_off(task, now);
+        }
         match task {
             Task::End { state, fence, how } => {
-                if !now.may_write {
-                    self.ending.insert(fence, (state, how));
-                } else if key.state == Some(state)
+                if key.state == Some(state)
                     && let Some(body) = self.body_mut(key)
                     && body.holds().get(fence).is_some()
                 {
@@ -165,9 +204,9 @@ impl Engine {
         }
     }
 
-    /// The key of a task holds a value of the server's own: whoever waits under its name is told.
-    /// A bounded slice at a time, as ever.
-    pub fn overwritten(&mut self, db: Db, name: &[u8]) {
+    /// The key of a task holds a value of the server's own, or has left for another node: whoever waits
+    /// under its name is told so. A bounded slice at a time, as ever.
+    pub fn turn_away(&mut self, db: Db, name: &[u8], why: &Answer) {
         let Some(id) = self.queues.find(db, name) else {
             return;
         };
@@ -175,11 +214,11 @@ impl Engine {
             let Some(queue) = self.queues.get_mut(id) else {
                 return;
             };
-            queue.answer_watchers(Answer::WrongType);
+            queue.answer_watchers(why.clone());
             // Vacant places go with the rest: what their tokens asked for is no more.
             let next = queue.head().map(|(place, _)| place);
             let next = next.or_else(|| queue.oldest_vacancy());
-            let next = next.map(|place| (place, Answer::WrongType));
+            let next = next.map(|place| (place, why.clone()));
             let Some((place, answer)) = queue.next_answered().or(next) else {
                 return self.queues.settle_or_drop(id);
             };
@@ -208,7 +247,12 @@ impl Engine {
             .map(|due| due.saturating_sub(now.lease.0));
         let retention = self.retention.first();
         let retention = retention.map(|(until, _)| until.ms_left(now.unix()).saturating_mul(1_000));
-        [waits, leases, retention].into_iter().flatten().min()
+        let put_off = self.put_off.first();
+        let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
+        [waits, leases, retention, put_off]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether anything waits for the server to take writes again.

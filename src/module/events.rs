@@ -6,7 +6,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, journal, listeners, timers, waiters};
+use super::{SHELL, data_type, journal, listeners, node, timers, waiters};
 use crate::engine::StateId;
 use crate::engine::types::{ClientId, Db};
 
@@ -88,16 +88,21 @@ pub(super) fn take_over(ctx: Ctx<'_>, leap: bool) {
         }
         shell.engine.take_over(now);
     });
+    node::took_over(ctx);
     ctx.log(Level::Debug, "this server decides");
     timers::arm(ctx);
 }
 
-/// Another server decides from now on: whoever still waits here is told.
+/// Another server decides from now on: whoever still waits here is told. In a cluster the server itself
+/// sends them on to that other.
 fn stand_down(ctx: Ctx<'_>) {
     listeners::may_have_come();
+    let in_cluster = ctx.facts().cluster();
     let wakes = SHELL.with(|shell| {
         shell.engine.stand_down();
-        shell.engine.dismiss_all();
+        if !in_cluster {
+            shell.engine.dismiss_all();
+        }
         std::mem::take(&mut shell.engine.effects.wakes)
     });
     ctx.log(Level::Debug, "another server decides");

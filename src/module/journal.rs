@@ -9,7 +9,7 @@ use crate::engine::effect::Note;
 
 /// Finds out whether lines at debug are wanted: composing them for nobody would cost every grant.
 pub(super) fn look_at_the_level(ctx: Ctx<'_>) {
-    let wanted = setting::get(ctx, c"loglevel").is_some_and(|level| level == b"debug");
+    let wanted = setting::get(ctx, "loglevel").is_some_and(|level| level == b"debug");
     SHELL.with(|shell| shell.logs_everything = wanted);
 }
 

@@ -77,5 +77,6 @@ fn write_fields(shell: &Shell, sink: &mut InfoSink) {
     field("wait_count", stats.wait_times.classes.iter().sum());
     field("wait_total_ms", stats.wait_times.total_ms);
     field("last_fence", engine.last_fence().0);
+    field("heard_fence", engine.heard_fence().0);
     field("unapplied_changes", shell.unapplied);
 }

@@ -10,12 +10,14 @@ mod journal;
 mod lease_clock;
 mod listeners;
 mod metrics;
+mod node;
 mod notify;
 pub(crate) mod redis;
 mod replicate;
 pub(crate) mod reply;
 pub(crate) mod run;
 pub(crate) mod settings;
+mod slots;
 mod timers;
 mod waiters;
 
@@ -39,9 +41,11 @@ pub(crate) struct Shell {
     pub(crate) once: OnceSettings,
     clock: LeaseClock,
     waiters: waiters::Waiters,
+    /// In a cluster.
+    node: Option<node::Node>,
     /// Writes are paused: CLIENT PAUSE, a failover, a shutdown. Nothing may be propagated now.
     paused: bool,
-    /// Writes are refused: too few good replicas, or the disk is full.
+    /// Writes are refused: too few good replicas, or the disk is full. See [`node`] for a cluster that is down.
     refused: bool,
     /// The monotonic moment for which the timer is armed.
     armed_us: Option<u64>,
@@ -83,6 +87,7 @@ pub(crate) fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     waiters::register()?;
     data_type::register(ctx)?;
     probe::register(ctx)?;
+    node::register(ctx)?;
     replicate::register(ctx)?;
     crate::commands::register(ctx)?;
     metrics::register(ctx)?;
@@ -120,6 +125,7 @@ impl Shell {
             once: OnceSettings::default(),
             clock: LeaseClock::new(clock::monotonic_us(), 100_000),
             waiters: waiters::Waiters::default(),
+            node: None,
             paused: false,
             refused: false,
             armed_us: None,
@@ -133,7 +139,7 @@ impl Shell {
     }
 
     fn is_held_up(&self) -> bool {
-        self.paused || self.refused
+        self.paused || self.refused || node::is_down(self)
     }
 
     pub(crate) fn now(&self) -> Now {

@@ -7,7 +7,8 @@
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, journal, notify, replicate, timers, waiters};
+use super::{SHELL, data_type, journal, node, notify, replicate, timers, waiters};
+use crate::engine::answer::Answer;
 use crate::engine::effect::Effects;
 use crate::engine::types::{Db, Now};
 use crate::engine::{Engine, Family, Key, StateId, WrongType};
@@ -19,16 +20,18 @@ pub(crate) fn run<R>(
     name: &KeyName<'_>,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
+    node::arrive(ctx, name.bytes());
     run_if(ctx, name, |_| true, call)
 }
 
-/// The timer's call, which may change the key if the server takes writes.
+/// The timer's call, which may change the key if the server takes writes and the key is its own.
 pub(super) fn run_task<R>(
     ctx: Ctx<'_>,
     name: &KeyName<'_>,
+    is_ours: bool,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
-    run_if(ctx, name, |now| now.may_write, call)
+    run_if(ctx, name, |now| now.may_write && is_ours, call)
 }
 
 fn run_if<R>(
@@ -91,10 +94,10 @@ pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
     SHELL.with(|shell| look(&shell.engine, shell.now()))
 }
 
-/// The key holds a value of the server's own, or of another module: its waiters are told.
-pub(super) fn overwritten(ctx: Ctx<'_>, name: &KeyName<'_>) {
+/// Nobody can be served under this name any more: its waiters are told why.
+pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyName<'_>, why: &Answer) {
     let mut effects = SHELL.with(|shell| {
-        shell.engine.overwritten(Db(ctx.db()), name.bytes());
+        shell.engine.turn_away(Db(ctx.db()), name.bytes(), why);
         std::mem::take(&mut shell.engine.effects)
     });
     carry_out(ctx, name, None, false, &mut effects);

@@ -5,12 +5,14 @@
 //! be hours late; the cron runs on the monotonic clock and sees to that within one period. What one
 //! tick does is bounded: other clients come first after a millisecond, and the next tick goes on.
 
+use super::node::{self, Standing, Standings};
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
 use super::redis::probe::{WriteState, writes_allowed};
 use super::redis::timer::{self, Timer, TimerSlot};
 use super::redis::{clock, detached};
 use super::{SHELL, run};
+use crate::engine::answer::Answer;
 use crate::engine::types::Now;
 
 /// How long a tick may take, and how many tasks it may do.
@@ -85,6 +87,7 @@ pub(super) fn cron(ctx: Ctx<'_>) {
     if !serving {
         return;
     }
+    node::cron(ctx);
     let refused = writes_allowed(ctx, None) == WriteState::Refused;
     let paused = ctx.avoid_replica_traffic();
     SHELL.with(|shell| {
@@ -121,6 +124,7 @@ fn tick(ctx: Ctx<'_>) {
     });
     let started_us = clock::monotonic_us();
     let mut budget = TICK_TASKS;
+    let mut standings = Standings::default();
     loop {
         let task = SHELL.with(|shell| {
             let now = shell.now();
@@ -132,12 +136,18 @@ fn tick(ctx: Ctx<'_>) {
             continue;
         }
         let name = KeyName::new(name.as_bytes());
-        let done = run::run_task(ctx, &name, |engine, key, now| {
-            engine.perform(task, key, now)
-        });
-        if done.is_err() {
-            // Something else has the name now; whoever waited for it is told.
-            run::overwritten(ctx, &name);
+        match standings.of(ctx, &name) {
+            Standing::Left => run::turn_away(ctx, &name, &Answer::KeyLeft),
+            standing => {
+                let is_ours = standing == Standing::Ours;
+                let done = run::run_task(ctx, &name, is_ours, |engine, key, now| {
+                    engine.perform(task, key, now)
+                });
+                if done.is_err() {
+                    // Something else has the name now; whoever waited for it is told.
+                    run::turn_away(ctx, &name, &Answer::WrongType);
+                }
+            }
         }
         if clock::monotonic_us().saturating_sub(started_us) >= TICK_US {
             return;

@@ -146,7 +146,8 @@ impl Server {
             while let Some((task, db, name)) = self.engine.next_task(now, &mut budget) {
                 let name = self.name_of(db, name.as_bytes());
                 if self.keys.get(&name) == Some(&Stored::Foreign) {
-                    self.engine.overwritten(db, &spelled(name));
+                    self.engine
+                        .turn_away(db, &spelled(name), &Answer::WrongType);
                     all.push(self.take_effects(name, Family::Lock));
                 } else {
                     let call =

@@ -44,6 +44,7 @@ require! {
     RedisModule_NotifyKeyspaceEvent RedisModule_GetServerInfo RedisModule_FreeServerInfo
     RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply RedisModule_CallReplyArrayElement
     RedisModule_CallReplyStringPtr
+    RedisModule_RegisterClusterMessageReceiver RedisModule_SendClusterMessage
     RedisModule_StringPtrLen RedisModule_CreateString RedisModule_FreeString
     RedisModule_ReplyWithNull RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
     RedisModule_ReplyWithSimpleString RedisModule_ReplyWithArray RedisModule_ReplyWithMap

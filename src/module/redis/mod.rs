@@ -13,7 +13,9 @@
 mod api;
 pub(crate) mod args;
 pub(crate) mod blocked;
+mod call;
 pub(crate) mod clock;
+pub(crate) mod cluster;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod context;
@@ -24,6 +26,7 @@ pub(crate) mod events;
 mod facts;
 pub(crate) mod gil;
 pub(crate) mod guard;
+pub(crate) mod hash_slot;
 pub(crate) mod info;
 pub(crate) mod io;
 pub(crate) mod key;

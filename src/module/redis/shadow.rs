@@ -5,6 +5,8 @@
 //! the same hash tag, or the whole key as one. A key that no tag can express (empty, or with a `}`
 //! and no tag) stands for itself; its waiters are looked at and left parked when it is created.
 
+use super::hash_slot::hash_tag;
+
 /// Not text that anyone would choose, and no brace.
 const PREFIX: &[u8] = b"\0dsync:waiting:";
 
@@ -21,15 +23,6 @@ pub(crate) fn shadow_name(key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The part of the key that decides its slot (cluster.c, keyHashSlot): between the first `{` and
-/// the first `}` after it.
-fn hash_tag(key: &[u8]) -> Option<&[u8]> {
-    let open = key.iter().position(|byte| *byte == b'{')?;
-    let inner = &key[open + 1..];
-    let close = inner.iter().position(|byte| *byte == b'}')?;
-    (close > 0).then(|| &inner[..close])
-}
-
 /// The whole key, where it can stand between braces.
 fn as_tag(key: &[u8]) -> Option<&[u8]> {
     (!key.is_empty() && !key.contains(&b'}')).then_some(key)
@@ -37,37 +30,13 @@ fn as_tag(key: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{hash_tag, shadow_name};
-
-    /// CRC16/XMODEM, as in the cluster specification.
-    fn crc16(bytes: &[u8]) -> u16 {
-        bytes.iter().fold(0, |crc: u16, byte| {
-            (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-                if crc & 0x8000 == 0 {
-                    crc << 1
-                } else {
-                    (crc << 1) ^ 0x1021
-                }
-            })
-        })
-    }
-
-    fn slot(key: &[u8]) -> u16 {
-        crc16(hash_tag(key).unwrap_or(key)) & 0x3fff
-    }
+    use super::super::hash_slot::slot;
+    use super::shadow_name;
 
     fn shadow(key: &[u8]) -> Vec<u8> {
         let mut out = b"left over".to_vec();
         shadow_name(key, &mut out);
         out
-    }
-
-    #[test]
-    fn the_slot_function_is_the_servers() {
-        assert_eq!(crc16(b"123456789"), 0x31c3);
-        assert_eq!(slot(b"foo"), 12182);
-        assert_eq!(slot(b"{foo}bar"), 12182);
-        assert_eq!(slot(b"a{}{foo}"), crc16(b"a{}{foo}") & 0x3fff);
     }
 
     #[test]

@@ -1,0 +1,206 @@
+//! This server as a node of a cluster: which keys are its to decide about, and what the nodes tell each
+//! other.
+//!
+//! The server checks a client's command against the cluster before we see it; what the timer does, nobody
+//! checks. So a key is asked about before anything is decided about it outside of a command: granting the lock
+//! that was migrated a moment ago would give it two holders.
+//!
+//! Fences grow along each key, and a key can go from node to node, also while nobody holds it and nothing
+//! of it is left to travel. So each node tells all others its last fence, and one that is given a slot
+//! goes well past all that it has heard before it decides about a key there. To go past it on hearing was
+//! rejected: two nodes that both give fences would drive each other ahead of the clock.
+
+use super::redis::cluster;
+use super::redis::context::Ctx;
+use super::redis::hash_slot::slot;
+use super::redis::probe::{WriteState, writes_allowed};
+use super::redis::{clock, name::KeyName};
+use super::slots::{Redirected, Slots};
+use super::{SHELL, Shell};
+use crate::engine::types::Fence;
+
+/// How often the node looks at its slots and tells its last fence: if there is a new one, or while it is
+/// ahead of the clock, for a message can be lost, and a node can be new.
+const LOOK_US: u64 = 1_000_000;
+
+/// How often it asks whether the cluster is up.
+const STATE_US: u64 = 100_000;
+
+/// Kept by a server that is in a cluster.
+pub(super) struct Node {
+    slots: Slots,
+    /// The slots are to be taken for its own, as they are when it next looks.
+    is_new: bool,
+    /// As this node sees it, the cluster serves nobody.
+    is_down: bool,
+    /// The last fence that it told of.
+    told: Fence,
+    looked_us: u64,
+    asked_us: u64,
+}
+
+impl Node {
+    fn new() -> Node {
+        Node {
+            slots: Slots::new(),
+            is_new: true,
+            is_down: false,
+            told: Fence(0),
+            looked_us: 0,
+            asked_us: 0,
+        }
+    }
+}
+
+pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    if ctx.facts().cluster() {
+        SHELL.with(|shell| shell.node = Some(Node::new()));
+        cluster::listen(ctx, heard)?;
+    }
+    Ok(())
+}
+
+/// The cluster serves nobody now, as far as is known.
+pub(super) fn is_down(shell: &Shell) -> bool {
+    shell.node.as_ref().is_some_and(|node| node.is_down)
+}
+
+/// A node that decides looks at its cluster from time to time.
+pub(super) fn cron(ctx: Ctx<'_>) {
+    let now_us = clock::monotonic_us();
+    let due = |node: &mut Node| {
+        let asks = now_us.saturating_sub(node.asked_us) >= STATE_US;
+        let looks = now_us.saturating_sub(node.looked_us) >= LOOK_US || node.is_new;
+        (asks, looks)
+    };
+    let Some((asks, looks)) = SHELL.with(|shell| shell.node.as_mut().map(due)) else {
+        return;
+    };
+    if asks {
+        let is_down = cluster::is_down(ctx);
+        with_node(|node| (node.is_down, node.asked_us) = (is_down, now_us));
+    }
+    if looks {
+        look(ctx);
+        let tells = SHELL.with(|shell| {
+            let last = shell.engine.last_fence();
+            let node = shell.node.as_mut()?;
+            node.looked_us = now_us;
+            Some(node.told != last || last.0 > clock::unix_us())
+        });
+        if tells == Some(true) {
+            tell(ctx);
+        }
+    }
+}
+
+/// The server has begun to decide, with fences far ahead: the others are told at once.
+pub(super) fn took_over(ctx: Ctx<'_>) {
+    let is_node = SHELL.with(|shell| shell.node.as_mut().map(|node| node.is_new = true).is_some());
+    if is_node {
+        tell(ctx);
+    }
+}
+
+/// Before a client's command on the key: is its slot new here?
+pub(super) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
+    if SHELL.with(|shell| shell.node.is_none()) || ctx.facts().replicated() {
+        return;
+    }
+    let leaps = SHELL.with(|shell| {
+        let node = shell.node.as_mut();
+        node.is_some_and(|node| node.slots.settle(slot(name))) && shell.engine.leap_past_heard()
+    });
+    if leaps {
+        tell(ctx);
+    }
+}
+
+/// Whose it is to decide about a key, outside of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    Ours,
+    /// The key is on its way to another node, and its slot will follow.
+    Left,
+    /// The slot is another node's. The server itself turns its clients away.
+    Theirs,
+    /// Nobody decides about anything for now.
+    Down,
+}
+
+/// Answers that for one key after another, in one callback: the cluster does not change meanwhile.
+#[derive(Default)]
+pub(super) struct Standings {
+    has_looked: bool,
+}
+
+impl Standings {
+    pub(super) fn of(&mut self, ctx: Ctx<'_>, name: &KeyName<'_>) -> Standing {
+        let (in_cluster, held_up) = SHELL.with(|shell| (shell.node.is_some(), shell.is_held_up()));
+        if held_up {
+            return Standing::Down;
+        }
+        if !in_cluster {
+            return Standing::Ours;
+        }
+        match writes_allowed(ctx, Some(name.bytes())) {
+            WriteState::Ok => Standing::Ours,
+            WriteState::Refused | WriteState::ClusterDown => {
+                with_node(|node| node.is_down = true);
+                Standing::Down
+            }
+            WriteState::Moved => {
+                if !std::mem::replace(&mut self.has_looked, true) {
+                    look(ctx);
+                }
+                let slot = slot(name.bytes());
+                match with_node(|node| node.slots.of_redirected(slot)) {
+                    Some(Redirected::Importing) => Standing::Ours,
+                    Some(Redirected::Left) => Standing::Left,
+                    Some(Redirected::Elsewhere) | None => Standing::Theirs,
+                }
+            }
+        }
+    }
+}
+
+fn with_node<R>(body: impl FnOnce(&mut Node) -> R) -> Option<R> {
+    SHELL.with(|shell| shell.node.as_mut().map(body))
+}
+
+fn look(ctx: Ctx<'_>) {
+    let Some(nodes) = cluster::nodes(ctx) else {
+        return;
+    };
+    with_node(|node| {
+        node.slots.see(&nodes);
+        if std::mem::take(&mut node.is_new) {
+            node.slots.settle_all();
+        }
+    });
+}
+
+/// `fence:1 <the last fence>`, where 1 is the version of the message.
+const LAST_FENCE: &[u8] = b"fence:1 ";
+
+fn tell(ctx: Ctx<'_>) {
+    let last = SHELL.with(|shell| {
+        let last = shell.engine.last_fence();
+        if let Some(node) = &mut shell.node {
+            node.told = last;
+        }
+        last
+    });
+    cluster::tell_all(ctx, &[LAST_FENCE, last.0.to_string().as_bytes()].concat());
+}
+
+fn heard(_: Ctx<'_>, message: &[u8]) {
+    let fence = message.strip_prefix(LAST_FENCE);
+    let fence = fence.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+    if let Some(fence) = fence {
+        SHELL.with(|shell| {
+            let now = shell.now();
+            shell.engine.hear_fence(Fence(fence), now);
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! The cluster this server is a node of: what it says of itself, and words to the other nodes.
+//!
+//! The module API tells neither which slots are served here nor which of them migrate, so the server's own
+//! CLUSTER command is asked. Messages go over the cluster's bus, to every node there is a link to, and
+//! may be lost.
+
+use std::ffi::c_char;
+use std::sync::OnceLock;
+
+use redis_module::raw;
+
+use super::api::required;
+use super::call;
+use super::context::Ctx;
+use super::guard::guard;
+
+/// The bus knows modules by names of nine letters, and all others as one: so the number of our messages is
+/// an unusual one, and [`PREFIX`] says whose they are.
+const MESSAGE_TYPE: u8 = 0xd5;
+const PREFIX: &[u8] = b"dsync:";
+
+type Receiver = fn(Ctx<'_>, &[u8]);
+
+static RECEIVER: OnceLock<Receiver> = OnceLock::new();
+
+/// One receiver of what other nodes say, once. Without a cluster there is nobody to listen to.
+pub(crate) fn listen(ctx: Ctx<'_>, receiver: Receiver) -> Result<(), String> {
+    RECEIVER
+        .set(receiver)
+        .map_err(|_| "the cluster is listened to already".to_owned())?;
+    // SAFETY: a live context; the callback is a function of this library.
+    unsafe {
+        required!(RedisModule_RegisterClusterMessageReceiver)(
+            ctx.raw(),
+            MESSAGE_TYPE,
+            Some(on_message),
+        )
+    };
+    Ok(())
+}
+
+/// Says something to all other nodes.
+pub(crate) fn tell_all(ctx: Ctx<'_>, message: &[u8]) {
+    let message = [PREFIX, message].concat();
+    let Ok(len) = u32::try_from(message.len()) else {
+        return;
+    };
+    // SAFETY: a live context; without a target the server sends to all nodes, and copies the bytes. It
+    // refuses where there is no cluster.
+    unsafe {
+        required!(RedisModule_SendClusterMessage)(
+            ctx.raw(),
+            std::ptr::null(),
+            MESSAGE_TYPE,
+            message.as_ptr().cast::<c_char>(),
+            len,
+        )
+    };
+}
+
+/// All nodes as this one knows them, a line each: CLUSTER NODES.
+pub(crate) fn nodes(ctx: Ctx<'_>) -> Option<Vec<u8>> {
+    call::ask(ctx, c"CLUSTER", &[b"NODES"])?.text()
+}
+
+/// Whether the cluster, as this node sees it, serves nobody: CLUSTER INFO.
+pub(crate) fn is_down(ctx: Ctx<'_>) -> bool {
+    let info = call::ask(ctx, c"CLUSTER", &[b"INFO"]).and_then(|reply| reply.text());
+    let info = info.unwrap_or_default();
+    info.split(|byte| *byte == b'\n')
+        .any(|line| line.trim_ascii_end() == b"cluster_state:fail")
+}
+
+unsafe extern "C" fn on_message(
+    ctx: *mut raw::RedisModuleCtx,
+    _sender: *const c_char,
+    _type: u8,
+    payload: *const u8,
+    len: u32,
+) {
+    guard(
+        c"a message of another node",
+        || (),
+        || {
+            if payload.is_null() {
+                return;
+            }
+            // SAFETY: context and payload are the server's, alive until this returns (cluster.c,
+            // clusterProcessPacket).
+            let (ctx, message) = unsafe {
+                (
+                    Ctx::from_raw(ctx),
+                    std::slice::from_raw_parts(payload, len as usize),
+                )
+            };
+            if let (Some(message), Some(receive)) = (message.strip_prefix(PREFIX), RECEIVER.get()) {
+                receive(ctx, message);
+            }
+        },
+    );
+}

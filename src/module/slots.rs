@@ -1,0 +1,216 @@
+//! The slots of a cluster, as one node sees them.
+
+use super::redis::hash_slot::SLOTS;
+
+#[derive(Clone, PartialEq, Eq)]
+struct SlotSet(Box<[u64; SLOTS as usize / 64]>);
+
+impl SlotSet {
+    fn new() -> SlotSet {
+        SlotSet(Box::new([0; SLOTS as usize / 64]))
+    }
+
+    fn place(slot: u16) -> (usize, u64) {
+        let slot = slot % SLOTS;
+        (usize::from(slot / 64), 1 << (slot % 64))
+    }
+
+    fn has(&self, slot: u16) -> bool {
+        let (word, bit) = SlotSet::place(slot);
+        self.0[word] & bit != 0
+    }
+
+    /// False when it is there already.
+    fn add(&mut self, slot: u16) -> bool {
+        let (word, bit) = SlotSet::place(slot);
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+}
+
+/// Where a key may be written that the server would redirect a client for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Redirected {
+    /// Its slot comes here, and it has come already.
+    Importing,
+    /// Its slot is still served here, and it has left already.
+    Left,
+    /// Its slot is another node's.
+    Elsewhere,
+}
+
+pub(super) struct Slots {
+    served: SlotSet,
+    importing: SlotSet,
+    migrating: SlotSet,
+    /// Those whose keys this node has decided about since they came.
+    settled: SlotSet,
+}
+
+impl Slots {
+    pub(super) fn new() -> Slots {
+        Slots {
+            served: SlotSet::new(),
+            importing: SlotSet::new(),
+            migrating: SlotSet::new(),
+            settled: SlotSet::new(),
+        }
+    }
+
+    /// Takes in what CLUSTER NODES says now. Slots that have gone will be new when they come back.
+    pub(super) fn see(&mut self, nodes: &[u8]) {
+        let mut seen = Slots::new();
+        for slots in own_slots(nodes) {
+            match slots {
+                Own::Served(first, last) => (first..=last).for_each(|slot| {
+                    seen.served.add(slot);
+                }),
+                Own::Migrating(slot) => {
+                    seen.migrating.add(slot);
+                }
+                Own::Importing(slot) => {
+                    seen.importing.add(slot);
+                }
+            }
+        }
+        let here = seen.served.0.iter().zip(seen.importing.0.iter());
+        for (settled, (served, importing)) in self.settled.0.iter_mut().zip(here) {
+            *settled &= served | importing;
+        }
+        (self.served, self.importing) = (seen.served, seen.importing);
+        self.migrating = seen.migrating;
+    }
+
+    /// What is here now was here before.
+    pub(super) fn settle_all(&mut self) {
+        self.settled = self.served.clone();
+        for (settled, importing) in self.settled.0.iter_mut().zip(self.importing.0.iter()) {
+            *settled |= importing;
+        }
+    }
+
+    /// The first decision about a key of this slot since it came?
+    pub(super) fn settle(&mut self, slot: u16) -> bool {
+        self.settled.add(slot)
+    }
+
+    pub(super) fn of_redirected(&self, slot: u16) -> Redirected {
+        if self.importing.has(slot) {
+            Redirected::Importing
+        } else if self.served.has(slot) && self.migrating.has(slot) {
+            Redirected::Left
+        } else {
+            Redirected::Elsewhere
+        }
+    }
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum Own {
+    Served(u16, u16),
+    Migrating(u16),
+    Importing(u16),
+}
+
+/// The slots in the line of the node itself. What cannot be read is left out: such a slot is another's.
+///
+/// `<id> <address> myself,master - 0 <pong> <epoch> connected 0-99 200 [300->-<id>] [400-<-<id>]`
+fn own_slots(nodes: &[u8]) -> impl Iterator<Item = Own> {
+    let text = std::str::from_utf8(nodes).unwrap_or_default();
+    let mine = text.lines().find(|line| {
+        let flags = line.split(' ').nth(2).unwrap_or_default();
+        flags.split(',').any(|flag| flag == "myself")
+    });
+    mine.into_iter()
+        .flat_map(|line| line.split_ascii_whitespace().skip(8))
+        .filter_map(own)
+}
+
+fn own(word: &str) -> Option<Own> {
+    let slot = |text: &str| text.parse().ok().filter(|slot| *slot < SLOTS);
+    if let Some(open) = word.strip_prefix('[') {
+        return match open.split_once("->-") {
+            Some((number, _)) => slot(number).map(Own::Migrating),
+            None => slot(open.split_once("-<-")?.0).map(Own::Importing),
+        };
+    }
+    match word.split_once('-') {
+        Some((first, last)) => Some(Own::Served(slot(first)?, slot(last)?)),
+        None => slot(word).map(|slot| Own::Served(slot, slot)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: &[u8] = b"\
+07c3 127.0.0.1:30004@31004,host,tls-port=0 slave e7d1 0 1426238317239 4 connected\n\
+e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93->-292f] [6000-<-67ed]\n\
+67ed 127.0.0.1:30002@31002 master - 0 1426238316232 2 connected 5463-10922 [7-<-e7d1]\n";
+
+    fn seen(nodes: &[u8]) -> Slots {
+        let mut slots = Slots::new();
+        slots.see(nodes);
+        slots
+    }
+
+    #[test]
+    fn a_node_reads_its_own_line() {
+        let own: Vec<_> = own_slots(NODES).collect();
+        assert_eq!(
+            own,
+            [
+                Own::Served(0, 5460),
+                Own::Served(5462, 5462),
+                Own::Served(16383, 16383),
+                Own::Migrating(93),
+                Own::Importing(6000),
+            ]
+        );
+        assert_eq!(
+            own_slots(b"e7d1 h:1@2 myself,slave 67ed 0 0 1 connected\n").count(),
+            0
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_another_nodes() {
+        for bad in [
+            "16384", "-", "a-b", "1-", "0-16384", "[", "[x->-y]", "[5-?-y]", "99999999",
+        ] {
+            assert_eq!(own(bad), None, "{bad}");
+        }
+        assert_eq!(own_slots(b"\xff\xfe myself").count(), 0);
+        assert_eq!(own_slots(b"").count(), 0);
+    }
+
+    #[test]
+    fn a_redirected_key_has_come_or_left_or_is_elsewhere() {
+        let slots = seen(NODES);
+        for (slot, where_) in [
+            (93, Redirected::Left),
+            (6000, Redirected::Importing),
+            (94, Redirected::Elsewhere),
+            (5461, Redirected::Elsewhere),
+            (7, Redirected::Elsewhere),
+        ] {
+            assert_eq!(slots.of_redirected(slot), where_, "{slot}");
+        }
+    }
+
+    #[test]
+    fn a_slot_is_new_once_until_it_has_gone_and_come_back() {
+        let mut slots = seen(NODES);
+        assert!(slots.settle(5) && !slots.settle(5), "once");
+        assert!(slots.settle(6000), "also while it is coming");
+        slots.see(NODES);
+        assert!(!slots.settle(5) && !slots.settle(6000), "and stays known");
+        slots.see(b"e7d1 h:1@2 myself,master - 0 0 1 connected 6-16383\n");
+        assert!(slots.settle(5), "gone since");
+        assert!(!slots.settle(6000), "arrived");
+        slots.settle_all();
+        assert!(!slots.settle(6) && slots.settle(0));
+    }
+}
