@@ -148,7 +148,7 @@ pub struct Engine {
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
     /// Holds whose connection is gone, to be ended as soon as the server can write.
     ending: BTreeMap<Fence, (StateId, End)>,
-    /// Tasks whose keys could not be written here, and when to look again. Such a task is in no other index.
+    /// Tasks whose keys could not be written here, and when to look again.
     put_off: BTreeSet<(MonoUs, Task)>,
     last_fence: Fence,
     /// The highest fence that other nodes of a cluster have told of.

@@ -87,27 +87,16 @@ impl Engine {
                 let (until, state) = self.retention.first().copied()?;
                 (until <= now.unix()).then_some(Task::Retire { state, until })
             }
-            _ => self.next_put_off(now, budget),
-        }
-    }
-
-    fn next_put_off(&mut self, now: Now, budget: &mut u32) -> Option<Task> {
-        while let Some((until, task)) = self.put_off.first().copied()
-            && until <= now.mono
-            && *budget > 0
-        {
-            *budget -= 1;
-            self.put_off.pop_first();
-            let comes_by_itself = match task {
-                Task::Lapse(state) => self.leases.contains(state),
-                Task::Serve(queue) => self.queues.is_due(queue),
-                _ => false,
-            };
-            if !comes_by_itself {
-                return Some(task);
+            _ => {
+                let (until, task) = self.put_off.first().copied()?;
+                if until > now.mono {
+                    return None;
+                }
+                // What has come due again by itself meanwhile is looked at twice, and put off as one.
+                self.put_off.pop_first();
+                Some(task)
             }
         }
-        None
     }
 
     /// The task's key cannot be written here for now, though this server takes writes: in a cluster its

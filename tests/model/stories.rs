@@ -4,11 +4,9 @@
 
 use crate::engine::answer::{Answer, Refusal};
 use crate::engine::change::Change;
-use crate::engine::effect::Wake;
-use crate::engine::types::{Claim, ClientId, LeaseMs, WaiterId};
-use crate::engine::{Family, Reply, Request, Settings, Wait};
-use crate::model::{Name, TICK_US};
-use crate::server::Server;
+use crate::engine::types::{Claim, ClientId};
+use crate::engine::{Family, Settings};
+use crate::model::Name;
 use crate::world::{Ask, Block, Step, World, ask, token};
 
 const KEY: Name = (0, 0);
