@@ -90,6 +90,7 @@ fn the_section_has_every_field_and_all_begin_at_zero() {
             "wait_count",
             "wait_total_ms",
             "last_fence",
+            "heard_fence",
             "unapplied_changes",
         ]
         .map(str::to_owned),
