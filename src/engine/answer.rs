@@ -41,7 +41,7 @@ pub enum Answer {
     Removed,
     /// The key has become something else.
     WrongType,
-    /// The key has left for another node of the cluster, which its slot will follow.
+    /// The key is on its way to another node of the cluster.
     KeyLeft,
     /// This server serves nobody any more.
     Demoted,

@@ -13,6 +13,7 @@
 use super::redis::cluster;
 use super::redis::context::Ctx;
 use super::redis::hash_slot::slot;
+use super::redis::key::{Content, Key as OpenKey};
 use super::redis::probe::{WriteState, writes_allowed};
 use super::redis::{clock, name::KeyName};
 use super::slots::{Redirected, Slots};
@@ -120,7 +121,7 @@ pub(super) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     Ours,
-    /// The key is on its way to another node, and its slot will follow.
+    /// The key is on its way to another node while its slot changes hands: whoever asks again is sent there.
     Left,
     /// The slot is another node's. The server itself turns its clients away.
     Theirs,
@@ -155,6 +156,8 @@ impl Standings {
                 }
                 let slot = slot(name.bytes());
                 match with_node(|node| node.slots.of_redirected(slot)) {
+                    // Gone while its slot was coming: it may have been sent back, with its holds.
+                    Some(Redirected::Importing) if is_absent(ctx, name) => Standing::Left,
                     Some(Redirected::Importing) => Standing::Ours,
                     Some(Redirected::Left) => Standing::Left,
                     Some(Redirected::Elsewhere) | None => Standing::Theirs,
@@ -162,6 +165,10 @@ impl Standings {
             }
         }
     }
+}
+
+fn is_absent(ctx: Ctx<'_>, name: &KeyName<'_>) -> bool {
+    matches!(OpenKey::open_read(ctx, name).content(), Content::Absent)
 }
 
 fn with_node<R>(body: impl FnOnce(&mut Node) -> R) -> Option<R> {

@@ -53,7 +53,9 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
         Answer::Removed => ctx.error("UNBLOCKED the group was removed before it finished"),
         Answer::WrongType => ctx.error_wrong_type(),
         Answer::KeyLeft => {
-            ctx.error("TRYAGAIN the key has left for another node, which its slot will follow");
+            ctx.error(
+                "TRYAGAIN the key has left for another node, for its slot changes hands: ask again",
+            );
         }
         Answer::Demoted => {
             ctx.error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)");

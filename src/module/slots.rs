@@ -32,7 +32,7 @@ impl SlotSet {
 /// Where a key may be written that the server would redirect a client for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Redirected {
-    /// Its slot comes here, and it has come already.
+    /// Its slot is coming here. Clients who are sent here are served.
     Importing,
     /// Its slot is still served here, and it has left already.
     Left,

@@ -43,7 +43,7 @@ require! {
     RedisModule_AvoidReplicaTraffic RedisModule_Replicate RedisModule_ReplicateVerbatim RedisModule_SignalModifiedKey
     RedisModule_NotifyKeyspaceEvent RedisModule_GetServerInfo RedisModule_FreeServerInfo
     RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply RedisModule_CallReplyArrayElement
-    RedisModule_CallReplyStringPtr
+    RedisModule_CallReplyStringPtr RedisModule_CallReplyType
     RedisModule_RegisterClusterMessageReceiver RedisModule_SendClusterMessage
     RedisModule_StringPtrLen RedisModule_CreateString RedisModule_FreeString
     RedisModule_ReplyWithNull RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer

@@ -54,6 +54,7 @@ pub(crate) fn register(ctx: Ctx) -> Result<(), String> {
 pub(crate) fn writes_allowed(ctx: Ctx, key: Option<&[u8]>) -> WriteState {
     key::assert_none_open();
     let call = required!(RedisModule_Call);
+    // With `E` a refusal is a reply: without, Valkey 9 reads the words of a reply that it has not made.
     // SAFETY: a live context with a client (each one a Ctx is made of has); `b` takes one pointer
     // and one length. The command does not block. The reply is ours to free.
     let reply = unsafe {
@@ -61,20 +62,30 @@ pub(crate) fn writes_allowed(ctx: Ctx, key: Option<&[u8]>) -> WriteState {
             Some(key) => call(
                 ctx.raw(),
                 Probe::NAME.as_ptr(),
-                c"Sb".as_ptr(),
+                c"SEb".as_ptr(),
                 key.as_ptr(),
                 key.len(),
             ),
-            None => call(ctx.raw(), Probe::NAME.as_ptr(), c"S".as_ptr()),
+            None => call(ctx.raw(), Probe::NAME.as_ptr(), c"SE".as_ptr()),
         }
     };
+    // RM_Call names the reason in errno, and leaves alone what is there otherwise.
+    let reason = Error::last_os_error().kind();
     if reply.is_null() {
-        // RM_Call names the reason in errno.
-        return refusal(Error::last_os_error().kind());
+        return refusal(reason);
     }
+    let reply = reply.cast::<raw::RedisModuleCallReply>();
     // SAFETY: the reply just returned, freed once.
-    unsafe { required!(RedisModule_FreeCallReply)(reply.cast::<raw::RedisModuleCallReply>()) };
-    WriteState::Ok
+    let kind = unsafe {
+        let kind = required!(RedisModule_CallReplyType)(reply);
+        required!(RedisModule_FreeCallReply)(reply);
+        kind
+    };
+    if kind == raw::REDISMODULE_REPLY_ERROR as i32 {
+        refusal(reason)
+    } else {
+        WriteState::Ok
+    }
 }
 
 fn refusal(kind: ErrorKind) -> WriteState {
