@@ -79,7 +79,13 @@ impl Engine {
             self.stats.holds_come(family, 1);
             self.last_fence = self.last_fence.max(grant.fence);
         }
+        // A server that decides follows another for keys that are still that one's: Valkey moves slots so.
         if self.serving {
+            if let Change::Renew { fence, .. } = change
+                && let Some(state) = self.states.get_mut(id)
+            {
+                state.body.holds_mut().set_due(*fence, LeaseUs(u64::MAX));
+            }
             self.take_over_state(id, now);
         }
         Ok(())

@@ -3,6 +3,7 @@
 
 use crate::crowds::{Crowd, KEY};
 use crate::engine::answer::Answer;
+use crate::engine::change::Change;
 use crate::engine::tasks::Task;
 use crate::engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token};
 use crate::engine::{Family, Reply, Request, Wait};
@@ -217,6 +218,47 @@ fn those_who_wait_for_a_key_that_has_left_are_told_in_slices() {
             .all(|(_, answer)| *answer == Answer::KeyLeft)
     );
     crowd.server.engine.check_invariants(now);
+}
+
+/// A slot was on its way, hold by hold, to a node that serves others already. What the holder renewed
+/// meanwhile arrived there too, and did not count: the hold lapsed by the lease it had been granted with.
+#[test]
+fn a_renewal_that_is_followed_by_a_server_that_decides_moves_the_lease() {
+    let mut crowd = Crowd::new();
+    let mut source = Crowd::new();
+    source.acquire(Claim::Exclusive, None, None, 0);
+    let changes: Vec<Change> = match source.server.state(KEY) {
+        Some(state) => state.body.as_changes().collect(),
+        None => panic!("it is held"),
+    };
+    let [Change::Grant(grant)] = &changes[..] else {
+        panic!("one hold: {changes:?}");
+    };
+    let (fence, lease) = (grant.fence, grant.lease);
+    let follow = |crowd: &mut Crowd, change: Change| {
+        let now = crowd.now;
+        let (followed, _) = crowd.server.call(KEY, Family::Lock, |engine, key| {
+            engine.follow(key, Family::Lock, &change, now)
+        });
+        assert_eq!(followed, Ok(()), "{change:?}");
+    };
+    follow(&mut crowd, changes[0].clone());
+    crowd.pass(25_000);
+    let deadline = crowd.now.unix().after_ms(30_000);
+    follow(
+        &mut crowd,
+        Change::Renew {
+            fence,
+            lease,
+            deadline,
+        },
+    );
+    crowd.pass(29_999);
+    crowd.tasks_here();
+    assert!(crowd.server.state(KEY).is_some(), "its renewed lease runs");
+    crowd.pass(5_001);
+    crowd.tasks_here();
+    assert!(crowd.server.state(KEY).is_none(), "and runs out");
 }
 
 /// A node was promoted, with fences an hour ahead; a lock was taken and released there, its slot moved on
