@@ -12,11 +12,12 @@
 
 use super::redis::cluster;
 use super::redis::context::Ctx;
+use super::redis::filter;
 use super::redis::hash_slot::slot;
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::probe::{WriteState, writes_allowed};
-use super::redis::{clock, name::KeyName};
-use super::slots::{Redirected, Slots};
+use super::redis::{clock, detached, name::KeyName};
+use super::slots::{Order, Redirected, Slots};
 use super::{SHELL, Shell};
 use crate::engine::types::Fence;
 
@@ -57,6 +58,7 @@ pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     if ctx.facts().cluster() {
         SHELL.with(|shell| shell.node = Some(Node::new()));
         cluster::listen(ctx, heard)?;
+        filter::overhear_cluster(ctx, overheard)?;
     }
     Ok(())
 }
@@ -114,6 +116,24 @@ pub(super) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
     });
     if leaps {
         tell(ctx);
+    }
+}
+
+/// A CLUSTER command is about to be carried out. Whoever gives a slot away tells its last fence first; whoever
+/// is given one goes past what it has heard, also where the slot was away for less than the time between
+/// two looks.
+fn overheard(words: &[&[u8]]) {
+    let Some(order) = Order::of(words) else {
+        return;
+    };
+    let serving = SHELL.try_with(|shell| {
+        if let Some(node) = &mut shell.node {
+            node.slots.follow(order);
+        }
+        shell.engine.is_serving()
+    });
+    if serving == Some(true) {
+        detached::with(tell);
     }
 }
 

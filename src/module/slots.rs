@@ -27,6 +27,11 @@ impl SlotSet {
         self.0[word] |= bit;
         is_new
     }
+
+    fn remove(&mut self, slot: u16) {
+        let (word, bit) = SlotSet::place(slot);
+        self.0[word] &= !bit;
+    }
 }
 
 /// Where a key may be written that the server would redirect a client for.
@@ -95,6 +100,15 @@ impl Slots {
         self.settled.add(slot)
     }
 
+    /// What comes is new, even if it was away for a moment only.
+    pub(super) fn follow(&mut self, order: Order) {
+        match order {
+            Order::Goes => {}
+            Order::Comes(slot) => self.settled.remove(slot),
+            Order::Several => self.settled = SlotSet::new(),
+        }
+    }
+
     pub(super) fn of_redirected(&self, slot: u16) -> Redirected {
         if self.importing.has(slot) {
             Redirected::Importing
@@ -103,6 +117,40 @@ impl Slots {
         } else {
             Redirected::Elsewhere
         }
+    }
+}
+
+/// What a command orders about slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    Goes,
+    Comes(u16),
+    /// Some come or go, or will: which, each of these commands says in its own way. They are rare, and to
+    /// take a slot for new costs a leap at most.
+    Several,
+}
+
+impl Order {
+    /// From the words after CLUSTER.
+    pub(super) fn of(words: &[&[u8]]) -> Option<Order> {
+        const SEVERAL: [&str; 6] = [
+            "addslots",
+            "addslotsrange",
+            "migrateslots",
+            "syncslots",
+            "migration",
+            "reset",
+        ];
+        let word = |at: usize| Some(std::str::from_utf8(words.get(at)?).ok()?.to_lowercase());
+        let first = word(0)?;
+        if first != "setslot" {
+            return SEVERAL.contains(&&first[..]).then_some(Order::Several);
+        }
+        let slot = word(1)?.parse().ok().filter(|slot| *slot < SLOTS)?;
+        Some(match &word(2)?[..] {
+            "migrating" => Order::Goes,
+            _ => Order::Comes(slot),
+        })
     }
 }
 
@@ -212,5 +260,41 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
         assert!(!slots.settle(6000), "arrived");
         slots.settle_all();
         assert!(!slots.settle(6) && slots.settle(0));
+    }
+
+    #[test]
+    fn a_slot_that_was_away_between_two_looks_is_new() {
+        let mut slots = seen(NODES);
+        slots.settle_all();
+        slots.follow(Order::Goes);
+        assert!(!slots.settle(5));
+        slots.follow(Order::Comes(5));
+        assert!(slots.settle(5) && !slots.settle(4));
+        slots.follow(Order::Several);
+        assert!(slots.settle(5) && slots.settle(4));
+    }
+
+    #[test]
+    fn orders_are_overheard() {
+        let order =
+            |words: &str| Order::of(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        for (words, expected) in [
+            ("SETSLOT 7 MIGRATING", Some(Order::Goes)),
+            ("setslot 7 importing", Some(Order::Comes(7))),
+            ("setslot 16383 node", Some(Order::Comes(16383))),
+            ("setslot 7 stable", Some(Order::Comes(7))),
+            ("setslot 16384 node", None),
+            ("setslot x node", None),
+            ("setslot 7", None),
+            ("AddSlotsRange 0 5", Some(Order::Several)),
+            ("syncslots establish source", Some(Order::Several)),
+            ("slots", None),
+            ("nodes", None),
+            ("", None),
+        ] {
+            assert_eq!(order(words), expected, "{words}");
+        }
+        assert_eq!(Order::of(&[b"\xff"]), None);
+        assert_eq!(Order::of(&[]), None);
     }
 }

@@ -45,6 +45,7 @@ require! {
     RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply RedisModule_CallReplyArrayElement
     RedisModule_CallReplyStringPtr RedisModule_CallReplyType
     RedisModule_RegisterClusterMessageReceiver RedisModule_SendClusterMessage
+    RedisModule_RegisterCommandFilter RedisModule_CommandFilterArgsCount RedisModule_CommandFilterArgGet
     RedisModule_StringPtrLen RedisModule_CreateString RedisModule_FreeString
     RedisModule_ReplyWithNull RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
     RedisModule_ReplyWithSimpleString RedisModule_ReplyWithArray RedisModule_ReplyWithMap

@@ -24,6 +24,7 @@ pub(crate) mod detached;
 pub(crate) mod docs;
 pub(crate) mod events;
 mod facts;
+pub(crate) mod filter;
 pub(crate) mod gil;
 pub(crate) mod guard;
 pub(crate) mod hash_slot;

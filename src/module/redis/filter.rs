@@ -1,0 +1,54 @@
+//! What clients say to the cluster: every CLUSTER command, a moment before it is carried out.
+//!
+//! No event of Redis before 8.4 tells that a slot comes or goes; the commands that do it can be overheard.
+//! The server shows a filter every command there is, so there is one only in a cluster, and it lets go of
+//! all others at their first word.
+
+use std::sync::OnceLock;
+
+use redis_module::raw;
+
+use super::api::required;
+use super::context::Ctx;
+use super::guard::guard;
+use super::name::bytes_of;
+
+/// Receives the words after CLUSTER, the first three at most.
+type Listener = fn(&[&[u8]]);
+
+static LISTENER: OnceLock<Listener> = OnceLock::new();
+
+/// One listener, once.
+pub(crate) fn overhear_cluster(ctx: Ctx<'_>, listener: Listener) -> Result<(), String> {
+    LISTENER
+        .set(listener)
+        .map_err(|_| "the cluster's commands are overheard already".to_owned())?;
+    let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
+    // SAFETY: a live context; the callback is a function of this library.
+    let filter =
+        unsafe { required!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(on_command), flags) };
+    (!filter.is_null())
+        .then_some(())
+        .ok_or_else(|| "the server refused a command filter".to_owned())
+}
+
+unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    // SAFETY: the server's, alive until this returns; arguments are asked for by numbers below their count,
+    // and nothing here changes them.
+    let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
+    let argument =
+        |at: i32| unsafe { bytes_of(required!(RedisModule_CommandFilterArgGet)(filter, at)) };
+    if count < 2 || !argument(0).eq_ignore_ascii_case(b"cluster") {
+        return;
+    }
+    guard(
+        c"a CLUSTER command",
+        || (),
+        || {
+            let words: Vec<&[u8]> = (1..count.min(4)).map(argument).collect();
+            if let Some(listener) = LISTENER.get() {
+                listener(&words);
+            }
+        },
+    );
+}
