@@ -3,6 +3,9 @@
 //! `DSYNC_TEST_SERVER` names the server (`redis-server` from PATH otherwise), `DSYNC_TEST_MODULE` the
 //! module (`target/release/libdsync.so` otherwise, as `cargo build --release` leaves it). `make test`
 //! runs this binary once for each server it can get.
+//!
+//! Stories of partitions make network namespaces, as root or in user namespaces; where that is not to be
+//! had, `DSYNC_TEST_NO_NAMESPACES=1` leaves them out.
 
 mod harness;
 
@@ -15,6 +18,7 @@ mod first_listener;
 mod grammar;
 mod group;
 mod harness_works;
+mod hosts_work;
 mod info;
 mod lease_clock;
 mod leaving;

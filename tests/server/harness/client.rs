@@ -6,8 +6,10 @@
 
 use super::reply::Reply;
 use super::resp;
+use super::socket::Socket;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long [`Client::call`] waits. Long enough for a machine under load, short enough that a lost
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 const CALL_WITHIN: Duration = Duration::from_secs(10);
 
 pub struct Client {
-    stream: TcpStream,
+    stream: Socket,
     /// What was read and not yet taken as a reply.
     received: Vec<u8>,
 }
@@ -23,12 +25,19 @@ pub struct Client {
 impl Client {
     /// Connects with RESP2.
     pub fn connect(address: SocketAddr) -> std::io::Result<Client> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        Ok(Client {
+        Socket::connect(address).map(Client::over)
+    }
+
+    /// As [`Client::connect`], to the server's socket of that path.
+    pub fn connect_path(path: &Path) -> std::io::Result<Client> {
+        Socket::connect_path(path).map(Client::over)
+    }
+
+    fn over(stream: Socket) -> Client {
+        Client {
             stream,
             received: Vec::new(),
-        })
+        }
     }
 
     /// Sends a request and waits for the next reply.
@@ -113,19 +122,18 @@ impl Client {
     pub fn close(self) {
         // Dropping the socket would do as much; the shutdown holds even if a clone of it is alive. An
         // error means that the server was first.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.stream.shutdown();
     }
 
     /// The port of this end, by which the server lists the connection.
     pub(super) fn local_port(&self) -> u16 {
         self.stream
-            .local_addr()
-            .expect("a connected socket has a local address")
-            .port()
+            .local_port()
+            .expect("a connection to an address has one of its own")
     }
 
     /// The socket and what was read from it but not taken: for another protocol on the same connection.
-    pub(super) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+    pub(super) fn into_parts(self) -> (Socket, Vec<u8>) {
         (self.stream, self.received)
     }
 

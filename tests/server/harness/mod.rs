@@ -13,18 +13,23 @@
 
 mod client;
 mod flavour;
+mod hosts;
 mod ports;
 mod process;
 mod replication;
 mod reply;
 mod resp;
+mod sentinel;
 mod server;
+mod socket;
 mod waiting;
 
 pub use client::{Argument, Client};
 pub(crate) use client::{call, send};
 pub use flavour::{Flavour, Product};
+pub use hosts::{Host, Network};
 pub use replication::{ReplicationStream, words};
 pub use reply::Reply;
+pub use sentinel::Sentinels;
 pub use server::{Builder, Server};
 pub use waiting::{blocked_clients, digest, eventually, wait_for_blocked};

@@ -36,8 +36,17 @@ static FORKER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
 /// A command that runs `program` with the test process's death as its own. It keeps one process id
 /// through all of its execs: the child's id is the program's.
 pub(super) fn mortal(program: &str) -> Command {
-    let mut command = Command::new("setpriv");
+    mortal_through(&[], program)
+}
+
+/// As [`mortal`], through a program that goes to another place (`nsenter --net ...`) and there replaces
+/// itself by its arguments, as the same process.
+pub(super) fn mortal_through(entry: &[String], program: &str) -> Command {
+    let mut words = entry.iter().map(String::as_str).chain(["setpriv"]);
+    let mut command = Command::new(words.next().expect("one word at least"));
+    // Asked for inside: on the way the kernel may take back what was asked for before.
     command
+        .args(words)
         .args(["--pdeathsig", "KILL", "sh", "-c"])
         .arg(r#"[ "$PPID" = "$0" ] && exec "$@""#)
         .arg(std::process::id().to_string())

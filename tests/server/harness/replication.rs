@@ -6,7 +6,6 @@
 //! left out of what is yielded; MULTI and EXEC are not, for what is atomic is part of what is promised.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -14,6 +13,7 @@ use std::time::Duration;
 
 use super::client::{Argument, call};
 use super::reply::Reply;
+use super::socket::Socket;
 use super::waiting::eventually;
 use super::{Server, resp};
 
@@ -28,7 +28,7 @@ const MARKER: &[u8] = b"dsync-test:marker";
 
 pub struct ReplicationStream {
     commands: Receiver<Vec<Vec<u8>>>,
-    socket: TcpStream,
+    socket: Socket,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -124,7 +124,7 @@ impl ReplicationStream {
 impl Drop for ReplicationStream {
     fn drop(&mut self) {
         // Ends the reader's wait; an error means that the primary was first.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.socket.shutdown();
         if let Some(reader) = self.reader.take() {
             // Its panic, if it had one, is on the story's output already.
             let _ = reader.join();
@@ -142,7 +142,7 @@ pub fn words(command: &[Vec<u8>]) -> Vec<String> {
 
 /// The replica's end of the link.
 struct Link {
-    socket: TcpStream,
+    socket: Socket,
     /// What was read and not yet understood.
     received: Vec<u8>,
     /// The replication offset: how much of the stream was understood.

@@ -1,4 +1,5 @@
-//! A real server of one story's own, on a free port of 127.0.0.1 and in its own directory.
+//! A real server of one story's own, on a free port of 127.0.0.1 or on a [`Host`], and in its own
+//! directory.
 //!
 //! Dropping the guard kills the server and removes the directory; if the test is panicking, the server's
 //! log is printed first. The configuration is a file in that directory, so that a story may use
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::client::{Client, call};
 use super::flavour::Flavour;
+use super::hosts::{Host, Place};
 use super::reply::Reply;
 use super::waiting::eventually;
 use super::{ports, process};
@@ -33,6 +35,7 @@ const LOG_SHOWN: usize = 64 * 1024;
 
 const CONFIG_FILE: &str = "server.conf";
 const LOG_FILE: &str = "server.log";
+const SOCKET_FILE: &str = "server.sock";
 
 /// What every server gets unless the story says otherwise.
 const DEFAULTS: &[(&str, &str)] = &[
@@ -50,6 +53,8 @@ pub struct Builder {
     module_arguments: Vec<String>,
     config: Vec<(String, String)>,
     wait_for_sync: bool,
+    place: Option<Place>,
+    is_sentinel: bool,
 }
 
 impl Builder {
@@ -74,9 +79,22 @@ impl Builder {
 
     /// A replica, started when its first synchronisation with `primary` is done.
     pub fn replica_of(self, primary: &Server) -> Builder {
-        let mut builder = self.config("replicaof", format_args!("127.0.0.1 {}", primary.port()));
+        let address = format!("{} {}", primary.ip(), primary.port());
+        let mut builder = self.config("replicaof", address);
         builder.wait_for_sync = true;
         builder
+    }
+
+    /// A server on this host; stories talk to it over its socket in its directory.
+    pub fn on(mut self, host: &Host) -> Builder {
+        self.place = Some(host.place());
+        self
+    }
+
+    /// The same program as a sentinel, and without the module.
+    pub fn sentinel(mut self) -> Builder {
+        self.is_sentinel = true;
+        self.without_module()
     }
 
     /// Starts the server; panics with its log if it does not come up.
@@ -86,6 +104,8 @@ impl Builder {
             binary: server_binary(),
             dir: make_dir(),
             port: 0,
+            place: self.place.clone(),
+            is_sentinel: self.is_sentinel,
             child: None,
         };
         for _ in 0..PORTS_TO_TRY {
@@ -107,11 +127,17 @@ impl Builder {
     }
 
     fn config_text(&self, port: u16) -> String {
-        let mut lines = vec![
-            "bind 127.0.0.1".to_owned(),
-            format!("port {port}"),
-            "daemonize no".to_owned(),
-        ];
+        let mut lines = vec![format!("port {port}"), "daemonize no".to_owned()];
+        match &self.place {
+            None => lines.push("bind 127.0.0.1".to_owned()),
+            Some(place) => {
+                lines.push(format!("bind {}", place.address));
+                // Nobody but the story's own servers can reach it there.
+                lines.push("protected-mode no".to_owned());
+                // In the server's working directory.
+                lines.push(format!("unixsocket {SOCKET_FILE}"));
+            }
+        }
         let is_given = |name: &str| {
             self.config
                 .iter()
@@ -140,6 +166,8 @@ pub struct Server {
     binary: String,
     dir: PathBuf,
     port: u16,
+    place: Option<Place>,
+    is_sentinel: bool,
     child: Option<Child>,
 }
 
@@ -156,6 +184,16 @@ impl Server {
             module_arguments: Vec::new(),
             config: Vec::new(),
             wait_for_sync: false,
+            place: None,
+            is_sentinel: false,
+        }
+    }
+
+    /// The address at which other servers reach it.
+    pub fn ip(&self) -> Ipv4Addr {
+        match &self.place {
+            None => Ipv4Addr::LOCALHOST,
+            Some(place) => place.address,
         }
     }
 
@@ -178,9 +216,17 @@ impl Server {
     /// A new connection that speaks RESP2.
     #[track_caller]
     pub fn connect(&self) -> Client {
-        match Client::connect(self.address()) {
+        match self.try_connect() {
             Ok(client) => client,
-            Err(error) => panic!("cannot connect to {}: {error}", self.address()),
+            Err(error) => panic!("cannot connect to {}:{}: {error}", self.ip(), self.port),
+        }
+    }
+
+    /// As [`Server::connect`], for a server that may not be there.
+    pub fn try_connect(&self) -> io::Result<Client> {
+        match self.place {
+            None => Client::connect(SocketAddr::from((self.ip(), self.port))),
+            Some(_) => Client::connect_path(&self.dir.join(SOCKET_FILE)),
         }
     }
 
@@ -315,10 +361,6 @@ impl Server {
         });
     }
 
-    fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
     fn log_path(&self) -> PathBuf {
         self.dir.join(LOG_FILE)
     }
@@ -326,9 +368,13 @@ impl Server {
     /// Starts the process and waits for its first answer. On any outcome but `Ready` no process is left.
     fn launch(&mut self) -> Launch {
         let log_start = self.log_bytes().len();
-        let mut command = process::mortal(&self.binary);
+        let entry = self.place.as_ref().map(|place| place.entry.as_slice());
+        let mut command = process::mortal_through(entry.unwrap_or_default(), &self.binary);
+        command.arg(self.dir.join(CONFIG_FILE));
+        if self.is_sentinel {
+            command.arg("--sentinel");
+        }
         command
-            .arg(self.dir.join(CONFIG_FILE))
             .current_dir(&self.dir)
             .stdout(open_log(&self.log_path()))
             .stderr(open_log(&self.log_path()));
@@ -374,7 +420,7 @@ impl Server {
     /// Whether a server answers PING on the port, has loaded its data, and is the process `pid`. Whoever
     /// else is on the port may say anything, or hang up.
     fn is_answered_by(&self, pid: u32) -> bool {
-        let Ok(mut client) = Client::connect(self.address()) else {
+        let Ok(mut client) = self.try_connect() else {
             return false;
         };
         if !client
