@@ -5,30 +5,11 @@
 //! closes, and afterwards there is never a grantable waiter that nobody serves.
 
 use crate::harness::*;
+use crate::steps::{Ended, assert_calm, assert_clean_log, ended};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const SOON: Duration = Duration::from_secs(10);
-
-#[track_caller]
-fn assert_calm(server: &Server) {
-    assert_eq!(call!(server.connect(), "PING"), "PONG");
-    assert_clean_log(server);
-}
-
-#[track_caller]
-fn assert_clean_log(server: &Server) {
-    let log = server.log_text();
-    for word in [
-        "panic",
-        "ASSERTION",
-        "crashed by signal",
-        "BUG REPORT",
-        "DSYNC.APPLY failed",
-    ] {
-        assert!(!log.contains(word), "{word} in the log:\n{log}");
-    }
-}
 
 #[track_caller]
 fn granted(waiter: &mut Client) -> (String, u64) {
@@ -38,35 +19,6 @@ fn granted(waiter: &mut Client) -> (String, u64) {
 /// Waits for nothing but time.
 fn until(moment: Instant) {
     eventually("a moment to come", SOON * 2, || Instant::now() >= moment);
-}
-
-/// How a wait ended.
-#[derive(Debug, PartialEq)]
-enum Ended {
-    Granted(u64),
-    Nothing,
-    Unblocked,
-    Closed,
-}
-
-/// The one reply of a waiter, or the end of its connection.
-#[track_caller]
-fn ended(mut waiter: Client) -> Ended {
-    // Sent while it waits, so that the reply to this is the next one: there was one before it and no more.
-    let Some(reply) = waiter.try_call(&["ECHO", "next"]) else {
-        return Ended::Closed;
-    };
-    if let Some(next) = waiter.try_call(&["PING"]) {
-        assert_eq!(next, "next", "a second reply, after {reply:?}");
-    }
-    match reply {
-        Reply::Nil => Ended::Nothing,
-        Reply::Error(text) => {
-            assert!(text.starts_with("UNBLOCKED"), "{text}");
-            Ended::Unblocked
-        }
-        reply => Ended::Granted(reply.grant().1),
-    }
 }
 
 /// Many requests in one write; their replies are checked.

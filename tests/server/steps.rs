@@ -107,3 +107,54 @@ pub fn at(moment: Instant) {
         std::thread::yield_now();
     }
 }
+
+/// How a wait ended.
+#[derive(Debug, PartialEq)]
+pub enum Ended {
+    Granted(u64),
+    Nothing,
+    Unblocked,
+    Closed,
+}
+
+/// The one reply of a waiter, or the end of its connection.
+#[track_caller]
+pub fn ended(mut waiter: Client) -> Ended {
+    // Sent while it waits, so that the reply to this is the next one: there was one before it and no more.
+    let Some(reply) = waiter.try_call(&["ECHO", "next"]) else {
+        return Ended::Closed;
+    };
+    if let Some(next) = waiter.try_call(&["PING"]) {
+        assert_eq!(next, "next", "a second reply, after {reply:?}");
+    }
+    match reply {
+        Reply::Nil => Ended::Nothing,
+        Reply::Error(text) => {
+            assert!(text.starts_with("UNBLOCKED"), "{text}");
+            Ended::Unblocked
+        }
+        reply => Ended::Granted(reply.grant().1),
+    }
+}
+
+/// Asserts that the server is up and has nothing to complain of.
+#[track_caller]
+pub fn assert_calm(server: &Server) {
+    assert_eq!(call!(server.connect(), "PING"), "PONG");
+    assert_clean_log(server);
+}
+
+/// Asserts that nothing in the server's log is a defect.
+#[track_caller]
+pub fn assert_clean_log(server: &Server) {
+    let log = server.log_text();
+    for word in [
+        "panic",
+        "ASSERTION",
+        "crashed by signal",
+        "BUG REPORT",
+        "DSYNC.APPLY failed",
+    ] {
+        assert!(!log.contains(word), "{word} in the log:\n{log}");
+    }
+}
