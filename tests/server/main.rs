@@ -14,6 +14,7 @@ mod command_docs;
 mod contended;
 mod ephemeral;
 mod events;
+mod failover;
 mod first_listener;
 mod grammar;
 mod group;
