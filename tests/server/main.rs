@@ -28,6 +28,7 @@ mod metrics;
 mod no_blocking;
 mod once;
 mod once_scenarios;
+mod paused;
 mod persistence;
 mod pitfalls;
 mod removal;
