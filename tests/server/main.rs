@@ -37,5 +37,6 @@ mod retries;
 mod scenarios;
 mod secrets;
 mod semaphore;
+mod sentinel;
 mod settings;
 mod steps;
