@@ -39,4 +39,5 @@ mod secrets;
 mod semaphore;
 mod sentinel;
 mod settings;
+mod split_brain;
 mod steps;
