@@ -25,6 +25,7 @@ mod lease_clock;
 mod leaving;
 mod lock;
 mod metrics;
+mod min_replicas;
 mod no_blocking;
 mod once;
 mod once_scenarios;
