@@ -11,6 +11,7 @@ mod harness;
 
 mod bad_payloads;
 mod command_docs;
+mod confirmed;
 mod contended;
 mod ephemeral;
 mod events;
