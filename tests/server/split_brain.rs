@@ -119,3 +119,33 @@ fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
     assert_calm(&old);
     assert_calm(new);
 }
+
+/// Whoever restarts is an old primary still: it was not promoted, and nobody follows it.
+#[test]
+fn an_old_primary_that_restarts_while_it_is_cut_off_is_outranked_as_before() {
+    for appendonly in ["yes", "no"] {
+        let builder = || {
+            Server::builder()
+                .config("appendonly", appendonly)
+                .config("appendfsync", "always")
+        };
+        let mut old = builder().start();
+        let new = builder().replica_of(&old).start();
+        grant_in_passing(&mut old.connect());
+        new.wait_to_catch_up_with(&old);
+        // As after a cut: it is promoted, and nobody tells the old one.
+        assert_eq!(ask(&mut new.connect(), "REPLICAOF NO ONE"), "OK");
+        let promoted = grant_in_passing(&mut new.connect());
+        assert!(promoted > grant_in_passing(&mut old.connect()));
+
+        old.kill9();
+        old.start_again();
+        let late = grant_in_passing(&mut old.connect());
+        let newer = grant_in_passing(&mut new.connect());
+        assert!(
+            newer > late,
+            "appendonly {appendonly}: {late} of the old side outranks {newer} of the new, by {} s",
+            (late - newer) / 1_000_000
+        );
+    }
+}
