@@ -12,10 +12,29 @@ use super::{Body, Engine, Family, Key, Misfit, State, StateId};
 /// How far ahead of the clock a fence from elsewhere may be: a year.
 const FENCE_AHEAD_US: u64 = 366 * 86_400 * 1_000_000;
 
-/// How far a server that starts or is promoted goes past the fences it knows: what it does not know
-/// may have been given in a minute since, or by a clock that is up to an hour ahead.
 const MINUTE_US: u64 = 60 * 1_000_000;
 const HOUR_US: u64 = 60 * MINUTE_US;
+
+/// Why a server begins to decide. It goes past the fences it knows, for it does not know all: the newest
+/// may have been lost, or given by a clock that is ahead of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beginning {
+    /// It started, with its own data or with none.
+    Start,
+    /// It took over from another, which may go on, cut off from everybody else, and may even be started
+    /// again: so a promotion goes farther than a start.
+    Promotion,
+}
+
+impl Beginning {
+    /// How far past the last fence, and past the clock.
+    fn leaps_us(self) -> (u64, u64) {
+        match self {
+            Beginning::Start => (MINUTE_US, HOUR_US),
+            Beginning::Promotion => (10 * MINUTE_US, 2 * HOUR_US),
+        }
+    }
+}
 
 /// How far a server that is given keys by another goes past the last fence that it has heard of: what the
 /// other may have given since. A server gives less than one fence a microsecond.
@@ -137,8 +156,9 @@ impl Engine {
     }
 
     /// The fences to come leave room for those that this server does not know of.
-    pub fn leap_fences(&mut self, now: Now) {
-        let last = (self.last_fence.0 + MINUTE_US).max(now.unix_us.saturating_add(HOUR_US));
+    pub fn leap_fences(&mut self, beginning: Beginning, now: Now) {
+        let (past_last, past_clock) = beginning.leaps_us();
+        let last = (self.last_fence.0 + past_last).max(now.unix_us.saturating_add(past_clock));
         self.last_fence = Fence(last.min(Fence::MAX.0));
     }
 
@@ -308,6 +328,45 @@ fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(unix_us: u64) -> Now {
+        Now {
+            lease: LeaseUs(0),
+            mono: super::super::types::MonoUs(0),
+            unix_us,
+            may_write: true,
+        }
+    }
+
+    /// Both sides of a cut began an hour ahead of the clock, the old one later: it had been started again,
+    /// and what it gave from then on outranked the one that had been promoted in its place.
+    #[test]
+    fn a_primary_that_starts_again_stays_below_the_one_promoted_in_its_place() {
+        // It may itself have been started, or promoted, at any time before.
+        for before in [None, Some(Beginning::Start), Some(Beginning::Promotion)] {
+            for served_us in [0, MINUTE_US, 3 * HOUR_US] {
+                let began = 10_000 * HOUR_US;
+                let mut old = Engine::default();
+                if let Some(before) = before {
+                    old.leap_fences(before, at(began));
+                }
+                let cut = began + served_us;
+                let known = old.next_fence(at(cut));
+                let mut new = Engine::default();
+                new.adopt_last_fence(known, at(cut))
+                    .expect("it is not far ahead");
+                new.leap_fences(Beginning::Promotion, at(cut));
+                for starts in 1..=9 {
+                    old.leap_fences(Beginning::Start, at(cut + starts * 6 * MINUTE_US));
+                }
+                let late = old.next_fence(at(cut + HOUR_US));
+                assert!(
+                    late < new.last_fence(),
+                    "{before:?}, then {served_us} µs: {late:?} of the old side"
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_lease_taken_over_has_its_rest_and_some_grace_but_never_more_than_all() {

@@ -62,6 +62,7 @@ use tasks::Task;
 use types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
 
 pub use answer::{FullQueue, Refusal};
+pub use follow::Beginning;
 pub use slab::StateId;
 pub use state::{Body, Family, Misfit, State};
 pub use wait_queue::{Request, Wait};

@@ -7,8 +7,8 @@ use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
 use super::{SHELL, data_type, journal, listeners, node, timers, waiters};
-use crate::engine::StateId;
 use crate::engine::types::{ClientId, Db};
+use crate::engine::{Beginning, StateId};
 
 pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     events::subscribe_keyspace(ctx, CLASS_GENERIC, on_keyspace)?;
@@ -33,7 +33,7 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
             SHELL.with(|shell| shell.engine.swapped(Db(first), Db(second)));
             timers::arm(ctx);
         }
-        ServerEvent::NowPrimary => take_over(ctx, true),
+        ServerEvent::NowPrimary => take_over(ctx, Some(Beginning::Promotion)),
         ServerEvent::NowReplica => stand_down(ctx),
         ServerEvent::LoadingStarted(_) => SHELL.with(|shell| shell.engine.stand_down()),
         ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
@@ -41,7 +41,7 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
             // unlike one it comes when the event loop is turning.
             if ctx.facts().is_primary() {
                 let starting = SHELL.with(|shell| !shell.turning);
-                take_over(ctx, starting);
+                take_over(ctx, starting.then_some(Beginning::Start));
             }
         }
         ServerEvent::ConfigChanged => {
@@ -79,12 +79,12 @@ fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
 
 /// This server decides from now on. After a start or a promotion, fences given by others meanwhile must
 /// lie behind the next ones.
-pub(super) fn take_over(ctx: Ctx<'_>, leap: bool) {
+pub(super) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     listeners::may_have_come();
     SHELL.with(|shell| {
         let now = shell.now();
-        if leap {
-            shell.engine.leap_fences(now);
+        if let Some(beginning) = beginning {
+            shell.engine.leap_fences(beginning, now);
         }
         shell.engine.take_over(now);
     });

@@ -32,7 +32,7 @@ use crate::engine::answer::Answer;
 use crate::engine::effect::Effects;
 use crate::engine::types::{LeaseUs, MonoUs, Now};
 use crate::engine::wire::Arguments;
-use crate::engine::{Engine, Reply};
+use crate::engine::{Beginning, Engine, Reply};
 
 /// Everything the module knows.
 pub(crate) struct Shell {
@@ -98,7 +98,7 @@ pub(crate) fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     // Loaded into a running primary, it decides at once. Otherwise the data are yet to come.
     let facts = ctx.facts();
     if facts.is_primary() && !facts.loading() {
-        events::take_over(ctx, true);
+        events::take_over(ctx, Some(Beginning::Start));
     }
     Ok(())
 }

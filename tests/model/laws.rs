@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::Beginning;
 use crate::engine::answer::{Answer, Refusal};
 use crate::engine::change::Change;
 use crate::engine::types::{Claim, Fence, MonoUs, Now, Token, WaiterId};
@@ -261,12 +262,16 @@ impl Laws {
     }
 
     /// §3.6: a start or a promotion leaves room for the fences it does not know of.
-    pub fn leapt(&mut self, saved: Fence, after: Fence, now: Now) {
-        let next = (saved.0 + 60_000_000).max(now.unix_us + 3_600_000_000);
+    pub fn leapt(&mut self, beginning: Beginning, saved: Fence, after: Fence, now: Now) {
+        let (minutes, hours) = match beginning {
+            Beginning::Start => (1, 1),
+            Beginning::Promotion => (10, 2),
+        };
+        let next = (saved.0 + minutes * 60_000_000).max(now.unix_us + hours * 3_600_000_000);
         assert_eq!(
             after,
             Fence(next),
-            "a minute past the last, an hour past the clock"
+            "minutes past the last, hours past the clock: {beginning:?}"
         );
         assert!(after > self.last_fence);
         self.last_fence = after;

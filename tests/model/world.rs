@@ -14,7 +14,7 @@ use crate::engine::info::Particulars;
 use crate::engine::types::{
     Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId,
 };
-use crate::engine::{Engine, Family, Key, Reply, Request, Settings, StateId, Wait};
+use crate::engine::{Beginning, Engine, Family, Key, Reply, Request, Settings, StateId, Wait};
 use crate::laws::Laws;
 use crate::model::{Model, Name, Outcome, Seat, Sitter, TICK_US, Value};
 use crate::server::{Done, Server, Stored};
@@ -569,7 +569,7 @@ impl World {
                 self.pass_unserved(ms);
                 let saved = self.primary.engine.last_fence();
                 self.primary = self.primary.reloaded(as_changes, self.now);
-                self.begin_to_serve(saved, false);
+                self.begin_to_serve(saved, Beginning::Start);
                 None
             }
             Step::Failover { ms } => {
@@ -578,7 +578,7 @@ impl World {
                 let empty = Server::new(self.primary.engine.settings);
                 self.primary = std::mem::replace(&mut self.replica, empty);
                 let saved = self.primary.engine.last_fence();
-                self.begin_to_serve(saved, false);
+                self.begin_to_serve(saved, Beginning::Start);
                 None
             }
             Step::Demote { ms } => {
@@ -609,7 +609,7 @@ impl World {
                 self.pass_unserved(ms);
                 self.compare_checks_of_a_follower();
                 let saved = self.primary.engine.last_fence();
-                self.begin_to_serve(saved, true);
+                self.begin_to_serve(saved, Beginning::Promotion);
                 None
             }
         }
@@ -621,11 +621,13 @@ impl World {
         self.now.unix_us += ms * 1_000;
     }
 
-    fn begin_to_serve(&mut self, saved: Fence, knows_clients: bool) {
-        self.primary.engine.leap_fences(self.now);
+    fn begin_to_serve(&mut self, saved: Fence, beginning: Beginning) {
+        // A process that was promoted knows its connections; one that was started has none.
+        let knows_clients = beginning == Beginning::Promotion;
+        self.primary.engine.leap_fences(beginning, self.now);
         self.primary.engine.take_over(self.now);
         self.laws
-            .leapt(saved, self.primary.engine.last_fence(), self.now);
+            .leapt(beginning, saved, self.primary.engine.last_fence(), self.now);
         self.model.take_over(self.now, knows_clients);
         self.tickets.clear();
         if !knows_clients {
