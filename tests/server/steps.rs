@@ -5,7 +5,7 @@
 //! event loop, which is how a story decides what happens "at the same moment".
 
 use crate::harness::*;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// For what must happen: long beside what it takes, short beside a test run.
 pub const SOON: Duration = Duration::from_secs(10);
@@ -157,4 +157,15 @@ pub fn assert_clean_log(server: &Server) {
     ] {
         assert!(!log.contains(word), "{word} in the log:\n{log}");
     }
+}
+
+/// The wall clock, in microseconds since 1970.
+pub fn unix_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("the clock is past 1970").as_micros() as u64
+}
+
+/// The wall clock, in milliseconds since 1970.
+pub fn unix_ms() -> u64 {
+    unix_us() / 1000
 }

@@ -1,0 +1,66 @@
+//! The files in which a server keeps its data: how it is told to write them, and what stands in them.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::harness::*;
+use crate::steps::unix_ms;
+
+/// A server whose every write is on the disk before its reply.
+pub fn with_aof(preamble: bool) -> Builder {
+    Server::builder()
+        .config("appendonly", "yes")
+        .config("appendfsync", "always")
+        .config("aof-use-rdb-preamble", if preamble { "yes" } else { "no" })
+}
+
+pub fn kill_and_start(server: &mut Server) {
+    server.kill9();
+    server.start_again();
+}
+
+pub fn rewrite_aof(server: &Server) {
+    let reply = call!(server.connect(), "BGREWRITEAOF");
+    assert!(!reply.is_error(), "{reply:?}");
+    eventually("a rewritten AOF", Duration::from_secs(30), || {
+        let info = server.info_section("persistence");
+        ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
+            .iter()
+            .all(|line| info.contains(line))
+    });
+    assert_eq!(
+        server.info("persistence", "aof_last_bgrewrite_status"),
+        "ok"
+    );
+}
+
+/// The file that the AOF is being appended to.
+pub fn aof(server: &Server) -> PathBuf {
+    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF has a directory");
+    let file = files
+        .map(|file| file.expect("a file").path())
+        .find(|path| path.to_string_lossy().ends_with(".incr.aof"));
+    file.expect("an incremental AOF")
+}
+
+/// Writes a command into the AOF of a stopped server, by hand.
+pub fn append_to_aof(server: &Server, command: &[&str]) {
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .open(aof(server))
+        .expect("the AOF opens");
+    write!(file, "*{}\r\n", command.len()).expect("it is written");
+    for word in command {
+        write!(file, "${}\r\n{word}\r\n", word.len()).expect("it is written");
+    }
+}
+
+pub fn grant_by_hand(fence: u64) -> String {
+    let now = unix_ms();
+    format!(
+        "GRANT {fence} exclusive 600000 {} {now} 0 4:hand 0:",
+        now + 600_000
+    )
+}
