@@ -8,12 +8,21 @@ use std::time::Duration;
 use crate::harness::*;
 use crate::steps::unix_ms;
 
-/// A server whose every write is on the disk before its reply.
-pub fn with_aof(preamble: bool) -> Builder {
-    Server::builder()
+/// With an AOF, synced and headed as said.
+pub fn with_aof(builder: Builder, fsync: &str, preamble: &str) -> Builder {
+    builder
         .config("appendonly", "yes")
-        .config("appendfsync", "always")
-        .config("aof-use-rdb-preamble", if preamble { "yes" } else { "no" })
+        .config("appendfsync", fsync)
+        .config("aof-use-rdb-preamble", preamble)
+}
+
+/// A server whose every write is on the disk before its reply.
+pub fn with_safe_aof(preamble: bool) -> Builder {
+    with_aof(
+        Server::builder(),
+        "always",
+        if preamble { "yes" } else { "no" },
+    )
 }
 
 pub fn kill_and_start(server: &mut Server) {
@@ -21,9 +30,17 @@ pub fn kill_and_start(server: &mut Server) {
     server.start_again();
 }
 
+/// Has the AOF rewritten, and waits until it is.
+#[track_caller]
 pub fn rewrite_aof(server: &Server) {
     let reply = call!(server.connect(), "BGREWRITEAOF");
     assert!(!reply.is_error(), "{reply:?}");
+    wait_for_rewrite(server);
+}
+
+/// Waits for the end of a rewriting that was asked for.
+#[track_caller]
+pub fn wait_for_rewrite(server: &Server) {
     eventually("a rewritten AOF", Duration::from_secs(30), || {
         let info = server.info_section("persistence");
         ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::data_files::{rewrite_aof, with_aof};
+use crate::data_files::{rewrite_aof, with_safe_aof};
 use crate::harness::*;
 
 #[test]
@@ -62,7 +62,7 @@ fn no_acknowledged_grant_and_no_acknowledged_release_is_lost_to_a_kill_under_tra
     }
 
     for preamble in [true, false] {
-        let mut server = with_aof(preamble).start();
+        let mut server = with_safe_aof(preamble).start();
         let acknowledged = AtomicUsize::new(0);
         let known: Vec<Known> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..6)

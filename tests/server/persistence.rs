@@ -6,7 +6,9 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::data_files::{aof, append_to_aof, grant_by_hand, kill_and_start, rewrite_aof, with_aof};
+use crate::data_files::{
+    aof, append_to_aof, grant_by_hand, kill_and_start, rewrite_aof, with_safe_aof,
+};
 use crate::furniture::{assert_in_use, digests, furnish};
 use crate::harness::*;
 use crate::steps::{SOON, unix_us};
@@ -37,7 +39,7 @@ fn a_clean_restart_saves_by_itself() {
 #[test]
 fn a_killed_server_comes_back_from_its_aof() {
     for preamble in [true, false] {
-        let mut server = with_aof(preamble).start();
+        let mut server = with_safe_aof(preamble).start();
         furnish(&server);
         let before = digests(&server);
         kill_and_start(&mut server);
@@ -49,7 +51,7 @@ fn a_killed_server_comes_back_from_its_aof() {
 #[test]
 fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it() {
     for preamble in [true, false] {
-        let mut server = with_aof(preamble).start();
+        let mut server = with_safe_aof(preamble).start();
         furnish(&server);
         rewrite_aof(&server);
         let mut client = server.connect();
@@ -72,7 +74,7 @@ fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it()
 #[test]
 fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
     for reload in [&["DEBUG", "RELOAD"], &["DEBUG", "LOADAOF"]] {
-        let server = with_aof(false).start();
+        let server = with_safe_aof(false).start();
         furnish(&server);
         let mut waiter = server.connect();
         send!(waiter, "DLOCK.ACQUIRE", "lock", "BLOCK", 0, "TOKEN", "w");
@@ -115,7 +117,7 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
         ),
         (&["DSYNC.APPLY", "k", "lock:1", &too_far], "FenceAhead"),
     ];
-    let mut server = with_aof(false).start();
+    let mut server = with_safe_aof(false).start();
     furnish(&server);
     let before = digests(&server);
     server.kill9();
@@ -157,7 +159,7 @@ fn in_bulk(
 #[test]
 fn twenty_thousand_locks_and_twenty_thousand_holds_of_one_key_come_back() {
     for preamble in [true, false] {
-        let mut server = with_aof(preamble).config("appendfsync", "no").start();
+        let mut server = with_safe_aof(preamble).config("appendfsync", "no").start();
         let mut client = server.connect();
         let granted = |reply: &Reply| drop(reply.grant());
         in_bulk(

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use crate::data_files::{append_to_aof, grant_by_hand, kill_and_start, with_aof};
+use crate::data_files::{append_to_aof, grant_by_hand, kill_and_start, with_safe_aof};
 use crate::harness::*;
 use crate::steps::{SOON, unix_ms, unix_us};
 
@@ -15,7 +15,7 @@ const DAY_US: u64 = 24 * HOUR_US;
 
 /// What CHECK says of a lease of `lease_ms` after a kill and a start `gone_ms` later, under this grace.
 fn left_after_restart(lease_ms: u64, gone_ms: u64, grace_ms: u64) -> (i64, i64) {
-    let mut server = with_aof(false)
+    let mut server = with_safe_aof(false)
         .module_arg("takeover-grace-ms")
         .module_arg(grace_ms)
         .start();
@@ -68,7 +68,7 @@ fn after_a_restart_a_lease_is_never_longer_than_it_was_given() {
 
 #[test]
 fn a_lease_that_ran_out_while_the_server_was_down_has_the_grace_left_and_then_lapses() {
-    let mut server = with_aof(true)
+    let mut server = with_safe_aof(true)
         .module_arg("takeover-grace-ms")
         .module_arg(1_200)
         .start();
@@ -180,7 +180,7 @@ fn a_reload_is_no_new_start_and_leaps_over_no_fences() {
 fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
     // A last fence that lies further ahead than the hour, as after a clock that was wrong.
     let far = unix_us() + 100 * DAY_US;
-    let mut server = with_aof(false).start();
+    let mut server = with_safe_aof(false).start();
     server.kill9();
     append_to_aof(
         &server,
@@ -197,7 +197,7 @@ fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
     let mut server = Server::start();
     call!(server.connect(), "DEL", "nothing");
     drop(server.connect());
-    let mut source = with_aof(false).start();
+    let mut source = with_safe_aof(false).start();
     source.kill9();
     append_to_aof(
         &source,
@@ -220,7 +220,7 @@ fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
 
 #[test]
 fn a_finished_round_is_kept_after_a_restart_as_long_as_it_was_to_be_and_no_longer() {
-    let mut server = with_aof(true)
+    let mut server = with_safe_aof(true)
         .module_arg("group-keep-ms")
         .module_arg(2_500)
         .start();

@@ -8,7 +8,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
@@ -310,6 +310,17 @@ impl Server {
         };
         child.kill().expect("a child of ours may be killed");
         child.wait().expect("a killed child can be waited for");
+    }
+
+    /// Adds a line to the configuration of a stopped or killed server, for its next start.
+    #[track_caller]
+    pub fn configure(&self, name: &str, value: impl Display) {
+        assert!(self.child.is_none(), "the server is running");
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(self.dir.join(CONFIG_FILE))
+            .expect("the configuration opens");
+        writeln!(file, "{}", config_line(name, &value.to_string())).expect("it is written");
     }
 
     /// Starts a stopped or killed server with the same directory, configuration and port.
