@@ -36,7 +36,7 @@ fn kill_and_compare(server: &mut Server, seed: u64, what: &str) {
 
 /// The history goes on until there is something to compare, and stands still.
 fn stand_still(history: &mut History<'_>, server: &Server) {
-    history.while_true(|| contents(server).len() < 8);
+    history.until("something to compare", || contents(server).len() >= 8);
     history.stand_still();
 }
 

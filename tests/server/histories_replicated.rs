@@ -177,7 +177,7 @@ fn a_full_synchronisation_in_the_middle_of_a_history_misses_nothing() {
                     replica.wait_for_sync();
                     synchronised.store(true, Ordering::Relaxed);
                 });
-                history.while_true(|| !synchronised.load(Ordering::Relaxed));
+                history.until(way, || synchronised.load(Ordering::Relaxed));
             });
             compare(&mut history, &[&replica], way);
             let full = primary.info_number("stats", "sync_full");
@@ -201,7 +201,7 @@ fn a_replica_whose_link_broke_goes_on_where_it_was() {
         let primary = history::builder().start();
         let replica = history::builder().replica_of(&primary).start();
         let chained = history::builder().replica_of(&replica).start();
-        let mut history = History::new(&primary, seed);
+        let mut history = History::new(&primary, seed).without_flushes();
         let counts = |server: &Server| {
             ["sync_full", "sync_partial_ok"].map(|field| server.info_number("stats", field))
         };
@@ -214,11 +214,11 @@ fn a_replica_whose_link_broke_goes_on_where_it_was() {
             call!(primary.connect(), "CLIENT", "KILL", "TYPE", "replica");
             history.steps(40);
             replica.cont();
-            let resumed = || counts(&primary)[1] > before[0][1] + round;
-            history.while_true(|| !resumed());
+            let resumed = |server: &Server, before: [u64; 2]| counts(server)[1] > before[1] + round;
+            history.until("a replica that goes on", || resumed(&primary, before[0]));
             // The next link down the chain breaks as well.
             call!(replica.connect(), "CLIENT", "KILL", "TYPE", "replica");
-            history.while_true(|| counts(&replica)[1] <= before[1][1] + round);
+            history.until("its own that goes on", || resumed(&replica, before[1]));
             for follower in [&replica, &chained] {
                 follower.wait_for_sync();
             }

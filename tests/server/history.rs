@@ -25,6 +25,8 @@ const NAMES: [&str; 13] = [
     "l0", "l1", "l2", "s0", "s1", "s2", "g0", "g1", "g2", "o0", "o1", "o2", "plain",
 ];
 const CLIENTS: usize = 8;
+/// For what must happen while a history goes on.
+const UNTIL: Duration = Duration::from_secs(30);
 /// How many of the last steps a failure shows.
 const SHOWN: usize = 60;
 
@@ -118,6 +120,8 @@ pub struct History<'a> {
     paused_until: Instant,
     /// No key gets a TTL that may run out: see [`History::without_ttls`].
     ttls: bool,
+    /// Databases are flushed: see [`History::without_flushes`].
+    flushes: bool,
     steps: Vec<String>,
 }
 
@@ -134,6 +138,7 @@ impl<'a> History<'a> {
             refusing: false,
             paused_until: Instant::now(),
             ttls: true,
+            flushes: true,
             steps: Vec::new(),
         }
     }
@@ -151,9 +156,23 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Goes on as long as the condition holds.
-    pub fn while_true(&mut self, mut holds: impl FnMut() -> bool) {
-        while holds() {
+    /// Databases are not flushed: for a story about links that break. From Redis 7.4 on, a replica whose
+    /// link breaks while a flush is under way forgets where it was.
+    pub fn without_flushes(mut self) -> History<'a> {
+        self.flushes = false;
+        self
+    }
+
+    /// Goes on until the condition holds.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + UNTIL;
+        loop {
+            let late = Instant::now() >= deadline;
+            if holds() {
+                return;
+            }
+            assert!(!late, "not within {UNTIL:?}: {what}");
             self.step();
         }
     }
@@ -464,6 +483,7 @@ impl<'a> History<'a> {
             47..50 => &["SET", key, "overwritten", "PX", &ms],
             50..52 => &["COPY", key, other],
             52..58 => return self.restore(key, other),
+            58 if !self.flushes => return,
             58 if self.chance(50) => &["FLUSHDB"],
             58 => &["FLUSHDB", "ASYNC"],
             _ => &["DEL", "plain"],
