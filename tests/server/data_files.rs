@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::harness::*;
@@ -80,4 +80,31 @@ pub fn grant_by_hand(fence: u64) -> String {
         "GRANT {fence} exclusive 600000 {} {now} 0 4:hand 0:",
         now + 600_000
     )
+}
+
+/// The file that the last rewriting of the AOF has made.
+#[track_caller]
+pub fn rewritten(server: &Server) -> PathBuf {
+    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF has a directory");
+    let file = files
+        .map(|file| file.expect("a file").path())
+        .find(|path| path.to_string_lossy().ends_with(".base.aof"));
+    file.expect("a base without preamble")
+}
+
+/// The commands in a file without preamble.
+#[track_caller]
+pub fn commands_in(file: &Path) -> Vec<Vec<Vec<u8>>> {
+    let mut left = fs::read(file).expect("the file is read");
+    let mut commands = Vec::new();
+    while let Some((command, used)) = parse_reply(&left) {
+        let words = command
+            .as_array()
+            .iter()
+            .map(|word| word.as_bytes().to_vec());
+        commands.push(words.collect());
+        left.drain(..used);
+    }
+    assert!(left.is_empty(), "the file ends within a command");
+    commands
 }

@@ -43,6 +43,7 @@ mod persistence;
 mod pitfalls;
 mod removal;
 mod replicas;
+mod replication_effects;
 mod replication_stream;
 mod restarts;
 mod retries;

@@ -31,5 +31,6 @@ pub use hosts::{Host, Network};
 pub use replication::{ReplicationStream, words};
 pub use reply::Reply;
 pub use sentinel::Sentinels;
+pub use resp::parse as parse_reply;
 pub use server::{Builder, Server};
 pub use waiting::{blocked_clients, digest, eventually, wait_for_blocked};
