@@ -20,6 +20,7 @@ mod events;
 mod failover;
 mod first_listener;
 mod furniture;
+mod golden;
 mod grammar;
 mod group;
 mod harness_works;
