@@ -7,7 +7,7 @@ use std::fs;
 
 use crate::data_files::{append_to_aof, grant_by_hand, kill_and_start, with_safe_aof};
 use crate::harness::*;
-use crate::steps::{SOON, unix_ms, unix_us};
+use crate::steps::{SOON, ask, queued, reply, unix_ms, unix_us};
 
 const MINUTE_US: u64 = 60_000_000;
 const HOUR_US: u64 = 60 * MINUTE_US;
@@ -39,6 +39,126 @@ fn left_after_restart(lease_ms: u64, gone_ms: u64, grace_ms: u64) -> (i64, i64) 
         left,
         i64::try_from(unix_ms() - granted).expect("a short while"),
     )
+}
+
+/// How each family calls itself and its claims in what is written down.
+const FAMILIES: [(&str, &str, &str); 5] = [
+    ("DLOCK", "lock:1", "exclusive"),
+    ("DLOCK", "lock:1", "shared"),
+    ("DSEM", "semaphore:1", "7"),
+    ("DWG", "group:1", "member"),
+    ("DONCE", "once:1", "run"),
+];
+
+#[test]
+fn a_start_gives_every_hold_the_rest_of_its_lease_and_the_grace_and_no_more_than_the_lease() {
+    const LEASE: i64 = 20_000;
+    const HOUR: i64 = 3_600_000;
+    for grace in [0, 5_000, 60_000] {
+        // How far the written deadline lies ahead of the start: overdue, just due, and about the point from
+        // which on the whole lease is given; more than a lease ahead is what a clock set back leaves.
+        let table = [
+            -24 * HOUR,
+            -1,
+            0,
+            1_000,
+            LEASE - grace - 1,
+            LEASE - grace,
+            LEASE - grace + 1,
+            LEASE,
+            HOUR,
+        ];
+        let left_at = |ahead: i64| (ahead.max(0) + grace).min(LEASE);
+        let mut server = with_safe_aof(false)
+            .module_arg("takeover-grace-ms")
+            .module_arg(grace)
+            .start();
+        server.kill9();
+        let before = unix_ms();
+        let mut fence = unix_us();
+        for (f, (_, wire, claim)) in FAMILIES.iter().enumerate() {
+            for (n, ahead) in table.iter().enumerate() {
+                fence += 1;
+                let deadline = before.saturating_add_signed(*ahead);
+                let granted = deadline - LEASE.unsigned_abs();
+                let grant = format!("GRANT {fence} {claim} {LEASE} {deadline} {granted} 0 1:t 0:");
+                append_to_aof(&server, &["DSYNC.APPLY", &format!("{f}:{n}"), wire, &grant]);
+            }
+        }
+        server.start_again();
+        let mut client = server.connect();
+        for (f, (prefix, ..)) in FAMILIES.iter().enumerate() {
+            for (n, ahead) in table.iter().enumerate() {
+                let left = call!(client, format!("{prefix}.CHECK"), format!("{f}:{n}"), "t");
+                // The start was at some moment since, and some of what was left may have run since.
+                let gone = i64::try_from(unix_ms() - before).expect("a short while");
+                let (least, most) = (left_at(*ahead - gone) - gone, left_at(*ahead));
+                assert!(
+                    (least.max(0)..=most).contains(&left.as_int()),
+                    "{prefix}, {ahead} ms ahead, grace {grace}: {left:?}, not {least} to {most}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_ran_out_while_the_server_was_down_is_given_to_the_next_after_the_grace_and_not_before() {
+    const GRACE: u64 = 700;
+    let mut server = with_safe_aof(true)
+        .module_arg("takeover-grace-ms")
+        .module_arg(GRACE)
+        .start();
+    let acquire = [
+        "DLOCK.ACQUIRE lock",
+        "DSEM.ACQUIRE sem LIMIT 1",
+        "DWG.ADD group LIMIT 1",
+        "DONCE.BEGIN once",
+    ];
+    // The same request for another key.
+    let renewed = |request: &str| {
+        let key = request.split(' ').nth(1).expect("a key");
+        request.replacen(key, &format!("{key}:renewed"), 1)
+    };
+    let mut client = server.connect();
+    for request in acquire {
+        ask(&mut client, format!("{request} PX 900 TOKEN lost"));
+        ask(
+            &mut client,
+            format!("{} PX 900 TOKEN kept", renewed(request)),
+        );
+    }
+    let deadline = unix_ms() + 900;
+    server.kill9();
+    eventually("the deadline to pass", SOON, || unix_ms() > deadline);
+    let started = unix_ms();
+    server.start_again();
+    let mut client = server.connect();
+    let mut waiters = acquire.map(|request| {
+        // Renewed within the grace, it is its holder's as before.
+        let prefix = request.split('.').next().expect("a family");
+        let key = request.split(' ').nth(1).expect("a key");
+        let renew = format!("{prefix}.RENEW {key}:renewed kept EX 60");
+        assert_eq!(ask(&mut client, renew), 1, "{key}");
+        queued(&server, format!("{request} TOKEN next BLOCK 0"))
+    });
+    for waiter in &mut waiters {
+        let granted = reply(waiter);
+        assert!(
+            granted.as_array().contains(&Reply::Bulk(b"next".to_vec())),
+            "{granted:?}"
+        );
+        assert!(unix_ms() >= started + GRACE, "the grace was not over");
+    }
+    for (prefix, key) in [
+        ("DLOCK", "lock"),
+        ("DSEM", "sem"),
+        ("DWG", "group"),
+        ("DONCE", "once"),
+    ] {
+        let left = ask(&mut client, format!("{prefix}.CHECK {key}:renewed kept"));
+        assert!(left.as_int() > 0, "{key}");
+    }
 }
 
 #[test]
