@@ -142,7 +142,7 @@ fn kill_under_traffic(server: &mut Server, round: u64, rewrite: bool, enough: us
         if rewrite {
             assert!(!call!(server.connect(), "BGREWRITEAOF").is_error());
             // Every other time it is killed with the rewriting still under way, perhaps.
-            if round % 4 == 0 {
+            if round.is_multiple_of(4) {
                 wait_for_rewrite(server);
             }
         }

@@ -82,7 +82,10 @@ impl Scene {
         }
         let rest = self.stream.take_so_far(&self.server);
         let rest: Vec<_> = rest.iter().map(|command| words(command)).collect();
-        assert!(rest.iter().all(is_bracket), "and then {rest:?}");
+        assert!(
+            rest.iter().all(|command| is_bracket(command)),
+            "and then {rest:?}"
+        );
     }
 
     /// The next commands, without the brackets around several of them.
@@ -100,7 +103,7 @@ impl Scene {
     }
 }
 
-fn is_bracket(command: &Vec<String>) -> bool {
+fn is_bracket(command: &[String]) -> bool {
     ["MULTI", "EXEC"]
         .iter()
         .any(|bracket| command[0].eq_ignore_ascii_case(bracket))
@@ -741,7 +744,7 @@ fn a_rewritten_aof_says_what_there_is_and_nothing_of_how_it_came_about() {
         .collect();
     told.sort();
     let mut expected = [
-        format!("done once:1 | RECORD 1 @ NONE NONE @+9000 1:a 1:r"),
+        "done once:1 | RECORD 1 @ NONE NONE @+9000 1:a 1:r".to_owned(),
         format!(
             "group group:1 | {} | TALLY 2 0 3 0 0 @ NONE",
             grant(member, "member", 30_000, "a")

@@ -568,13 +568,14 @@ fn several_keys_in_one_step_are_atomic_where_the_server_makes_them_so_and_each_k
     for n in 0..200 {
         call!(client, "DLOCK.ACQUIRE", format!("wave:{n}"), "PX", 300);
     }
-    told(&mut stream, &server);
     let (mut ended, mut inside) = (Vec::new(), false);
     while ended.len() < 200 || inside {
         let command = next(&mut stream);
         match command[0].as_str() {
             "MULTI" if !inside => inside = true,
             "EXEC" if inside => inside = false,
+            // On a slow machine the first lapse before the last is granted.
+            "DSYNC.APPLY" if command[3].starts_with("GRANT ") => {}
             "DSYNC.APPLY" => {
                 let [end, vanish] = apply(&command, &command[1].clone(), "lock:1");
                 assert!(
