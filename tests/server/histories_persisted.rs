@@ -30,7 +30,9 @@ fn kill_and_compare(server: &mut Server, seed: u64, what: &str) {
     assert_eq!(call!(server.connect(), "DEBUG", "DIGEST"), whole, "{what}");
     assert_untroubled(server);
     assert_eq!(call!(server.connect(), "REPLICAOF", "NO", "ONE"), "OK");
-    History::new(server, seed + 1_000).steps(100);
+    let mut history = History::new(server, seed + 1_000);
+    history.steps(100);
+    history.end();
     assert_untroubled(server);
 }
 

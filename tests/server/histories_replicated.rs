@@ -52,6 +52,7 @@ fn a_replica_from_the_start_and_its_own_replica_equal_the_primary_at_any_moment(
             history.steps(150);
             compare(&mut history, &[&replica, &chained], "in the middle");
         }
+        history.end();
         // Not one of them decided anything of its own: what the chained replica was told is the primary's.
         assert_untroubled(&primary);
         assert_eq!(
@@ -274,6 +275,7 @@ fn a_promoted_replica_goes_on_with_the_history_and_its_own_replica_with_it() {
             full + 1,
             "only the old primary had to begin afresh"
         );
+        history.end();
         eventually("a client that is served", SOON, || {
             let reply = call!(replica.connect(), "DLOCK.ACQUIRE", "one more", "TOKEN", "t");
             !reply.is_nil()

@@ -190,11 +190,35 @@ impl<'a> History<'a> {
         self.operate(&["CLIENT", "PAUSE", "600000", "WRITE"]);
     }
 
-    fn step(&mut self) {
-        self.collect();
-        if self.refusing && self.rng.random_range(0..4) == 0 {
+    /// The end of the history: every hold whose lease runs out ends, wherever its key has gone since.
+    #[track_caller]
+    pub fn end(mut self) {
+        // No lease runs while writes are refused.
+        self.refuse_no_more();
+        let client = &mut self.operator.client;
+        for database in 0..DATABASES {
+            assert_eq!(call!(client, "SELECT", database), "OK");
+            for name in NAMES {
+                eventually(
+                    &format!("nothing overdue in {database} {name}"),
+                    SOON,
+                    || nothing_is_overdue(client, name),
+                );
+            }
+        }
+    }
+
+    fn refuse_no_more(&mut self) {
+        if self.refusing {
             self.refusing = false;
             self.operate(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+        }
+    }
+
+    fn step(&mut self) {
+        self.collect();
+        if self.rng.random_range(0..4) == 0 {
+            self.refuse_no_more();
         }
         match self.rng.random_range(0..100) {
             0..62 => self.ask(),
@@ -694,6 +718,20 @@ fn check(reply: &Reply) {
         let known = REFUSALS.iter().any(|code| text.starts_with(code));
         assert!(known, "{text}");
     }
+}
+
+fn nothing_is_overdue(client: &mut Client, key: &str) -> bool {
+    ["DLOCK.INFO", "DSEM.INFO", "DWG.INFO", "DONCE.INFO"]
+        .iter()
+        .all(|info| {
+            let info = call!(client, info, key, "COUNT", 1000);
+            // Absent, or of another family.
+            if info.is_nil() || info.is_error() {
+                return true;
+            }
+            let holders = info.field("first-holders").as_array();
+            holders.iter().all(|hold| *hold.field("lease-left-ms") != 0)
+        })
 }
 
 /// What every key of the history's databases holds, by its digest.

@@ -268,6 +268,16 @@ fn a_replica_refuses_writes_and_answers_looks() {
 fn a_replica_lapses_nothing_and_tells_from_the_deadline_what_is_left() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
+    lapses_nothing(&primary, &replica);
+    // Nor does one that was a primary before, and decided.
+    let demoted = Server::start();
+    call!(demoted.connect(), "DLOCK.ACQUIRE", "other", "PX", 60_000);
+    call!(demoted.connect(), "REPLICAOF", "127.0.0.1", primary.port());
+    demoted.wait_for_sync();
+    lapses_nothing(&primary, &demoted);
+}
+
+fn lapses_nothing(primary: &Server, replica: &Server) {
     call!(
         primary.connect(),
         "DLOCK.ACQUIRE",
@@ -286,7 +296,7 @@ fn a_replica_lapses_nothing_and_tells_from_the_deadline_what_is_left() {
         "TOKEN",
         "t"
     );
-    replica.wait_to_catch_up_with(&primary);
+    replica.wait_to_catch_up_with(primary);
     // A primary that stands still lapses nothing either; the replica is all alone with the deadline.
     primary.stop();
     let mut client = replica.connect();
