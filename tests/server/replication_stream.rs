@@ -260,12 +260,7 @@ fn an_overdue_hold_lapses_within_the_competing_request_when_that_comes_first() {
     let fence = call!(client, "DLOCK.ACQUIRE", "k", "PX", 1, "TOKEN", "a")
         .grant()
         .1;
-    // (TIME stands still within a script on some servers; on the others there is no other clock.)
-    let script = "local function ms() local ok, s = pcall(function() return os.clock() end) \
-                  if ok then return s * 1000 end \
-                  local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end \
-                  local start = ms() repeat until ms() - start > 50 \
-                  return redis.call('DLOCK.ACQUIRE', 'k', 'TOKEN', 'b')";
+    let script = busy_for(50) + "return redis.call('DLOCK.ACQUIRE', 'k', 'TOKEN', 'b')";
     // In the turn of the grant's own command or a later one: either way the hold is overdue.
     let reply = call!(client, "EVAL", script, 1, "k");
     let next_fence = reply.grant().1;
