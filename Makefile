@@ -16,11 +16,11 @@ MODULE := $(CARGO_TARGET_DIR)/release/libdsync.so
 INSTALLED := $(MODULE_DIR)/dsync.so
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint install clean
+.PHONY: help build run test test-matrix lint install clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 build: ## build the module, target/release/libdsync.so
 	@sh scripts/need.sh build
@@ -31,6 +31,9 @@ run: ## start a server with the module, on PORT (6379)
 
 test: ## test the engine, and the module on every server at hand (or on SERVERS="path ...")
 	@sh scripts/test.sh
+
+test-matrix: ## the same on every server that people run, built where it must be (ALSO="path ...", EXCEPT="name ...")
+	@sh scripts/test-matrix.sh
 
 lint: ## check format, clippy's lints and the documentation
 	@sh scripts/need.sh build

@@ -1,10 +1,11 @@
 #!/bin/sh
-# need.sh [build] [cli]: what dsync is built with, and redis-cli, are on this machine when this ends well.
+# need.sh [build] [cli] [make]: what dsync is built with, redis-cli, and what the servers' sources are built
+# with, are on this machine when this ends well.
 #
 # Installs only what is missing, through apt, and says what and why before it does. Starts no service: the
 # package redis-tools holds redis-cli (and the libraries Debian's servers need), not the service; that is
-# in redis-server, which is never installed. Where it may not install, `build` fails with a list for the
-# user's own hands, and `cli` goes on: scripts/server.sh needs no rights, and brings a redis-cli too.
+# in redis-server, which is never installed. Where it may not install, `build` and `make` fail with a list
+# for the user's own hands, and `cli` goes on: scripts/server.sh needs no rights, and brings a redis-cli too.
 set -eu
 
 missing=''
@@ -19,6 +20,10 @@ want() {
 
 has_c_compiler() {
     command -v cc >/dev/null 2>&1 && echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1
+}
+
+has_make() {
+    command -v make >/dev/null 2>&1 && command -v g++ >/dev/null 2>&1
 }
 
 # The library, and the compiler's own headers (stddef.h and the like), which come in another package.
@@ -59,6 +64,7 @@ install_missing() {
 }
 
 wants_build=''
+wants_make=''
 for need in "$@"; do
     case $need in
     build)
@@ -74,8 +80,13 @@ for need in "$@"; do
         command -v redis-cli >/dev/null 2>&1 || command -v valkey-cli >/dev/null 2>&1 ||
             want 'redis-tools' 'redis-cli, and the libraries of the servers (it starts no service)'
         ;;
+    make)
+        wants_make=yes
+        has_c_compiler || want 'gcc libc6-dev' 'a C compiler, to build servers from their sources'
+        has_make || want 'make g++' 'make and a C++ compiler, to build servers from their sources'
+        ;;
     *)
-        echo "usage: need.sh [build] [cli]" >&2
+        echo "usage: need.sh [build] [cli] [make]" >&2
         exit 2
         ;;
     esac
@@ -89,7 +100,8 @@ if install_missing; then
 fi
 printf 'dsync: could not install that (no apt, no network, or neither root nor sudo).\n' >&2
 # What was missing decides, not what was asked for: a build that lacks nothing can go on.
-if [ -n "$wants_build" ] && ! { has_c_compiler && has_libclang; }; then
+if { [ -n "$wants_build" ] && ! { has_c_compiler && has_libclang; }; } ||
+    { [ -n "$wants_make" ] && ! { has_c_compiler && has_make; }; }; then
     printf 'Please install by hand, by these names on Debian and Ubuntu, then try again:\n   %s\n' "$missing" >&2
     exit 1
 fi

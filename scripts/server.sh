@@ -25,7 +25,8 @@ if command -v "$name-server" 2>/dev/null; then
     exit 0
 fi
 
-servers=$(cd "$(dirname "$0")/.." && pwd)/target/servers
+scripts=$(cd "$(dirname "$0")" && pwd)
+servers=$(dirname "$scripts")/target/servers
 home=$servers/$name
 server=$home/$name-server
 if "$server" --version >/dev/null 2>&1; then
@@ -46,24 +47,10 @@ echo "dsync: unpacking Debian's $name-server under target/servers (nothing is in
 # Made aside and moved into place when it runs, so that an interrupted run leaves nothing half-done.
 work=$servers/$name.work
 rm -rf "$work" "$home"
-mkdir -p "$work/root" "$work/debs"
-
-# apt_with SET COMMAND ...: apt with its own lists and cache, so that it needs no rights and leaves the
-# machine's alone. SET is a directory under $work; a file `sources.list` in it replaces the machine's.
-apt_with() {
-    set_dir=$work/$1
-    shift
-    mkdir -p "$set_dir/lists/partial" "$set_dir/cache/archives/partial"
-    {
-        printf 'Dir::State::Lists "%s/lists";\n' "$set_dir"
-        printf 'Dir::Cache "%s/cache";\n' "$set_dir"
-        printf 'APT::Sandbox::User "%s";\n' "$(id -un)"
-        if [ -f "$set_dir/sources.list" ]; then
-            printf 'Dir::Etc::SourceList "%s/sources.list";\nDir::Etc::SourceParts "/dev/null";\n' "$set_dir"
-        fi
-    } >"$set_dir/apt.conf"
-    APT_CONFIG=$set_dir/apt.conf "$@"
-}
+mkdir -p "$work/root" "$work/debs" "$work/apt"
+apt_home=$work/apt
+# shellcheck source=scripts/apt.sh
+. "$scripts/apt.sh"
 
 # fetch SET PACKAGE ...: unpacks the packages into $work/root.
 fetch() {
@@ -76,40 +63,18 @@ fetch() {
     done
 }
 
-# Whether the machine's release is Debian 12; its backports are then what `backports` asks for.
-is_bookworm() {
-    # shellcheck source=/dev/null
-    (. /etc/os-release && [ "${ID:-}" = debian ] && [ "${VERSION_CODENAME:-}" = bookworm ])
-}
-
-# Writes the sources of the set `backports`, from the machine's own for the main archive. To be called
-# after the set `machine` was updated: apt lists nothing of sources it has not read.
-write_backports_source() {
-    mkdir -p "$work/backports"
-    # apt knows every form in which sources are written.
-    # shellcheck disable=SC2016 # apt replaces these, not the shell
-    archive=$(apt_with machine apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-        awk '$2 == "bookworm" && $3 == "main" { print $1; exit }')
-    [ -n "$archive" ] || return 1
-    keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-    signed=''
-    [ ! -r "$keyring" ] || signed="[signed-by=$keyring] "
-    echo "deb $signed$archive bookworm-backports main" >"$work/backports/sources.list"
-}
-
-# A source of the machine's that has nothing to do with us may fail to update: the download decides.
-apt_with machine apt-get -q update >"$work/update.log" 2>&1 || true
+update machine
 packages="$name-server $name-tools"
 # shellcheck disable=SC2086 # one word a package
 if apt_with machine apt-cache show $packages >/dev/null 2>&1; then
     fetch machine $packages || fail "apt has it and could not download it."
-elif [ "$name" = valkey ] && is_bookworm && write_backports_source; then
-    apt_with backports apt-get -q update >>"$work/update.log" 2>&1 || true
+elif [ "$name" = valkey ] && [ "$(debian_release)" = bookworm ] && write_sources backports deb bookworm-backports; then
+    update backports
     fetch backports $packages || fail "the backports of Debian 12 could not be read:
-$(cat "$work/update.log")"
+$(cat "$apt_home/update.log")"
 else
     fail "apt knows no such package here. (Redis is in Debian 12 and later; Valkey in the backports of Debian 12, and in later releases.)
-$(grep '^[EW]:' "$work/update.log")"
+$(update_errors)"
 fi
 
 binary=$work/root/usr/bin/$name-server
@@ -127,7 +92,7 @@ missing_libraries() {
 # library, which must be the one that the machine's loader belongs to.
 uninstalled_library_packages() {
     set_of_tools=machine
-    [ ! -d "$work/backports" ] || set_of_tools=backports
+    [ ! -d "$apt_home/backports" ] || set_of_tools=backports
     direct=$(apt_with "$set_of_tools" apt-cache depends --important "$name-tools" |
         awk '$1 == "Depends:" { gsub(/[<>]/, "", $2); if ($2 ~ /^lib/) print $2 }')
     # shellcheck disable=SC2086 # one word a package
@@ -158,7 +123,7 @@ wrap() {
 libraries=$(library_path | sed "s|$work|$home|g")
 wrap "$name-server"
 wrap "$name-cli"
-rm -rf "$work/machine" "$work/backports" "$work/debs" "$work/update.log"
+rm -rf "$work/apt" "$work/debs"
 mv "$work" "$home"
 "$server" --version >/dev/null || fail "it was unpacked and does not run."
 echo "$server"
