@@ -1,11 +1,12 @@
 #!/bin/sh
-# need.sh [build] [cli] [make]: what dsync is built with, redis-cli, and what the servers' sources are built
-# with, are on this machine when this ends well.
+# need.sh [build] [cli] [hosts] [make]: what dsync is built with, redis-cli, what stories about several hosts are
+# told with, and what the servers' sources are built with, are on this machine when this ends well.
 #
 # Installs only what is missing, through apt, and says what and why before it does. Starts no service: the
 # package redis-tools holds redis-cli (and the libraries Debian's servers need), not the service; that is
 # in redis-server, which is never installed. Where it may not install, `build` and `make` fail with a list
-# for the user's own hands, and `cli` goes on: scripts/server.sh needs no rights, and brings a redis-cli too.
+# for the user's own hands, `cli` goes on (scripts/server.sh needs no rights, and brings a redis-cli too), and so
+# does `hosts`: test-settings.sh looks whether there can be any.
 set -eu
 
 missing=''
@@ -80,13 +81,16 @@ for need in "$@"; do
         command -v redis-cli >/dev/null 2>&1 || command -v valkey-cli >/dev/null 2>&1 ||
             want 'redis-tools' 'redis-cli, and the libraries of the servers (it starts no service)'
         ;;
+    hosts)
+        command -v ip >/dev/null 2>&1 || want 'iproute2' 'ip, by which tests connect network namespaces and cut them off'
+        ;;
     make)
         wants_make=yes
         has_c_compiler || want 'gcc libc6-dev' 'a C compiler, to build servers from their sources'
         has_make || want 'make g++' 'make and a C++ compiler, to build servers from their sources'
         ;;
     *)
-        echo "usage: need.sh [build] [cli] [make]" >&2
+        echo "usage: need.sh [build] [cli] [hosts] [make]" >&2
         exit 2
         ;;
     esac

@@ -16,7 +16,9 @@ cd "$(dirname "$0")/.."
 matrix='redis-7.0 redis-7.2 redis-7.4 redis-8.0+ valkey-8.0 valkey-9.1+'
 too_old='redis-6.0'
 
-sh scripts/need.sh build cli
+sh scripts/need.sh build cli hosts
+# shellcheck source=scripts/test-settings.sh
+. scripts/test-settings.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -102,7 +104,7 @@ failed=''
 if is_left_out engine; then
     row engine 'left out'
 else
-    judge engine '' cargo test --lib --test model
+    judge engine '' cargo test --lib --test model --test readme
 fi
 for wanted in $matrix $too_old; do
     name=${wanted%+}

@@ -10,9 +10,9 @@ cd "$(dirname "$0")/.."
 
 servers=${SERVERS:-}
 if [ -n "$servers" ]; then
-    sh scripts/need.sh build
+    sh scripts/need.sh build hosts
 else
-    sh scripts/need.sh build cli
+    sh scripts/need.sh build cli hosts
     for name in redis valkey; do
         if server=$(sh scripts/server.sh "$name"); then
             servers="$servers $server"
@@ -34,6 +34,9 @@ version() {
     "$1" --version | sed 's/ server v=/ /' | cut -d ' ' -f 1,2
 }
 
+# shellcheck source=scripts/test-settings.sh
+. scripts/test-settings.sh
+
 echo "dsync: to be tested on:"
 for server in $servers; do
     "$server" --version >/dev/null
@@ -41,7 +44,7 @@ for server in $servers; do
 done
 
 cargo build --release
-cargo test --lib --test model
+cargo test --lib --test model --test readme
 
 failed=''
 for server in $servers; do

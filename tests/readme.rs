@@ -10,7 +10,10 @@ const STORIES: &str = "tests/server";
 /// Every `story::test` between backquotes.
 fn named(text: &str) -> BTreeSet<(&str, &str)> {
     let is_name = |part: &str| {
-        !part.is_empty() && part.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
     };
     text.split('`')
         .skip(1)
