@@ -10,6 +10,8 @@
 mod harness;
 
 mod bad_payloads;
+mod cluster;
+mod cluster_steps;
 mod command_docs;
 mod confirmed;
 mod contended;

@@ -87,6 +87,15 @@ impl Client {
         }
     }
 
+    /// As [`Client::recv`], for a connection that the server may close: that is `Err`.
+    pub fn recv_or_closed(&mut self, within: Duration) -> Result<Option<Reply>, Closed> {
+        match self.next(within) {
+            Next::Reply(reply) => Ok(Some(reply)),
+            Next::Nothing => Ok(None),
+            Next::Closed => Err(Closed),
+        }
+    }
+
     /// Asserts that nothing arrives during `quiet`.
     #[track_caller]
     pub fn expect_silence(&mut self, quiet: Duration) {
@@ -167,6 +176,10 @@ impl Client {
         }
     }
 }
+
+/// The server closed the connection.
+#[derive(Debug)]
+pub struct Closed;
 
 enum Next {
     Reply(Reply),

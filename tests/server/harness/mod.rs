@@ -12,6 +12,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod client;
+mod cluster;
 mod flavour;
 mod hosts;
 mod ports;
@@ -25,8 +26,9 @@ mod server;
 mod socket;
 mod waiting;
 
-pub use client::{Argument, Client};
+pub use client::{Argument, Client, Closed};
 pub(crate) use client::{call, send};
+pub use cluster::{Cluster, ClusterBuilder, Move, Router};
 pub use flavour::{Flavour, Product};
 pub use hosts::{Host, Network};
 pub use replication::{ReplicationStream, words};

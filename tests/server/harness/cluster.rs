@@ -1,0 +1,542 @@
+//! A cluster of servers of one story's own: three primaries, each with a replica if the story asks for it.
+//!
+//! It is formed with plain commands, as an operator without tools would do it, and is ready when all nodes
+//! agree on everything. That takes a little over two seconds, nearly all of it the server's own: a primary
+//! serves nothing in its first two seconds (CLUSTER_WRITABLE_DELAY), and the nodes meet meanwhile. So a
+//! story tells as much as it can to one cluster.
+//!
+//! Bus ports are the servers' own default, 10000 above the port: `ports` gives none where that is taken.
+//!
+//! Deliberately absent: a client that knows the whole map of slots. [`Router`] knows the node that was
+//! right last, and otherwise goes where it is sent: the redirections are what the stories are about.
+
+use std::fmt::Display;
+use std::ops::{Index, IndexMut, Range};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::client::{Client, call};
+use super::reply::Reply;
+use super::server::{Builder, Server};
+use super::waiting::eventually;
+
+const PRIMARIES: usize = 3;
+const SLOTS: u16 = 16384;
+const NODE_TIMEOUT: &str = "cluster-node-timeout";
+
+/// The node time-out while the cluster forms: nodes tell one another their news every half of it.
+const FORMING_NODE_TIMEOUT_MS: u64 = 1_000;
+
+/// For nodes to agree. On a busy machine the gossip of six takes its time.
+const AGREE_WITHIN: Duration = Duration::from_secs(30);
+/// For a request to be answered, however often it is sent elsewhere.
+const ROUTE_WITHIN: Duration = Duration::from_secs(30);
+
+/// How a cluster is to be started. [`Cluster::builder`] makes one.
+pub struct ClusterBuilder {
+    with_replicas: bool,
+    node_timeout_ms: u64,
+    config: Vec<(String, String)>,
+    module_arguments: Vec<String>,
+}
+
+impl ClusterBuilder {
+    /// Each primary gets a replica: nodes 3, 4 and 5 are those of 0, 1 and 2.
+    pub fn with_replicas(mut self) -> ClusterBuilder {
+        self.with_replicas = true;
+        self
+    }
+
+    /// How long a node may be silent. Without it the nodes are patient, so that a busy machine fails
+    /// nobody over; stories about dead nodes ask for less.
+    pub fn node_timeout_ms(mut self, ms: u64) -> ClusterBuilder {
+        self.node_timeout_ms = ms;
+        self
+    }
+
+    /// A line of every node's configuration, as [`Builder::config`].
+    pub fn config(mut self, name: &str, value: impl Display) -> ClusterBuilder {
+        self.config.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// An argument after the module's path, as [`Builder::module_arg`].
+    pub fn module_arg(mut self, argument: impl Display) -> ClusterBuilder {
+        self.module_arguments.push(argument.to_string());
+        self
+    }
+
+    /// Starts the nodes and forms the cluster; returns when all nodes agree that it serves all slots.
+    #[track_caller]
+    pub fn start(self) -> Cluster {
+        let nodes = if self.with_replicas {
+            2 * PRIMARIES
+        } else {
+            PRIMARIES
+        };
+        // Side by side: what takes long in a start is waiting.
+        let nodes = thread::scope(|scope| {
+            let starting: Vec<_> = (0..nodes)
+                .map(|_| scope.spawn(|| self.node().start()))
+                .collect();
+            starting
+                .into_iter()
+                .map(|node| node.join().expect("the node starts, or its log is above"))
+                .collect()
+        });
+        let cluster = Cluster::form(nodes);
+        for node in &cluster.nodes {
+            let timeout = self.node_timeout_ms;
+            let set = call!(node.connect(), "CONFIG", "SET", NODE_TIMEOUT, timeout);
+            expect_ok(&set);
+        }
+        cluster
+    }
+
+    fn node(&self) -> Builder {
+        let mut node = Server::builder()
+            .config("cluster-enabled", "yes")
+            .config(NODE_TIMEOUT, FORMING_NODE_TIMEOUT_MS)
+            // A replica stays with its primary, and takes over from it however old its data are.
+            .config("cluster-allow-replica-migration", "no")
+            .config("cluster-replica-validity-factor", 0);
+        for (name, value) in &self.config {
+            node = node.config(name, value);
+        }
+        for argument in &self.module_arguments {
+            node = node.module_arg(argument);
+        }
+        node
+    }
+}
+
+/// Running nodes. `cluster[0]`, `[1]`, `[2]` began as primaries, `[3]`, `[4]`, `[5]` as their replicas.
+pub struct Cluster {
+    nodes: Vec<Server>,
+    ids: Vec<String>,
+}
+
+impl Index<usize> for Cluster {
+    type Output = Server;
+
+    fn index(&self, node: usize) -> &Server {
+        &self.nodes[node]
+    }
+}
+
+impl IndexMut<usize> for Cluster {
+    fn index_mut(&mut self, node: usize) -> &mut Server {
+        &mut self.nodes[node]
+    }
+}
+
+impl Cluster {
+    /// Three primaries.
+    #[track_caller]
+    pub fn start() -> Cluster {
+        Cluster::builder().start()
+    }
+
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder {
+            with_replicas: false,
+            node_timeout_ms: 15_000,
+            config: Vec::new(),
+            module_arguments: Vec::new(),
+        }
+    }
+
+    #[track_caller]
+    fn form(nodes: Vec<Server>) -> Cluster {
+        let mut clients: Vec<_> = nodes.iter().map(Server::connect).collect();
+        let ids = clients
+            .iter_mut()
+            .map(|client| call!(client, "CLUSTER", "MYID").as_str().to_owned())
+            .collect();
+        let cluster = Cluster { nodes, ids };
+        for (n, client) in clients.iter_mut().enumerate() {
+            // Different from the start: nodes whose epochs are the same settle that later, at a bad moment.
+            expect_ok(&call!(client, "CLUSTER", "SET-CONFIG-EPOCH", n + 1));
+            if n < PRIMARIES {
+                let Range { start, end } = slots_of(n);
+                expect_ok(&call!(client, "CLUSTER", "ADDSLOTSRANGE", start, end - 1));
+            }
+            // Every pair meets by command: sooner than by hearsay.
+            for node in &cluster.nodes[..n] {
+                expect_ok(&call!(client, "CLUSTER", "MEET", "127.0.0.1", node.port()));
+            }
+        }
+        for replica in PRIMARIES..cluster.nodes.len() {
+            let primary = &cluster.ids[replica - PRIMARIES];
+            eventually("a replica that knows its primary", AGREE_WITHIN, || {
+                call!(clients[replica], "CLUSTER", "REPLICATE", primary) == "OK"
+            });
+        }
+        for (n, client) in clients.iter_mut().enumerate() {
+            let what = format!("a cluster as node {n} should see it");
+            eventually(&what, AGREE_WITHIN, || cluster.is_as_formed(client));
+        }
+        for node in cluster.nodes.iter().skip(PRIMARIES) {
+            node.wait_for_sync();
+        }
+        cluster
+    }
+
+    /// Whether a node sees every primary with its slots and every replica with its primary, all of them
+    /// met and connected, and serves.
+    fn is_as_formed(&self, client: &mut Client) -> bool {
+        let view = NodesView::of(client);
+        let nodes_are_right = self.ids.iter().enumerate().all(|(n, id)| {
+            view.line(id).is_some_and(|line| {
+                let is_right = if n < PRIMARIES {
+                    let Range { start, end } = slots_of(n);
+                    line.has_flag("master") && line.slots == [format!("{start}-{}", end - 1)]
+                } else {
+                    line.has_flag("slave") && line.primary == self.ids[n - PRIMARIES]
+                };
+                is_right && line.is_connected
+            })
+        });
+        nodes_are_right && view.lines.len() == self.ids.len() && is_ok(client)
+    }
+
+    /// The number of nodes, replicas included.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The name that a node has in the cluster.
+    pub fn id(&self, node: usize) -> &str {
+        &self.ids[node]
+    }
+
+    /// The node that has this port.
+    #[track_caller]
+    pub fn node_at(&self, port: u16) -> usize {
+        let found = self.nodes.iter().position(|node| node.port() == port);
+        found.unwrap_or_else(|| panic!("no node of the cluster has port {port}"))
+    }
+
+    /// A slot that was a primary's from the start, and a key in it: the name itself or the name and a
+    /// number, without a hash tag.
+    #[track_caller]
+    pub fn key_of(&self, primary: usize, name: &str) -> String {
+        let mut client = self.nodes[primary].connect();
+        let slots = slots_of(primary);
+        let names = (0..1_000).map(|n| match n {
+            0 => name.to_owned(),
+            n => format!("{name}{n}"),
+        });
+        names
+            .into_iter()
+            .find(|key| slots.contains(&slot_of(&mut client, key)))
+            .expect("one name in three is in a primary's slots")
+    }
+
+    /// The slot of a key.
+    #[track_caller]
+    pub fn slot(&self, key: &str) -> u16 {
+        slot_of(&mut self.nodes[0].connect(), key)
+    }
+
+    /// A client that goes where it is sent, and knows one node to begin with.
+    #[track_caller]
+    pub fn router_from(&self, node: usize) -> Router {
+        Router {
+            at: self.nodes[node].port(),
+            connections: Vec::new(),
+        }
+    }
+
+    /// Waits until these nodes say that the cluster serves.
+    #[track_caller]
+    pub fn wait_until_ok(&self, nodes: &[usize]) {
+        self.wait_until(nodes, "the cluster to be ok", is_ok);
+    }
+
+    /// Waits until these nodes say that the cluster is down.
+    #[track_caller]
+    pub fn wait_until_down(&self, nodes: &[usize]) {
+        self.wait_until(nodes, "the cluster to be down", |client| !is_ok(client));
+    }
+
+    /// Waits until these nodes say that `owner` serves the slot, and that no replica is being promoted.
+    #[track_caller]
+    pub fn wait_for_owner(&self, nodes: &[usize], slot: u16, owner: usize) {
+        let what = format!("node {owner} to serve slot {slot}");
+        self.wait_until(nodes, &what, |client| {
+            let view = NodesView::of(client);
+            view.line(&self.ids[owner])
+                .is_some_and(|line| line.has_flag("master") && line.serves(slot))
+        });
+    }
+
+    #[track_caller]
+    fn wait_until(&self, nodes: &[usize], what: &str, mut holds: impl FnMut(&mut Client) -> bool) {
+        for node in nodes {
+            let mut client = self.nodes[*node].connect();
+            eventually(&format!("{what}, says node {node}"), AGREE_WITHIN, || {
+                holds(&mut client)
+            });
+        }
+    }
+
+    /// The first two steps of a slot's move: the target imports it, the source migrates it.
+    #[track_caller]
+    pub fn open_move(&self, slot: u16, source: usize, target: usize) -> Move<'_> {
+        let opened = Move {
+            cluster: self,
+            slot,
+            source,
+            target,
+        };
+        opened.set_slot(target, &["IMPORTING", &self.ids[source]]);
+        opened.set_slot(source, &["MIGRATING", &self.ids[target]]);
+        opened
+    }
+
+    /// `CLUSTER FAILOVER` at a replica; returns when `nodes`, which include it and its old primary, say
+    /// that it serves the slot.
+    #[track_caller]
+    pub fn fail_over_to(&self, replica: usize, slot: u16, nodes: &[usize]) {
+        let mut client = self.nodes[replica].connect();
+        expect_ok(&call!(client, "CLUSTER", "FAILOVER"));
+        self.wait_for_owner(nodes, slot, replica);
+    }
+}
+
+/// A slot on its way from one node to another. Nothing happens by itself: the story takes the steps.
+pub struct Move<'c> {
+    cluster: &'c Cluster,
+    slot: u16,
+    source: usize,
+    target: usize,
+}
+
+impl Move<'_> {
+    /// `MIGRATE` of one key. Panics unless it was there to be sent.
+    #[track_caller]
+    pub fn send(&self, key: &str) {
+        let reply = self.migrate(key);
+        assert_eq!(reply, "OK", "MIGRATE {key}: {reply:?}");
+    }
+
+    /// `MIGRATE` of all keys that the source still has of this slot, those included that come meanwhile.
+    #[track_caller]
+    pub fn send_all(&self) {
+        let mut source = self.cluster.nodes[self.source].connect();
+        loop {
+            let keys = call!(source, "CLUSTER", "GETKEYSINSLOT", self.slot, 100);
+            if keys.as_array().is_empty() {
+                return;
+            }
+            for key in keys.as_array() {
+                // Gone in between is as good as sent.
+                let reply = self.migrate(key.as_str());
+                assert!(reply == "OK" || reply == "NOKEY", "{reply:?}");
+            }
+        }
+    }
+
+    fn migrate(&self, key: &str) -> Reply {
+        let target = self.cluster.nodes[self.target].port();
+        let mut source = self.cluster.nodes[self.source].connect();
+        call!(source, "MIGRATE", "127.0.0.1", target, key, 0, 10_000)
+    }
+
+    /// `SETSLOT NODE` everywhere, the target first: from then on the slot is the target's. Whatever the
+    /// source still had of it must have been sent.
+    #[track_caller]
+    pub fn close(self) {
+        self.close_at_target();
+        let primaries = (0..PRIMARIES).filter(|node| *node != self.target);
+        for node in primaries {
+            self.set_slot(node, &["NODE", &self.cluster.ids[self.target]]);
+        }
+        // The word of a node counts at once, but its gossip may still say what was before.
+        let all: Vec<usize> = (0..PRIMARIES).collect();
+        self.cluster.wait_for_owner(&all, self.slot, self.target);
+    }
+
+    /// `SETSLOT NODE` at the target only: the others hear of it from the target.
+    #[track_caller]
+    pub fn close_at_target(&self) {
+        self.set_slot(self.target, &["NODE", &self.cluster.ids[self.target]]);
+    }
+
+    /// `SETSLOT STABLE` at both ends: what was sent stays where it is, and nobody moves any more.
+    #[track_caller]
+    pub fn give_up(self) {
+        self.set_slot(self.source, &["STABLE"]);
+        self.set_slot(self.target, &["STABLE"]);
+    }
+
+    #[track_caller]
+    fn set_slot(&self, node: usize, how: &[&str]) {
+        let slot = self.slot.to_string();
+        let mut words = vec!["CLUSTER", "SETSLOT", &slot];
+        words.extend(how);
+        let reply = self.cluster.nodes[node].connect().call(&words);
+        assert_eq!(reply, "OK", "{words:?} at node {node}: {reply:?}");
+    }
+}
+
+/// Connections to the nodes of a cluster, and where to ask first.
+pub struct Router {
+    at: u16,
+    connections: Vec<(u16, Client)>,
+}
+
+impl Router {
+    /// Sends a line, follows MOVED and ASK, repeats after TRYAGAIN, and returns the first other reply.
+    #[track_caller]
+    pub fn ask(&mut self, line: impl AsRef<str>) -> Reply {
+        let line = line.as_ref();
+        let deadline = Instant::now() + ROUTE_WITHIN;
+        let mut trail = Vec::new();
+        let mut asking = None;
+        loop {
+            let port = asking.unwrap_or(self.at);
+            let reply = self.ask_at(port, asking.take().is_some(), line, deadline, &trail);
+            let Reply::Error(error) = &reply else {
+                return reply;
+            };
+            match error.split(' ').collect::<Vec<_>>()[..] {
+                ["MOVED", _, to] => self.at = port_of(to),
+                ["ASK", _, to] => asking = Some(port_of(to)),
+                ["TRYAGAIN", ..] => {}
+                _ => return reply,
+            }
+            trail.push(format!("{port}: {error}"));
+        }
+    }
+
+    /// The port of the node that was right last, exceptions (ASK) apart.
+    pub fn at(&self) -> u16 {
+        self.at
+    }
+
+    #[track_caller]
+    fn ask_at(
+        &mut self,
+        port: u16,
+        asking: bool,
+        line: &str,
+        deadline: Instant,
+        trail: &[String],
+    ) -> Reply {
+        let client = self.connection(port);
+        let prefix = if asking { "ASKING\r\n" } else { "" };
+        client.send_raw(format!("{prefix}{line}\r\n").as_bytes());
+        let mut receive = || {
+            let left = deadline.saturating_duration_since(Instant::now());
+            client.recv(left).unwrap_or_else(|| {
+                let last = trail.iter().rev().take(20).rev().collect::<Vec<_>>();
+                panic!("no answer from {port} to {line:?}, after {last:#?}")
+            })
+        };
+        if asking {
+            expect_ok(&receive());
+        }
+        receive()
+    }
+
+    fn connection(&mut self, port: u16) -> &mut Client {
+        let known = self.connections.iter().position(|(to, _)| *to == port);
+        let n = known.unwrap_or_else(|| {
+            let client = Client::connect(([127, 0, 0, 1], port).into());
+            let client = client.unwrap_or_else(|error| panic!("cannot connect to {port}: {error}"));
+            self.connections.push((port, client));
+            self.connections.len() - 1
+        });
+        &mut self.connections[n].1
+    }
+}
+
+/// What a node says in CLUSTER NODES.
+struct NodesView {
+    lines: Vec<NodeLine>,
+}
+
+struct NodeLine {
+    id: String,
+    flags: Vec<String>,
+    primary: String,
+    is_connected: bool,
+    slots: Vec<String>,
+}
+
+impl NodesView {
+    #[track_caller]
+    fn of(client: &mut Client) -> NodesView {
+        let text = call!(client, "CLUSTER", "NODES").as_str().to_owned();
+        let lines = text.lines().map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [id, _, flags, primary, _, _, _, link, slots @ ..] = &words[..] else {
+                panic!("not a line of CLUSTER NODES: {line:?}");
+            };
+            NodeLine {
+                id: (*id).to_owned(),
+                flags: flags.split(',').map(str::to_owned).collect(),
+                primary: (*primary).to_owned(),
+                is_connected: *link == "connected",
+                slots: slots.iter().map(|slot| (*slot).to_owned()).collect(),
+            }
+        });
+        NodesView {
+            lines: lines.collect(),
+        }
+    }
+
+    fn line(&self, id: &str) -> Option<&NodeLine> {
+        self.lines.iter().find(|line| line.id == id)
+    }
+}
+
+impl NodeLine {
+    fn has_flag(&self, flag: &str) -> bool {
+        self.flags.iter().any(|mine| mine == flag)
+    }
+
+    fn serves(&self, slot: u16) -> bool {
+        self.slots.iter().any(|range| {
+            // Slots under way are in brackets, behind the served ones.
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let bounds = (first.parse::<u16>(), last.parse::<u16>());
+            matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+        })
+    }
+}
+
+/// The port in `127.0.0.1:port`, as redirections name a node.
+#[track_caller]
+fn port_of(endpoint: &str) -> u16 {
+    let port = endpoint.rsplit_once(':').map(|(_, port)| port.parse());
+    match port {
+        Some(Ok(port)) => port,
+        _ => panic!("sent to {endpoint:?}, which has no port"),
+    }
+}
+
+/// The third of all slots that a primary begins with.
+fn slots_of(primary: usize) -> Range<u16> {
+    let bound = |n: usize| (usize::from(SLOTS) * n / PRIMARIES) as u16;
+    bound(primary)..bound(primary + 1)
+}
+
+#[track_caller]
+fn slot_of(client: &mut Client, key: &str) -> u16 {
+    let slot = call!(client, "CLUSTER", "KEYSLOT", key).as_int();
+    u16::try_from(slot).expect("slots fit")
+}
+
+#[track_caller]
+fn is_ok(client: &mut Client) -> bool {
+    let info = call!(client, "CLUSTER", "INFO");
+    info.as_str().lines().any(|line| line == "cluster_state:ok")
+}
+
+#[track_caller]
+fn expect_ok(reply: &Reply) {
+    assert_eq!(*reply, "OK", "{reply:?}");
+}
