@@ -18,14 +18,16 @@ pub const LOCK: Family = Family {
     options: "",
 };
 
+pub const SEMAPHORE: Family = Family {
+    name: "DSEM",
+    acquire: "DSEM.ACQUIRE",
+    options: "LIMIT 1",
+};
+
 /// A lock, a semaphore of one permit, a gate for one and work that is done once.
 pub const FAMILIES: [Family; 4] = [
     LOCK,
-    Family {
-        name: "DSEM",
-        acquire: "DSEM.ACQUIRE",
-        options: "LIMIT 1",
-    },
+    SEMAPHORE,
     Family {
         name: "DWG",
         acquire: "DWG.ADD",

@@ -11,6 +11,8 @@ mod harness;
 
 mod bad_payloads;
 mod cluster;
+mod cluster_migration;
+mod cluster_migration_load;
 mod cluster_steps;
 mod command_docs;
 mod confirmed;

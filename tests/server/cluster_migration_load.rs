@@ -1,0 +1,110 @@
+//! A slot that moves to and fro under load, and what its clients notice: nothing but redirections.
+//!
+//! The promise: never two holders at once, wherever the key is; fences rise in the order of the grants, over
+//! all nodes; every request is answered in the end.
+
+use crate::cluster_steps::*;
+use crate::harness::*;
+use crate::steps::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+const CLIENTS: usize = 6;
+const MOVES: usize = 10;
+
+/// What the clients hold together, as one who guards the resource would see it.
+#[derive(Default)]
+struct Resource {
+    inside: AtomicU64,
+    last_fence: Mutex<u64>,
+    grants: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Resource {
+    /// One client's life: acquire, be alone, release, all over again.
+    fn use_in_turns(&self, family: Family, key: &str, me: usize, mut router: Router) {
+        for turn in 0.. {
+            if self.is_over.load(Ordering::SeqCst) {
+                return;
+            }
+            let token = format!("c{me}-{turn}");
+            let granted = router.ask(family.acquire(key, &token, "PX 60000 BLOCK 0"));
+            let fence = fence_of(family, &granted, &token);
+            assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+            {
+                let mut last = self.last_fence.lock().expect("no client panicked here");
+                assert!(fence > *last, "{fence} was granted after {last}");
+                *last = fence;
+            }
+            self.grants.fetch_add(1, Ordering::SeqCst);
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+            assert_eq!(
+                router.ask(family.release(key, &token)),
+                1,
+                "{token} was lost"
+            );
+        }
+    }
+
+    /// Waits until this many more grants were made.
+    fn wait_for_more(&self, count: u64, clients_are_well: impl Fn() -> bool) {
+        let goal = self.grants.load(Ordering::SeqCst) + count;
+        eventually("more grants", SOON * 3, || {
+            !clients_are_well() || self.grants.load(Ordering::SeqCst) >= goal
+        });
+    }
+}
+
+/// Moves the slot of a key between the nodes 0 and 1 while clients use the key.
+fn to_and_fro(family: Family) {
+    let cluster = Cluster::start();
+    let key = cluster.key_of(0, "k");
+    let slot = cluster.slot(&key);
+    let resource = Resource::default();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|me| {
+                let (resource, key, router) = (&resource, &key, cluster.router_from(me % 3));
+                scope.spawn(move || resource.use_in_turns(family, key, me, router))
+            })
+            .collect();
+        let all_well = || clients.iter().all(|client| !client.is_finished());
+        for n in 0..MOVES {
+            if !all_well() {
+                break;
+            }
+            let (from, to) = (n % 2, (n + 1) % 2);
+            // At home, on the way with the key still at the source, on the way with the key at the target.
+            resource.wait_for_more(20, all_well);
+            let opened = cluster.open_move(slot, from, to);
+            resource.wait_for_more(20, all_well);
+            opened.send_all();
+            resource.wait_for_more(20, all_well);
+            opened.send_all();
+            opened.close();
+        }
+        resource.wait_for_more(20, all_well);
+        // Only now, so that whoever fails is still missed above. Each is granted once more and goes.
+        resource.is_over.store(true, Ordering::SeqCst);
+        for client in clients {
+            client.join().expect("a client fared as promised");
+        }
+    });
+    for node in 0..3 {
+        assert_eq!(cluster[node].info_number("dsync", "dsync_waiters"), 0);
+        assert_eq!(ask(&mut cluster[node].connect(), "DBSIZE"), 0);
+        assert_calm(&cluster[node]);
+    }
+}
+
+#[test]
+fn a_lock_that_moves_to_and_fro_is_never_held_twice() {
+    to_and_fro(LOCK);
+}
+
+#[test]
+fn a_semaphore_that_moves_to_and_fro_keeps_its_limit() {
+    to_and_fro(SEMAPHORE);
+}
