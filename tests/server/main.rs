@@ -11,6 +11,9 @@ mod harness;
 
 mod bad_payloads;
 mod cluster;
+mod cluster_down;
+mod cluster_failover;
+mod cluster_fences;
 mod cluster_migration;
 mod cluster_migration_load;
 mod cluster_steps;

@@ -295,11 +295,32 @@ impl Cluster {
         opened
     }
 
+    /// All steps of the move of a slot that has no keys.
+    #[track_caller]
+    pub fn move_empty(&self, slot: u16, source: usize, target: usize) {
+        self.open_move(slot, source, target).close();
+    }
+
     /// `CLUSTER FAILOVER` at a replica; returns when `nodes`, which include it and its old primary, say
     /// that it serves the slot.
     #[track_caller]
     pub fn fail_over_to(&self, replica: usize, slot: u16, nodes: &[usize]) {
         let mut client = self.nodes[replica].connect();
+        let id = &self.ids[replica];
+        let own = NodesView::of(&mut client);
+        let primary = own.line(id).map(|line| line.primary.clone());
+        // A primary does not hand over to a node of which it has not heard that it is its replica now, and
+        // the others do not vote for one.
+        let primaries: Vec<usize> = nodes
+            .iter()
+            .copied()
+            .filter(|node| *node != replica)
+            .collect();
+        self.wait_until(&primaries, "the replica to be known as one", |client| {
+            let view = NodesView::of(client);
+            let known = view.line(id).filter(|line| line.is_connected);
+            known.map(|line| &line.primary) == primary.as_ref()
+        });
         expect_ok(&call!(client, "CLUSTER", "FAILOVER"));
         self.wait_for_owner(nodes, slot, replica);
     }
@@ -344,21 +365,15 @@ impl Move<'_> {
         call!(source, "MIGRATE", "127.0.0.1", target, key, 0, 10_000)
     }
 
-    /// `SETSLOT NODE` everywhere, the target first: from then on the slot is the target's. Whatever the
-    /// source still had of it must have been sent.
+    /// `SETSLOT NODE` at both ends, the target first: from then on the slot is the target's, and the others
+    /// hear of it from there. Whatever the source still had of it must have been sent.
     #[track_caller]
     pub fn close(self) {
         self.close_at_target();
-        let primaries = (0..PRIMARIES).filter(|node| *node != self.target);
-        for node in primaries {
-            self.set_slot(node, &["NODE", &self.cluster.ids[self.target]]);
-        }
-        // The word of a node counts at once, but its gossip may still say what was before.
-        let all: Vec<usize> = (0..PRIMARIES).collect();
-        self.cluster.wait_for_owner(&all, self.slot, self.target);
+        self.set_slot(self.source, &["NODE", &self.cluster.ids[self.target]]);
     }
 
-    /// `SETSLOT NODE` at the target only: the others hear of it from the target.
+    /// `SETSLOT NODE` at the target only: the source, too, hears of it from there.
     #[track_caller]
     pub fn close_at_target(&self) {
         self.set_slot(self.target, &["NODE", &self.cluster.ids[self.target]]);
