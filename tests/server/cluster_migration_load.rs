@@ -57,8 +57,27 @@ impl Resource {
     }
 }
 
+/// Moves a slot from one node to another; between the steps there is to be time for more grants.
+type Way = fn(&Cluster, u16, (usize, usize), &dyn Fn());
+
+fn key_by_key(cluster: &Cluster, slot: u16, (from, to): (usize, usize), pause: &dyn Fn()) {
+    let opened = cluster.open_move(slot, from, to);
+    // The key is still at the source.
+    pause();
+    opened.send_all();
+    // At the target, or made anew there.
+    pause();
+    opened.send_all();
+    opened.close();
+}
+
+fn as_a_whole(cluster: &Cluster, slot: u16, (from, to): (usize, usize), _: &dyn Fn()) {
+    cluster.start_migration(slot, from, to);
+    cluster.wait_for_owner(&[0, 1, 2], slot, to);
+}
+
 /// Moves the slot of a key between the nodes 0 and 1 while clients use the key.
-fn to_and_fro(family: Family) {
+fn to_and_fro(family: Family, way: Way) {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "k");
     let slot = cluster.slot(&key);
@@ -75,15 +94,9 @@ fn to_and_fro(family: Family) {
             if !all_well() {
                 break;
             }
-            let (from, to) = (n % 2, (n + 1) % 2);
-            // At home, on the way with the key still at the source, on the way with the key at the target.
-            resource.wait_for_more(20, all_well);
-            let opened = cluster.open_move(slot, from, to);
-            resource.wait_for_more(20, all_well);
-            opened.send_all();
-            resource.wait_for_more(20, all_well);
-            opened.send_all();
-            opened.close();
+            let pause = || resource.wait_for_more(20, all_well);
+            pause();
+            way(&cluster, slot, (n % 2, (n + 1) % 2), &pause);
         }
         resource.wait_for_more(20, all_well);
         // Only now, so that whoever fails is still missed above. Each is granted once more and goes.
@@ -101,10 +114,18 @@ fn to_and_fro(family: Family) {
 
 #[test]
 fn a_lock_that_moves_to_and_fro_is_never_held_twice() {
-    to_and_fro(LOCK);
+    to_and_fro(LOCK, key_by_key);
 }
 
 #[test]
 fn a_semaphore_that_moves_to_and_fro_keeps_its_limit() {
-    to_and_fro(SEMAPHORE);
+    to_and_fro(SEMAPHORE, key_by_key);
+}
+
+#[test]
+fn a_lock_whose_slot_moves_as_a_whole_is_never_held_twice() {
+    // Of Valkey from 9.0 on.
+    if Cluster::can_migrate_atomically() {
+        to_and_fro(LOCK, as_a_whole);
+    }
 }

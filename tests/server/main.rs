@@ -9,6 +9,7 @@
 
 mod harness;
 
+mod atomic_migration;
 mod bad_payloads;
 mod cluster;
 mod cluster_down;

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, call};
+use super::flavour::Product;
 use super::reply::Reply;
 use super::server::{Builder, Server};
 use super::waiting::eventually;
@@ -299,6 +300,24 @@ impl Cluster {
     #[track_caller]
     pub fn move_empty(&self, slot: u16, source: usize, target: usize) {
         self.open_move(slot, source, target).close();
+    }
+
+    /// Whether this server can move slots as a whole.
+    #[track_caller]
+    pub fn can_migrate_atomically() -> bool {
+        let flavour = Server::builder().without_module().start().flavour();
+        flavour.product == Product::Valkey && flavour.version >= (9, 0, 0)
+    }
+
+    /// `CLUSTER MIGRATESLOTS` of one slot: only the beginning, the nodes do the rest.
+    #[track_caller]
+    pub fn start_migration(&self, slot: u16, source: usize, target: usize) {
+        let mut client = self.nodes[source].connect();
+        let target = &self.ids[target];
+        let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"].map(str::to_owned);
+        let slots = [slot.to_string(), slot.to_string()];
+        let to = ["NODE".to_owned(), target.clone()];
+        expect_ok(&client.call(&[words.as_slice(), &slots, &to].concat()));
     }
 
     /// `CLUSTER FAILOVER` at a replica; returns when `nodes`, which include it and its old primary, say
