@@ -17,6 +17,7 @@ mod cluster_failover;
 mod cluster_fences;
 mod cluster_migration;
 mod cluster_migration_load;
+mod cluster_migration_replicas;
 mod cluster_steps;
 mod command_docs;
 mod confirmed;
