@@ -169,18 +169,40 @@ impl Cluster {
         }
         for replica in PRIMARIES..cluster.nodes.len() {
             let primary = &cluster.ids[replica - PRIMARIES];
-            eventually("a replica that knows its primary", AGREE_WITHIN, || {
-                call!(clients[replica], "CLUSTER", "REPLICATE", primary) == "OK"
+            let what = "a replica that knows its primary";
+            cluster.agree(&mut clients[replica], what, |client| {
+                call!(client, "CLUSTER", "REPLICATE", primary) == "OK"
             });
         }
         for (n, client) in clients.iter_mut().enumerate() {
             let what = format!("a cluster as node {n} should see it");
-            eventually(&what, AGREE_WITHIN, || cluster.is_as_formed(client));
+            cluster.agree(client, &what, |client| cluster.is_as_formed(client));
         }
         for node in cluster.nodes.iter().skip(PRIMARIES) {
             node.wait_for_sync();
         }
         cluster
+    }
+
+    /// Waits for a node to see things as they should be, and lets it meet again whom it does not know: a
+    /// handshake that takes longer than the node time-out is given up, and on a busy machine one does.
+    #[track_caller]
+    fn agree(&self, client: &mut Client, what: &str, mut agrees: impl FnMut(&mut Client) -> bool) {
+        let patience = Duration::from_millis(2 * FORMING_NODE_TIMEOUT_MS);
+        let mut met = Instant::now();
+        eventually(what, AGREE_WITHIN, || {
+            let done = agrees(client);
+            if !done && met.elapsed() >= patience {
+                met = Instant::now();
+                let view = NodesView::of(client);
+                for (node, id) in self.nodes.iter().zip(&self.ids) {
+                    if view.line(id).is_none() {
+                        expect_ok(&call!(client, "CLUSTER", "MEET", "127.0.0.1", node.port()));
+                    }
+                }
+            }
+            done
+        });
     }
 
     /// Whether a node sees every primary with its slots and every replica with its primary, all of them
