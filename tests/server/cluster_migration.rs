@@ -242,7 +242,8 @@ fn a_travelled_hold_lives_by_its_lease_until_a_connection_claims_it() {
     assert_eq!(same, fence);
     owner.close();
     assert!(fence_of(LOCK, &reply(&mut waiter), "h") > fence);
-    drop(opened);
+    opened.send(&stays);
+    opened.close();
     assert_calm(source);
     assert_calm(target);
 }
@@ -276,7 +277,7 @@ fn a_key_that_is_removed_while_its_slot_moves_is_not_granted_at_the_source() {
         fence_of(LOCK, &router.ask(LOCK.acquire(&key, "b", "")), "b");
         assert_eq!(ask(&mut client, "DBSIZE"), 0);
     }
-    drop(opened);
+    opened.close();
 }
 
 /// Makes a key at the source whose slot migrates already.

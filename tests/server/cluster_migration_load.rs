@@ -6,8 +6,8 @@
 use crate::cluster_steps::*;
 use crate::harness::*;
 use crate::steps::*;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 
 const CLIENTS: usize = 6;
@@ -20,6 +20,8 @@ struct Resource {
     last_fence: Mutex<u64>,
     grants: AtomicU64,
     is_over: AtomicBool,
+    /// What must not have happened. Who sees it goes on, so that nobody waits for one who gave up.
+    complaints: Mutex<Vec<String>>,
 }
 
 impl Resource {
@@ -32,20 +34,25 @@ impl Resource {
             let token = format!("c{me}-{turn}");
             let granted = router.ask(family.acquire(key, &token, "PX 60000 BLOCK 0"));
             let fence = fence_of(family, &granted, &token);
-            assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
-            {
-                let mut last = self.last_fence.lock().expect("no client panicked here");
-                assert!(fence > *last, "{fence} was granted after {last}");
-                *last = fence;
+            let others = self.inside.fetch_add(1, Ordering::SeqCst);
+            if others > 0 {
+                self.complain(format!("{token} has company: {others}"));
+            }
+            let last = std::mem::replace(&mut *lock(&self.last_fence), fence);
+            if fence <= last {
+                self.complain(format!("{token} has {fence}, the one before had {last}"));
             }
             self.grants.fetch_add(1, Ordering::SeqCst);
             self.inside.fetch_sub(1, Ordering::SeqCst);
-            assert_eq!(
-                router.ask(family.release(key, &token)),
-                1,
-                "{token} was lost"
-            );
+            let released = router.ask(family.release(key, &token));
+            if released != 1 {
+                self.complain(format!("{token} has lost its hold: {released:?}"));
+            }
         }
+    }
+
+    fn complain(&self, of: String) {
+        lock(&self.complaints).push(of);
     }
 
     /// Waits until this many more grants were made.
@@ -55,6 +62,10 @@ impl Resource {
             !clients_are_well() || self.grants.load(Ordering::SeqCst) >= goal
         });
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().expect("nobody panics with it")
 }
 
 /// Moves a slot from one node to another; between the steps there is to be time for more grants.
@@ -105,6 +116,7 @@ fn to_and_fro(family: Family, way: Way) {
             client.join().expect("a client fared as promised");
         }
     });
+    assert_eq!(*lock(&resource.complaints), Vec::<String>::new());
     for node in 0..3 {
         assert_eq!(cluster[node].info_number("dsync", "dsync_waiters"), 0);
         assert_eq!(ask(&mut cluster[node].connect(), "DBSIZE"), 0);

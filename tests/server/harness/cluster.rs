@@ -6,9 +6,6 @@
 //! story tells as much as it can to one cluster.
 //!
 //! Bus ports are the servers' own default, 10000 above the port: `ports` gives none where that is taken.
-//!
-//! Deliberately absent: a client that knows the whole map of slots. [`Router`] knows the node that was
-//! right last, and otherwise goes where it is sent: the redirections are what the stories are about.
 
 use std::fmt::Display;
 use std::ops::{Index, IndexMut, Range};
@@ -17,8 +14,11 @@ use std::time::{Duration, Instant};
 
 use super::client::{Client, call};
 use super::flavour::Product;
-use super::reply::Reply;
+use super::nodes_view::NodesView;
+use super::reply::expect_ok;
+use super::router::Router;
 use super::server::{Builder, Server};
+use super::slot_move::Move;
 use super::waiting::eventually;
 
 const PRIMARIES: usize = 3;
@@ -30,8 +30,6 @@ const FORMING_NODE_TIMEOUT_MS: u64 = 1_000;
 
 /// For nodes to agree. On a busy machine the gossip of six takes its time.
 const AGREE_WITHIN: Duration = Duration::from_secs(30);
-/// For a request to be answered, however often it is sent elsewhere.
-const ROUTE_WITHIN: Duration = Duration::from_secs(30);
 
 /// How a cluster is to be started. [`Cluster::builder`] makes one.
 pub struct ClusterBuilder {
@@ -113,8 +111,8 @@ impl ClusterBuilder {
 
 /// Running nodes. `cluster[0]`, `[1]`, `[2]` began as primaries, `[3]`, `[4]`, `[5]` as their replicas.
 pub struct Cluster {
-    nodes: Vec<Server>,
-    ids: Vec<String>,
+    pub(super) nodes: Vec<Server>,
+    pub(super) ids: Vec<String>,
 }
 
 impl Index<usize> for Cluster {
@@ -167,10 +165,9 @@ impl Cluster {
                 expect_ok(&call!(client, "CLUSTER", "MEET", "127.0.0.1", node.port()));
             }
         }
-        for replica in PRIMARIES..cluster.nodes.len() {
-            let primary = &cluster.ids[replica - PRIMARIES];
+        for (client, primary) in clients[PRIMARIES..].iter_mut().zip(&cluster.ids) {
             let what = "a replica that knows its primary";
-            cluster.agree(&mut clients[replica], what, |client| {
+            cluster.agree(client, what, |client| {
                 call!(client, "CLUSTER", "REPLICATE", primary) == "OK"
             });
         }
@@ -265,10 +262,7 @@ impl Cluster {
     /// A client that goes where it is sent, and knows one node to begin with.
     #[track_caller]
     pub fn router_from(&self, node: usize) -> Router {
-        Router {
-            at: self.nodes[node].port(),
-            connections: Vec::new(),
-        }
+        Router::to(self.nodes[node].port())
     }
 
     /// Waits until these nodes say that the cluster serves.
@@ -307,15 +301,7 @@ impl Cluster {
     /// The first two steps of a slot's move: the target imports it, the source migrates it.
     #[track_caller]
     pub fn open_move(&self, slot: u16, source: usize, target: usize) -> Move<'_> {
-        let opened = Move {
-            cluster: self,
-            slot,
-            source,
-            target,
-        };
-        opened.set_slot(target, &["IMPORTING", &self.ids[source]]);
-        opened.set_slot(source, &["MIGRATING", &self.ids[target]]);
-        opened
+        Move::open(self, slot, source, target)
     }
 
     /// All steps of the move of a slot that has no keys.
@@ -367,224 +353,6 @@ impl Cluster {
     }
 }
 
-/// A slot on its way from one node to another. Nothing happens by itself: the story takes the steps.
-pub struct Move<'c> {
-    cluster: &'c Cluster,
-    slot: u16,
-    source: usize,
-    target: usize,
-}
-
-impl Move<'_> {
-    /// `MIGRATE` of one key. Panics unless it was there to be sent.
-    #[track_caller]
-    pub fn send(&self, key: &str) {
-        let reply = self.migrate(key);
-        assert_eq!(reply, "OK", "MIGRATE {key}: {reply:?}");
-    }
-
-    /// `MIGRATE` of all keys that the source still has of this slot, those included that come meanwhile.
-    #[track_caller]
-    pub fn send_all(&self) {
-        let mut source = self.cluster.nodes[self.source].connect();
-        loop {
-            let keys = call!(source, "CLUSTER", "GETKEYSINSLOT", self.slot, 100);
-            if keys.as_array().is_empty() {
-                return;
-            }
-            for key in keys.as_array() {
-                // Gone in between is as good as sent.
-                let reply = self.migrate(key.as_str());
-                assert!(reply == "OK" || reply == "NOKEY", "{reply:?}");
-            }
-        }
-    }
-
-    fn migrate(&self, key: &str) -> Reply {
-        let target = self.cluster.nodes[self.target].port();
-        let mut source = self.cluster.nodes[self.source].connect();
-        call!(source, "MIGRATE", "127.0.0.1", target, key, 0, 10_000)
-    }
-
-    /// `SETSLOT NODE` at both ends, the target first: from then on the slot is the target's, and the others
-    /// hear of it from there. Whatever the source still had of it must have been sent.
-    #[track_caller]
-    pub fn close(self) {
-        self.close_at_target();
-        self.set_slot(self.source, &["NODE", &self.cluster.ids[self.target]]);
-    }
-
-    /// `SETSLOT NODE` at the target only: the source, too, hears of it from there.
-    #[track_caller]
-    pub fn close_at_target(&self) {
-        self.set_slot(self.target, &["NODE", &self.cluster.ids[self.target]]);
-    }
-
-    /// `SETSLOT STABLE` at both ends: what was sent stays where it is, and nobody moves any more.
-    #[track_caller]
-    pub fn give_up(self) {
-        self.set_slot(self.source, &["STABLE"]);
-        self.set_slot(self.target, &["STABLE"]);
-    }
-
-    /// Brings back a key that was sent, before the move is given up.
-    #[track_caller]
-    pub fn take_back(&self, key: &str) {
-        // First: a node sends nobody to itself for a key that it has not got while the slot migrates.
-        self.set_slot(self.source, &["STABLE"]);
-        let source = self.cluster.nodes[self.source].port();
-        let mut target = self.cluster.nodes[self.target].connect();
-        let reply = call!(target, "MIGRATE", "127.0.0.1", source, key, 0, 10_000);
-        assert_eq!(reply, "OK", "MIGRATE {key}: {reply:?}");
-    }
-
-    #[track_caller]
-    fn set_slot(&self, node: usize, how: &[&str]) {
-        let slot = self.slot.to_string();
-        let mut words = vec!["CLUSTER", "SETSLOT", &slot];
-        words.extend(how);
-        let reply = self.cluster.nodes[node].connect().call(&words);
-        assert_eq!(reply, "OK", "{words:?} at node {node}: {reply:?}");
-    }
-}
-
-/// Connections to the nodes of a cluster, and where to ask first.
-pub struct Router {
-    at: u16,
-    connections: Vec<(u16, Client)>,
-}
-
-impl Router {
-    /// Sends a line, follows MOVED and ASK, repeats after TRYAGAIN, and returns the first other reply.
-    #[track_caller]
-    pub fn ask(&mut self, line: impl AsRef<str>) -> Reply {
-        let line = line.as_ref();
-        let deadline = Instant::now() + ROUTE_WITHIN;
-        let mut trail = Vec::new();
-        let mut asking = None;
-        loop {
-            let port = asking.unwrap_or(self.at);
-            let reply = self.ask_at(port, asking.take().is_some(), line, deadline, &trail);
-            let Reply::Error(error) = &reply else {
-                return reply;
-            };
-            match error.split(' ').collect::<Vec<_>>()[..] {
-                ["MOVED", _, to] => self.at = port_of(to),
-                ["ASK", _, to] => asking = Some(port_of(to)),
-                ["TRYAGAIN", ..] => {}
-                _ => return reply,
-            }
-            trail.push(format!("{port}: {error}"));
-        }
-    }
-
-    /// The port of the node that was right last, exceptions (ASK) apart.
-    pub fn at(&self) -> u16 {
-        self.at
-    }
-
-    #[track_caller]
-    fn ask_at(
-        &mut self,
-        port: u16,
-        asking: bool,
-        line: &str,
-        deadline: Instant,
-        trail: &[String],
-    ) -> Reply {
-        let client = self.connection(port);
-        let prefix = if asking { "ASKING\r\n" } else { "" };
-        client.send_raw(format!("{prefix}{line}\r\n").as_bytes());
-        let mut receive = || {
-            let left = deadline.saturating_duration_since(Instant::now());
-            client.recv(left).unwrap_or_else(|| {
-                let last = trail.iter().rev().take(20).rev().collect::<Vec<_>>();
-                panic!("no answer from {port} to {line:?}, after {last:#?}")
-            })
-        };
-        if asking {
-            expect_ok(&receive());
-        }
-        receive()
-    }
-
-    fn connection(&mut self, port: u16) -> &mut Client {
-        let known = self.connections.iter().position(|(to, _)| *to == port);
-        let n = known.unwrap_or_else(|| {
-            let client = Client::connect(([127, 0, 0, 1], port).into());
-            let client = client.unwrap_or_else(|error| panic!("cannot connect to {port}: {error}"));
-            self.connections.push((port, client));
-            self.connections.len() - 1
-        });
-        &mut self.connections[n].1
-    }
-}
-
-/// What a node says in CLUSTER NODES.
-struct NodesView {
-    lines: Vec<NodeLine>,
-}
-
-struct NodeLine {
-    id: String,
-    flags: Vec<String>,
-    primary: String,
-    is_connected: bool,
-    slots: Vec<String>,
-}
-
-impl NodesView {
-    #[track_caller]
-    fn of(client: &mut Client) -> NodesView {
-        let text = call!(client, "CLUSTER", "NODES").as_str().to_owned();
-        let lines = text.lines().map(|line| {
-            let words: Vec<&str> = line.split(' ').collect();
-            let [id, _, flags, primary, _, _, _, link, slots @ ..] = &words[..] else {
-                panic!("not a line of CLUSTER NODES: {line:?}");
-            };
-            NodeLine {
-                id: (*id).to_owned(),
-                flags: flags.split(',').map(str::to_owned).collect(),
-                primary: (*primary).to_owned(),
-                is_connected: *link == "connected",
-                slots: slots.iter().map(|slot| (*slot).to_owned()).collect(),
-            }
-        });
-        NodesView {
-            lines: lines.collect(),
-        }
-    }
-
-    fn line(&self, id: &str) -> Option<&NodeLine> {
-        self.lines.iter().find(|line| line.id == id)
-    }
-}
-
-impl NodeLine {
-    fn has_flag(&self, flag: &str) -> bool {
-        self.flags.iter().any(|mine| mine == flag)
-    }
-
-    fn serves(&self, slot: u16) -> bool {
-        self.slots.iter().any(|range| {
-            // Slots under way are in brackets, behind the served ones.
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let bounds = (first.parse::<u16>(), last.parse::<u16>());
-            matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&slot))
-        })
-    }
-}
-
-/// The port in `127.0.0.1:port`, as redirections name a node.
-#[track_caller]
-fn port_of(endpoint: &str) -> u16 {
-    let port = endpoint.rsplit_once(':').map(|(_, port)| port.parse());
-    match port {
-        Some(Ok(port)) => port,
-        _ => panic!("sent to {endpoint:?}, which has no port"),
-    }
-}
-
 /// The third of all slots that a primary begins with.
 fn slots_of(primary: usize) -> Range<u16> {
     let bound = |n: usize| (usize::from(SLOTS) * n / PRIMARIES) as u16;
@@ -601,9 +369,4 @@ fn slot_of(client: &mut Client, key: &str) -> u16 {
 fn is_ok(client: &mut Client) -> bool {
     let info = call!(client, "CLUSTER", "INFO");
     info.as_str().lines().any(|line| line == "cluster_state:ok")
-}
-
-#[track_caller]
-fn expect_ok(reply: &Reply) {
-    assert_eq!(*reply, "OK", "{reply:?}");
 }

@@ -162,3 +162,8 @@ impl fmt::Debug for Reply {
         }
     }
 }
+
+#[track_caller]
+pub(super) fn expect_ok(reply: &Reply) {
+    assert_eq!(*reply, "OK", "{reply:?}");
+}

@@ -1,0 +1,57 @@
+//! What a node says in CLUSTER NODES.
+
+use super::client::{Client, call};
+
+pub(super) struct NodesView {
+    pub(super) lines: Vec<NodeLine>,
+}
+
+pub(super) struct NodeLine {
+    id: String,
+    flags: Vec<String>,
+    pub(super) primary: String,
+    pub(super) is_connected: bool,
+    pub(super) slots: Vec<String>,
+}
+
+impl NodesView {
+    #[track_caller]
+    pub(super) fn of(client: &mut Client) -> NodesView {
+        let text = call!(client, "CLUSTER", "NODES").as_str().to_owned();
+        let lines = text.lines().map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [id, _, flags, primary, _, _, _, link, slots @ ..] = &words[..] else {
+                panic!("not a line of CLUSTER NODES: {line:?}");
+            };
+            NodeLine {
+                id: (*id).to_owned(),
+                flags: flags.split(',').map(str::to_owned).collect(),
+                primary: (*primary).to_owned(),
+                is_connected: *link == "connected",
+                slots: slots.iter().map(|slot| (*slot).to_owned()).collect(),
+            }
+        });
+        NodesView {
+            lines: lines.collect(),
+        }
+    }
+
+    pub(super) fn line(&self, id: &str) -> Option<&NodeLine> {
+        self.lines.iter().find(|line| line.id == id)
+    }
+}
+
+impl NodeLine {
+    pub(super) fn has_flag(&self, flag: &str) -> bool {
+        self.flags.iter().any(|mine| mine == flag)
+    }
+
+    pub(super) fn serves(&self, slot: u16) -> bool {
+        self.slots.iter().any(|range| {
+            // Slots under way are in brackets, behind the served ones.
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let bounds = (first.parse::<u16>(), last.parse::<u16>());
+            matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+        })
+    }
+}
