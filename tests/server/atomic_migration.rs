@@ -143,7 +143,7 @@ fn holds_arrive_as_they_are_and_waiters_are_told_where() {
     stage.cluster.start_migration(stage.slot, SOURCE, TARGET);
     stage.cluster.wait_for_owner(&[0, 1, 2], stage.slot, TARGET);
     for (family, waiter) in &mut waiting {
-        assert_eq!(ended(*family, waiter), Ended::Moved);
+        assert_eq!(end_of(*family, waiter), End::Moved);
     }
     let after: Vec<String> = keys.iter().map(|key| digest(target, key)).collect();
     assert_eq!(after, before);

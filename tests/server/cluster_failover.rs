@@ -34,14 +34,14 @@ impl Stage {
 
 /// How waiters of a primary end that hands over: Redis closes their connections with a last word, Valkey
 /// redirects them from 9.0 on.
-fn ends_as_this_server_does(server: &Server, end: Ended) -> bool {
+fn ends_as_this_server_does(server: &Server, end: End) -> bool {
     let flavour = server.flavour();
     match end {
-        Ended::Moved => flavour.product == Product::Valkey && flavour.version >= (9, 0, 0),
-        Ended::UnblockedAndClosed | Ended::Closed => {
+        End::Moved => flavour.product == Product::Valkey && flavour.version >= (9, 0, 0),
+        End::UnblockedAndClosed | End::Closed => {
             flavour.product == Product::Redis || flavour.version < (9, 0, 0)
         }
-        Ended::Granted(_) => false,
+        End::Granted(_) => false,
     }
 }
 
@@ -77,7 +77,7 @@ fn a_manual_failover_tells_every_waiter_and_keeps_every_hold() {
     stage.cluster.fail_over_to(REPLICA, stage.slot, &ALL);
 
     for (family, waiter) in &mut waiting {
-        let end = ended(*family, waiter);
+        let end = end_of(*family, waiter);
         assert!(
             ends_as_this_server_does(old, end),
             "{family:?} ended {end:?}"
@@ -160,9 +160,9 @@ fn failovers_to_and_fro_in_the_middle_of_a_wave_of_lapses() {
         serving = next;
     }
     for waiter in &mut waiters {
-        let end = ended(LOCK, waiter);
+        let end = end_of(LOCK, waiter);
         assert!(
-            matches!(end, Ended::Granted(_)) || ends_as_this_server_does(old, end),
+            matches!(end, End::Granted(_)) || ends_as_this_server_does(old, end),
             "{end:?}"
         );
     }
@@ -188,7 +188,7 @@ fn a_replica_takes_over_from_a_primary_that_was_killed() {
     new.wait_to_catch_up_with(old);
 
     stage.cluster[PRIMARY].kill9();
-    assert_eq!(ended(LOCK, &mut waiter), Ended::Closed);
+    assert_eq!(end_of(LOCK, &mut waiter), End::Closed);
     let others = &ALL[1..];
     stage.cluster.wait_for_owner(others, stage.slot, REPLICA);
     stage.cluster.wait_until_ok(others);

@@ -7,6 +7,7 @@
 
 use crate::cluster_steps::*;
 use crate::harness::*;
+use crate::steps::*;
 
 /// Acquires and releases, wherever the key is: nothing of it is left.
 #[track_caller]

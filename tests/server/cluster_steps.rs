@@ -106,9 +106,9 @@ pub fn queued_asking(server: &Server, line: impl AsRef<str>) -> Client {
     client
 }
 
-/// How a wait ended.
+/// How a wait ended in a cluster, and what became of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum End {
     Granted(u64),
     /// `-MOVED`, and the connection stays open.
     Moved,
@@ -121,11 +121,11 @@ pub enum Ended {
 /// The one reply of a waiter, or the end of its connection. Panics for any other end, for two replies, and
 /// for none in time.
 #[track_caller]
-pub fn ended(family: Family, waiter: &mut Client) -> Ended {
+pub fn end_of(family: Family, waiter: &mut Client) -> End {
     let first = match waiter.recv_or_closed(SOON) {
         Ok(Some(reply)) => reply,
         Ok(None) => panic!("a waiter that is never answered"),
-        Err(Closed) => return Ended::Closed,
+        Err(Closed) => return End::Closed,
     };
     // Its reply is the next one, unless there were two or the connection is closed.
     let next = waiter.try_call(&["ECHO", "next"]);
@@ -134,25 +134,9 @@ pub fn ended(family: Family, waiter: &mut Client) -> Ended {
         "two replies: {first:?} and {next:?}"
     );
     match (&first, next) {
-        (Reply::Error(text), Some(_)) if text.starts_with("MOVED ") => Ended::Moved,
-        (Reply::Error(text), None) if text.starts_with("UNBLOCKED ") => Ended::UnblockedAndClosed,
-        (Reply::Array(_), Some(_)) => Ended::Granted(family.grant(&first).1),
+        (Reply::Error(text), Some(_)) if text.starts_with("MOVED ") => End::Moved,
+        (Reply::Error(text), None) if text.starts_with("UNBLOCKED ") => End::UnblockedAndClosed,
+        (Reply::Array(_), Some(_)) => End::Granted(family.grant(&first).1),
         (_, next) => panic!("ended with {first:?}, then {next:?}"),
-    }
-}
-
-/// Asserts that a server is alive and has nothing to say of a crash.
-#[track_caller]
-pub fn assert_calm(server: &Server) {
-    assert_eq!(ask(&mut server.connect(), "PING"), "PONG");
-    let log = server.log_text();
-    for word in [
-        "panic",
-        "ASSERTION",
-        "crashed by signal",
-        "BUG REPORT",
-        "DSYNC.APPLY failed",
-    ] {
-        assert!(!log.contains(word), "{word} in the log:\n{log}");
     }
 }
