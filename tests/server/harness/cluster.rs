@@ -277,14 +277,19 @@ impl Cluster {
         self.wait_until(nodes, "the cluster to be down", |client| !is_ok(client));
     }
 
-    /// Waits until these nodes say that `owner` serves the slot, and that no replica is being promoted.
+    /// Waits until these nodes say that `owner` serves the slot, and have it by the owner's own word: with
+    /// its last epoch. Before that an older word of another node may still change their minds.
     #[track_caller]
     pub fn wait_for_owner(&self, nodes: &[usize], slot: u16, owner: usize) {
         let what = format!("node {owner} to serve slot {slot}");
+        let id = &self.ids[owner];
+        let mut own = self.nodes[owner].connect();
         self.wait_until(nodes, &what, |client| {
-            let view = NodesView::of(client);
-            view.line(&self.ids[owner])
-                .is_some_and(|line| line.has_flag("master") && line.serves(slot))
+            let (own, view) = (NodesView::of(&mut own), NodesView::of(client));
+            let (Some(own), Some(line)) = (own.line(id), view.line(id)) else {
+                return false;
+            };
+            line.has_flag("master") && line.serves(slot) && line.epoch == own.epoch
         });
     }
 

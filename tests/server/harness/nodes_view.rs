@@ -10,6 +10,7 @@ pub(super) struct NodeLine {
     id: String,
     flags: Vec<String>,
     pub(super) primary: String,
+    pub(super) epoch: String,
     pub(super) is_connected: bool,
     pub(super) slots: Vec<String>,
 }
@@ -20,13 +21,14 @@ impl NodesView {
         let text = call!(client, "CLUSTER", "NODES").as_str().to_owned();
         let lines = text.lines().map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
-            let [id, _, flags, primary, _, _, _, link, slots @ ..] = &words[..] else {
+            let [id, _, flags, primary, _, _, epoch, link, slots @ ..] = &words[..] else {
                 panic!("not a line of CLUSTER NODES: {line:?}");
             };
             NodeLine {
                 id: (*id).to_owned(),
                 flags: flags.split(',').map(str::to_owned).collect(),
                 primary: (*primary).to_owned(),
+                epoch: (*epoch).to_owned(),
                 is_connected: *link == "connected",
                 slots: slots.iter().map(|slot| (*slot).to_owned()).collect(),
             }

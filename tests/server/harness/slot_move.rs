@@ -56,12 +56,14 @@ impl Move<'_> {
         call!(source, "MIGRATE", "127.0.0.1", target, key, 0, 10_000)
     }
 
-    /// `SETSLOT NODE` at both ends, the target first: from then on the slot is the target's, and the others
-    /// hear of it from there. Whatever the source still had of it must have been sent.
+    /// `SETSLOT NODE` at both ends, the target first: from then on the slot is the target's. Whatever the
+    /// source still had of it must have been sent. Returns when all nodes have heard of it from the target.
     #[track_caller]
     pub fn close(self) {
         self.close_at_target();
         self.set_slot(self.source, &["NODE", &self.cluster.ids[self.target]]);
+        let all: Vec<usize> = (0..self.cluster.nodes.len()).collect();
+        self.cluster.wait_for_owner(&all, self.slot, self.target);
     }
 
     /// `SETSLOT NODE` at the target only: the source, too, hears of it from there.
