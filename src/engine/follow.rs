@@ -36,10 +36,6 @@ impl Beginning {
     }
 }
 
-/// How far a server that is given keys by another goes past the last fence that it has heard of: what the
-/// other may have given since. A server gives less than one fence a microsecond.
-const UNHEARD_US: u64 = 10 * 1_000_000;
-
 /// Why a change from elsewhere was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
@@ -169,15 +165,13 @@ impl Engine {
         }
     }
 
-    /// Keys that another node had are this server's from now on: the fences to come lie behind those that
-    /// it gave. Says whether they would not have done so by themselves.
-    pub fn leap_past_heard(&mut self) -> bool {
-        let least = Fence((self.heard_fence.0 + UNHEARD_US).min(Fence::MAX.0));
-        let leaps = self.heard_fence > Fence(0) && least > self.last_fence;
-        if leaps {
-            self.last_fence = least;
+    /// Keys that another node had are this server's from now on: the fences to come lie this far behind
+    /// those that were heard of.
+    pub fn leap_past_heard(&mut self, distance_us: u64) {
+        if self.heard_fence > Fence(0) {
+            let least = self.heard_fence.0.saturating_add(distance_us);
+            self.last_fence = self.last_fence.max(Fence(least.min(Fence::MAX.0)));
         }
-        leaps
     }
 
     /// From here on this server decides. Every hold has what is left of its lease by the wall clock

@@ -7,16 +7,22 @@
 //!
 //! Fences grow along each key, and a key can go from node to node, also while nobody holds it and nothing
 //! of it is left to travel. So each node tells all others its last fence, and one that is given a slot
-//! goes well past all that it has heard before it decides about a key there. To go past it on hearing was
+//! goes past all that it has heard before it decides about a key there. To go past it on hearing was
 //! rejected: two nodes that both give fences would drive each other ahead of the clock.
+//!
+//! What is told arrives late: the bus can keep a message for a twentieth of a second, in which a slot moves
+//! more than once, and two nodes that both go equally far past what they have heard from a third end up
+//! side by side. So the distance grows with the epoch of the node's slots, which the cluster makes greater
+//! with every owner of a slot, and what is told is less by the same: then a leap that is not heard of
+//! changes nothing.
 
-use super::redis::cluster;
+use super::redis::cluster::{self, Epochs};
 use super::redis::context::Ctx;
 use super::redis::filter;
 use super::redis::hash_slot::slot;
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::probe::{WriteState, writes_allowed};
-use super::redis::{clock, detached, name::KeyName};
+use super::redis::{clock, name::KeyName};
 use super::slots::{Order, Redirected, Slots};
 use super::{SHELL, Shell};
 use crate::engine::types::Fence;
@@ -24,6 +30,10 @@ use crate::engine::types::Fence;
 /// How often the node looks at its slots and tells its last fence: if there is a new one, or while it is
 /// ahead of the clock, for a message can be lost, and a node can be new.
 const LOOK_US: u64 = 1_000_000;
+
+/// How far apart the owners of a slot are, for each epoch between them: farther than a fence can get from one
+/// telling to the next.
+const EPOCH_US: u64 = 2 * LOOK_US;
 
 /// How often it asks whether the cluster is up.
 const STATE_US: u64 = 100_000;
@@ -110,30 +120,29 @@ pub(super) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
     if SHELL.with(|shell| shell.node.is_none()) || ctx.facts().replicated() {
         return;
     }
-    let leaps = SHELL.with(|shell| {
-        let node = shell.node.as_mut();
-        node.is_some_and(|node| node.slots.settle(slot(name))) && shell.engine.leap_past_heard()
-    });
-    if leaps {
-        tell(ctx);
+    let slot = slot(name);
+    if with_node(|node| node.slots.settle(slot)) == Some(true) {
+        look(ctx);
+        let is_served = with_node(|node| node.slots.is_served(slot)) == Some(true);
+        let distance = epoch_of(cluster::epochs(ctx), is_served).saturating_mul(EPOCH_US);
+        SHELL.with(|shell| shell.engine.leap_past_heard(distance));
     }
 }
 
-/// A CLUSTER command is about to be carried out. Whoever gives a slot away tells its last fence first; whoever
-/// is given one goes past what it has heard, also where the slot was away for less than the time between
-/// two looks.
+/// The epoch of a slot that is this node's, or is about to be: then the node will have the greatest.
+fn epoch_of(epochs: Epochs, is_served: bool) -> u64 {
+    if is_served || epochs.own == epochs.greatest {
+        epochs.own
+    } else {
+        epochs.greatest.saturating_add(1)
+    }
+}
+
+/// A CLUSTER command is about to be carried out. A slot that comes is new, also where it was away for less
+/// than the time between two looks.
 fn overheard(words: &[&[u8]]) {
-    let Some(order) = Order::of(words) else {
-        return;
-    };
-    let serving = SHELL.try_with(|shell| {
-        if let Some(node) = &mut shell.node {
-            node.slots.follow(order);
-        }
-        shell.engine.is_serving()
-    });
-    if serving == Some(true) {
-        detached::with(tell);
+    if let Some(order) = Order::of(words) {
+        SHELL.try_with(|shell| shell.node.as_mut().map(|node| node.slots.follow(order)));
     }
 }
 
@@ -207,18 +216,22 @@ fn look(ctx: Ctx<'_>) {
     });
 }
 
-/// `fence:1 <the last fence>`, where 1 is the version of the message.
+/// `fence:1 <the last fence, less what the epoch adds>`, where 1 is the version of the message.
 const LAST_FENCE: &[u8] = b"fence:1 ";
 
 fn tell(ctx: Ctx<'_>) {
-    let last = SHELL.with(|shell| {
-        let last = shell.engine.last_fence();
+    let distance = cluster::epochs(ctx).own.saturating_mul(EPOCH_US);
+    let told = SHELL.with(|shell| {
+        let (last, now) = (shell.engine.last_fence(), shell.now());
         if let Some(node) = &mut shell.node {
             node.told = last;
         }
-        last
+        let told = Fence(last.0.saturating_sub(distance));
+        // Others go by it, and so must this node, should it be given back what it gave away.
+        shell.engine.hear_fence(told, now);
+        told
     });
-    cluster::tell_all(ctx, &[LAST_FENCE, last.0.to_string().as_bytes()].concat());
+    cluster::tell_all(ctx, &[LAST_FENCE, told.0.to_string().as_bytes()].concat());
 }
 
 fn heard(_: Ctx<'_>, message: &[u8]) {

@@ -109,6 +109,10 @@ impl Slots {
         }
     }
 
+    pub(super) fn is_served(&self, slot: u16) -> bool {
+        self.served.has(slot)
+    }
+
     pub(super) fn of_redirected(&self, slot: u16) -> Redirected {
         if self.importing.has(slot) {
             Redirected::Importing

@@ -268,27 +268,24 @@ fn who_is_given_a_slot_goes_past_the_fences_that_it_has_heard_of() {
     let mut crowd = Crowd::new();
     let now = crowd.now;
     let engine = &mut crowd.server.engine;
-    assert!(
-        !engine.leap_past_heard(),
-        "nothing heard, nothing to go past"
-    );
+    let before = engine.last_fence();
+    engine.leap_past_heard(7);
+    assert_eq!(engine.last_fence(), before, "nothing was heard of");
     let ahead = Fence(now.unix_us + 3_600 * 1_000_000);
     engine.hear_fence(ahead, now);
     engine.hear_fence(Fence(7), now);
     assert_eq!(engine.heard_fence(), ahead, "the highest counts");
     let own = engine.last_fence();
     assert!(own < ahead, "hearing alone drives nobody ahead");
-    assert!(engine.leap_past_heard());
-    assert!(!engine.leap_past_heard(), "once");
+    let distance = 1_000_000;
+    engine.leap_past_heard(distance);
+    engine.leap_past_heard(7);
+    assert_eq!(engine.last_fence(), Fence(ahead.0 + distance), "never back");
     let Reply::Now(Answer::Granted { fence, .. }) = crowd.acquire(Claim::Exclusive, None, None, 0)
     else {
         panic!("it is free");
     };
-    let unheard = 1_000_000;
-    assert!(
-        fence.0 > ahead.0 + unheard,
-        "and past a second's worth of others"
-    );
+    assert_eq!(fence.0, ahead.0 + distance + 1);
 }
 
 #[test]
@@ -301,5 +298,6 @@ fn a_fence_that_is_told_of_and_is_more_than_a_year_ahead_is_not_believed() {
     engine.hear_fence(Fence(now.unix_us + YEAR_US), now);
     assert_eq!(engine.heard_fence(), Fence(now.unix_us + YEAR_US));
     engine.hear_fence(Fence::MAX, now);
-    assert!(engine.leap_past_heard() && engine.last_fence() < Fence::MAX);
+    engine.leap_past_heard(u64::MAX);
+    assert_eq!(engine.last_fence(), Fence::MAX);
 }

@@ -337,3 +337,21 @@ fn a_client_that_tracks_a_prefix_hears_of_the_lapse_itself() {
     assert_eq!(invalidated(&mut caching)[0], "lock", "the lapse");
     assert_eq!(ask(&mut other, "EXISTS lock"), 0);
 }
+
+/// A replica that takes writes decides nothing by itself: a request that queued there was never answered.
+#[test]
+fn on_a_replica_that_takes_writes_a_request_is_a_try() {
+    let primary = Server::start();
+    let replica = Server::builder()
+        .config("replica-read-only", "no")
+        .replica_of(&primary)
+        .start();
+    let mut client = replica.connect();
+    ask(&mut client, "DLOCK.ACQUIRE k TOKEN a").grant();
+    assert_eq!(
+        ask(&mut client, "DLOCK.ACQUIRE k TOKEN b BLOCK 0"),
+        Reply::Nil
+    );
+    ask(&mut client, "DWG.ADD g TOKEN a").grant();
+    assert_eq!(ask(&mut client, "DWG.WAIT g BLOCK 0"), Reply::Nil);
+}

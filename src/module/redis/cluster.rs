@@ -63,12 +63,38 @@ pub(crate) fn nodes(ctx: Ctx<'_>) -> Option<Vec<u8>> {
     call::ask(ctx, c"CLUSTER", &[b"NODES"])?.text()
 }
 
-/// Whether the cluster, as this node sees it, serves nobody: CLUSTER INFO.
+/// Whether the cluster, as this node sees it, serves nobody.
 pub(crate) fn is_down(ctx: Ctx<'_>) -> bool {
-    let info = call::ask(ctx, c"CLUSTER", &[b"INFO"]).and_then(|reply| reply.text());
-    let info = info.unwrap_or_default();
-    info.split(|byte| *byte == b'\n')
-        .any(|line| line.trim_ascii_end() == b"cluster_state:fail")
+    info(ctx, b"cluster_state") == Some(b"fail".to_vec())
+}
+
+/// Versions of what the nodes believe about slots: the greater counts.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Epochs {
+    /// Of this node's own slots, or of its primary's.
+    pub(crate) own: u64,
+    /// The greatest that this node knows of.
+    pub(crate) greatest: u64,
+}
+
+pub(crate) fn epochs(ctx: Ctx<'_>) -> Epochs {
+    let epoch = |field| {
+        let text = String::from_utf8(info(ctx, field)?).ok()?;
+        text.parse().ok()
+    };
+    Epochs {
+        own: epoch(b"cluster_my_epoch").unwrap_or(0),
+        greatest: epoch(b"cluster_current_epoch").unwrap_or(0),
+    }
+}
+
+/// A field of CLUSTER INFO.
+fn info(ctx: Ctx<'_>, field: &[u8]) -> Option<Vec<u8>> {
+    let info = call::ask(ctx, c"CLUSTER", &[b"INFO"])?.text()?;
+    info.split(|byte| *byte == b'\n').find_map(|line| {
+        let value = line.strip_prefix(field)?.strip_prefix(b":")?;
+        Some(value.trim_ascii_end().to_vec())
+    })
 }
 
 unsafe extern "C" fn on_message(

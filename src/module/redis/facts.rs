@@ -54,8 +54,12 @@ impl CtxFacts {
         self.any(Self::LOADING)
     }
 
-    /// Where blocking is refused a request is a try, as for BLPOP.
+    /// Where blocking is refused a request is a try, as for BLPOP; and so it is on a replica that takes
+    /// writes, where nobody would ever serve a queue.
     pub(crate) fn may_block(self) -> bool {
-        !self.any(Self::DENY_BLOCKING | Self::MULTI | Self::LUA | Self::REPLICATED | Self::LOADING)
+        self.is_primary()
+            && !self.any(
+                Self::DENY_BLOCKING | Self::MULTI | Self::LUA | Self::REPLICATED | Self::LOADING,
+            )
     }
 }
