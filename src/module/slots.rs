@@ -103,7 +103,6 @@ impl Slots {
     /// What comes is new, even if it was away for a moment only.
     pub(super) fn follow(&mut self, order: Order) {
         match order {
-            Order::Goes => {}
             Order::Comes(slot) => self.settled.remove(slot),
             Order::Several => self.settled = SlotSet::new(),
         }
@@ -124,13 +123,12 @@ impl Slots {
     }
 }
 
-/// What a command orders about slots.
+/// Slots that a command orders here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    Goes,
     Comes(u16),
-    /// Some come or go, or will: which, each of these commands says in its own way. They are rare, and to
-    /// take a slot for new costs a leap at most.
+    /// Some may come: which, each of these commands says in its own way. They are rare, and to take a slot for
+    /// new costs a leap at most.
     Several,
 }
 
@@ -151,10 +149,7 @@ impl Order {
             return SEVERAL.contains(&&first[..]).then_some(Order::Several);
         }
         let slot = word(1)?.parse().ok().filter(|slot| *slot < SLOTS)?;
-        Some(match &word(2)?[..] {
-            "migrating" => Order::Goes,
-            _ => Order::Comes(slot),
-        })
+        (word(2)? != "migrating").then_some(Order::Comes(slot))
     }
 }
 
@@ -270,8 +265,6 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
     fn a_slot_that_was_away_between_two_looks_is_new() {
         let mut slots = seen(NODES);
         slots.settle_all();
-        slots.follow(Order::Goes);
-        assert!(!slots.settle(5));
         slots.follow(Order::Comes(5));
         assert!(slots.settle(5) && !slots.settle(4));
         slots.follow(Order::Several);
@@ -283,7 +276,7 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
         let order =
             |words: &str| Order::of(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
         for (words, expected) in [
-            ("SETSLOT 7 MIGRATING", Some(Order::Goes)),
+            ("SETSLOT 7 MIGRATING", None),
             ("setslot 7 importing", Some(Order::Comes(7))),
             ("setslot 16383 node", Some(Order::Comes(16383))),
             ("setslot 7 stable", Some(Order::Comes(7))),
