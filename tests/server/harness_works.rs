@@ -1,9 +1,7 @@
 //! The harness against a server without the module: what every other story rests on.
 
 use crate::harness::*;
-use std::io::Write;
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -262,47 +260,32 @@ fn a_dropped_server_is_gone_with_its_directory() {
 
 /// The name by which the next test runs this one in a process of its own.
 const VICTIM: &str = "harness_works::victim_of_the_next_test";
-const VICTIM_FILE: &str = "DSYNC_TEST_VICTIM_FILE";
 
 /// Does nothing unless the next test runs it: then it starts a server and waits to be killed.
 #[test]
 fn victim_of_the_next_test() {
-    let Some(path) = std::env::var_os(VICTIM_FILE) else {
+    let Some(path) = victims_report() else {
         return;
     };
     let server = plain().start();
-    let facts = format!("{} {}", server.port(), server.dir().display());
-    // Renamed into place, so that whoever reads it reads all of it.
-    let draft = std::path::Path::new(&path).with_extension("draft");
-    let mut file = std::fs::File::create(&draft).expect("the draft can be made");
-    file.write_all(facts.as_bytes())
-        .expect("the draft is written");
-    std::fs::rename(&draft, &path).expect("the draft is renamed");
-    let mut client = server.connect();
-    client.expect_closed(Duration::from_secs(60));
+    let words = [
+        server.port().to_string(),
+        server.dir().display().to_string(),
+    ];
+    report_and_wait(path, &words, server.connect());
 }
 
 #[test]
 fn no_server_outlives_a_killed_test_process() {
-    let helper = plain().start();
-    let path = helper.dir().join("victim");
-    let mut victim = Command::new(std::env::current_exe().expect("this test has a file"))
-        .args(["--exact", VICTIM, "--nocapture"])
-        .env(VICTIM_FILE, &path)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("this test can be run again");
-    eventually("the victim's server", Duration::from_secs(30), || {
-        path.exists()
-    });
-    let facts = std::fs::read_to_string(&path).expect("the victim wrote");
-    let (port, dir) = facts.split_once(' ').expect("a port and a directory");
+    let mut victim = Victim::run(VICTIM);
+    let report = victim.report();
+    let [port, dir] = &report[..] else {
+        panic!("a port and a directory: {report:?}");
+    };
     let port: u16 = port.parse().expect("a port");
     TcpStream::connect(("127.0.0.1", port)).expect("the victim's server listens");
 
-    victim.kill().expect("a child of ours may be killed");
-    victim.wait().expect("a killed child can be waited for");
+    victim.kill();
     let killed = Instant::now();
     eventually("the death of the victim's server", SOON, || {
         TcpStream::connect(("127.0.0.1", port)).is_err()

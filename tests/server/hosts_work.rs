@@ -3,9 +3,6 @@
 
 use crate::harness::*;
 use crate::steps::SOON;
-use std::io::Write;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 fn plain() -> Builder {
     Server::builder().without_module()
@@ -80,28 +77,20 @@ fn sentinels_name_the_primary_and_promote_a_replica() {
 
 /// The name by which the next test runs this one in a process of its own.
 const VICTIM: &str = "hosts_work::victim_of_the_next_test";
-const VICTIM_FILE: &str = "DSYNC_TEST_HOSTS_VICTIM_FILE";
 
 /// Does nothing unless the next test runs it: then it sets up a host and waits to be killed.
 #[test]
 fn victim_of_the_next_test() {
-    let Some(path) = std::env::var_os(VICTIM_FILE) else {
+    let Some(path) = victims_report() else {
         return;
     };
     let network = Network::new().expect("the next test has a network itself");
     let host = network.host();
     let server = plain().on(&host).start();
     let dir = server.dir().display().to_string();
-    let facts = [network.keeper(), host.keeper(), server.pid()].map(|pid| pid.to_string());
-    let facts = [&[dir], &facts[..]].concat();
-    // Renamed into place, so that whoever reads it reads all of it.
-    let draft = std::path::Path::new(&path).with_extension("draft");
-    let mut file = std::fs::File::create(&draft).expect("the draft can be made");
-    file.write_all(facts.join(" ").as_bytes())
-        .expect("the draft is written");
-    std::fs::rename(&draft, &path).expect("the draft is renamed");
-    let mut client = server.connect();
-    client.expect_closed(Duration::from_secs(60));
+    let processes = [network.keeper(), host.keeper(), server.pid()].map(|pid| pid.to_string());
+    let words = [&[dir], &processes[..]].concat();
+    report_and_wait(path, &words, server.connect());
 }
 
 #[test]
@@ -109,26 +98,13 @@ fn no_host_outlives_a_killed_test_process() {
     let Some(_network) = Network::new() else {
         return;
     };
-    let helper = plain().start();
-    let path = helper.dir().join("victim");
-    let mut victim = Command::new(std::env::current_exe().expect("this test has a file"))
-        .args(["--exact", VICTIM, "--nocapture"])
-        .env(VICTIM_FILE, &path)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("this test can be run again");
-    eventually("the victim's host", Duration::from_secs(30), || {
-        path.exists()
-    });
-    let facts = std::fs::read_to_string(&path).expect("the victim wrote");
-    let (dir, processes) = facts.split_once(' ').expect("a directory and processes");
-    let processes: Vec<&str> = processes.split(' ').collect();
-    assert_eq!(processes.len(), 3, "{facts}");
-    assert!(processes.iter().all(|pid| lives(pid)), "{facts}");
+    let mut victim = Victim::run(VICTIM);
+    let facts = victim.report();
+    let (dir, processes) = facts.split_first().expect("a directory and processes");
+    assert_eq!(processes.len(), 3, "{facts:?}");
+    assert!(processes.iter().all(|pid| lives(pid)), "{facts:?}");
 
-    victim.kill().expect("a child of ours may be killed");
-    victim.wait().expect("a killed child can be waited for");
+    victim.kill();
     eventually("the end of the victim's host", SOON, || {
         !processes.iter().any(|pid| lives(pid))
     });

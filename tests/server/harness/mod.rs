@@ -27,6 +27,7 @@ mod sentinel;
 mod server;
 mod slot_move;
 mod socket;
+mod victim;
 mod waiting;
 
 pub use client::{Argument, Client, Closed};
@@ -42,4 +43,5 @@ pub use scripts::busy_for;
 pub use sentinel::Sentinels;
 pub use server::{Builder, Server};
 pub use slot_move::Move;
+pub use victim::{Victim, report_and_wait, victims_report};
 pub use waiting::{blocked_clients, digest, eventually, wait_for_blocked};
