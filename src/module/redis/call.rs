@@ -1,4 +1,5 @@
-//! Questions to the server's own commands, answered in text. Not for a hot path.
+//! What the server's commands answer, and questions to them that are answered in text. Those are not for a
+//! hot path.
 
 use std::ffi::CStr;
 
@@ -31,11 +32,25 @@ pub(super) fn ask(ctx: Ctx<'_>, command: &CStr, args: &[&[u8]]) -> Option<CallRe
             vector.len(),
         )
     };
-    let reply = reply.cast::<raw::RedisModuleCallReply>();
-    (!reply.is_null()).then_some(CallReply(reply))
+    // SAFETY: what RM_Call has just returned.
+    unsafe { CallReply::owned(reply.cast()) }
 }
 
 impl CallReply {
+    /// `None` where there is none.
+    ///
+    /// # Safety
+    /// `reply` was returned by RM_Call, and nobody else frees it.
+    pub(super) unsafe fn owned(reply: *mut raw::RedisModuleCallReply) -> Option<CallReply> {
+        (!reply.is_null()).then_some(CallReply(reply))
+    }
+
+    pub(super) fn is_error(&self) -> bool {
+        // SAFETY: live until `self` is dropped.
+        let kind = unsafe { required!(RedisModule_CallReplyType)(self.0) };
+        kind == raw::REDISMODULE_REPLY_ERROR as i32
+    }
+
     /// Its text, if it is one.
     pub(super) fn text(&self) -> Option<Vec<u8>> {
         // SAFETY: live until `self` is dropped.

@@ -11,10 +11,9 @@
 use std::ffi::CStr;
 use std::io::{Error, ErrorKind};
 
-use redis_module::raw;
-
 use super::api::required;
 use super::args::Args;
+use super::call::CallReply;
 use super::command::{self, Command};
 use super::context::Ctx;
 use super::key;
@@ -56,7 +55,7 @@ pub(crate) fn writes_allowed(ctx: Ctx, key: Option<&[u8]>) -> WriteState {
     let call = required!(RedisModule_Call);
     // With `E` a refusal is a reply: without, Valkey 9 reads the words of a reply that it has not made.
     // SAFETY: a live context with a client (each one a Ctx is made of has); `b` takes one pointer
-    // and one length. The command does not block. The reply is ours to free.
+    // and one length. The command does not block.
     let reply = unsafe {
         match key {
             Some(key) => call(
@@ -69,22 +68,12 @@ pub(crate) fn writes_allowed(ctx: Ctx, key: Option<&[u8]>) -> WriteState {
             None => call(ctx.raw(), Probe::NAME.as_ptr(), c"SE".as_ptr()),
         }
     };
-    // RM_Call names the reason in errno, and leaves alone what is there otherwise.
+    // RM_Call names the reason of a refusal in errno.
     let reason = Error::last_os_error().kind();
-    if reply.is_null() {
-        return refusal(reason);
-    }
-    let reply = reply.cast::<raw::RedisModuleCallReply>();
-    // SAFETY: the reply just returned, freed once.
-    let kind = unsafe {
-        let kind = required!(RedisModule_CallReplyType)(reply);
-        required!(RedisModule_FreeCallReply)(reply);
-        kind
-    };
-    if kind == raw::REDISMODULE_REPLY_ERROR as i32 {
-        refusal(reason)
-    } else {
-        WriteState::Ok
+    // SAFETY: what RM_Call has just returned.
+    match unsafe { CallReply::owned(reply.cast()) } {
+        Some(reply) if !reply.is_error() => WriteState::Ok,
+        _ => refusal(reason),
     }
 }
 
