@@ -158,7 +158,7 @@ impl Engine {
         self.last_fence = Fence(last.min(Fence::MAX.0));
     }
 
-    /// Another node of the cluster has told of its last fence. Ones too far ahead are not believed.
+    /// A node of the cluster has told of its last fence. Ones too far ahead are not believed.
     pub fn hear_fence(&mut self, fence: Fence, now: Now) {
         if self.check_fence(fence, now).is_ok() {
             self.heard_fence = self.heard_fence.max(fence);

@@ -152,7 +152,8 @@ pub struct Engine {
     /// Tasks whose keys could not be written here, and when to look again.
     put_off: BTreeSet<(MonoUs, Task)>,
     last_fence: Fence,
-    /// The highest fence that other nodes of a cluster have told of.
+    /// The highest fence that was told of in a cluster: the nodes tell less than their last, by what a leap past
+    /// it would add.
     heard_fence: Fence,
     /// This server decides: it is a primary and its data are loaded.
     serving: bool,
@@ -201,7 +202,7 @@ impl Engine {
         self.last_fence
     }
 
-    /// The highest fence that other nodes have told of.
+    /// The highest fence that was told of in a cluster.
     #[must_use]
     pub fn heard_fence(&self) -> Fence {
         self.heard_fence
@@ -322,6 +323,15 @@ impl Engine {
         self.leases.check_invariants();
         for (id, state) in self.states.iter() {
             state.body.check_invariants();
+            let noted = match &state.body {
+                Body::Lock(_) | Body::Semaphore(_) => None,
+                Body::Group(group) => group.retention,
+                Body::Once(once) => once.retention,
+            };
+            assert!(
+                noted.is_none_or(|until| self.retention.contains(&(until, id))),
+                "{id:?} is not kept until {noted:?}"
+            );
             let db = self.spaces.db(state.space);
             let earliest = state.body.holds().earliest();
             if self.serving && db.is_some() {

@@ -3,7 +3,7 @@
 
 use crate::crowds::{Crowd, KEY};
 use crate::engine::answer::Answer;
-use crate::engine::change::Change;
+use crate::engine::change::{Change, End};
 use crate::engine::tasks::Task;
 use crate::engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token};
 use crate::engine::{Family, Reply, Request, Wait};
@@ -300,4 +300,40 @@ fn a_fence_that_is_told_of_and_is_more_than_a_year_ahead_is_not_believed() {
     engine.hear_fence(Fence::MAX, now);
     engine.leap_past_heard(u64::MAX);
     assert_eq!(engine.last_fence(), Fence::MAX);
+}
+
+/// In a cluster the waiters of a server that is demoted are sent on by the server itself, a moment later. It
+/// was promoted again before that, the lock had been released meanwhile, and nobody looked at its queue.
+#[test]
+fn those_who_stayed_while_another_decided_are_served_when_it_is_ours_again() {
+    let mut crowd = Crowd::new();
+    crowd.acquire(Claim::Exclusive, None, None, 0);
+    crowd.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    let held = crowd.server.state(KEY).expect("it is held");
+    let fence = held.body.holds().iter().next().expect("one hold").fence;
+    crowd.server.engine.stand_down();
+    let (how, at, now) = (End::Released, crowd.now.unix(), crowd.now);
+    let (followed, _) = crowd.server.call(KEY, Family::Lock, |engine, key| {
+        engine.follow(key, Family::Lock, &Change::End { fence, how, at }, now)?;
+        engine.follow(key, Family::Lock, &Change::Vanish, now)
+    });
+    assert_eq!(followed, Ok(()));
+    crowd.server.engine.take_over(now);
+    crowd.tasks_here();
+    assert_eq!(crowd.words(), ["granted"]);
+}
+
+/// What had been put off was looked at by a server that no longer decided anything.
+#[test]
+fn nothing_that_was_put_off_outlasts_a_demotion() {
+    let mut crowd = Crowd::new();
+    crowd.ephemeral(1);
+    crowd.server.engine.disconnected(ClientId(1), crowd.now);
+    assert_eq!(crowd.tasks_elsewhere().len(), 1);
+    crowd.server.engine.stand_down();
+    assert_eq!(crowd.server.engine.next_wake(crowd.now), None);
+    crowd.pass(50);
+    let mut budget = 100;
+    let task = crowd.server.engine.next_task(crowd.now, &mut budget);
+    assert!(task.is_none(), "{:?}", task.map(|(task, ..)| task));
 }
