@@ -39,6 +39,8 @@ pub(crate) struct Shell {
     pub(crate) engine: Engine,
     pub(crate) leases: LeaseSettings,
     pub(crate) once: OnceSettings,
+    /// The loading of an AOF passes over changes that cannot be carried out.
+    aof_skips_unapplied: bool,
     clock: LeaseClock,
     waiters: waiters::Waiters,
     /// In a cluster.
@@ -123,6 +125,7 @@ impl Shell {
             engine: Engine::default(),
             leases: LeaseSettings::default(),
             once: OnceSettings::default(),
+            aof_skips_unapplied: false,
             clock: LeaseClock::new(clock::monotonic_us(), 100_000),
             waiters: waiters::Waiters::default(),
             node: None,

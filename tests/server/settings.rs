@@ -26,14 +26,18 @@ const SETTINGS: [(&str, i64, i64, i64); 10] = [
     ("max-waiters-per-key", 20_000, 1, 10_000_000),
 ];
 
+/// Settings that are yes or no, all `no` by default.
+const YES_OR_NO: [&str; 1] = ["aof-skip-unapplied"];
+
+#[track_caller]
+fn get_text(client: &mut Client, name: &str) -> String {
+    let reply = call!(client, "CONFIG", "GET", format!("dsync.{name}"));
+    reply.field(&format!("dsync.{name}")).as_str().to_owned()
+}
+
 #[track_caller]
 fn get(client: &mut Client, name: &str) -> i64 {
-    let reply = call!(client, "CONFIG", "GET", format!("dsync.{name}"));
-    reply
-        .field(&format!("dsync.{name}"))
-        .as_str()
-        .parse()
-        .expect("a number")
+    get_text(client, name).parse().expect("a number")
 }
 
 #[track_caller]
@@ -98,6 +102,9 @@ fn every_setting_has_its_default_and_no_other_exists() {
     for (name, default, ..) in SETTINGS {
         assert_eq!(get(&mut client, name), default, "{name}");
     }
+    for name in YES_OR_NO {
+        assert_eq!(get_text(&mut client, name), "no", "{name}");
+    }
     let all = call!(client, "CONFIG", "GET", "dsync.*");
     let mut names: Vec<_> = all
         .as_array()
@@ -105,8 +112,9 @@ fn every_setting_has_its_default_and_no_other_exists() {
         .map(|pair| pair[0].as_str().trim_start_matches("dsync.").to_owned())
         .collect();
     names.sort();
-    let mut known = SETTINGS.map(|(name, ..)| name.to_owned());
-    known.sort();
+    let numbers = SETTINGS.iter().map(|(name, ..)| *name);
+    let mut known: Vec<_> = numbers.chain(YES_OR_NO).collect();
+    known.sort_unstable();
     assert_eq!(names, known);
 }
 
@@ -178,6 +186,39 @@ fn arguments_of_loadmodule_and_directives_set_what_config_set_sets() {
 }
 
 #[test]
+fn yes_or_no_setting_is_set_by_argument_directive_and_config_set() {
+    for name in YES_OR_NO {
+        let by_argument = Server::builder().module_arg(name).module_arg("yes");
+        let by_directive = Server::builder().config(&format!("dsync.{name}"), "yes");
+        let directive_wins = Server::builder()
+            .module_arg(format!("dsync.{}", name.to_uppercase()))
+            .module_arg("No")
+            .config(&format!("dsync.{name}"), "YES");
+        for builder in [by_argument, by_directive, directive_wins] {
+            let mut server = builder.start();
+            let mut client = server.connect();
+            assert_eq!(get_text(&mut client, name), "yes", "{name}");
+            set(&mut client, name, "no");
+            assert_eq!(get_text(&mut client, name), "no", "{name}");
+            for value in ["", "1", "maybe", "yes "] {
+                let reply = call!(client, "CONFIG", "SET", format!("dsync.{name}"), value);
+                let text = reply.error();
+                assert!(
+                    ["dsync.", name, "'yes' or 'no'"]
+                        .iter()
+                        .all(|part| text.contains(part)),
+                    "{text}"
+                );
+                assert_eq!(get_text(&mut client, name), "no", "{name} after {value:?}");
+            }
+            assert_eq!(call!(client, "CONFIG", "REWRITE"), "OK");
+            server.restart();
+            assert_eq!(get_text(&mut server.connect(), name), "no", "{name}");
+        }
+    }
+}
+
+#[test]
 fn what_config_rewrite_wrote_is_what_the_next_start_has() {
     let mut server = Server::builder()
         .module_arg("rejoin-ms")
@@ -208,6 +249,11 @@ fn a_server_does_not_start_on_a_setting_that_is_wrong_and_says_which() {
         ("rejoin-ms 600001", "600000"),
         ("rejoin-ms 01", "rejoin-ms 01"),
         ("no-such-thing 1", "no-such-thing"),
+        (
+            "aof-skip-unapplied 1",
+            "'aof-skip-unapplied 1': neither yes nor no",
+        ),
+        ("\ndsync.aof-skip-unapplied 1", "aof-skip-unapplied"),
         ("rejoin-ms 1 dsync.rejoin-ms 2", "twice"),
         ("\ndsync.rejoin-ms -1", "rejoin-ms"),
         // Here it is the server that refuses, in words of its own.
@@ -252,7 +298,11 @@ fn the_example_configuration_loads_and_shows_every_setting_with_its_default() {
             line.unwrap_or_else(|| panic!("dsync.{name} is not in redis.conf.example"));
         assert_eq!(*value, default.to_string(), "{name}");
     }
-    assert_eq!(shown.len(), SETTINGS.len());
+    for name in YES_OR_NO {
+        let no = (format!("dsync.{name}"), "no".to_owned());
+        assert!(shown.contains(&&no), "{name} is not in redis.conf.example");
+    }
+    assert_eq!(shown.len(), SETTINGS.len() + YES_OR_NO.len());
 
     let mut builder = Server::builder();
     for (name, value) in lines

@@ -61,7 +61,7 @@ require! {
     RedisModule_SubscribeToServerEvent RedisModule_SubscribeToKeyspaceEvents
     RedisModule_BlockClientOnKeys RedisModule_UnblockClient RedisModule_AbortBlock
     RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
-    RedisModule_RegisterNumericConfig RedisModule_LoadConfigs
+    RedisModule_RegisterNumericConfig RedisModule_RegisterBoolConfig RedisModule_LoadConfigs
     RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
 }
 

@@ -17,13 +17,56 @@ use super::args::{Args, parse_i64};
 use super::context::Ctx;
 use super::guard::guard;
 
-/// One row of the table; the bounds are allowed values.
+/// One row of the table.
 pub(crate) struct Setting {
     /// Without the module's name.
     pub(crate) name: &'static CStr,
-    pub(crate) default: i64,
-    pub(crate) min: i64,
-    pub(crate) max: i64,
+    kind: Kind,
+}
+
+enum Kind {
+    /// The bounds are allowed values.
+    Number {
+        default: i64,
+        min: i64,
+        max: i64,
+    },
+    YesNo {
+        default: bool,
+    },
+}
+
+impl Setting {
+    pub(crate) const fn number(name: &'static CStr, default: i64, min: i64, max: i64) -> Setting {
+        let kind = Kind::Number { default, min, max };
+        Setting { name, kind }
+    }
+
+    /// A setting that is `yes` or `no`; the hooks see 1 or 0.
+    pub(crate) const fn yes_no(name: &'static CStr, default: bool) -> Setting {
+        let kind = Kind::YesNo { default };
+        Setting { name, kind }
+    }
+
+    fn default(&self) -> i64 {
+        match self.kind {
+            Kind::Number { default, .. } => default,
+            Kind::YesNo { default } => default.into(),
+        }
+    }
+
+    /// The value that the text of an argument means, or what is allowed instead.
+    fn parse(&self, text: &[u8]) -> Result<i64, String> {
+        match self.kind {
+            Kind::Number { min, max, .. } => parse_i64(text)
+                .filter(|value| (min..=max).contains(value))
+                .ok_or_else(|| format!("not a number from {min} to {max}")),
+            // In any case, as the server reads its own (util.c, yesnotoi).
+            Kind::YesNo { .. } if text.eq_ignore_ascii_case(b"yes") => Ok(1),
+            Kind::YesNo { .. } if text.eq_ignore_ascii_case(b"no") => Ok(0),
+            Kind::YesNo { .. } => Err("neither yes nor no".to_owned()),
+        }
+    }
 }
 
 /// Where the values are, by row. `set` is called once for each row while the module is loaded.
@@ -48,23 +91,7 @@ pub(crate) fn register(
     let given: Vec<&[u8]> = args.iter().collect();
     let defaults = defaults(settings, &given)?;
     for (row, (setting, default)) in settings.iter().zip(defaults).enumerate() {
-        // SAFETY: a live context; the name is copied; the callbacks are functions of this library,
-        // and the private data is a number nobody dereferences.
-        let status = unsafe {
-            required!(RedisModule_RegisterNumericConfig)(
-                ctx.raw(),
-                setting.name.as_ptr(),
-                default,
-                raw::REDISMODULE_CONFIG_DEFAULT,
-                setting.min,
-                setting.max,
-                Some(get),
-                Some(set),
-                None,
-                std::ptr::without_provenance_mut(row),
-            )
-        };
-        if status != raw::REDISMODULE_OK as i32 {
+        if !register_one(ctx, setting, default, row) {
             return Err(format!(
                 "the server refused the setting {}",
                 setting.name.to_string_lossy()
@@ -77,6 +104,42 @@ pub(crate) fn register(
         return Err("a dsync.* directive was refused".to_owned());
     }
     Ok(())
+}
+
+/// Returns whether the server took the setting.
+fn register_one(ctx: Ctx, setting: &Setting, default: i64, row: usize) -> bool {
+    let name = setting.name.as_ptr();
+    let flags = raw::REDISMODULE_CONFIG_DEFAULT;
+    let row = std::ptr::without_provenance_mut(row);
+    // SAFETY: a live context; the name is copied; the callbacks are functions of this library, and
+    // the private data is a number nobody dereferences.
+    let status = unsafe {
+        match setting.kind {
+            Kind::Number { min, max, .. } => required!(RedisModule_RegisterNumericConfig)(
+                ctx.raw(),
+                name,
+                default,
+                flags,
+                min,
+                max,
+                Some(get),
+                Some(set),
+                None,
+                row,
+            ),
+            Kind::YesNo { .. } => required!(RedisModule_RegisterBoolConfig)(
+                ctx.raw(),
+                name,
+                (default != 0).into(),
+                flags,
+                Some(get_yes_no),
+                Some(set_yes_no),
+                None,
+                row,
+            ),
+        }
+    };
+    status == raw::REDISMODULE_OK as i32
 }
 
 /// The defaults of all rows, as changed by the arguments: `name value` pairs, with or without
@@ -94,15 +157,9 @@ fn defaults(settings: &[Setting], args: &[&[u8]]) -> Result<Vec<i64>, String> {
         let text = args
             .next()
             .ok_or_else(|| format!("the setting '{shown}' has no value"))?;
-        let Setting { min, max, .. } = settings[row];
-        let value = parse_i64(text)
-            .filter(|value| (min..=max).contains(value))
-            .ok_or_else(|| {
-                format!(
-                    "'{shown} {}': not a number from {min} to {max}",
-                    String::from_utf8_lossy(text)
-                )
-            })?;
+        let value = settings[row]
+            .parse(text)
+            .map_err(|allowed| format!("'{shown} {}': {allowed}", String::from_utf8_lossy(text)))?;
         if given[row].replace(value).is_some() {
             return Err(format!("the setting '{shown}' is given twice"));
         }
@@ -110,15 +167,23 @@ fn defaults(settings: &[Setting], args: &[&[u8]]) -> Result<Vec<i64>, String> {
     Ok(settings
         .iter()
         .zip(given)
-        .map(|(setting, given)| given.unwrap_or(setting.default))
+        .map(|(setting, given)| given.unwrap_or(setting.default()))
         .collect())
 }
 
 unsafe extern "C" fn get(_: *const c_char, row: *mut c_void) -> i64 {
+    read(row.addr())
+}
+
+unsafe extern "C" fn get_yes_no(_: *const c_char, row: *mut c_void) -> i32 {
+    i32::from(read(row.addr()) != 0)
+}
+
+fn read(row: usize) -> i64 {
     guard(
         c"a setting's reader",
         || 0,
-        || HOOKS.get().map_or(0, |hooks| (hooks.get)(row.addr())),
+        || HOOKS.get().map_or(0, |hooks| (hooks.get)(row)),
     )
 }
 
@@ -128,19 +193,32 @@ unsafe extern "C" fn set(
     row: *mut c_void,
     err: *mut *mut raw::RedisModuleString,
 ) -> i32 {
+    // SAFETY: the server's own pointer, as `write` wants it.
+    unsafe { write(row.addr(), value, err) }
+}
+
+unsafe extern "C" fn set_yes_no(
+    _: *const c_char,
+    value: i32,
+    row: *mut c_void,
+    err: *mut *mut raw::RedisModuleString,
+) -> i32 {
+    // SAFETY: as in `set`.
+    unsafe { write(row.addr(), (value != 0).into(), err) }
+}
+
+/// # Safety
+/// `err` is where the server takes the text of a refusal from.
+unsafe fn write(row: usize, value: i64, err: *mut *mut raw::RedisModuleString) -> i32 {
     let outcome = guard(
         c"a setting's writer",
         || Err("internal error, see the server's log".to_owned()),
-        || {
-            HOOKS
-                .get()
-                .map_or(Ok(()), |hooks| (hooks.set)(row.addr(), value))
-        },
+        || HOOKS.get().map_or(Ok(()), |hooks| (hooks.set)(row, value)),
     );
     let Err(refusal) = outcome else {
         return raw::REDISMODULE_OK as i32;
     };
-    // SAFETY: `err` is where the server takes a string from that it frees itself (module.c,
+    // SAFETY: the caller's promise; the server frees the string itself (module.c,
     // propagateErrorString).
     unsafe {
         let text = required!(RedisModule_CreateString)(
@@ -158,30 +236,25 @@ mod tests {
     use super::{Setting, defaults};
 
     const TABLE: &[Setting] = &[
-        Setting {
-            name: c"a",
-            default: 1,
-            min: 0,
-            max: 9,
-        },
-        Setting {
-            name: c"b",
-            default: 2,
-            min: -5,
-            max: 5,
-        },
+        Setting::number(c"a", 1, 0, 9),
+        Setting::number(c"b", 2, -5, 5),
+        Setting::yes_no(c"s", false),
     ];
 
     #[test]
     fn arguments_replace_defaults_within_their_bounds() {
         for (line, outcome) in [
-            ("", Ok(vec![1, 2])),
-            ("a 9", Ok(vec![9, 2])),
-            ("dsync.b -5 A 0", Ok(vec![0, -5])),
+            ("", Ok(vec![1, 2, 0])),
+            ("a 9", Ok(vec![9, 2, 0])),
+            ("dsync.b -5 A 0", Ok(vec![0, -5, 0])),
+            ("s yes", Ok(vec![1, 2, 1])),
+            ("dsync.S No", Ok(vec![1, 2, 0])),
             ("c 1", Err("there is no setting 'c'")),
             ("a", Err("the setting 'a' has no value")),
             ("a 10", Err("'a 10': not a number from 0 to 9")),
             ("b -6", Err("'b -6': not a number from -5 to 5")),
+            ("s 1", Err("'s 1': neither yes nor no")),
+            ("s yes s no", Err("the setting 's' is given twice")),
             ("a 1x", Err("'a 1x': not a number from 0 to 9")),
             ("a 1 a 2", Err("the setting 'a' is given twice")),
         ] {
