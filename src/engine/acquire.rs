@@ -10,7 +10,7 @@ use super::hold::Grant;
 use super::queues::QueueId;
 use super::tasks::Task;
 use super::types::{Claim, Fence, Now, Token};
-use super::wait_queue::{Left, Place, Request, Waiter};
+use super::wait_queue::{Left, Place, Request, Standing, Waiter};
 use super::{Body, Engine, Key, Reply};
 
 impl Engine {
@@ -66,6 +66,7 @@ impl Engine {
 
     fn first_time(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
         let queue = self.queues.find(key.db, key.name);
+        let mut vacant = None;
         if let Some(id) = queue
             && let Some((place, standing)) = self
                 .queues
@@ -75,10 +76,12 @@ impl Engine {
             if standing.claim() != request.claim {
                 return Reply::Now(Answer::Refused(Refusal::Mismatch));
             }
-            if request.wait.is_none() {
-                return Reply::Now(Answer::NotGranted);
+            match (request.wait, standing) {
+                (Some(_), _) => return self.resume(id, place, request),
+                (None, Standing::Waiting(_)) => return Reply::Now(Answer::NotGranted),
+                // A vacant place delays nobody, its own token included: a try like any other.
+                (None, Standing::Vacant(_)) => vacant = Some((id, place)),
             }
-            return self.resume(id, place, request);
         }
         if let Some(answer) = self.concluded(key, request.most) {
             return Reply::Now(answer);
@@ -99,11 +102,14 @@ impl Engine {
             None => limit != Some(0),
         };
         if fits && !waiting {
-            let token = request.token.clone();
-            self.stats
-                .counters_mut(request.claim.family())
-                .granted_at_once += 1;
-            let fence = self.grant(key, request, now);
+            let (token, family) = (request.token.clone(), request.claim.family());
+            let Some(fence) = self.grant(key, request, now) else {
+                return Reply::Now(Answer::NotGranted);
+            };
+            self.stats.counters_mut(family).granted_at_once += 1;
+            if let Some((queue, place)) = vacant {
+                self.queues.leave(queue, place);
+            }
             return Reply::Now(self.granted(key, token, fence));
         }
         if request.wait.is_none() {
@@ -153,8 +159,10 @@ impl Engine {
             .and_then(|id| self.states.get(id))
             .map(|state| &state.body);
         let limit = asked.or_else(|| body.and_then(Body::limit_to_remember));
-        if let Some(queue) = self.queues.get_mut(queue) {
-            queue.limit = limit.or(queue.limit);
+        if let Some(limit) = limit
+            && let Some(queue) = self.queues.get_mut(queue)
+        {
+            queue.remember_limit(request.claim.family(), limit);
         }
         let id = self.queues.next_waiter();
         let place = self.queues.next_place();
@@ -196,12 +204,18 @@ impl Engine {
             .and_then(|id| self.states.get(id))
             .map(|state| &state.body);
         if body.and_then(Body::limit_asked) != Some(limit) {
-            self.decide(key, claim.family(), Change::Limit(limit));
+            // One that is refused is in the log; the request is judged by the limit in force then.
+            let _ = self.decide(key, claim.family(), Change::Limit(limit));
         }
     }
 
-    /// Grants the request: from here on it is a hold.
-    pub(super) fn grant(&mut self, key: &mut Key<'_>, mut request: Request, now: Now) -> Fence {
+    /// Grants the request: from here on it is a hold. `None` where the state has refused it.
+    pub(super) fn grant(
+        &mut self,
+        key: &mut Key<'_>,
+        mut request: Request,
+        now: Now,
+    ) -> Option<Fence> {
         let fence = self.next_fence(now);
         let family = request.claim.family();
         self.put_limit_in_force(key, request.claim, request.limit);
@@ -216,13 +230,13 @@ impl Engine {
             renewed: false,
             owner: request.owner.take(),
         };
-        self.decide(key, family, Change::Grant(grant));
+        self.decide(key, family, Change::Grant(grant)).ok()?;
         if let Some(body) = self.body_mut(key) {
             body.holds_mut()
                 .set_due(fence, now.lease.after(request.lease));
         }
         self.bind(key, fence, &request);
-        fence
+        Some(fence)
     }
 
     /// How a request is told that it holds.

@@ -37,6 +37,8 @@ pub enum Answer {
     Refused(Refusal),
     /// The token's next request has taken over the place.
     Superseded,
+    /// RELEASE with the request's token has withdrawn it.
+    Withdrawn,
     /// What was waited for has been removed.
     Removed,
     /// The key has become something else.

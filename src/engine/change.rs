@@ -7,6 +7,7 @@
 //!
 //! How they are written down is in [`super::wire`].
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::hold::Grant;
@@ -123,4 +124,58 @@ pub enum Change {
     /// Somebody has been told that there is no hope.
     GiveUp,
     Record(Record),
+}
+
+impl Change {
+    /// The fence of the hold that the change is about, if it is about one.
+    #[must_use]
+    pub fn fence(&self) -> Option<Fence> {
+        match self {
+            Change::Grant(grant) => Some(grant.fence),
+            Change::Renew { fence, .. }
+            | Change::End { fence, .. }
+            | Change::Fail { fence, .. } => Some(*fence),
+            Change::Complete { fence, .. } => *fence,
+            Change::Limit(_)
+            | Change::Pin(_)
+            | Change::Expect { .. }
+            | Change::Finish { .. }
+            | Change::Vanish
+            | Change::Limits(_)
+            | Change::Tally(_)
+            | Change::GiveUp
+            | Change::Record(_) => None,
+        }
+    }
+
+    /// The first word of the change as it is written: see [`super::wire`].
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Change::Grant(_) => "GRANT",
+            Change::Renew { .. } => "RENEW",
+            Change::End { .. } => "END",
+            Change::Limit(_) => "LIMIT",
+            Change::Pin(_) => "PIN",
+            Change::Expect { .. } => "EXPECT",
+            Change::Finish { .. } => "FINISH",
+            Change::Vanish => "VANISH",
+            Change::Limits(_) => "LIMITS",
+            Change::Tally(_) => "TALLY",
+            Change::Fail { .. } => "FAIL",
+            Change::Complete { .. } => "COMPLETE",
+            Change::GiveUp => "GIVEUP",
+            Change::Record(_) => "RECORD",
+        }
+    }
+}
+
+/// For the server's log: the verb and the fence. Tokens are secret, and results and reasons may be long.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.verb())?;
+        match self.fence() {
+            Some(fence) => write!(f, " {}", fence.0),
+            None => Ok(()),
+        }
+    }
 }

@@ -7,7 +7,9 @@
 use super::answer::Answer;
 use super::change::Change;
 use super::slab::StateId;
+use super::state::Misfit;
 use super::types::{Fence, WaiterId};
+use super::wait_queue::Origin;
 
 /// A waiter's answer is decided.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,7 +17,17 @@ pub struct Wake {
     pub waiter: WaiterId,
     pub answer: Answer,
     /// The hold that the answer grants.
-    pub grant: Option<(StateId, Fence)>,
+    pub grant: Option<HandedOver>,
+}
+
+/// A hold that was granted to a waiter, whose reply is not written yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandedOver {
+    pub state: StateId,
+    pub fence: Fence,
+    /// Where its token is to stand again if the reply cannot be delivered; `None` for a token that the
+    /// client did not choose.
+    pub origin: Option<Origin>,
 }
 
 /// A line for the server's log.
@@ -30,6 +42,9 @@ pub enum Note {
         fence: Fence,
         owner: Option<Box<[u8]>>,
     },
+    /// The engine decided a change that the state refused: a defect of the engine's. Nothing has changed,
+    /// and nobody else is told of the change.
+    Refused { change: String, misfit: Misfit },
 }
 
 #[derive(Default, Debug)]

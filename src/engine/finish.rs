@@ -3,13 +3,14 @@
 //! Only the token ends a hold, or an operator by its fence. An overdue hold that nobody has ended yet
 //! is still its token's: to renew it, or to give it back.
 
+use super::answer::Answer;
 use super::change::{Change, End};
 use super::effect::Note;
 use super::types::{Fence, LeaseMs, Now, Token};
 use super::{Body, Engine, Family, Key, WrongType};
 
 impl Engine {
-    /// Ends the token's hold; says whether there was one.
+    /// Ends the token's hold and withdraws its queued request. Returns whether there was either.
     ///
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
@@ -20,26 +21,35 @@ impl Engine {
         token: &Token,
         now: Now,
     ) -> Result<bool, WrongType> {
-        self.end_by_token(key, family, token, End::Released, now)
-    }
-
-    pub(super) fn end_by_token(
-        &mut self,
-        key: &mut Key<'_>,
-        family: Family,
-        token: &Token,
-        how: End,
-        now: Now,
-    ) -> Result<bool, WrongType> {
         let hold = self
             .body(key, family)?
             .and_then(|body| body.holds().by_token(token));
-        let Some(fence) = hold.map(|hold| hold.fence) else {
-            return Ok(false);
+        let fence = hold.map(|hold| hold.fence);
+        if let Some(fence) = fence {
+            self.end(key, family, fence, End::Released, now);
+        }
+        let withdrawn = self.withdraw(key, family, token);
+        if fence.is_some() || withdrawn {
+            self.settle(key, now);
+        }
+        Ok(fence.is_some() || withdrawn)
+    }
+
+    /// Takes the token's request out of the queue: a client that gave up on the reply must not be granted
+    /// behind its back, and hold up the others for a lease. A waiting connection is told; a vacant place is
+    /// given up. Returns whether there was one.
+    fn withdraw(&mut self, key: &Key<'_>, family: Family, token: &Token) -> bool {
+        let found = self.queues.find(key.db, key.name).and_then(|id| {
+            let (place, standing) = self.queues.get(id)?.find(token)?;
+            (standing.claim().family() == family).then_some((id, place))
+        });
+        let Some((queue, place)) = found else {
+            return false;
         };
-        self.end(key, family, fence, how, now);
-        self.settle(key, now);
-        Ok(true)
+        self.tell(queue, place, Answer::Withdrawn);
+        // The request may have been the only one that kept new ones waiting.
+        self.effects.may_gain = true;
+        true
     }
 
     /// Ends the hold with this fence, whoever has its token.
@@ -81,7 +91,7 @@ impl Engine {
                 at: now.unix(),
             },
         );
-        let Some(hold) = ended else { return };
+        let Ok(Some(hold)) = ended else { return };
         let owner = || hold.owner().map(Into::into);
         match how {
             End::Lapsed if !hold.renewed => {
@@ -127,7 +137,7 @@ impl Engine {
             return;
         };
         let deadline = now.unix().after_ms(u64::from(lease.0));
-        self.decide(
+        let renewed = self.decide(
             key,
             family,
             Change::Renew {
@@ -136,7 +146,9 @@ impl Engine {
                 deadline,
             },
         );
-        if let Some(body) = self.body_mut(key) {
+        if renewed.is_ok()
+            && let Some(body) = self.body_mut(key)
+        {
             body.holds_mut().set_due(fence, now.lease.after(lease));
         }
     }
@@ -185,7 +197,7 @@ impl Engine {
             _ => None,
         };
         if pinned != limit {
-            self.decide(key, Family::Semaphore, Change::Pin(limit));
+            let _ = self.decide(key, Family::Semaphore, Change::Pin(limit));
         }
         self.lapse_due(key, now);
         self.settle(key, now);

@@ -4,9 +4,12 @@
 //! A server that follows applies and never decides: it lapses nothing, serves nobody, indexes nothing.
 //! When its turn comes, [`Engine::take_over`] gives every lease a moment on its own clock.
 
+use std::fmt;
+
 use super::change::Change;
 use super::spaces::Space;
 use super::types::{Db, Fence, LeaseMs, LeaseUs, Now, UnixMs};
+use super::undo::Undo;
 use super::{Body, Engine, Family, Key, Misfit, State, StateId};
 
 /// How far ahead of the clock a fence from elsewhere may be: a year.
@@ -36,18 +39,35 @@ impl Beginning {
     }
 }
 
-/// Why a change from elsewhere was refused.
+/// Why what happened on another server could not be carried out here: the change, by its place among those of
+/// the command, and what was wrong with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unfollowed {
+    pub at: usize,
+    pub misfit: Misfit,
+}
+
+/// Why a state from elsewhere was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
-    Misfit(Misfit),
     /// A fence more than a year ahead of the clock.
     FenceAhead,
     /// There is no room for another state.
     Full,
 }
 
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unfit::FenceAhead => "a fence in it lies more than a year ahead of this server's clock",
+            Unfit::Full => "there is no room for another key",
+        })
+    }
+}
+
 impl Engine {
-    /// Carries out what another server, or a file, says has happened to the key.
+    /// Carries out what one call on another server, or in an earlier life of this one, did to the key: all of
+    /// the changes or none.
     ///
     /// # Errors
     /// For a change that does not fit; nothing has changed then.
@@ -55,76 +75,145 @@ impl Engine {
         &mut self,
         key: &mut Key<'_>,
         family: Family,
-        change: &Change,
+        changes: &[Change],
         now: Now,
-    ) -> Result<(), Unfit> {
-        let body = self
-            .body(key, family)
-            .map_err(|_| Unfit::Misfit(Misfit::Family))?;
-        if *change == Change::Vanish {
-            self.discard(key);
-            return Ok(());
-        }
-        if let Change::Grant(grant) = change {
-            self.check_fence(grant.fence, now)?;
-        }
-        // A change that does not fit must not leave an empty key behind.
-        if body.is_none() && matches!(change, Change::Renew { .. } | Change::End { .. }) {
-            return Err(Unfit::Misfit(Misfit::NoHold));
-        }
-        let id = match key.state {
-            Some(id) => id,
-            None => self.create(key, family).ok_or(Unfit::Full)?,
+    ) -> Result<(), Unfollowed> {
+        // VANISH is the last that happens to a key in a call.
+        let (changes, vanishes) = match changes.split_last() {
+            Some((Change::Vanish, before)) => (before, true),
+            _ => (changes, false),
         };
-        let state = self.states.get_mut(id).ok_or(Unfit::Full)?;
-        let ended = state.body.apply(change).map_err(Unfit::Misfit);
-        if let Err(unfit) = ended {
-            if !key.stored {
-                self.discard(key);
-            }
-            return Err(unfit);
+        let misfit = |at, misfit| Unfollowed { at, misfit };
+        if self.body(key, family).is_err() {
+            return Err(misfit(0, Misfit::Family));
         }
-        if let Ok(Some(hold)) = &ended {
-            self.stats.holds_go(family, 1);
-            if hold.ephemeral {
-                self.ephemeral.remove(&(hold.client(), hold.fence));
+        if !changes.is_empty() {
+            let is_new = key.state.is_none();
+            let id = match key.state {
+                Some(id) => id,
+                None => self
+                    .create(key, family)
+                    .ok_or_else(|| misfit(0, Misfit::Full))?,
+            };
+            if let Err(unfollowed) = self.apply_all(id, family, changes) {
+                if is_new {
+                    self.discard(key);
+                }
+                return Err(unfollowed);
             }
+            self.followed(id, changes, now);
         }
-        if let Change::Grant(grant) = change {
-            self.stats.holds_come(family, 1);
-            self.last_fence = self.last_fence.max(grant.fence);
-        }
-        // A server that decides follows another for keys that are still that one's: Valkey moves slots so.
-        if self.serving {
-            if let Change::Renew { fence, .. } = change
-                && let Some(state) = self.states.get_mut(id)
-            {
-                state.body.holds_mut().set_due(*fence, LeaseUs(u64::MAX));
-            }
-            self.take_over_state(id, now);
+        if vanishes {
+            self.discard(key);
         }
         Ok(())
     }
 
-    fn check_fence(&self, fence: Fence, now: Now) -> Result<(), Unfit> {
-        let ahead = fence.0 > now.unix_us.saturating_add(FENCE_AHEAD_US);
-        // What this server has given itself is not bad data, whatever became of its clock.
-        if ahead && fence > self.last_fence {
-            Err(Unfit::FenceAhead)
-        } else {
-            Ok(())
+    /// Applies all of the changes, or none.
+    fn apply_all(
+        &mut self,
+        id: StateId,
+        family: Family,
+        changes: &[Change],
+    ) -> Result<(), Unfollowed> {
+        let Some(state) = self.states.get_mut(id) else {
+            let misfit = Misfit::NoHold;
+            return Err(Unfollowed { at: 0, misfit });
+        };
+        let body = &mut state.body;
+        // A single change is all or nothing by itself.
+        let mut undo = (changes.len() > 1).then(|| Undo::of(body));
+        let (mut ended, mut unbound) = (0, Vec::new());
+        for (at, change) in changes.iter().enumerate() {
+            if let Some(undo) = &mut undo {
+                undo.note(body, change);
+            }
+            let applied = match change {
+                Change::Vanish => Err(Misfit::Vanished),
+                _ => body.apply(change),
+            };
+            match applied {
+                Ok(None) => {}
+                Ok(Some(hold)) => {
+                    ended += 1;
+                    if hold.ephemeral {
+                        unbound.push((hold.client(), hold.fence));
+                    }
+                }
+                Err(misfit) => {
+                    if let Some(undo) = undo {
+                        undo.roll_back(body);
+                    }
+                    return Err(Unfollowed { at, misfit });
+                }
+            }
         }
+        let is_grant = |change: &&Change| matches!(change, Change::Grant(_));
+        let granted = changes.iter().filter(is_grant).count();
+        self.stats.holds_come(family, granted);
+        self.stats.holds_go(family, ended);
+        for bound in unbound {
+            self.ephemeral.remove(&bound);
+        }
+        Ok(())
+    }
+
+    /// The changes have been carried out: what this server keeps besides the state follows.
+    fn followed(&mut self, id: StateId, changes: &[Change], now: Now) {
+        for change in changes {
+            if let Change::Grant(grant) = change {
+                self.adopt_fence(grant.fence, now);
+            }
+        }
+        // A server that decides follows another for keys that are still that one's: Valkey moves slots so.
+        if self.serving {
+            if let Some(state) = self.states.get_mut(id) {
+                let holds = state.body.holds_mut();
+                for change in changes {
+                    if let Change::Renew { fence, .. } = change {
+                        holds.set_due(*fence, LeaseUs(u64::MAX));
+                    }
+                }
+            }
+            self.take_over_state(id, now);
+        }
+    }
+
+    /// Whether no clock that is right to a year can have given this fence.
+    fn is_ahead(fence: Fence, now: Now) -> bool {
+        fence.0 > now.unix_us.saturating_add(FENCE_AHEAD_US)
+    }
+
+    /// Goes past a fence that was given elsewhere. One that is far ahead of the clock is believed as well,
+    /// for somebody holds by it: the fences to come lie behind it, and the first of its kind is told of by
+    /// [`Engine::take_fence_ahead`].
+    fn adopt_fence(&mut self, fence: Fence, now: Now) {
+        if Engine::is_ahead(fence, now) && !Engine::is_ahead(self.last_fence, now) {
+            self.fence_ahead = Some(fence);
+        }
+        self.last_fence = self.last_fence.max(fence);
+    }
+
+    /// A fence that was believed though it lies more than a year ahead of the clock, once.
+    pub fn take_fence_ahead(&mut self) -> Option<Fence> {
+        self.fence_ahead.take()
     }
 
     /// A state that was read from a file or a payload, and will be stored under this name.
     ///
+    /// Only a server that decides refuses fences far ahead of its clock, for then the payload comes from a
+    /// client or from another node. A server's own files and its primary are believed: were they refused, a
+    /// clock that is wrong, on either side, would keep a server from loading its data.
+    ///
     /// # Errors
     /// For fences too far ahead, and when there is no room.
     pub fn adopt(&mut self, body: Body, db: Db, name: &[u8], now: Now) -> Result<StateId, Unfit> {
-        let last = body.holds().iter().last().map(|hold| hold.fence);
-        if let Some(last) = last {
-            self.check_fence(last, now)?;
-            self.last_fence = self.last_fence.max(last);
+        if let Some(last) = body.holds().iter().last().map(|hold| hold.fence) {
+            // What this server has given itself is not bad data, whatever became of its clock.
+            if self.serving && Engine::is_ahead(last, now) && last > self.last_fence {
+                return Err(Unfit::FenceAhead);
+            }
+            self.adopt_fence(last, now);
         }
         let (family, holds) = (body.family(), body.holds().len());
         let space = self.spaces.of(db);
@@ -141,14 +230,9 @@ impl Engine {
         Ok(id)
     }
 
-    /// The last fence as it was saved elsewhere.
-    ///
-    /// # Errors
-    /// For one too far ahead.
-    pub fn adopt_last_fence(&mut self, last: Fence, now: Now) -> Result<(), Unfit> {
-        self.check_fence(last, now)?;
-        self.last_fence = self.last_fence.max(last);
-        Ok(())
+    /// The last fence as it was saved in this server's own file, or by its primary.
+    pub fn adopt_last_fence(&mut self, last: Fence, now: Now) {
+        self.adopt_fence(last.min(Fence::MAX), now);
     }
 
     /// The fences to come leave room for those that this server does not know of.
@@ -160,7 +244,7 @@ impl Engine {
 
     /// A node of the cluster has told of its last fence. Ones too far ahead are not believed.
     pub fn hear_fence(&mut self, fence: Fence, now: Now) {
-        if self.check_fence(fence, now).is_ok() {
+        if !Engine::is_ahead(fence, now) || fence <= self.last_fence {
             self.heard_fence = self.heard_fence.max(fence);
         }
     }
@@ -347,8 +431,7 @@ mod tests {
                 let cut = began + served_us;
                 let known = old.next_fence(at(cut));
                 let mut new = Engine::default();
-                new.adopt_last_fence(known, at(cut))
-                    .expect("it is not far ahead");
+                new.adopt_last_fence(known, at(cut));
                 new.leap_fences(Beginning::Promotion, at(cut));
                 for starts in 1..=9 {
                     old.leap_fences(Beginning::Start, at(cut + starts * 6 * MINUTE_US));

@@ -42,7 +42,7 @@ impl Engine {
     pub fn expect(&mut self, key: &mut Key<'_>, jobs: u32, now: Now) -> Result<u64, WrongType> {
         self.settle_if_absent(key, now);
         self.body(key, Family::Group)?;
-        self.decide(
+        let _ = self.decide(
             key,
             Family::Group,
             Change::Expect {

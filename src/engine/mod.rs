@@ -25,13 +25,13 @@ pub mod change;
 mod deadlines;
 pub mod effect;
 mod finish;
-mod follow;
+pub mod follow;
 mod group;
-mod hold;
+pub mod hold;
 pub mod info;
 mod key_name;
 mod lock;
-mod once;
+pub mod once;
 mod queues;
 mod semaphore;
 mod serve;
@@ -42,6 +42,7 @@ mod state;
 pub mod stats;
 pub mod tasks;
 pub mod types;
+mod undo;
 mod wait_group;
 mod wait_queue;
 pub mod wire;
@@ -52,13 +53,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use answer::Answer;
 use change::{Change, End};
 use deadlines::Wheel;
-use effect::Effects;
+use effect::{Effects, Note};
 use hold::Hold;
 use queues::{QueueBounds, Queues};
 use slab::Slab;
 use spaces::Spaces;
 use stats::Stats;
-use tasks::Task;
+use tasks::{Ending, Task};
 use types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
 
 pub use answer::{FullQueue, Refusal};
@@ -130,6 +131,10 @@ pub enum Reply {
     Queued(WaiterId),
 }
 
+/// A decision that the state refused: see [`effect::Note::Refused`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NotDecided;
+
 /// The key holds another family's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongType;
@@ -148,10 +153,12 @@ pub struct Engine {
     /// The holds that end with a connection.
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
     /// Holds whose connection is gone, to be ended as soon as the server can write.
-    ending: BTreeMap<Fence, (StateId, End)>,
+    ending: BTreeMap<Fence, Ending>,
     /// Tasks whose keys could not be written here, and when to look again.
     put_off: BTreeSet<(MonoUs, Task)>,
     last_fence: Fence,
+    /// A fence from elsewhere that is far ahead of the clock, until the caller has been told.
+    fence_ahead: Option<Fence>,
     /// The highest fence that was told of in a cluster: the nodes tell less than their last, by what a leap past
     /// it would add.
     heard_fence: Fence,
@@ -183,6 +190,7 @@ impl Engine {
             ending: BTreeMap::new(),
             put_off: BTreeSet::new(),
             last_fence: Fence(0),
+            fence_ahead: None,
             heard_fence: Fence(0),
             serving: false,
             turn: 0,
@@ -245,19 +253,33 @@ impl Engine {
     }
 
     /// Carries out a decision on the key and writes it down. What ended is returned.
-    fn decide(&mut self, key: &mut Key<'_>, family: Family, change: Change) -> Option<Hold> {
-        let id = match key.state {
-            Some(id) => id,
-            None => self.create(key, family)?,
-        };
-        let body = self.states.get_mut(id).map(|state| &mut state.body)?;
+    ///
+    /// A change that the state refuses is a defect of this engine's, for the log: it is written down
+    /// nowhere, because no replica could carry it out and no server could load it from an AOF.
+    fn decide(
+        &mut self,
+        key: &mut Key<'_>,
+        family: Family,
+        change: Change,
+    ) -> Result<Option<Hold>, NotDecided> {
+        let is_new = key.state.is_none();
+        if is_new && self.create(key, family).is_none() {
+            return Err(self.refused(&change, Misfit::Full));
+        }
+        let body = self.body_mut(key).ok_or(NotDecided)?;
         let limit_changes = body.limit_changes();
-        let applied = body.apply(&change);
+        let ended = match body.apply(&change) {
+            Ok(ended) => ended,
+            Err(misfit) => {
+                if is_new {
+                    self.discard(key);
+                }
+                return Err(self.refused(&change, misfit));
+            }
+        };
         let limit_changes = body.limit_changes().saturating_sub(limit_changes);
-        debug_assert!(applied.is_ok(), "{change:?}: {:?}", applied.err());
         self.stats.counters_mut(family).limit_changes += limit_changes;
         self.effects.modified |= !matches!(change, Change::Renew { .. });
-        let ended = applied.ok().flatten();
         if matches!(change, Change::Grant(_)) {
             self.stats.holds_come(family, 1);
         }
@@ -272,7 +294,13 @@ impl Engine {
         if let Some(hold) = ended.as_ref().filter(|hold| hold.ephemeral) {
             self.ephemeral.remove(&(hold.client(), hold.fence));
         }
-        ended
+        Ok(ended)
+    }
+
+    fn refused(&mut self, change: &Change, misfit: Misfit) -> NotDecided {
+        let change = change.to_string();
+        self.effects.notes.push(Note::Refused { change, misfit });
+        NotDecided
     }
 
     /// A new, empty state for a key that has none. `None` when four billion states exist.

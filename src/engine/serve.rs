@@ -6,7 +6,7 @@
 
 use super::answer::{Answer, Refusal};
 use super::change::Change;
-use super::effect::Wake;
+use super::effect::{HandedOver, Wake};
 use super::queues::QueueId;
 use super::types::{Claim, LeaseUs, Now};
 use super::wait_queue::{Left, Place};
@@ -58,7 +58,7 @@ impl Engine {
             let family = self
                 .body_mut(key)
                 .map_or(Family::Lock, |body| body.family());
-            self.decide(key, family, Change::Vanish);
+            let _ = self.decide(key, family, Change::Vanish);
             self.discard(key);
         } else {
             self.index(id);
@@ -197,11 +197,11 @@ impl Engine {
                 None => return Next::Dismiss(Answer::Removed),
             }
         }
-        // Without a state the queue begins afresh, under the limit it was waiting for.
-        let limit = body.map_or(queue.limit, Body::limit_in_force);
-        let semaphore = queue
-            .head()
-            .is_some_and(|(_, w)| w.request.claim.family() == Family::Semaphore)
+        // Without a state the head begins afresh, under the limit that its family last waited for.
+        let waits_for = queue.head().map(|(_, head)| head.request.claim.family());
+        let remembered = waits_for.and_then(|family| queue.limit(family));
+        let limit = body.map_or(remembered, Body::limit_in_force);
+        let semaphore = waits_for == Some(Family::Semaphore)
             && body.is_none_or(|body| body.family() == Family::Semaphore);
         if let Some(limit) = limit.filter(|limit| *limit >= 1 && semaphore)
             && let Some((place, permits)) = queue.above(limit)
@@ -257,10 +257,11 @@ impl Engine {
             .state
             .and_then(|id| self.states.get(id))
             .map(|state| &state.body);
-        if let Some(limit) = body.and_then(Body::limit_to_remember)
+        if let Some(body) = body
+            && let Some(limit) = body.limit_to_remember()
             && let Some(queue) = self.queues.get_mut(queue)
         {
-            queue.limit = Some(limit);
+            queue.remember_limit(body.family(), limit);
         }
     }
 
@@ -272,23 +273,30 @@ impl Engine {
     }
 
     fn grant_next(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
-        let afresh = self.queues.get(queue).and_then(|queue| queue.limit);
         let Some(Left::Waiter(mut waiter)) = self.queues.leave(queue, place) else {
             return;
         };
-        if key.state.is_none() && !matches!(waiter.request.claim.family(), Family::Lock) {
-            waiter.request.limit = afresh;
+        if key.state.is_none() {
+            let family = waiter.request.claim.family();
+            let queue = self.queues.get(queue);
+            waiter.request.limit = queue.and_then(|queue| queue.limit(family));
         }
-        let token = waiter.request.token.clone();
+        let origin = waiter.origin(place);
+        let (token, family) = (waiter.request.token.clone(), waiter.request.claim.family());
+        let Some(fence) = self.grant(key, waiter.request, now) else {
+            return self.effects.wake(waiter.id, Answer::NotGranted);
+        };
         let waited_ms = now.mono.ms_since(waiter.since);
-        self.stats
-            .granted_after(waiter.request.claim.family(), waited_ms);
-        let fence = self.grant(key, waiter.request, now);
+        self.stats.granted_after(family, waited_ms);
         let answer = self.granted(key, token, fence);
         self.effects.wakes.push(Wake {
             waiter: waiter.id,
             answer,
-            grant: key.state.map(|id| (id, fence)),
+            grant: key.state.map(|state| HandedOver {
+                state,
+                fence,
+                origin,
+            }),
         });
     }
 
@@ -300,9 +308,14 @@ impl Engine {
         let hold = self
             .body_mut(key)
             .and_then(|body| body.holds().by_token(token));
-        let grant = hold
-            .map(|hold| hold.fence)
-            .and_then(|fence| Some((key.state?, fence)));
+        let fence = hold.map(|hold| hold.fence);
+        let grant = fence.and_then(|fence| {
+            Some(HandedOver {
+                state: key.state?,
+                fence,
+                origin: waiter.origin(place),
+            })
+        });
         if let Some(answer) = self.again(key, &waiter.request, now) {
             let grant = grant.filter(|_| !matches!(answer, Answer::Refused(_)));
             self.effects.wakes.push(Wake {
@@ -315,7 +328,7 @@ impl Engine {
 
     fn finish_round(&mut self, key: &mut Key<'_>, now: Now) -> Answer {
         let keep_until = now.unix().after_ms(self.settings.group_keep_ms);
-        self.decide(key, Family::Group, Change::Finish { keep_until });
+        let _ = self.decide(key, Family::Group, Change::Finish { keep_until });
         self.finished(key)
     }
 

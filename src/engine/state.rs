@@ -3,6 +3,7 @@
 //! [`Body::apply`] is used by the server that decides and by those that follow it, which is why they
 //! come out equal. It checks whatever a decision would have: a change may come from a file.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::Settings;
@@ -61,6 +62,22 @@ pub enum Misfit {
     Taken,
     /// No hold has this fence.
     NoHold,
+    /// There is no room for another state.
+    Full,
+    /// VANISH, with changes behind it.
+    Vanished,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misfit::Family => "the key is of another family",
+            Misfit::Taken => "its fence or its token is taken, or the key is held otherwise",
+            Misfit::NoHold => "no hold of the key has its fence",
+            Misfit::Full => "there is no room for another key",
+            Misfit::Vanished => "the key vanishes, and yet more happens to it",
+        })
+    }
 }
 
 /// The policy of a family with its holds. The rare, larger ones are boxed so that a lock is small.
@@ -184,7 +201,7 @@ impl Body {
                 }
                 let alone = match self {
                     Body::Lock(lock) => !lock.admits(grant.claim),
-                    Body::Once(once) => !once.runs.is_empty(),
+                    Body::Once(once) => !once.admits(),
                     Body::Semaphore(_) | Body::Group(_) => false,
                 };
                 if alone || !self.holds().accepts(grant.fence, &grant.token) {
@@ -228,9 +245,21 @@ impl Body {
             },
             Change::Pin(limit) => self.semaphore()?.pin(*limit),
             Change::Expect { jobs, at } => self.group()?.expect(*jobs, *at),
-            Change::Finish { keep_until } => self.group()?.finish(*keep_until),
+            Change::Finish { keep_until } => {
+                let group = self.group()?;
+                if !group.members.is_empty() {
+                    return Err(Misfit::Taken);
+                }
+                group.finish(*keep_until);
+            }
             Change::Limits(limits) => self.semaphore()?.set_limits(*limits),
-            Change::Tally(tally) => self.group()?.set_tally(*tally),
+            Change::Tally(tally) => {
+                let group = self.group()?;
+                if tally.finished.is_some() && !group.members.is_empty() {
+                    return Err(Misfit::Taken);
+                }
+                group.set_tally(*tally);
+            }
             Change::Fail { fence, reason, at } => {
                 let once = self.once()?;
                 let ended = once.runs.remove(*fence).ok_or(Misfit::NoHold)?;
@@ -241,14 +270,21 @@ impl Body {
                 let once = self.once()?;
                 let ended = match fence {
                     Some(fence) => Some(once.runs.remove(*fence).ok_or(Misfit::NoHold)?),
-                    None => None,
+                    None if once.runs.is_empty() => None,
+                    None => return Err(Misfit::Taken),
                 };
                 once.complete(done.clone());
                 return Ok(ended);
             }
             Change::GiveUp => self.once()?.given_up(),
-            Change::Record(record) => self.once()?.set_record(record.clone()),
-            // The key goes, not the state: that is for whoever keeps the keys.
+            Change::Record(record) => {
+                let once = self.once()?;
+                if record.done.is_some() && !once.runs.is_empty() {
+                    return Err(Misfit::Taken);
+                }
+                once.set_record(record.clone());
+            }
+            // The key goes, not the state: that is for the engine, which keeps the states.
             Change::Vanish => {}
         }
         Ok(None)
@@ -303,14 +339,24 @@ impl Body {
         }
     }
 
+    /// The change that gives a state of this family all that this one has besides its holds.
+    #[must_use]
+    pub fn scalars(&self) -> Option<Change> {
+        match self {
+            Body::Lock(_) => None,
+            Body::Semaphore(semaphore) => Some(Change::Limits(semaphore.limits())),
+            Body::Group(group) => Some(Change::Tally(group.tally())),
+            Body::Once(once) => Some(Change::Record(once.record().clone())),
+        }
+    }
+
     /// The changes that make this state out of a new one, as an AOF is rewritten: first the scalars,
     /// then the holds, oldest first. A group's tally comes last, for each grant begins a round.
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
         let (first, last) = match self {
             Body::Lock(_) => (None, None),
-            Body::Semaphore(semaphore) => (Some(Change::Limits(semaphore.limits())), None),
-            Body::Group(group) => (None, Some(Change::Tally(group.tally()))),
-            Body::Once(once) => (None, Some(Change::Record(once.record().clone()))),
+            Body::Semaphore(_) => (self.scalars(), None),
+            Body::Group(_) | Body::Once(_) => (None, self.scalars()),
         };
         let grants = self
             .holds()

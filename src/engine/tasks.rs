@@ -5,21 +5,27 @@
 
 use super::answer::Answer;
 use super::change::End;
+use super::effect::HandedOver;
 use super::key_name::KeyName;
 use super::queues::QueueId;
 use super::types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
-use super::wait_queue::{Left, Place, Vacancy};
+use super::wait_queue::{Left, Origin, Place, Vacancy};
 use super::{Engine, Key, StateId};
+
+/// How a hold is to end whose connection is gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Ending {
+    pub state: StateId,
+    pub how: End,
+    /// The place that becomes vacant for the hold's token, and until when.
+    pub vacates: Option<(Origin, MonoUs)>,
+}
 
 /// One thing to be done for one key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Task {
     /// End a hold whose connection is gone.
-    End {
-        state: StateId,
-        fence: Fence,
-        how: End,
-    },
+    End { fence: Fence, ending: Ending },
     /// Look after leases that have run out.
     Lapse(StateId),
     /// Serve a queue that something happened to.
@@ -74,8 +80,8 @@ impl Engine {
             }
             _ if !now.may_write => None,
             1 => {
-                let (fence, (state, how)) = self.ending.pop_first()?;
-                Some(Task::End { state, fence, how })
+                let (fence, ending) = self.ending.pop_first()?;
+                Some(Task::End { fence, ending })
             }
             2 => self.leases.pop_due(now.lease.0, budget).map(Task::Lapse),
             3 => {
@@ -116,7 +122,12 @@ impl Engine {
     /// Where the task is to be done. A task for what is no longer there is put away.
     fn whereabouts(&mut self, task: Task) -> Option<(Db, KeyName)> {
         match task {
-            Task::End { state, .. } | Task::Lapse(state) | Task::Retire { state, .. } => {
+            Task::End {
+                ending: Ending { state, .. },
+                ..
+            }
+            | Task::Lapse(state)
+            | Task::Retire { state, .. } => {
                 let found = self.states.get(state);
                 let found = found
                     .and_then(|state| Some((self.spaces.db(state.space)?, state.name.clone())));
@@ -138,15 +149,7 @@ impl Engine {
             return self.put_off(task, now);
         }
         match task {
-            Task::End { state, fence, how } => {
-                if key.state == Some(state)
-                    && let Some(body) = self.body_mut(key)
-                    && body.holds().get(fence).is_some()
-                {
-                    let family = body.family();
-                    self.end(key, family, fence, how, now);
-                }
-            }
+            Task::End { fence, ending } => self.end_disconnected(key, fence, ending, now),
             Task::RunOut {
                 moment,
                 queue,
@@ -165,6 +168,45 @@ impl Engine {
         }
         self.lapse_due(key, now);
         self.settle(key, now);
+    }
+
+    /// Ends a hold whose connection is gone, if it is still there. The token of a grant that was not
+    /// delivered has its place again: its retry is first as before.
+    fn end_disconnected(&mut self, key: &mut Key<'_>, fence: Fence, ending: Ending, now: Now) {
+        if key.state != Some(ending.state) {
+            return;
+        }
+        let Some(body) = self.body_mut(key) else {
+            return;
+        };
+        let family = body.family();
+        let Some(hold) = body.holds().get(fence) else {
+            return;
+        };
+        let (token, claim) = (hold.token(), hold.claim);
+        self.end(key, family, fence, ending.how, now);
+        if let Some((Origin { place, since }, until)) = ending.vacates {
+            let vacancy = Vacancy {
+                token,
+                claim,
+                since,
+                until,
+            };
+            self.vacate(key, place, vacancy);
+        }
+    }
+
+    /// Keeps a place for its token, if there is room for one more.
+    fn vacate(&mut self, key: &Key<'_>, place: Place, vacancy: Vacancy) {
+        let queue = self.queues.find(key.db, key.name);
+        let stands = queue
+            .and_then(|id| self.queues.get(id))
+            .is_some_and(|queue| queue.find(&vacancy.token).is_some());
+        if stands || self.queues.make_room(queue, self.queue_bounds()).is_err() {
+            return;
+        }
+        let queue = self.queues.find_or_make(key.db, key.name);
+        self.queues.keep(queue, place, vacancy);
     }
 
     /// More had run out than one call ends.
@@ -284,9 +326,11 @@ impl Engine {
             .range((client, Fence(0))..=(client, Fence::MAX));
         for ((_, fence), state) in held {
             // One that was found undelivered stays that: nobody knew of it, so nothing is lost.
-            self.ending
-                .entry(*fence)
-                .or_insert((*state, End::Disconnected));
+            self.ending.entry(*fence).or_insert(Ending {
+                state: *state,
+                how: End::Disconnected,
+                vacates: None,
+            });
             concerned = true;
         }
         concerned
@@ -302,8 +346,15 @@ impl Engine {
         true
     }
 
-    /// The grant found its connection closed: it ends, and passes on.
-    pub fn undelivered(&mut self, state: StateId, fence: Fence, client: ClientId) {
+    /// The reply to a waiter that was granted could not be delivered: the grant ends and passes on.
+    /// `closed` says that the connection has closed: then its token, which may come back on another one,
+    /// keeps the place.
+    pub fn undelivered(&mut self, grant: HandedOver, client: ClientId, closed: bool, now: Now) {
+        let HandedOver {
+            state,
+            fence,
+            origin,
+        } = grant;
         let Some(found) = self.states.get(state) else {
             return;
         };
@@ -314,7 +365,17 @@ impl Engine {
             .get(fence)
             .is_some_and(|hold| hold.client() == client)
         {
-            self.ending.insert(fence, (state, End::Undelivered));
+            let keeps = closed && self.settings.rejoin_ms > 0;
+            let until = now.mono.after_ms(self.settings.rejoin_ms);
+            let vacates = origin.filter(|_| keeps).map(|origin| (origin, until));
+            self.ending.insert(
+                fence,
+                Ending {
+                    state,
+                    how: End::Undelivered,
+                    vacates,
+                },
+            );
         }
     }
 

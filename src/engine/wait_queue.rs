@@ -41,6 +41,15 @@ pub struct Request {
     pub owner: Option<Box<[u8]>>,
 }
 
+impl Waiter {
+    /// Where its token may come back to if a grant does not reach it.
+    #[must_use]
+    pub fn origin(&self, place: Place) -> Option<Origin> {
+        let since = self.since;
+        self.request.may_return.then_some(Origin { place, since })
+    }
+}
+
 /// How long a request waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
@@ -75,6 +84,14 @@ pub struct Vacancy {
     pub since: MonoUs,
     /// Kept until then.
     pub until: MonoUs,
+}
+
+/// The place of a waiter that left it to be granted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Origin {
+    pub place: Place,
+    /// When the place was first taken.
+    pub since: MonoUs,
 }
 
 /// A client that waits for a group's round to finish.
@@ -144,9 +161,8 @@ pub struct WaitQueue {
     answered: VecDeque<(Answer, BTreeMap<Place, Watcher>)>,
     /// A request has left without having been served since the queue was last looked at.
     pub left_unserved: bool,
-    /// The limit that was last in force or asked for here: what the queue goes by when its key is
-    /// removed and the next in line begins afresh.
-    pub limit: Option<u32>,
+    /// By family, the limit that was last in force or asked for here: see [`WaitQueue::limit`].
+    limits: [Option<u32>; Family::ALL.len()],
 }
 
 impl WaitQueue {
@@ -181,6 +197,20 @@ impl WaitQueue {
     #[must_use]
     pub fn has_watching(&self) -> bool {
         !self.watching.is_empty()
+    }
+
+    /// The limit under which the next waiter of this family begins when the key has been removed.
+    ///
+    /// One a family: vacant places may keep the queue of a semaphore while the key is reused by a family
+    /// without limits, and a waiter of that family must not be granted under the semaphore's.
+    #[must_use]
+    pub fn limit(&self, family: Family) -> Option<u32> {
+        self.limits[family as usize]
+    }
+
+    /// Remembers the limit that is in force, or was asked for, in this family.
+    pub fn remember_limit(&mut self, family: Family, limit: u32) {
+        self.limits[family as usize] = Some(limit);
     }
 
     /// Who is served next.

@@ -112,9 +112,9 @@ impl Arguments {
 impl Change {
     /// Appends the change as one argument.
     pub fn write(&self, to: &mut Arguments) {
+        to.word(self.verb());
         match self {
             Change::Grant(grant) => {
-                to.word("GRANT");
                 to.number(grant.fence.0);
                 match grant.claim {
                     Claim::Exclusive => to.word(" exclusive"),
@@ -135,44 +135,35 @@ impl Change {
                 lease,
                 deadline,
             } => {
-                to.word("RENEW");
                 to.number(fence.0);
                 to.number(lease.0);
                 to.number(deadline.0);
             }
             Change::End { fence, how, at } => {
-                to.word("END");
                 to.number(fence.0);
                 to.word(" ");
                 to.word(how.word());
                 to.number(at.0);
             }
             Change::Limit(limit) => {
-                to.word("LIMIT");
                 to.number(*limit);
             }
             Change::Pin(limit) => {
-                to.word("PIN");
                 to.number_or_none(*limit);
             }
             Change::Expect { jobs, at } => {
-                to.word("EXPECT");
                 to.number(*jobs);
                 to.number(at.0);
             }
             Change::Finish { keep_until } => {
-                to.word("FINISH");
                 to.number(keep_until.0);
             }
-            Change::Vanish => to.word("VANISH"),
             Change::Limits(limits) => {
-                to.word("LIMITS");
                 to.number_or_none(limits.limit);
                 to.number_or_none(limits.pinned);
                 to.number(limits.changes);
             }
             Change::Tally(tally) => {
-                to.word("TALLY");
                 to.number_or_none(tally.limit);
                 to.number(tally.limit_changes);
                 to.number_or_none(tally.expected);
@@ -182,19 +173,16 @@ impl Change {
                 to.number_or_none(tally.finished.map(|at| at.0));
             }
             Change::Fail { fence, at, reason } => {
-                to.word("FAIL");
                 to.number(fence.0);
                 to.number(at.0);
                 to.text(reason);
             }
             Change::Complete { fence, done } => {
-                to.word("COMPLETE");
                 to.number_or_none(fence.map(|fence| fence.0));
                 to.completion(done);
             }
-            Change::GiveUp => to.word("GIVEUP"),
+            Change::Vanish | Change::GiveUp => {}
             Change::Record(record) => {
-                to.word("RECORD");
                 to.number(record.attempts);
                 to.number(record.touched.0);
                 match &record.reason {

@@ -36,7 +36,7 @@ impl Engine {
             Ok(Some(Body::Once(once))) if once.record().late.is_some()
         );
         if late {
-            self.decide(key, Family::Once, Change::GiveUp);
+            let _ = self.decide(key, Family::Once, Change::GiveUp);
         }
         let (reason, attempts) = match self.body(key, Family::Once) {
             Ok(Some(Body::Once(once))) => {
@@ -87,9 +87,9 @@ impl Engine {
             result,
             keep_until,
         };
-        self.decide(key, Family::Once, Change::Complete { fence, done });
+        let completed = self.decide(key, Family::Once, Change::Complete { fence, done });
         self.settle(key, now);
-        Ok(true)
+        Ok(completed.is_ok())
     }
 
     /// The run has come to nothing, says its token; the next in line tries. Says whether it ran.
@@ -109,7 +109,7 @@ impl Engine {
         let Some(fence) = run.map(|run| run.fence) else {
             return Ok(false);
         };
-        self.decide(
+        let failed = self.decide(
             key,
             Family::Once,
             Change::Fail {
@@ -119,6 +119,6 @@ impl Engine {
             },
         );
         self.settle(key, now);
-        Ok(true)
+        Ok(failed.is_ok())
     }
 }

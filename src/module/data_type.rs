@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use super::redis::context::{Ctx, Level, log};
 use super::redis::data_type::{Aux, ValueType, register_type, register_type_with_aux};
 use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
-use super::{SHELL, replicate, timers};
+use super::{SHELL, journal, replicate, timers};
 use crate::engine::snapshot::{self, Malformed, Sink, Source};
 use crate::engine::types::{Db, Fence};
 use crate::engine::{Family, StateId};
@@ -119,14 +119,18 @@ fn load(family: Family, io: &mut Loader, version: i32) -> Option<NonZeroU32> {
     };
     let db = Db(io.db());
     let name = io.key_name().unwrap_or_default();
-    let adopted = SHELL.with(|shell| {
+    let (adopted, fence_ahead) = SHELL.with(|shell| {
         let now = shell.now();
-        shell.engine.adopt(body, db, name, now)
+        let adopted = shell.engine.adopt(body, db, name, now);
+        (adopted, shell.engine.take_fence_ahead())
     });
+    if let Some(fence) = fence_ahead {
+        journal::fence_ahead(fence);
+    }
     match adopted {
         Ok(id) => Some(id.into()),
         Err(unfit) => {
-            log(Level::Warning, &format!("a value is refused: {unfit:?}"));
+            log(Level::Warning, &format!("a value is refused: {unfit}"));
             None
         }
     }
@@ -161,13 +165,15 @@ impl Aux for LastFence {
 
     fn load(io: &mut Loader, _version: i32) -> Result<(), io::Malformed> {
         let last = Fence(io.u64()?);
-        SHELL.with(|shell| {
+        let fence_ahead = SHELL.with(|shell| {
             let now = shell.now();
-            shell
-                .engine
-                .adopt_last_fence(last, now)
-                .map_err(|_| io::Malformed)
-        })
+            shell.engine.adopt_last_fence(last, now);
+            shell.engine.take_fence_ahead()
+        });
+        if let Some(fence) = fence_ahead {
+            journal::fence_ahead(fence);
+        }
+        Ok(())
     }
 }
 

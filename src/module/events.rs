@@ -6,7 +6,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, journal, listeners, node, timers, waiters};
+use super::{Load, SHELL, data_type, journal, listeners, node, timers, waiters};
 use crate::engine::types::{ClientId, Db};
 use crate::engine::{Beginning, StateId};
 
@@ -35,8 +35,12 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
         }
         ServerEvent::NowPrimary => take_over(ctx, Some(Beginning::Promotion)),
         ServerEvent::NowReplica => stand_down(ctx),
-        ServerEvent::LoadingStarted(_) => SHELL.with(|shell| shell.engine.stand_down()),
+        ServerEvent::LoadingStarted(_) => SHELL.with(|shell| {
+            shell.load = Load::default();
+            shell.engine.stand_down();
+        }),
         ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
+            journal::loaded(ctx);
             // A replica that has synchronised goes on following; a DEBUG RELOAD is no new start, and
             // unlike one it comes when the event loop is turning.
             if ctx.facts().is_primary() {

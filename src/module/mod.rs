@@ -57,11 +57,20 @@ pub(crate) struct Shell {
     logs_everything: bool,
     /// Changes need not be written down: see [`listeners`].
     nobody_listens: bool,
-    /// Changes from a primary that could not be carried out.
+    /// Changes from a primary or from an AOF that could not be carried out.
     unapplied: u64,
+    load: Load,
     /// Buffers that are used again and again.
     spare_effects: Option<Effects>,
     written: Arguments,
+}
+
+/// What has become of the changes in the AOF that is being loaded, or was loaded last.
+#[derive(Default)]
+struct Load {
+    applied: u64,
+    /// As the operator allowed.
+    skipped: u64,
 }
 
 /// The one shell, made on first use.
@@ -136,6 +145,7 @@ impl Shell {
             logs_everything: false,
             nobody_listens: false,
             unapplied: 0,
+            load: Load::default(),
             spare_effects: None,
             written: Arguments::default(),
         }

@@ -4,20 +4,24 @@
 //! DSYNC.APPLY key family:version change [change ...]
 //! ```
 //!
-//! What one call did to one key travels as one command, so that nobody sees half of it. Ordinary clients
-//! cannot call it. A change that is not known here comes from a newer version: a replica says so in its
-//! log and goes on; the loading of an AOF ends there, for going on would lose holds without a word.
+//! What one call did to one key travels as one command, so that nobody sees half of it: it is carried out
+//! whole or not at all. Ordinary clients cannot call it. A change that is not known here comes from a newer
+//! version: a replica says so in its log and goes on; the loading of an AOF ends there, see [`refuse`].
 
 use super::redis::args::Args;
 use super::redis::command::{self, Command};
 use super::redis::context::{Ctx, Level};
 use super::redis::io::AofWriter;
-use super::{SHELL, listeners, notify, run};
+use super::{SHELL, journal, listeners, notify, run, settings};
 use crate::engine::change::Change;
+use crate::engine::follow::Unfollowed;
 use crate::engine::wire::{Arguments, Unreadable, WIRE_VERSION};
 use crate::engine::{Body, Family};
 
 const APPLY: &std::ffi::CStr = c"DSYNC.APPLY";
+
+/// How much of a key or a verb a line of the log shows, in bytes.
+const SHOWN: usize = 128;
 
 /// How many changes one command of a rewritten AOF carries.
 const PER_COMMAND: usize = 128;
@@ -109,13 +113,14 @@ impl Command for Apply {
             );
         }
         match apply(ctx, args) {
-            Ok(()) => {
+            Ok(changes) => {
+                SHELL.with(|shell| shell.load.applied += changes);
                 // A replica has an AOF, and perhaps replicas, of its own.
                 let arguments: Vec<&[u8]> = args.iter().skip(1).collect();
                 ctx.replicate(APPLY, &arguments);
                 ctx.simple(c"OK");
             }
-            Err(reason) => refuse(ctx, facts.loading(), &reason),
+            Err(reason) => refuse(ctx, args, facts.loading(), &reason),
         }
     }
 }
@@ -132,43 +137,85 @@ pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     command::register::<Apply>(ctx)
 }
 
-fn apply(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
+/// Carries out the changes of the command, all or none. Returns how many there were.
+fn apply(ctx: Ctx<'_>, args: Args<'_>) -> Result<u64, String> {
     let (Some(name), Some(kind)) = (args.name(1), args.get(2)) else {
-        return Err("too few arguments".to_owned());
+        return Err("it has too few arguments".to_owned());
     };
     let family =
         family(kind).ok_or_else(|| format!("'{}' is not known here", kind.escape_ascii()))?;
-    let changes: Result<Vec<_>, _> = args.iter().skip(3).map(Change::read).collect();
-    let changes = changes.map_err(|unreadable| match unreadable {
-        Unreadable::Verb => "a change that is not known here".to_owned(),
-        Unreadable::Fields(what) => format!("a malformed change: {what}"),
-    })?;
+    let changes: Result<Vec<_>, _> = args.iter().skip(3).map(read).collect();
+    let changes = changes?;
     let applied = run::run(ctx, &name, |engine, key, now| {
-        changes
-            .iter()
-            .try_for_each(|change| engine.follow(key, family, change, now))
+        let followed = engine.follow(key, family, &changes, now);
+        (followed, engine.take_fence_ahead())
     });
-    match applied {
-        Ok(Ok(())) => {
-            ctx.signal_modified(&name);
-            notify::changed(ctx, &name, family, &changes);
-            Ok(())
-        }
-        Ok(Err(unfit)) => Err(format!("a change that does not fit: {unfit:?}")),
-        Err(_) => Err("the key holds a value that is not dsync's".to_owned()),
+    let Ok((followed, fence_ahead)) = applied else {
+        return Err("the key holds a value that is not dsync's".to_owned());
+    };
+    if let Some(fence) = fence_ahead {
+        journal::fence_ahead(fence);
     }
+    if let Err(Unfollowed { at, misfit }) = followed {
+        let change = changes.get(at).map(Change::to_string).unwrap_or_default();
+        return Err(format!("its change '{change}' does not fit: {misfit}"));
+    }
+    ctx.signal_modified(&name);
+    notify::changed(ctx, &name, family, &changes);
+    Ok(changes.len() as u64)
 }
 
-/// A change could not be carried out: this server and the one that wrote it no longer agree.
-fn refuse(ctx: Ctx<'_>, loading: bool, reason: &str) {
-    ctx.log(Level::Warning, &format!("DSYNC.APPLY failed: {reason}"));
-    if loading {
+fn read(argument: &[u8]) -> Result<Change, String> {
+    Change::read(argument).map_err(|unreadable| {
+        // The verb, and no more: a token may follow.
+        let verb = argument.split(|byte| *byte == b' ').next();
+        let verb = &verb.unwrap_or_default();
+        let verb = verb[..verb.len().min(SHOWN)].escape_ascii();
+        match unreadable {
+            Unreadable::Verb => format!("its change '{verb}' is not known here"),
+            Unreadable::Fields(what) => format!("its change '{verb}' is malformed: {what}"),
+        }
+    })
+}
+
+/// The command could not be carried out: this server and the one that wrote it no longer agree.
+///
+/// A replica counts it and goes on. The loading of an AOF stops the server, for going on would lose holds
+/// without a word, unless the operator has said that it may.
+fn refuse(ctx: Ctx<'_>, args: Args<'_>, loading: bool, reason: &str) {
+    let key = args.get(1).unwrap_or_default();
+    let key = key[..key.len().min(SHOWN)].escape_ascii().to_string();
+    let changes = (args.len() as u64).saturating_sub(3).max(1);
+    let skips = settings::aof_skips_unapplied();
+    let applied = SHELL.with(|shell| {
+        let load = &mut shell.load;
+        if loading && skips {
+            load.skipped += changes;
+        }
+        shell.unapplied += changes;
+        load.applied
+    });
+    let db = ctx.db();
+    let what = format!("DSYNC.APPLY failed on key '{key}' of database {db}: {reason}");
+    if !loading {
+        ctx.log(Level::Warning, &what);
+    } else if skips {
         ctx.log(
             Level::Warning,
-            "the AOF cannot be loaded without losing holds; the server stops",
+            &format!("{what}; left out, as dsync.aof-skip-unapplied says"),
+        );
+    } else {
+        ctx.log(
+            Level::Warning,
+            &format!("{what}; {applied} changes of this AOF were applied before it"),
+        );
+        ctx.log(
+            Level::Warning,
+            "The server stops: to go on would lose holds without a word. Start it with the version of \
+             dsync that wrote this AOF, or with 'dsync.aof-skip-unapplied yes', which leaves out what \
+             cannot be applied and counts it in dsync_unapplied_changes.",
         );
         std::process::exit(1);
     }
-    SHELL.with(|shell| shell.unapplied += 1);
     ctx.error(&format!("ERR {reason}"));
 }

@@ -50,6 +50,11 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
                 "UNBLOCKED superseded: the same token asked again and has taken over the place",
             );
         }
+        Answer::Withdrawn => {
+            ctx.error(
+                "UNBLOCKED released: RELEASE with the token of this request has withdrawn it",
+            );
+        }
         Answer::Removed => ctx.error("UNBLOCKED the group was removed before it finished"),
         Answer::WrongType => ctx.error_wrong_type(),
         Answer::KeyLeft => {

@@ -101,7 +101,6 @@ pub(crate) fn once() -> OnceSettings {
 }
 
 /// Whether the loading of an AOF passes over changes that cannot be carried out.
-#[expect(dead_code, reason = "read by the loading of an AOF")]
 pub(crate) fn aof_skips_unapplied() -> bool {
     SHELL.with(|shell| shell.aof_skips_unapplied)
 }

@@ -18,10 +18,9 @@ use super::redis::blocked::{self, Hooks, ParkedClient};
 use super::redis::context::Ctx;
 use super::redis::shadow::shadow_name;
 use super::{SHELL, reply, timers};
-use crate::engine::StateId;
 use crate::engine::answer::Answer;
-use crate::engine::effect::Wake;
-use crate::engine::types::{ClientId, Fence, WaiterId};
+use crate::engine::effect::{HandedOver, Wake};
+use crate::engine::types::{ClientId, WaiterId};
 
 /// A client between parking and its reply.
 struct Parked {
@@ -35,7 +34,7 @@ struct Parked {
 pub(super) struct Waiters {
     parked: BTreeMap<WaiterId, Parked>,
     /// The grants of this turn whose replies are not written yet.
-    in_flight: BTreeMap<ClientId, (StateId, Fence)>,
+    in_flight: BTreeMap<ClientId, HandedOver>,
 }
 
 pub(super) fn register() -> Result<(), String> {
@@ -96,8 +95,8 @@ pub(super) fn disconnected(client: ClientId) {
     let concerned = SHELL.with(|shell| {
         let now = shell.now();
         let undelivered = shell.waiters.in_flight.remove(&client);
-        if let Some((state, fence)) = undelivered {
-            shell.engine.undelivered(state, fence, client);
+        if let Some(grant) = undelivered {
+            shell.engine.undelivered(grant, client, true, now);
         }
         shell.engine.disconnected(client, now) || undelivered.is_some()
     });
@@ -134,6 +133,7 @@ fn answer(ctx: Ctx<'_>, waiter: NonZeroU64) {
 fn left(waiter: NonZeroU64) {
     let waiter = WaiterId(waiter);
     SHELL.with(|shell| {
+        let now = shell.now();
         shell.engine.leave(waiter);
         // Granted in this very turn, and turned away all the same: the grant was not delivered.
         let client = shell
@@ -142,9 +142,9 @@ fn left(waiter: NonZeroU64) {
             .get(&waiter)
             .map(|parked| parked.client);
         if let Some(client) = client
-            && let Some((state, fence)) = shell.waiters.in_flight.remove(&client)
+            && let Some(grant) = shell.waiters.in_flight.remove(&client)
         {
-            shell.engine.undelivered(state, fence, client);
+            shell.engine.undelivered(grant, client, false, now);
         }
     });
     timers::arm_soon();

@@ -238,7 +238,7 @@ fn a_renewal_that_is_followed_by_a_server_that_decides_moves_the_lease() {
     let follow = |crowd: &mut Crowd, change: Change| {
         let now = crowd.now;
         let (followed, _) = crowd.server.call(KEY, Family::Lock, |engine, key| {
-            engine.follow(key, Family::Lock, &change, now)
+            engine.follow(key, Family::Lock, std::slice::from_ref(&change), now)
         });
         assert_eq!(followed, Ok(()), "{change:?}");
     };
@@ -314,8 +314,8 @@ fn those_who_stayed_while_another_decided_are_served_when_it_is_ours_again() {
     crowd.server.engine.stand_down();
     let (how, at, now) = (End::Released, crowd.now.unix(), crowd.now);
     let (followed, _) = crowd.server.call(KEY, Family::Lock, |engine, key| {
-        engine.follow(key, Family::Lock, &Change::End { fence, how, at }, now)?;
-        engine.follow(key, Family::Lock, &Change::Vanish, now)
+        let changes = [Change::End { fence, how, at }, Change::Vanish];
+        engine.follow(key, Family::Lock, &changes, now)
     });
     assert_eq!(followed, Ok(()));
     crowd.server.engine.take_over(now);

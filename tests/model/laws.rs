@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::Beginning;
 use crate::engine::answer::{Answer, Refusal};
-use crate::engine::change::Change;
+use crate::engine::change::{Change, End};
 use crate::engine::types::{Claim, Fence, MonoUs, Now, Token, WaiterId};
+use crate::engine::{Beginning, Family};
 use crate::model::Name;
 
 #[derive(Clone, Default)]
@@ -22,6 +22,7 @@ struct Shadow {
 struct Line {
     name: Name,
     rank: u64,
+    family: Family,
     token: Token,
     returns: bool,
     waiter: Option<WaiterId>,
@@ -31,6 +32,10 @@ struct Line {
 pub struct Laws {
     shadows: BTreeMap<Name, Shadow>,
     lines: Vec<Line>,
+    /// The lines of those who were granted after waiting: a grant that was not delivered gives its back.
+    granted: BTreeMap<Fence, Line>,
+    /// The grants of which it is known that they were not delivered.
+    undelivered: BTreeMap<Fence, MonoUs>,
     /// WAITs, which have no place in line.
     watchers: Vec<WaiterId>,
     last_fence: Fence,
@@ -45,6 +50,8 @@ impl Laws {
         Laws {
             shadows: BTreeMap::new(),
             lines: Vec::new(),
+            granted: BTreeMap::new(),
+            undelivered: BTreeMap::new(),
             watchers: Vec::new(),
             last_fence: Fence(0),
             ranks: 0,
@@ -82,7 +89,7 @@ impl Laws {
                     };
                     assert!(!counts || within, "{name:?}: {taken} taken of {limit:?}");
                 }
-                Change::End { fence, .. } => {
+                Change::End { fence, how, .. } => {
                     let before = shadow.holds.len();
                     shadow.holds.retain(|(f, _)| f != fence);
                     assert_eq!(
@@ -90,6 +97,9 @@ impl Laws {
                         before,
                         "{name:?}: {fence:?} ends once"
                     );
+                    if *how == End::Undelivered {
+                        self.stands_again(name, *fence);
+                    }
                 }
                 Change::Renew { fence, .. } => {
                     let held = shadow.holds.iter().any(|(f, _)| f == fence);
@@ -116,7 +126,14 @@ impl Laws {
     }
 
     /// A request queued, or took over the place that its token has.
-    pub fn queued(&mut self, name: Name, waiter: WaiterId, token: &Token, returns: bool) {
+    pub fn queued(
+        &mut self,
+        name: Name,
+        family: Family,
+        waiter: WaiterId,
+        token: &Token,
+        returns: bool,
+    ) {
         let mine = |line: &&mut Line| line.name == name && line.returns && line.token == *token;
         if let Some(line) = self.lines.iter_mut().find(mine).filter(|_| returns) {
             assert_eq!(line.waiter, None, "{name:?}: who is superseded is told");
@@ -128,11 +145,45 @@ impl Laws {
         self.lines.push(Line {
             name,
             rank: self.ranks,
+            family,
             token: token.clone(),
             returns,
             waiter: Some(waiter),
             vacant_until: None,
         });
+    }
+
+    /// The reply that told of this grant was not delivered.
+    pub fn undelivered(&mut self, fence: Fence, now: Now) {
+        let until = now.mono.after_ms(self.rejoin_ms);
+        self.undelivered.insert(fence, until);
+    }
+
+    /// A grant that was not delivered has ended: its token stands where it stood.
+    fn stands_again(&mut self, name: Name, fence: Fence) {
+        let Some(mut line) = self.granted.remove(&fence) else {
+            return;
+        };
+        let until = self.undelivered.get(&fence).copied();
+        let mine = |other: &Line| other.name == name && other.returns && other.token == line.token;
+        if until.is_some() && line.returns && self.rejoin_ms > 0 && !self.lines.iter().any(mine) {
+            line.name = name;
+            line.vacant_until = until;
+            self.lines.push(line);
+        }
+    }
+
+    /// RELEASE was answered: the token has no place in the queue of this family any more.
+    pub fn released(&mut self, name: Name, family: Family, token: &Token) {
+        let mine = |line: &Line| {
+            line.name == name && line.family == family && line.returns && line.token == *token
+        };
+        let waits = self
+            .lines
+            .iter()
+            .find(|line| mine(line) && line.waiter.is_some());
+        assert!(waits.is_none(), "{name:?}: who is withdrawn is told");
+        self.lines.retain(|line| !mine(line));
     }
 
     pub fn watches(&mut self, waiter: WaiterId) {
@@ -160,9 +211,11 @@ impl Laws {
             self.lines[at].waiter = None;
             return;
         }
-        let line = self.lines.remove(at);
-        if matches!(answer, Answer::Granted { .. }) {
+        let mut line = self.lines.remove(at);
+        if let Answer::Granted { fence, .. } = answer {
             self.nobody_before(name, line.rank);
+            line.waiter = None;
+            self.granted.insert(*fence, line);
         }
     }
 
@@ -276,6 +329,8 @@ impl Laws {
         assert!(after > self.last_fence);
         self.last_fence = after;
         self.lines.clear();
+        self.granted.clear();
+        self.undelivered.clear();
         self.watchers.clear();
     }
 }

@@ -4,7 +4,7 @@
 //! - `laws`: what must hold whatever the model says (exclusion, order, fences, one answer each);
 //! - `server`: an engine with a keyspace around it, driven the way the module drives it;
 //! - `world`: a primary, its replica and the model, taking the same steps and compared after each;
-//! - `stories`, `crowds`, `elsewhere`, `exhaustive`, `history`: the tests.
+//! - `stories`, `places`, `crowds`, `elsewhere`, `followed`, `exhaustive`, `history`: the tests.
 //!
 //! The crate is a `cdylib`, which no test can link to, so the engine is compiled in from its source.
 
@@ -15,9 +15,11 @@ mod engine;
 mod crowds;
 mod elsewhere;
 mod exhaustive;
+mod followed;
 mod history;
 mod laws;
 mod model;
+mod places;
 mod server;
 mod stories;
 mod world;

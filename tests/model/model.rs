@@ -34,6 +34,10 @@ pub struct Hold {
     pub ephemeral: bool,
     /// Its connection is known to be gone; it ends at the next tick.
     pub ending: Option<End>,
+    /// Rank and age of the place at which its token waited for it, if the client chose the token.
+    origin: Option<(u64, u64)>,
+    /// How long that place is kept for a grant that could not be delivered.
+    vacant_until_us: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -200,9 +204,9 @@ pub struct Queue {
     pub name: Name,
     /// By rank.
     pub seats: Vec<Seat>,
-    /// What the queue goes by when its key is gone: what requests last asked for here or, failing
-    /// that, what the operator had set.
-    kept_limit: Option<u32>,
+    /// What the queue goes by when its key is gone: what requests of this family last asked for here or,
+    /// failing that, what the operator had set.
+    kept_limits: Vec<(Family, u32)>,
     /// Somebody left who was waiting, and no visit has seen it.
     left: bool,
 }
@@ -291,7 +295,7 @@ impl Model {
             self.queues.push(Queue {
                 name,
                 seats: Vec::new(),
-                kept_limit: None,
+                kept_limits: Vec::new(),
                 left: false,
             });
         }
@@ -301,11 +305,12 @@ impl Model {
             .expect("just made")
     }
 
-    fn kept_limit(&self, name: Name) -> Option<u32> {
-        self.queues
-            .iter()
-            .find(|queue| queue.name == name)
-            .and_then(|queue| queue.kept_limit)
+    fn kept_limit(&self, name: Name, family: Family) -> Option<u32> {
+        let queue = self.queues.iter().find(|queue| queue.name == name)?;
+        let kept = queue.kept_limits.iter().rev();
+        kept.into_iter()
+            .find(|(of, _)| *of == family)
+            .map(|(_, limit)| *limit)
     }
 
     /// Those who wait to be granted, first come first.
@@ -412,9 +417,13 @@ impl Model {
             if seat.claim != Some(request.claim) {
                 return Outcome::Now(Answer::Refused(Refusal::Mismatch));
             }
-            if request.wait.is_none() {
+            if request.wait.is_none() && !seat.is_vacant() {
                 return Outcome::Now(Answer::NotGranted);
             }
+        }
+        // A vacant place is nothing to a try, not even to its own token's.
+        let stands = self.seats(name).iter().find(same_token);
+        if let Some(seat) = stands.filter(|_| request.wait.is_some()) {
             let (rank, before) = (seat.rank, seat.sitter.clone());
             if let Sitter::Waiting { ticket, .. } = before {
                 self.wakes.push(Wake {
@@ -432,6 +441,7 @@ impl Model {
             seat.sitter = Sitter::Waiting { ticket, request };
             return Outcome::Queued(ticket);
         }
+        let family = request.claim.family();
         let in_force = self.content(name).and_then(Content::in_force);
         let pinned = self.content(name).and_then(|content| content.pinned);
         let limit = match request.claim {
@@ -452,6 +462,7 @@ impl Model {
             .content(name)
             .is_none_or(|content| content.fits(request.claim, limit));
         if fits && self.waiting(name).is_empty() {
+            self.give_up_place(name, family, &request.token);
             return Outcome::Now(self.grant(name, &request, request.limit, now));
         }
         if request.wait.is_none() {
@@ -507,7 +518,30 @@ impl Model {
             return None;
         }
         let fence = self.hold_of(name, token).map(|hold| hold.fence);
-        Some(self.end_and_settle(name, fence, End::Released, now))
+        if let Some(fence) = fence {
+            self.end(name, fence, End::Released, now);
+        }
+        let given_up = self.give_up_place(name, family, token);
+        if fence.is_some() || given_up {
+            self.settle(name, now);
+        }
+        Some(fence.is_some() || given_up)
+    }
+
+    /// The token's place in the queue of this family goes; who waits there is told.
+    fn give_up_place(&mut self, name: Name, family: Family, token: &Token) -> bool {
+        let is_its = |seat: &Seat| {
+            seat.token.as_ref() == Some(token)
+                && seat.claim.is_some_and(|claim| claim.family() == family)
+        };
+        let Some(seat) = self.seats(name).iter().find(|seat| is_its(seat)).cloned() else {
+            return false;
+        };
+        match seat.sitter {
+            Sitter::Waiting { ticket, .. } => self.tell(name, ticket, Answer::Withdrawn),
+            _ => self.queue(name).seats.retain(|seat| !is_its(seat)),
+        }
+        true
     }
 
     pub fn revoke(&mut self, name: Name, family: Family, fence: u64, now: Now) -> Option<bool> {
@@ -681,12 +715,15 @@ impl Model {
         }
     }
 
-    pub fn undelivered(&mut self, name: Name, fence: u64, client: u64) {
+    pub fn undelivered(&mut self, name: Name, fence: u64, client: u64, closed: bool, now: Now) {
+        let rejoin_us = self.settings.rejoin_ms * 1_000;
+        let keeps = closed && rejoin_us > 0;
         if let Some(hold) = self
             .hold_mut(name, fence)
             .filter(|hold| hold.client == client)
         {
             hold.ending = Some(End::Undelivered);
+            hold.vacant_until_us = keeps.then_some(now.mono.0 + rejoin_us);
         }
     }
 
@@ -771,15 +808,13 @@ impl Model {
         names.sort_unstable();
         names.dedup();
         if now.may_write {
-            for name in &names {
-                let ending = |hold: &Hold| hold.ending.map(|how| (hold.fence, how));
-                while let Some((fence, how)) = self
-                    .content(*name)
-                    .and_then(|content| content.holds.iter().find_map(ending))
-                {
-                    self.end(*name, fence, how, now);
-                    self.visit(*name, now);
+            while let Some((name, hold)) = self.first_ending() {
+                let how = hold.ending.expect("it is ending");
+                self.end(name, hold.fence, how, now);
+                if how == End::Undelivered {
+                    self.stand_again(name, hold);
                 }
+                self.visit(name, now);
             }
             names.iter().for_each(|name| self.visit(*name, now));
         }
@@ -806,6 +841,18 @@ impl Model {
             }
             self.visit(name, now);
         }
+    }
+
+    /// The oldest hold whose connection is known to be gone.
+    fn first_ending(&self) -> Option<(Name, Hold)> {
+        let holds = self.values.iter().flat_map(|(name, value)| match value {
+            Value::State(content) => content.holds.iter().map(|hold| (*name, hold)).collect(),
+            Value::Foreign => Vec::new(),
+        });
+        holds
+            .filter(|(_, hold)| hold.ending.is_some())
+            .min_by_key(|(_, hold)| hold.fence)
+            .map(|(name, hold)| (name, hold.clone()))
     }
 
     fn first_to_run_out(&self, now: Now) -> Option<(u64, u64, Name)> {
@@ -961,11 +1008,12 @@ impl Model {
     }
 
     fn remember_limit(&mut self, name: Name) {
-        let limit = self
-            .content(name)
-            .and_then(|content| content.asked.or(content.pinned));
-        if let Some(limit) = limit.filter(|limit| *limit >= 1) {
-            self.queue(name).kept_limit = Some(limit);
+        let kept = self.content(name).and_then(|content| {
+            let limit = content.asked.or(content.pinned)?;
+            (limit >= 1).then_some((content.family, limit))
+        });
+        if let Some(kept) = kept {
+            self.queue(name).kept_limits.push(kept);
         }
     }
 
@@ -991,11 +1039,54 @@ impl Model {
             client: request.client.0,
             ephemeral: request.ephemeral,
             ending: None,
+            origin: None,
+            vacant_until_us: None,
         });
         Answer::Granted {
             token: request.token.clone(),
             fence: Fence(fence),
         }
+    }
+
+    /// The token's hold is granted from this waiter's place.
+    fn note_origin(&mut self, name: Name, ticket: u64, token: &Token) {
+        let mut seats = self.seats(name).iter();
+        let seat = seats
+            .find(|seat| matches!(seat.sitter, Sitter::Waiting { ticket: t, .. } if t == ticket));
+        let origin = seat
+            .filter(|seat| seat.token.is_some())
+            .map(|seat| (seat.rank, seat.since_us));
+        if let Some(content) = self.content_mut(name)
+            && let Some(hold) = content.holds.iter_mut().find(|hold| hold.token == *token)
+        {
+            hold.origin = origin;
+        }
+    }
+
+    /// A grant that was not delivered has ended: its token has its place again for a while.
+    fn stand_again(&mut self, name: Name, hold: Hold) {
+        let (Some((rank, since_us)), Some(until_us)) = (hold.origin, hold.vacant_until_us) else {
+            return;
+        };
+        let token = Some(hold.token);
+        if self.seats(name).iter().any(|seat| seat.token == token) || self.make_room(name).is_err()
+        {
+            return;
+        }
+        let seats = &mut self.queue(name).seats;
+        let at = seats.iter().filter(|seat| seat.rank < rank).count();
+        let sitter = Sitter::Vacant { until_us };
+        let claim = Some(hold.claim);
+        seats.insert(
+            at,
+            Seat {
+                rank,
+                claim,
+                token,
+                since_us,
+                sitter,
+            },
+        );
     }
 
     /// Tells the waiter, whose seat is free then.
@@ -1046,7 +1137,9 @@ impl Model {
             let waiting = self.waiting(name);
             self.finish_if_over(name, waiting.is_empty(), now);
             let content = self.content(name);
-            let limit = content.map_or(self.kept_limit(name), Content::in_force);
+            let waits_for = waiting.first().map(|(_, head)| head.claim.family());
+            let kept = waits_for.and_then(|family| self.kept_limit(name, family));
+            let limit = content.map_or(kept, Content::in_force);
             let family = content.map(|content| content.family);
             let is_other = |claim: Claim| family.is_some_and(|family| family != claim.family());
             if let Some(limit) = limit.filter(|limit| *limit >= 1)
@@ -1069,6 +1162,7 @@ impl Model {
             }
             // A hold that came with a renamed or exchanged key: the waiter has it already.
             if let Some(answer) = self.same_hold(name, head, now) {
+                self.note_origin(name, *ticket, &head.token);
                 self.tell(name, *ticket, answer);
                 continue;
             }
@@ -1080,9 +1174,10 @@ impl Model {
             if content.is_some_and(|content| !content.fits(head.claim, limit)) {
                 return;
             }
-            let begins_afresh = content.is_none() && head.claim.family() != Family::Lock;
+            let begins_afresh = content.is_none();
             let limit = limit.filter(|_| begins_afresh);
             let answer = self.grant(name, head, limit, now);
+            self.note_origin(name, *ticket, &head.token);
             self.tell(name, *ticket, answer);
         }
     }

@@ -98,7 +98,8 @@ impl Server {
             if let Answer::Granted { fence, .. } = wake.answer {
                 let grant = after.map(|id| (id, fence));
                 assert_eq!(
-                    wake.grant, grant,
+                    wake.grant.map(|grant| (grant.state, grant.fence)),
+                    grant,
                     "{name:?}: where the hold of a woken waiter is"
                 );
                 let state = after.and_then(|id| self.engine.state(id));
@@ -129,6 +130,12 @@ impl Server {
             notes: effects.notes.clone(),
             wakes: effects.wakes.clone(),
         };
+        let refused = |note: &&Note| matches!(note, Note::Refused { .. });
+        assert_eq!(
+            done.notes.iter().find(refused),
+            None,
+            "{name:?}: what is decided fits"
+        );
         effects.clear();
         done
     }
@@ -261,17 +268,24 @@ impl Server {
 
     /// Applies what the primary wrote down for one key.
     pub fn follow(&mut self, done: &Done, now: Now) {
-        for change in &done.changes {
-            let follow = |engine: &mut Engine, key: &mut Key<'_>| {
-                engine.follow(key, done.family, change, now)
-            };
-            let (followed, none) = self.call(done.name, done.family, follow);
-            assert_eq!(followed, Ok(()), "{:?} follows {change:?}", done.name);
-            assert!(
-                none.changes.is_empty() && none.wakes.is_empty(),
-                "who follows decides nothing"
-            );
+        if done.changes.is_empty() {
+            return;
         }
+        let follow = |engine: &mut Engine, key: &mut Key<'_>| {
+            engine.follow(key, done.family, &done.changes, now)
+        };
+        let (followed, none) = self.call(done.name, done.family, follow);
+        assert_eq!(
+            followed,
+            Ok(()),
+            "{:?} follows {:?}",
+            done.name,
+            done.changes
+        );
+        assert!(
+            none.changes.is_empty() && none.wakes.is_empty(),
+            "who follows decides nothing"
+        );
     }
 
     pub fn saved(&self, name: Name) -> Option<Vec<Item>> {
@@ -311,9 +325,8 @@ impl Server {
                 new.keys.insert(*name, Stored::State(id));
             }
         }
-        new.engine
-            .adopt_last_fence(self.engine.last_fence(), now)
-            .expect("near the clock");
+        new.engine.adopt_last_fence(self.engine.last_fence(), now);
+        assert_eq!(new.engine.take_fence_ahead(), None, "fences near the clock");
         new
     }
 }

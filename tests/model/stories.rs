@@ -4,20 +4,21 @@
 
 use crate::engine::answer::{Answer, Refusal};
 use crate::engine::change::Change;
+use crate::engine::effect::HandedOver;
 use crate::engine::types::{Claim, ClientId};
 use crate::engine::{Family, Settings};
 use crate::model::Name;
 use crate::world::{Ask, Block, Step, World, ask, token};
 
-const KEY: Name = (0, 0);
+pub const KEY: Name = (0, 0);
 const OTHER: Name = (0, 1);
 const MS: u64 = 1_000;
 
-fn world() -> World {
+pub fn world() -> World {
     World::new(Settings::default())
 }
 
-fn exclusive(token: u8) -> Ask {
+pub fn exclusive(token: u8) -> Ask {
     ask(KEY, Claim::Exclusive, token)
 }
 
@@ -25,31 +26,31 @@ fn shared(token: u8) -> Ask {
     ask(KEY, Claim::Shared, token)
 }
 
-fn permits(token: u8, n: u32) -> Ask {
+pub fn permits(token: u8, n: u32) -> Ask {
     ask(KEY, Claim::Permits(n), token)
 }
 
-fn member(token: u8) -> Ask {
+pub fn member(token: u8) -> Ask {
     ask(KEY, Claim::Member, token)
 }
 
 impl World {
-    fn ask(&mut self, ask: Ask) -> Option<Answer> {
+    pub fn ask(&mut self, ask: Ask) -> Option<Answer> {
         self.step(&Step::Acquire(ask))
     }
 
     /// Everything that is due after this long; who was told what, as a sorted list.
-    fn after_ms(&mut self, ms: u64) -> Vec<(usize, &'static str)> {
+    pub fn after_ms(&mut self, ms: u64) -> Vec<(usize, &'static str)> {
         self.steps(&[Step::Pass { us: ms * MS }, Step::Tick]);
         self.heard()
     }
 
-    fn tick(&mut self) -> Vec<(usize, &'static str)> {
+    pub fn tick(&mut self) -> Vec<(usize, &'static str)> {
         self.after_ms(0)
     }
 
     /// What the last step told whom.
-    fn heard(&self) -> Vec<(usize, &'static str)> {
+    pub fn heard(&self) -> Vec<(usize, &'static str)> {
         let mut heard: Vec<_> = self
             .told
             .iter()
@@ -59,7 +60,7 @@ impl World {
         heard
     }
 
-    fn holders(&self, name: Name) -> usize {
+    pub fn holders(&self, name: Name) -> usize {
         self.primary
             .state(name)
             .map_or(0, |state| state.body.holds().len())
@@ -76,6 +77,7 @@ pub fn word(answer: &Answer) -> &'static str {
         Answer::Refused(Refusal::Mismatch) => "mismatch",
         Answer::Refused(Refusal::QueueFull(_)) => "full",
         Answer::Superseded => "superseded",
+        Answer::Withdrawn => "withdrawn",
         Answer::Removed => "removed",
         Answer::WrongType => "wrong type",
         Answer::Demoted => "demoted",
@@ -465,10 +467,15 @@ fn a_grant_that_was_answered_again_is_not_taken_back() {
     };
     let client = world.client(1);
     world.ask(exclusive(1).conn(5));
+    let grant = HandedOver {
+        state,
+        fence,
+        origin: None,
+    };
     world
         .primary
         .engine
-        .undelivered(state, fence, ClientId(client));
+        .undelivered(grant, ClientId(client), true, world.now);
     assert!(world.tick().is_empty());
     assert_eq!(world.holders(KEY), 1);
 }

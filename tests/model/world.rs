@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 
 use crate::engine::answer::Answer;
 use crate::engine::change::Change;
+use crate::engine::effect::HandedOver;
 use crate::engine::info::Particulars;
 use crate::engine::types::{
     Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId,
 };
-use crate::engine::{Beginning, Engine, Family, Key, Reply, Request, Settings, StateId, Wait};
+use crate::engine::{Beginning, Engine, Family, Key, Reply, Request, Settings, Wait};
 use crate::laws::Laws;
 use crate::model::{Model, Name, Outcome, Seat, Sitter, TICK_US, Value};
 use crate::server::{Done, Server, Stored};
@@ -168,7 +169,7 @@ pub struct World {
     made_up_tokens: u64,
     /// What the last step told whom.
     pub told: Vec<(usize, Answer)>,
-    granted: Vec<(Name, StateId, Fence, u64)>,
+    granted: Vec<(Name, HandedOver, u64)>,
     pub notes: usize,
 }
 
@@ -356,7 +357,11 @@ impl World {
                         self.laws.refused_at_once(ask.name, &request.token, answer);
                         return Some(answer.clone());
                     }
-                    Err(id) => self.laws.queued(ask.name, *id, &request.token, may_return),
+                    Err(id) => {
+                        let family = ask.claim.family();
+                        self.laws
+                            .queued(ask.name, family, *id, &request.token, may_return);
+                    }
                 }
                 None
             }
@@ -384,9 +389,13 @@ impl World {
                 let token = token(number);
                 let ours =
                     |e: &mut Engine, key: &mut Key<'_>| e.release(key, family, &token, now).ok();
-                self.plain(name, family, ours, |model| {
+                let answer = self.plain(name, family, ours, |model| {
                     model.release(name, family, &token, now)
-                })
+                });
+                if answer.is_none() && !self.is_foreign(name) {
+                    self.laws.released(name, family, &token);
+                }
+                answer
             }
             Step::Renew(name, family, number, lease_ms) => {
                 let (token, lease) = (token(number), lease_ms.map(LeaseMs));
@@ -462,7 +471,8 @@ impl World {
                 None
             }
             Step::FindGone { reported_first } => {
-                for (name, state, fence, client) in std::mem::take(&mut self.granted) {
+                for (name, grant, client) in std::mem::take(&mut self.granted) {
+                    let fence = grant.fence;
                     // One that is overdue by the next tick ends so or so.
                     let theirs = self.fences.iter().find(|(_, ours)| **ours == fence);
                     let theirs = *theirs.expect("it was granted").0;
@@ -475,15 +485,26 @@ impl World {
                         continue;
                     }
                     self.now.mono.0 += 1;
+                    let now = self.now;
+                    // Where bounds are tight, which vacant place has to go depends on the order of the
+                    // tasks, which is not said: there no place is kept.
+                    let closed = self.laws.judge_order;
                     if reported_first {
                         self.disconnect(client);
                     }
                     let engine = &mut self.primary.engine;
                     // Another connection's hold, or none: nothing happens.
-                    engine.undelivered(state, fence, ClientId(client + 1_000_000));
-                    engine.undelivered(state, Fence(fence.0 + 1_000_000), ClientId(client));
-                    engine.undelivered(state, fence, ClientId(client));
-                    self.model.undelivered(name, theirs, client);
+                    engine.undelivered(grant, ClientId(client + 1_000_000), closed, now);
+                    let elsewhere = HandedOver {
+                        fence: Fence(fence.0 + 1_000_000),
+                        ..grant
+                    };
+                    engine.undelivered(elsewhere, ClientId(client), closed, now);
+                    engine.undelivered(grant, ClientId(client), closed, now);
+                    self.model.undelivered(name, theirs, client, closed, now);
+                    if closed {
+                        self.laws.undelivered(fence, now);
+                    }
                     if !reported_first {
                         self.disconnect(client);
                     }
@@ -763,8 +784,8 @@ impl World {
                 let ticket =
                     ticket.unwrap_or_else(|| panic!("{id:?} is told {answer:?} out of turn"));
                 assert_eq!(ticket.name, done.name, "{id:?} is told of its own key");
-                if let Some((state, fence)) = wake.grant {
-                    self.granted.push((done.name, state, fence, ticket.client));
+                if let Some(grant) = wake.grant {
+                    self.granted.push((done.name, grant, ticket.client));
                 }
                 self.told
                     .push((self.conn_of(ticket.client), answer.clone()));

@@ -1,0 +1,47 @@
+//! What a body was before the changes of one command, as far as they touched it: several changes from
+//! elsewhere are carried out all or none.
+//!
+//! A copy of the whole body was rejected: a semaphore of 200,000 holders would be copied for each command.
+
+use super::Body;
+use super::change::Change;
+use super::hold::Hold;
+use super::types::Fence;
+
+pub struct Undo {
+    scalars: Option<Change>,
+    /// Oldest first: the hold of each fence that a change was about, as it was before that change.
+    holds: Vec<(Fence, Option<Hold>)>,
+}
+
+impl Undo {
+    #[must_use]
+    pub fn of(body: &Body) -> Undo {
+        Undo {
+            scalars: body.scalars(),
+            holds: Vec::new(),
+        }
+    }
+
+    /// To be called before the change is applied to the body.
+    pub fn note(&mut self, body: &Body, change: &Change) {
+        if let Some(fence) = change.fence() {
+            self.holds.push((fence, body.holds().get(fence).cloned()));
+        }
+    }
+
+    /// Takes back all the changes that were noted and applied. The body may have refused the last one.
+    pub fn roll_back(self, body: &mut Body) {
+        let holds = body.holds_mut();
+        for (fence, before) in self.holds.into_iter().rev() {
+            holds.remove(fence);
+            if let Some(hold) = before {
+                holds.insert(hold);
+            }
+        }
+        if let Some(scalars) = self.scalars {
+            let restored = body.apply(&scalars);
+            debug_assert!(restored.is_ok(), "a body takes its own scalars");
+        }
+    }
+}
