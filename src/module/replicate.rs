@@ -204,6 +204,8 @@ fn refuse(ctx: Ctx<'_>, args: Args<'_>, loading: bool, reason: &str) {
             Level::Warning,
             &format!("{what}; left out, as dsync.aof-skip-unapplied says"),
         );
+        // To the loading client, which would log an error as critical, all is well.
+        return ctx.simple(c"OK");
     } else {
         ctx.log(
             Level::Warning,

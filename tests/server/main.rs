@@ -63,3 +63,5 @@ mod sentinel;
 mod settings;
 mod split_brain;
 mod steps;
+mod withdrawal;
+mod wrong_clock;

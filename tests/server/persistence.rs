@@ -11,9 +11,7 @@ use crate::data_files::{
 };
 use crate::furniture::{assert_in_use, digests, furnish};
 use crate::harness::*;
-use crate::steps::{SOON, unix_us};
-
-const DAY_US: u64 = 86_400_000_000;
+use crate::steps::{SOON, ask, queued, reply, unix_us};
 
 #[test]
 fn a_saved_server_comes_back_as_it_was() {
@@ -93,11 +91,11 @@ fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
 
 #[test]
 fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
-    let too_far = grant_by_hand(unix_us() + 400 * DAY_US);
+    let grant = grant_by_hand(unix_us());
     let unknown: &[(&[&str], &str)] = &[
         (
             &["DSYNC.APPLY", "k", "lock:1", "FROB 1"],
-            "a change that is not known here",
+            "its change 'FROB' is not known here",
         ),
         (
             &["DSYNC.APPLY", "k", "lock:2", "VANISH"],
@@ -109,13 +107,16 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
         ),
         (
             &["DSYNC.APPLY", "k", "lock:1", "RENEW 1"],
-            "a malformed change",
+            "its change 'RENEW' is malformed: one is missing",
         ),
         (
             &["DSYNC.APPLY", "k", "lock:1", "RENEW 1 1 1"],
-            "a change that does not fit",
+            "its change 'RENEW 1' does not fit: no hold of the key has its fence",
         ),
-        (&["DSYNC.APPLY", "k", "lock:1", &too_far], "FenceAhead"),
+        (
+            &["DSYNC.APPLY", "k", "lock:1", &grant, "LIMIT 1"],
+            "its change 'LIMIT' does not fit: the key is of another family",
+        ),
     ];
     let mut server = with_safe_aof(false).start();
     furnish(&server);
@@ -129,14 +130,96 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
         assert!(started.is_err(), "started with {command:?}");
         let log = server.log_text()[seen..].to_owned();
         assert!(
-            log.contains("DSYNC.APPLY failed") && log.contains(reason),
+            log.contains("DSYNC.APPLY failed on key 'k' of database 3") && log.contains(reason),
             "{command:?}: {log}"
         );
+        assert!(
+            log.contains("; 37 changes of this AOF were applied before it"),
+            "{log}"
+        );
+        assert!(log.contains("'dsync.aof-skip-unapplied yes'"), "{log}");
         assert!(!log.contains("panic"), "{log}");
         fs::write(aof(&server), &good).expect("the AOF is restored");
     }
     server.start_again();
     assert_eq!(digests(&server), before);
+}
+
+/// A server would not start for one change of its AOF, and its operator had the choice between all of the
+/// data and none of it.
+#[test]
+fn aof_with_unapplied_changes_is_loaded_without_them_if_the_operator_says_so() {
+    let mut server = with_safe_aof(false).start();
+    furnish(&server);
+    let before = digests(&server);
+    server.kill9();
+    let grant = grant_by_hand(unix_us());
+    let malformed: &[&[&str]] = &[
+        &["DSYNC.APPLY", "k", "lock:1", &grant, "LIMIT 1"],
+        &["DSYNC.APPLY", "k", "lock:2", "VANISH"],
+        &["DSYNC.APPLY", "elsewhere", "once:1", "GIVEUP"],
+    ];
+    for command in malformed {
+        append_to_aof(&server, command);
+    }
+    server.configure("dsync.aof-skip-unapplied", "yes");
+    server.start_again();
+    assert_eq!(digests(&server), before, "nothing of 'k' is there");
+    assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 4);
+    let log = server.log_text();
+    assert_eq!(
+        log.matches("left out, as dsync.aof-skip-unapplied says")
+            .count(),
+        3,
+        "{log}"
+    );
+    assert!(
+        log.contains("4 changes of the AOF could not be applied and were left out"),
+        "{log}"
+    );
+    assert!(
+        !log.contains("CRITICAL"),
+        "the server has nothing to add: {log}"
+    );
+    assert_in_use(&server);
+}
+
+/// A vacant place of a semaphore kept the semaphore's limit for the name; the name became a work-once key, was
+/// deleted, and the next in line was granted under that limit. The replica refused the grant, and the primary
+/// did not start again from its AOF.
+#[test]
+fn name_reused_by_another_family_is_followed_and_loaded() {
+    let mut server = with_safe_aof(false)
+        .module_arg("rejoin-ms")
+        .module_arg(60_000)
+        .start();
+    let replica = Server::builder().replica_of(&server).start();
+    let mut client = server.connect();
+    let reuses: [&[&str]; 3] = [
+        &["DONCE.BEGIN k TOKEN a", "DONCE.BEGIN k TOKEN b BLOCK 0"],
+        &["DLOCK.ACQUIRE k TOKEN a", "DLOCK.ACQUIRE k TOKEN b BLOCK 0"],
+        &[
+            "DWG.ADD k LIMIT 7 TOKEN a",
+            "DWG.ADD k LIMIT 1 TOKEN b BLOCK 0",
+        ],
+    ];
+    for reuse in reuses {
+        ask(&mut client, "DEL k");
+        ask(&mut client, "DSEM.ACQUIRE k LIMIT 1 TOKEN holder");
+        queued(&server, "DSEM.ACQUIRE k LIMIT 1 TOKEN vacant BLOCK 0").close();
+        wait_for_blocked(&server, 0);
+        assert_eq!(ask(&mut client, "DSEM.RELEASE k holder"), 1);
+        assert!(!ask(&mut client, reuse[0]).is_error());
+        let mut waiter = queued(&server, reuse[1]);
+        assert_eq!(ask(&mut client, "DEL k"), 1);
+        reply(&mut waiter);
+        replica.wait_to_catch_up_with(&server);
+        assert_eq!(digest(&replica, "k"), digest(&server, "k"), "{reuse:?}");
+    }
+    assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
+    let before = digest(&server, "k");
+    kill_and_start(&mut server);
+    assert_eq!(digest(&server, "k"), before);
 }
 
 /// Sends many requests and reads their replies, some at a time.
