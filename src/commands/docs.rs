@@ -148,7 +148,9 @@ fn of_all(Family { name, key }: Family) -> [Docs; 5] {
     [
         Docs {
             name: format!("{name}.RELEASE"),
-            summary: format!("Ends a hold of {key} early, by its token."),
+            summary: format!(
+                "Ends a hold of {key} early, or withdraws a queued request, by its token."
+            ),
             complexity: ENDING,
             key: KeyUse::Removes,
             tips: "",

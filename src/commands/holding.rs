@@ -60,7 +60,7 @@ macro_rules! command {
 }
 
 command!(
-    /// `RELEASE key token`: 1, or 0 where the token holds nothing.
+    /// `RELEASE key token`: 1, or 0 where the token neither holds nor waits.
     Release, RELEASE, CHANGES, release
 );
 command!(
