@@ -232,7 +232,7 @@ impl Engine {
 
     /// The last fence as it was saved in this server's own file, or by its primary.
     pub fn adopt_last_fence(&mut self, last: Fence, now: Now) {
-        self.adopt_fence(last.min(Fence::MAX), now);
+        self.adopt_fence(last, now);
     }
 
     /// The fences to come leave room for those that this server does not know of.

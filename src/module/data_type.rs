@@ -164,7 +164,9 @@ impl Aux for LastFence {
     }
 
     fn load(io: &mut Loader, _version: i32) -> Result<(), io::Malformed> {
-        let last = Fence(io.u64()?);
+        // A wrong clock is believed; a number that no clock can give is not.
+        let last = Some(Fence(io.u64()?)).filter(|last| *last <= Fence::MAX);
+        let last = last.ok_or(io::Malformed)?;
         let fence_ahead = SHELL.with(|shell| {
             let now = shell.now();
             shell.engine.adopt_last_fence(last, now);
