@@ -414,3 +414,24 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A decision that its own state refused went into the AOF all the same, and no server could load it.
+    #[test]
+    fn refused_decision_is_logged_and_passed_on_to_nobody() {
+        let mut engine = Engine::default();
+        let mut key = Key::found(Db(0), b"k", None);
+        let decided = engine.decide(&mut key, Family::Once, Change::Limit(1));
+        assert!(decided.is_err());
+        assert!(engine.effects.changes.is_empty());
+        assert!(!engine.effects.modified && !engine.effects.may_gain);
+        assert!(key.state.is_none(), "no empty key is left behind");
+        let [Note::Refused { change, misfit }] = &engine.effects.notes[..] else {
+            panic!("{:?}", engine.effects.notes);
+        };
+        assert_eq!((change.as_str(), *misfit), ("LIMIT", Misfit::Family));
+    }
+}
