@@ -79,4 +79,5 @@ fn write_fields(shell: &Shell, sink: &mut InfoSink) {
     field("last_fence", engine.last_fence().0);
     field("heard_fence", engine.heard_fence().0);
     field("unapplied_changes", shell.unapplied);
+    field("timer_ticks", shell.timer_ticks);
 }

@@ -51,6 +51,8 @@ pub(crate) struct Shell {
     refused: bool,
     /// The monotonic moment for which the timer is armed.
     armed_us: Option<u64>,
+    /// How often the timer has fired.
+    timer_ticks: u64,
     /// The event loop has begun to turn: whatever was to be loaded at the start has been.
     turning: bool,
     /// The log takes lines at debug: see [`journal`].
@@ -141,6 +143,7 @@ impl Shell {
             paused: false,
             refused: false,
             armed_us: None,
+            timer_ticks: 0,
             turning: false,
             logs_everything: false,
             nobody_listens: false,

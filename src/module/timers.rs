@@ -1,5 +1,6 @@
 //! When the engine is looked after: one timer of the server for the earliest of all moments, and the
-//! server's cron as a backstop.
+//! server's cron as a backstop. A moment that is further away than the server's timers can be trusted is
+//! asked for again every half an hour.
 //!
 //! The server keys its timers by the wall clock, so one that was armed before the clock stepped back may
 //! be hours late; the cron runs on the monotonic clock and sees to that within one period. What one
@@ -9,7 +10,7 @@ use super::node::{self, Standing, Standings};
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
 use super::redis::probe::{WriteState, writes_allowed};
-use super::redis::timer::{self, Timer, TimerSlot};
+use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
 use super::redis::{clock, detached};
 use super::{SHELL, run};
 use crate::engine::answer::Answer;
@@ -31,7 +32,10 @@ impl Timer for Tick {
     };
 
     fn fire(ctx: Ctx<'_>) {
-        SHELL.with(|shell| shell.armed_us = None);
+        SHELL.with(|shell| {
+            shell.armed_us = None;
+            shell.timer_ticks += 1;
+        });
         tick(ctx);
         let now = SHELL.with(|shell| shell.now());
         arm_at(ctx, now, 1_000);
@@ -66,7 +70,9 @@ fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
             .into_iter()
             .chain(held_up)
             .min()?;
-        let period_us = wake.max(least_us);
+        // The moment that is noted is the one for which the timer is really armed: further away it is
+        // armed for the longest period, and asks again then.
+        let period_us = wake.max(least_us).min(MAX_PERIOD_MS * 1_000);
         let at = now.mono.0.saturating_add(period_us);
         // A timer that fires too early finds nothing to do and arms itself again: that is cheaper
         // than moving it whenever the earliest hold is released.

@@ -37,6 +37,7 @@ mod histories_persisted;
 mod histories_replicated;
 mod history;
 mod hosts_work;
+mod idle;
 mod info;
 mod kills;
 mod lease_clock;

@@ -92,6 +92,7 @@ fn the_section_has_every_field_and_all_begin_at_zero() {
             "last_fence",
             "heard_fence",
             "unapplied_changes",
+            "timer_ticks",
         ]
         .map(str::to_owned),
     );

@@ -14,8 +14,12 @@ use super::api::required;
 use super::context::Ctx;
 use super::guard::guard;
 
-/// The longest period: a later deadline is asked for again when it fires.
-pub(crate) const MAX_PERIOD_MS: u64 = 24 * 3600 * 1000;
+/// The longest period of a timer.
+///
+/// Redis 7.0 multiplies the milliseconds to the next timer by 1000 in an int (ae.c, processTimeEvents): from
+/// 35.8 minutes on the product is negative, and the event loop would turn without a pause until the timer
+/// fires.
+pub(crate) const MAX_PERIOD_MS: u64 = 30 * 60 * 1_000;
 
 /// The number of the armed timer; 0 when there is none (the server's numbers are moments in
 /// microseconds, never 0).
@@ -36,7 +40,7 @@ pub(crate) trait Timer {
 }
 
 /// Arms the timer, instead of what it was armed for. A period of 0 fires in the event loop's next
-/// turn.
+/// turn; one above [`MAX_PERIOD_MS`] is cut to it.
 pub(crate) fn start<T: Timer>(ctx: Ctx, period_ms: u64) {
     stop::<T>(ctx);
     // SAFETY: a live context; the callback is a function of this library and takes no data.
