@@ -23,6 +23,7 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
             data_type::collect_freed();
             listeners::ask(ctx);
             timers::cron(ctx);
+            journal::cron(ctx);
         }
         ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
         ServerEvent::FlushEnded { db } => {
@@ -54,7 +55,8 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
             journal::look_at_the_level(ctx);
         }
         ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
-        ServerEvent::FlushStarted { .. } | ServerEvent::Shutdown => {}
+        ServerEvent::Shutdown => journal::flush(ctx),
+        ServerEvent::FlushStarted { .. } => {}
     }
 }
 
@@ -109,6 +111,7 @@ fn stand_down(ctx: Ctx<'_>) {
         }
         std::mem::take(&mut shell.engine.effects.wakes)
     });
+    journal::flush(ctx);
     ctx.log(Level::Debug, "another server decides");
     wakes.into_iter().for_each(waiters::deliver);
 }

@@ -1,39 +1,115 @@
 //! What the server's log tells of holds: lapses without renewal and revocations at notice, every grant
 //! and every end at debug. Fences and owners, never a token.
+//!
+//! The server opens and closes its log file for each line, so of the lapses of one second ten have a line
+//! of their own, and the others are told by their number when the second is over, when the server is
+//! demoted or when it shuts down. Not limited are revocations, which an operator asked for one by one,
+//! warnings, and anything at debug: there all was asked for.
 
 use super::SHELL;
+use super::redis::clock;
 use super::redis::context::{Ctx, Level, log};
 use super::redis::setting;
+use crate::engine::Misfit;
 use crate::engine::change::Change;
 use crate::engine::effect::Note;
 use crate::engine::types::Fence;
 
-/// Finds out whether lines at debug are wanted: composing them for nobody would cost every grant.
+/// How many lapses of one second have a line of their own.
+const LINES_A_SECOND: u32 = 10;
+const SECOND_US: u64 = 1_000_000;
+
+pub(super) struct Journal {
+    /// The log takes lines at debug, and at notice. Composing them for nobody would cost every grant, and
+    /// every lapse.
+    takes_debug: bool,
+    takes_notice: bool,
+    /// The lapses of the second that began at this monotonic moment: lines written, and lapses left out.
+    since_us: u64,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Default for Journal {
+    fn default() -> Journal {
+        Journal {
+            takes_debug: false,
+            takes_notice: true,
+            since_us: 0,
+            lines: 0,
+            left_out: 0,
+        }
+    }
+}
+
+impl Journal {
+    fn is_over(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.since_us) >= SECOND_US
+    }
+
+    /// Counts one lapse. Returns whether it has a line of its own, and how many were left out in the second
+    /// before, if that is over and they are still to be told.
+    fn lapse(&mut self, now_us: u64) -> (bool, u64) {
+        if self.takes_debug {
+            return (true, 0);
+        }
+        let mut untold = 0;
+        if self.is_over(now_us) {
+            untold = std::mem::take(&mut self.left_out);
+            self.since_us = now_us;
+            self.lines = 0;
+        }
+        let has_line = self.lines < LINES_A_SECOND;
+        if has_line {
+            self.lines += 1;
+        } else {
+            self.left_out += 1;
+        }
+        (has_line, untold)
+    }
+}
+
+/// Finds out which lines the log takes.
 pub(super) fn look_at_the_level(ctx: Ctx<'_>) {
-    let wanted = setting::get(ctx, "loglevel").is_some_and(|level| level == b"debug");
-    SHELL.with(|shell| shell.logs_everything = wanted);
+    let level = setting::get(ctx, "loglevel").unwrap_or_default();
+    SHELL.with(|shell| {
+        shell.journal.takes_debug = level == b"debug";
+        shell.journal.takes_notice = !matches!(&*level, b"warning" | b"nothing");
+    });
 }
 
 pub(super) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
-    let key = key.escape_ascii();
     let (what, fence, owner) = match note {
-        Note::LapsedUnrenewed { fence, owner } => ("lapsed without any renewal", fence, owner),
-        Note::Revoked { fence, owner } => ("was revoked", fence, owner),
-        Note::Refused { change, misfit } => {
-            return ctx.log(
-                Level::Warning,
-                &format!(
-                    "a defect of dsync: '{key}' refused '{change}', because {misfit}. Nothing was \
-                     changed. Please report it."
-                ),
-            );
+        Note::Refused { change, misfit } => return refused(ctx, key, change, *misfit),
+        _ if !SHELL.with(|shell| shell.journal.takes_notice) => return,
+        Note::LapsedUnrenewed { fence, owner } => {
+            let now_us = clock::monotonic_us();
+            let (has_line, untold) = SHELL.with(|shell| shell.journal.lapse(now_us));
+            tell_left_out(ctx, untold);
+            if !has_line {
+                return;
+            }
+            ("lapsed without any renewal", fence, owner)
         }
+        Note::Revoked { fence, owner } => ("was revoked", fence, owner),
     };
+    let key = key.escape_ascii();
     let owner = owner.as_deref().unwrap_or_default().escape_ascii();
     let fence = fence.0;
     ctx.log(
         Level::Notice,
         &format!("hold {fence} of '{key}' {what} (owner '{owner}')"),
+    );
+}
+
+fn refused(ctx: Ctx<'_>, key: &[u8], change: &str, misfit: Misfit) {
+    let key = key.escape_ascii();
+    ctx.log(
+        Level::Warning,
+        &format!(
+            "a defect of dsync: '{key}' refused '{change}', because {misfit}. Nothing was changed. \
+             Please report it."
+        ),
     );
 }
 
@@ -64,8 +140,31 @@ pub(super) fn loaded(ctx: Ctx<'_>) {
     }
 }
 
+/// The server's cron: tells of the lapses that were left out in a second that is over.
+pub(super) fn cron(ctx: Ctx<'_>) {
+    let left_out = SHELL.with(|shell| shell.journal.left_out);
+    if left_out > 0 && SHELL.with(|shell| shell.journal.is_over(clock::monotonic_us())) {
+        flush(ctx);
+    }
+}
+
+/// Tells of the lapses that were left out so far, before this server stops deciding.
+pub(super) fn flush(ctx: Ctx<'_>) {
+    let left_out = SHELL.with(|shell| std::mem::take(&mut shell.journal.left_out));
+    tell_left_out(ctx, left_out);
+}
+
+fn tell_left_out(ctx: Ctx<'_>, left_out: u64) {
+    if left_out > 0 {
+        let text = format!(
+            "{left_out} more holds lapsed without any renewal; {LINES_A_SECOND} a second have a line each"
+        );
+        ctx.log(Level::Notice, &text);
+    }
+}
+
 pub(super) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
-    if !SHELL.with(|shell| shell.logs_everything) {
+    if !SHELL.with(|shell| shell.journal.takes_debug) {
         return;
     }
     for change in changes {
@@ -83,5 +182,35 @@ pub(super) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
             Level::Debug,
             &format!("hold {} of '{key}': {what}", fence.0),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Journal, SECOND_US};
+
+    #[test]
+    fn ten_lapses_of_a_second_have_lines_and_the_next_second_tells_the_number() {
+        let mut journal = Journal::default();
+        let mut lines = 0;
+        for n in 0..25 {
+            let (has_line, untold) = journal.lapse(7 + n);
+            lines += u32::from(has_line);
+            assert_eq!((has_line, untold), (n < 10, 0), "lapse {n}");
+        }
+        assert_eq!((lines, journal.left_out), (10, 15));
+        assert_eq!(journal.lapse(SECOND_US - 1), (false, 0));
+        assert_eq!(journal.lapse(SECOND_US), (true, 16));
+        assert_eq!(journal.left_out, 0);
+    }
+
+    #[test]
+    fn debug_leaves_no_lapse_out() {
+        let mut journal = Journal {
+            takes_debug: true,
+            ..Journal::default()
+        };
+        assert!((0..100).all(|n| journal.lapse(n) == (true, 0)));
+        assert_eq!(journal.left_out, 0);
     }
 }

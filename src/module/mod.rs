@@ -55,8 +55,7 @@ pub(crate) struct Shell {
     timer_ticks: u64,
     /// The event loop has begun to turn: whatever was to be loaded at the start has been.
     turning: bool,
-    /// The log takes lines at debug: see [`journal`].
-    logs_everything: bool,
+    journal: journal::Journal,
     /// Changes need not be written down: see [`listeners`].
     nobody_listens: bool,
     /// Changes from a primary or from an AOF that could not be carried out.
@@ -145,7 +144,7 @@ impl Shell {
             armed_us: None,
             timer_ticks: 0,
             turning: false,
-            logs_everything: false,
+            journal: journal::Journal::default(),
             nobody_listens: false,
             unapplied: 0,
             load: Load::default(),

@@ -39,6 +39,7 @@ mod history;
 mod hosts_work;
 mod idle;
 mod info;
+mod journal;
 mod kills;
 mod lease_clock;
 mod leaving;
