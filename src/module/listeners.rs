@@ -11,6 +11,11 @@
 //! and has named no replica and no backlog (with one, a replica may come back without a snapshot). The
 //! AOF is asked about each time. In a cluster slots migrate in ways of their own: there somebody always
 //! listens.
+//!
+//! Between its request for a first snapshot and the birth of the child a replica is not noticed. A command
+//! that is counted in that time also stands in the new backlog, before the place where the replica starts,
+//! and so does no harm. The context of a timer has no command, and what would stand there is an empty one:
+//! so a tick asks the server again before it decides anything.
 
 use super::SHELL;
 use super::redis::context::Ctx;
@@ -18,6 +23,14 @@ use super::redis::context::Ctx;
 /// A child was born, or a replica has come: from here on, everything is replicated.
 pub(super) fn may_have_come() {
     SHELL.with(|shell| shell.nobody_listens = false);
+}
+
+/// Asks the server again if it was silent: for a tick, before its first decision. No replica can come while
+/// it lasts.
+pub(super) fn ask_again(ctx: Ctx<'_>) {
+    if SHELL.with(|shell| std::mem::take(&mut shell.nobody_listens)) {
+        ask(ctx);
+    }
 }
 
 /// Asks the server, where there is anything to find out.
@@ -29,13 +42,13 @@ pub(super) fn ask(ctx: Ctx<'_>) {
     if facts.cluster() || facts.aof() || facts.active_child() || !facts.is_primary() {
         return;
     }
-    // The server composes a whole section for each question: where there are replicas, one is enough.
-    let is_zero = |field| ctx.server_info_u64(c"replication", field) == Some(0);
-    let nobody = is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active");
-    SHELL.with(|shell| shell.nobody_listens = nobody);
+    // One question, for the server composes a whole section for each: where there is a replica, there is a
+    // backlog (replication.c, replicationFeedSlaves).
+    let backlog = ctx.server_info_u64(c"replication", c"repl_backlog_active");
+    SHELL.with(|shell| shell.nobody_listens = backlog == Some(0));
 }
 
-/// Whether a change made by the running command may go unheard.
+/// Whether a change made by the running command, or by the running tick, may go unheard.
 pub(super) fn is_silent(ctx: Ctx<'_>) -> bool {
     SHELL.with(|shell| shell.nobody_listens) && !ctx.facts().aof()
 }

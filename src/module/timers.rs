@@ -12,7 +12,7 @@ use super::redis::name::KeyName;
 use super::redis::probe::{WriteState, writes_allowed};
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
 use super::redis::{clock, detached};
-use super::{SHELL, run};
+use super::{SHELL, listeners, run};
 use crate::engine::answer::Answer;
 use crate::engine::types::Now;
 
@@ -121,6 +121,7 @@ fn tick(ctx: Ctx<'_>) {
     if !facts.is_primary() || facts.loading() {
         return;
     }
+    listeners::ask_again(ctx);
     let paused = ctx.avoid_replica_traffic();
     // The probe is a command like a client's write: the server says whether it would take one.
     let refused = !paused && writes_allowed(ctx, None) == WriteState::Refused;

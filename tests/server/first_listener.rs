@@ -111,6 +111,74 @@ fn an_aof_that_is_switched_on_in_the_middle_of_traffic_has_everything_after_it()
     assert_eq!(digests(&server), before);
 }
 
+/// A replica asks for its first synchronisation, and the snapshot is put off: the server has a backlog from
+/// then on, and no child has told the module so. What the timer decides in that time is in the snapshot, but
+/// it must not leave anything else in the backlog than what it decided. A command without words was there:
+/// the context of a timer has no running command that could be told of.
+#[test]
+fn timer_decisions_before_first_snapshot_are_whole_commands_in_backlog() {
+    let primary = Server::builder()
+        .config("repl-diskless-sync", "yes")
+        .config("repl-diskless-sync-delay", 3_600)
+        .start();
+    let_it_find_out_that_it_is_alone(&primary);
+    let mut client = primary.connect();
+    call!(client, "DLOCK.ACQUIRE", "lapsing", "PX", 1_500).grant();
+    call!(client, "DLOCK.ACQUIRE", "passed-on", "PX", 1_500).grant();
+    let mut next = primary.connect();
+    send!(next, "DLOCK.ACQUIRE", "passed-on", "BLOCK", 0, "TOKEN", "n");
+    wait_for_blocked(&primary, 1);
+    let mut replica = primary.connect();
+    assert_eq!(call!(replica, "REPLCONF", "capa", "eof"), "OK");
+    send!(replica, "PSYNC", "?", -1);
+    eventually("a backlog", SOON, || {
+        primary.info_number("replication", "repl_backlog_active") == 1
+    });
+    assert_eq!(primary.info_number("dsync", "dsync_lock_lapsed"), 0);
+    next.recv(SOON).expect("the waiter is granted").grant();
+    eventually("both lapses", SOON, || {
+        primary.info_number("dsync", "dsync_lock_lapsed") == 2
+    });
+    let mut stream = ReplicationStream::of_backlog(&primary);
+    let commands = stream.take_so_far(&primary);
+    let words: Vec<_> = commands.iter().map(|command| words(command)).collect();
+    assert!(
+        words.iter().all(|command| !command.is_empty()),
+        "a command without words: {words:?}"
+    );
+    for key in ["lapsing", "passed-on"] {
+        let of_key = words
+            .iter()
+            .filter(|command| command[0] == "DSYNC.APPLY" && command[1] == key);
+        assert_eq!(of_key.count(), 1, "{key}: {words:?}");
+    }
+    let brackets = |command: &&Vec<String>| command[0] == "MULTI" || command[0] == "EXEC";
+    let rest = words.iter().filter(|command| !brackets(command));
+    assert_eq!(rest.count(), 2, "{words:?}");
+}
+
+#[test]
+fn timer_decisions_that_nobody_hears_still_count_for_the_save_points() {
+    const LAPSES: u64 = 100;
+    let server = Server::start();
+    let_it_find_out_that_it_is_alone(&server);
+    let changes = || server.info_number("persistence", "rdb_changes_since_last_save");
+    let mut client = server.connect();
+    for n in 0..LAPSES {
+        call!(client, "DLOCK.ACQUIRE", format!("k{n}"), "PX", 2_000).grant();
+    }
+    let before = changes();
+    assert_eq!(server.info_number("dsync", "dsync_lock_lapsed"), 0);
+    eventually("the lapses", SOON, || {
+        server.info_number("dsync", "dsync_lock_lapsed") == LAPSES
+    });
+    let after = changes();
+    assert!(
+        after >= before + LAPSES,
+        "{before} changes before, {after} after"
+    );
+}
+
 #[test]
 fn changes_that_nobody_hears_still_count_for_the_save_points() {
     let server = Server::start();

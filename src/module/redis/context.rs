@@ -178,10 +178,13 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Counts the running command as a change, for the server's `save` points, where nobody is there to whom it could be
-    /// told. Would anybody listen, they would be told of the command itself.
+    /// Counts a change for the server's `save` points where nobody is there to be told of it.
+    ///
+    /// Would anybody listen, they would be told of the running command instead. A timer has none: there,
+    /// find out in the same callback that the server has neither an AOF nor a backlog.
     pub(crate) fn count_as_change(self) {
-        // SAFETY: the live context of a command, whose client has arguments.
+        // SAFETY: a live context, whose client's arguments are copied if the server propagates anything
+        // (server.c, shouldPropagate): those of the running command, or none in a timer.
         unsafe { required!(RedisModule_ReplicateVerbatim)(self.raw) };
     }
 

@@ -37,6 +37,21 @@ impl ReplicationStream {
     /// replicated from then on is yielded.
     #[track_caller]
     pub fn attach(primary: &Server) -> ReplicationStream {
+        ReplicationStream::ask(primary, ["?", "-1"])
+    }
+
+    /// Goes on where a replica with all but the backlog would: yields everything that the primary has kept
+    /// to itself since it has a backlog.
+    #[track_caller]
+    pub fn of_backlog(primary: &Server) -> ReplicationStream {
+        let id = primary.info("replication", "master_replid");
+        let first = primary.info("replication", "repl_backlog_first_byte_offset");
+        ReplicationStream::ask(primary, [&id, &first])
+    }
+
+    /// Attaches, asking for this history from this offset on.
+    #[track_caller]
+    fn ask(primary: &Server, [id, offset]: [&str; 2]) -> ReplicationStream {
         let mut client = primary.connect();
         let port = client.local_port();
         // The port is announced only so that the primary's list of replicas tells us from others.
@@ -48,7 +63,7 @@ impl ReplicationStream {
             let reply = call!(client, "REPLCONF", option[0], option[1]);
             assert_eq!(reply, "OK", "REPLCONF {option:?}");
         }
-        client.send(&["PSYNC", "?", "-1"]);
+        client.send(&["PSYNC", id, offset]);
         let (socket, received) = client.into_parts();
         socket
             .set_read_timeout(Some(ATTACH_WITHIN))
@@ -58,7 +73,11 @@ impl ReplicationStream {
             received,
             offset: 0,
         };
-        link.skip_snapshot();
+        match offset.parse::<usize>() {
+            Ok(wanted) => link.expect_continuation(wanted),
+            // -1: from the beginning.
+            Err(_) => link.skip_snapshot(),
+        }
 
         let (sender, commands) = mpsc::channel();
         let reader = thread::Builder::new()
@@ -166,6 +185,17 @@ impl Link {
             let length = header.strip_prefix('$').and_then(|text| text.parse().ok());
             self.skip(length.unwrap_or_else(|| panic!("no snapshot behind {header:?}")));
         }
+    }
+
+    /// Reads `+CONTINUE id`, behind which the stream goes on at once.
+    fn expect_continuation(&mut self, wanted: usize) {
+        let answer = self.line();
+        assert!(
+            answer.starts_with("+CONTINUE"),
+            "expected +CONTINUE to PSYNC, received {answer:?}"
+        );
+        // What is asked for is the byte behind those that one has.
+        self.offset = wanted - 1;
     }
 
     /// A line, without the lone newlines by which a primary keeps the link alive before a snapshot.
