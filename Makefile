@@ -7,13 +7,8 @@
 # `make install` look there.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 
-PREFIX ?= /usr/local
-MODULE_DIR ?= $(PREFIX)/lib/redis/modules
 PORT ?= 6379
 export PORT
-
-MODULE := $(CARGO_TARGET_DIR)/release/libdsync.so
-INSTALLED := $(MODULE_DIR)/dsync.so
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-matrix lint install clean
@@ -42,11 +37,8 @@ lint: ## check format, clippy's lints and the documentation
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --document-private-items
 
 # Does not build: under sudo there is often no cargo, and what root builds the user cannot clean.
-install: ## install the built module under PREFIX (/usr/local); DESTDIR is honoured
-	@test -f '$(MODULE)' || { echo 'make install: nothing is built yet; run `make build` first.' >&2; exit 1; }
-	install -D -m 755 '$(MODULE)' '$(DESTDIR)$(INSTALLED)'
-	@echo 'Installed. The line for redis.conf or valkey.conf:'
-	@echo '    loadmodule $(INSTALLED)'
+install: ## install the built module where the server may load it (PREFIX=, MODULE_DIR=, DESTDIR=)
+	@sh scripts/install.sh
 
 clean: ## remove everything built or unpacked under target/
 	cargo clean

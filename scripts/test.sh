@@ -43,6 +43,7 @@ for server in $servers; do
     echo "    $(version "$server") ($server)"
 done
 
+sh scripts/test-install.sh
 cargo build --release
 cargo test --lib --test model --test readme
 
