@@ -7,10 +7,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::engine::types::{Claim, MAX_PERMITS};
+use crate::engine::types::{Claim, MAX_PERMITS, Token};
 use crate::engine::{Family, Settings};
 use crate::model::Name;
-use crate::world::{Ask, Block, Step, World};
+use crate::world::{Ask, Block, Step, World, token};
 
 /// Vigna's xorshift64*: small, and good enough to choose with.
 pub struct Random(u64);
@@ -45,6 +45,9 @@ impl Random {
 struct Kind {
     label: &'static str,
     settings: Settings,
+    keys: u64,
+    /// Requests of any family go to any key. Otherwise most keys keep to one family.
+    mixed: bool,
     /// Keys come, go and change hands.
     keys_move: bool,
     /// Servers stop, start and change roles.
@@ -63,10 +66,12 @@ fn short(settings: Settings) -> Settings {
     }
 }
 
-fn kinds() -> [Kind; 5] {
+fn kinds() -> [Kind; 6] {
     let usual = Kind {
         label: "requests",
         settings: short(Settings::default()),
+        keys: 4,
+        mixed: false,
         keys_move: false,
         servers_change: false,
         tokens: 6,
@@ -97,21 +102,33 @@ fn kinds() -> [Kind; 5] {
             conns: 14,
             ..usual
         },
-        // Without vacant places, and where waiters stay with their group, it is plain how long that
-        // has been idle.
+        // Without vacant places, and where waiters stay with their key, it is plain how long that has
+        // been idle.
         Kind {
-            label: "idle groups",
+            label: "idle keys",
             settings: Settings {
                 rejoin_ms: 0,
                 group_idle_ms: 9,
+                once_keep_ms: 9,
                 ..usual.settings
             },
             ..usual
         },
+        // What one family leaves behind must mean nothing to the next: places outlive keys here.
+        Kind {
+            label: "keys that change family",
+            settings: Settings {
+                rejoin_ms: 12,
+                ..usual.settings
+            },
+            keys: 2,
+            mixed: true,
+            keys_move: true,
+            servers_change: true,
+            ..usual
+        },
     ]
 }
-
-const FAMILIES: [Family; 3] = [Family::Lock, Family::Semaphore, Family::Group];
 
 struct Teller {
     random: Random,
@@ -125,20 +142,54 @@ impl Teller {
         } else {
             0
         };
-        (db, self.random.below(4) as u8)
+        (db, self.random.below(self.kind.keys) as u8)
     }
 
-    /// Most keys keep to one family.
-    fn family(&mut self, name: Name) -> Family {
-        if self.random.one_in(12) {
-            self.random.pick(&FAMILIES)
+    /// The key for a command that only this family has.
+    fn name_for(&mut self, family: Family) -> Name {
+        let name = self.name();
+        if self.kind.mixed || self.random.one_in(5) {
+            name
         } else {
-            FAMILIES[name.1 as usize % 3]
+            (name.0, family as u8)
+        }
+    }
+
+    /// What a request takes the key for.
+    fn family(&mut self, world: &World, name: Name) -> Family {
+        if self.kind.mixed {
+            let content = world.model.content(name).filter(|_| self.random.one_in(2));
+            return content
+                .map_or_else(|| self.random.pick(&Family::ALL), |content| content.family);
+        }
+        if self.random.one_in(12) {
+            self.random.pick(&Family::ALL)
+        } else {
+            Family::ALL[name.1 as usize % 4]
         }
     }
 
     fn token(&mut self) -> u8 {
         self.random.below(self.kind.tokens) as u8
+    }
+
+    /// Returns a token, mostly one that the key knows: it holds or waits, has done the work or fell silent.
+    fn token_at(&mut self, world: &World, name: Name) -> u8 {
+        let mut known: Vec<Token> = Vec::new();
+        if let Some(content) = world.model.content(name) {
+            known.extend(content.holds.iter().map(|hold| hold.token.clone()));
+            known.extend(content.work.silent.clone());
+            known.extend(content.work.done.as_ref().map(|done| done.token.clone()));
+        }
+        let seats = world.model.seats(name).iter();
+        known.extend(seats.filter_map(|seat| seat.token.clone()));
+        let all = 0..self.kind.tokens as u8;
+        let known: Vec<u8> = all.filter(|n| known.contains(&token(*n))).collect();
+        if known.is_empty() || self.random.one_in(4) {
+            self.token()
+        } else {
+            self.random.pick(&known)
+        }
     }
 
     fn claim(&mut self, family: Family) -> Claim {
@@ -149,7 +200,8 @@ impl Teller {
             Family::Semaphore => {
                 Claim::Permits(self.random.pick(&[1, 1, 1, 2, 2, 3, 4, MAX_PERMITS]))
             }
-            _ => Claim::Member,
+            Family::Group => Claim::Member,
+            Family::Once => Claim::Run,
         }
     }
 
@@ -161,11 +213,11 @@ impl Teller {
         }
     }
 
-    fn ask(&mut self, conn: usize) -> Ask {
+    fn ask(&mut self, world: &World, conn: usize) -> Ask {
         let name = self.name();
-        let family = self.family(name);
+        let family = self.family(world, name);
         let limits: &[Option<u32>] = match family {
-            Family::Lock => &[None],
+            Family::Lock | Family::Once => &[None],
             Family::Semaphore => &[
                 None,
                 Some(1),
@@ -175,12 +227,17 @@ impl Teller {
                 Some(3),
                 Some(MAX_PERMITS),
             ],
-            _ => &[None, None, Some(1), Some(2), Some(2)],
+            Family::Group => &[None, None, Some(1), Some(2), Some(2)],
+        };
+        let most: &[Option<u32>] = match family {
+            Family::Once => &[None, Some(1), Some(2), Some(3), Some(6), Some(MAX_PERMITS)],
+            _ => &[None],
         };
         Ask {
             name,
             claim: self.claim(family),
             limit: self.random.pick(limits),
+            most: self.random.pick(most),
             lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
             block: self.block(),
             token: if self.random.one_in(6) {
@@ -192,6 +249,28 @@ impl Teller {
             ephemeral: self.random.one_in(4),
             owner: self.random.pick(&[None, Some("alice"), Some("bob")]),
         }
+    }
+
+    /// A request by the token of a vacant place, if the key has one; otherwise any request.
+    fn return_to(&mut self, world: &World, conn: usize) -> Ask {
+        let mut ask = self.ask(world, conn);
+        let vacant = world
+            .model
+            .seats(ask.name)
+            .iter()
+            .filter(|seat| seat.is_vacant());
+        let vacant: Vec<_> = vacant.collect();
+        if !vacant.is_empty() {
+            let seat = vacant[self.random.below(vacant.len() as u64) as usize];
+            let number = |n: &u8| seat.token.as_ref() == Some(&token(*n));
+            ask.token = (0..self.kind.tokens as u8).find(number);
+            ask.claim = seat.claim.expect("a WAIT has no place");
+            ask.limit = ask
+                .limit
+                .filter(|_| matches!(ask.claim, Claim::Permits(_) | Claim::Member));
+            ask.most = ask.most.filter(|_| ask.claim == Claim::Run);
+        }
+        ask
     }
 
     /// A connection that can ask.
@@ -214,7 +293,7 @@ impl Teller {
     fn step(&mut self, world: &mut World) -> Step {
         let conn = self.conn(world);
         let name = self.name();
-        let family = self.family(name);
+        let family = self.family(world, name);
         let token = self.token();
         if !world.now.may_write {
             return match self.random.below(14) {
@@ -227,8 +306,39 @@ impl Teller {
                 _ => Step::MayWrite(true),
             };
         }
+        if self.kind.mixed && self.random.one_in(4) {
+            return match self.random.below(12) {
+                0..=4 => Step::Delete(name),
+                5 => Step::Overwrite(name),
+                6 => Step::Rename(self.name(), name),
+                7..=8 => Step::Acquire(self.return_to(world, conn)),
+                _ => Step::Disconnect(self.random.below(self.kind.conns) as usize),
+            };
+        }
         match self.random.below(100) {
-            0..=37 => Step::Acquire(self.ask(conn)),
+            0..=31 => Step::Acquire(self.ask(world, conn)),
+            32..=34 => {
+                let name = self.name_for(Family::Once);
+                let token = self.token_at(world, name);
+                let result = self.random.pick(&[None, Some("42"), Some("")]);
+                // In a key that nobody removes a result for good would be the end of its history.
+                let lasts = self.kind.keys_move || self.kind.settings.once_keep_ms < 1_000;
+                let keep_ms: &[_] = if lasts {
+                    &[None, Some(1), Some(9)]
+                } else {
+                    &[Some(2), Some(9)]
+                };
+                Step::Complete(name, token, result, self.random.pick(keep_ms))
+            }
+            35..=37 => {
+                let name = self.name_for(Family::Once);
+                let token = self.token_at(world, name);
+                Step::Fail(name, token, self.random.pick(&["full", "lapsed", ""]))
+            }
+            38..=45 if self.kind.mixed => {
+                let token = self.token_at(world, name);
+                Step::Release(name, family, token)
+            }
             38..=45 => Step::Release(name, family, token),
             46..=48 => {
                 let lease_ms = self.random.pick(&[None, Some(1), Some(7)]);
@@ -238,28 +348,19 @@ impl Teller {
             51..=52 => Step::Revoke(name, family, self.random.below(3) as usize),
             53..=56 => {
                 let tokens = (0..=self.random.below(3)).map(|_| self.token()).collect();
-                Step::Done((name.0, 2), tokens)
+                Step::Done(self.name_for(Family::Group), tokens)
             }
             57 => Step::Done(name, vec![token, token]),
-            58..=61 => Step::Wait((name.0, 2), self.block(), conn),
-            62 => Step::Wait(name, self.block(), conn),
+            58..=62 => Step::Wait(self.name_for(Family::Group), self.block(), conn),
             63..=64 => {
                 let jobs = self.random.pick(&[1, 1, 2, 3, 5, MAX_PERMITS]);
-                if self.random.one_in(5) {
-                    Step::Expect(name, jobs)
-                } else {
-                    Step::Expect((name.0, 2), jobs)
-                }
+                Step::Expect(self.name_for(Family::Group), jobs)
             }
             65..=67 => {
                 let limit = self
                     .random
                     .pick(&[None, None, Some(0), Some(1), Some(2), Some(4)]);
-                if self.random.one_in(5) {
-                    Step::Pin(name, limit)
-                } else {
-                    Step::Pin((name.0, 1), limit)
-                }
+                Step::Pin(self.name_for(Family::Semaphore), limit)
             }
             68..=72 => Step::Disconnect(self.random.below(self.kind.conns) as usize),
             73 => Step::Unblock(self.random.below(self.kind.conns) as usize),
@@ -291,7 +392,7 @@ impl Teller {
                     _ => Step::Demote { ms },
                 }
             }
-            _ => Step::Acquire(self.ask(conn)),
+            _ => Step::Acquire(self.ask(world, conn)),
         }
     }
 }
@@ -316,14 +417,12 @@ fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
     };
     for _ in 0..kind.steps {
         let step = teller.step(&mut world);
-        // Whether such a hold ends or is answered again first is not said.
-        let unsaid = match step {
-            Step::Disconnect(_) => world.somebody_waits_for_what_it_holds(),
-            Step::Rename(..) | Step::Swap(..) => world.somebodys_hold_is_ending(),
-            _ => false,
-        };
-        if unsaid {
+        if is_unsaid(&world, &step) {
             take(&mut world, Step::Tick);
+        }
+        if is_unsaid(&world, &step) {
+            // The server cannot write, so the timer has settled nothing.
+            continue;
         }
         take(&mut world, step);
         // Now and then a reply cannot be delivered, which is found out at once.
@@ -347,6 +446,15 @@ fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
     take(&mut world, Step::Tick);
 }
 
+/// Whether the contract leaves open what comes first: a hold ends, or it is answered again.
+fn is_unsaid(world: &World, step: &Step) -> bool {
+    match step {
+        Step::Disconnect(_) | Step::FindGone { .. } => world.somebody_waits_for_what_it_holds(),
+        Step::Rename(..) | Step::Swap(..) => world.somebodys_hold_is_ending(),
+        _ => false,
+    }
+}
+
 /// Whether all writes are made while the server takes them.
 fn are_possible(steps: &[Step]) -> bool {
     let mut may_write = true;
@@ -368,8 +476,16 @@ fn are_possible(steps: &[Step]) -> bool {
 /// What is left of a failing history when every step has been dropped that it fails without.
 fn shortened(kind: Kind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     let fails = |steps: &[Step]| {
+        let mut world = world(kind, seed);
+        let mut take = |step: &Step| {
+            let said = !is_unsaid(&world, step);
+            if said {
+                world.step(step);
+            }
+            said
+        };
         are_possible(steps)
-            && catch_unwind(AssertUnwindSafe(|| world(kind, seed).steps(steps))).is_err()
+            && catch_unwind(AssertUnwindSafe(|| steps.iter().all(&mut take))).is_err()
     };
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -440,6 +556,11 @@ fn full_queues() {
 }
 
 #[test]
-fn idle_groups() {
-    histories_of("idle groups");
+fn idle_keys() {
+    histories_of("idle keys");
+}
+
+#[test]
+fn keys_that_change_family() {
+    histories_of("keys that change family");
 }

@@ -3,19 +3,24 @@
 //! A second opinion that shares no rule with the model: it replays the changes of the primary, keeps
 //! the order of arrival of those who queued, and remembers who has been answered.
 
+mod work;
+
 use std::collections::BTreeMap;
 
 use crate::engine::answer::{Answer, Refusal};
 use crate::engine::change::{Change, End};
 use crate::engine::types::{Claim, Fence, MonoUs, Now, Token, WaiterId};
-use crate::engine::{Beginning, Family};
+use crate::engine::{Beginning, Family, Settings};
 use crate::model::Name;
+use crate::server::granted;
+use work::Work;
 
 #[derive(Clone, Default)]
 struct Shadow {
     holds: Vec<(Fence, Claim)>,
     asked: Option<u32>,
     pinned: Option<u32>,
+    work: Work,
 }
 
 /// A place in line: of somebody who waits or, until then, of a token whose connection is gone.
@@ -40,13 +45,13 @@ pub struct Laws {
     watchers: Vec<WaiterId>,
     last_fence: Fence,
     ranks: u64,
-    rejoin_ms: u64,
+    settings: Settings,
     /// Vacant places may go early where the bounds of queues are tight; then order is not judged.
     pub judge_order: bool,
 }
 
 impl Laws {
-    pub fn new(rejoin_ms: u64, judge_order: bool) -> Laws {
+    pub fn new(settings: Settings, judge_order: bool) -> Laws {
         Laws {
             shadows: BTreeMap::new(),
             lines: Vec::new(),
@@ -55,7 +60,7 @@ impl Laws {
             watchers: Vec::new(),
             last_fence: Fence(0),
             ranks: 0,
-            rejoin_ms,
+            settings,
             judge_order,
         }
     }
@@ -63,13 +68,17 @@ impl Laws {
     /// §3.1 and §3.6: what was written down about one key.
     pub fn written(&mut self, name: Name, changes: &[Change], now: Now) {
         for change in changes {
+            let keep_ms = self.settings.once_keep_ms;
             let shadow = self.shadows.entry(name).or_default();
+            shadow
+                .work
+                .written(name, change, keep_ms, now.unix_us / 1_000);
             match change {
                 Change::Grant(grant) => {
                     let next = Fence((self.last_fence.0 + 1).max(now.unix_us));
                     assert_eq!(grant.fence, next, "{name:?}: fences rise, with the clock");
                     self.last_fence = grant.fence;
-                    let alone = grant.claim == Claim::Exclusive
+                    let alone = matches!(grant.claim, Claim::Exclusive | Claim::Run)
                         || shadow
                             .holds
                             .iter()
@@ -89,7 +98,11 @@ impl Laws {
                     };
                     assert!(!counts || within, "{name:?}: {taken} taken of {limit:?}");
                 }
-                Change::End { fence, how, .. } => {
+                Change::End { fence, .. }
+                | Change::Fail { fence, .. }
+                | Change::Complete {
+                    fence: Some(fence), ..
+                } => {
                     let before = shadow.holds.len();
                     shadow.holds.retain(|(f, _)| f != fence);
                     assert_eq!(
@@ -97,7 +110,11 @@ impl Laws {
                         before,
                         "{name:?}: {fence:?} ends once"
                     );
-                    if *how == End::Undelivered {
+                    if let Change::End {
+                        how: End::Undelivered,
+                        ..
+                    } = change
+                    {
                         self.stands_again(name, *fence);
                     }
                 }
@@ -155,7 +172,7 @@ impl Laws {
 
     /// The reply that told of this grant was not delivered.
     pub fn undelivered(&mut self, fence: Fence, now: Now) {
-        let until = now.mono.after_ms(self.rejoin_ms);
+        let until = now.mono.after_ms(self.settings.rejoin_ms);
         self.undelivered.insert(fence, until);
     }
 
@@ -166,7 +183,11 @@ impl Laws {
         };
         let until = self.undelivered.get(&fence).copied();
         let mine = |other: &Line| other.name == name && other.returns && other.token == line.token;
-        if until.is_some() && line.returns && self.rejoin_ms > 0 && !self.lines.iter().any(mine) {
+        if until.is_some()
+            && line.returns
+            && self.settings.rejoin_ms > 0
+            && !self.lines.iter().any(mine)
+        {
             line.name = name;
             line.vacant_until = until;
             self.lines.push(line);
@@ -195,7 +216,7 @@ impl Laws {
         if let Some(at) = self.watchers.iter().position(|w| *w == waiter) {
             self.watchers.remove(at);
             assert!(
-                !matches!(answer, Answer::Granted { .. }),
+                granted(answer).is_none(),
                 "{name:?}: a WAIT is granted nothing"
             );
             return;
@@ -212,15 +233,25 @@ impl Laws {
             return;
         }
         let mut line = self.lines.remove(at);
-        if let Answer::Granted { fence, .. } = answer {
+        self.is_true(name, answer);
+        if let Some((_, fence)) = granted(answer) {
             self.nobody_before(name, line.rank);
             line.waiter = None;
-            self.granted.insert(*fence, line);
+            self.granted.insert(fence, line);
         }
     }
 
+    /// Of work that is done once.
+    fn is_true(&self, name: Name, answer: &Answer) {
+        let unwritten = Work::default();
+        let shadow = self.shadows.get(&name);
+        let work = shadow.map_or(&unwritten, |shadow| &shadow.work);
+        work.told(name, answer);
+    }
+
     /// A request was granted at once.
-    pub fn granted_at_once(&mut self, name: Name, token: &Token, was_new: bool) {
+    pub fn granted_at_once(&mut self, name: Name, token: &Token, was_new: bool, answer: &Answer) {
+        self.is_true(name, answer);
         let resumed = |line: &Line| {
             let mine = line.name == name && line.returns && line.token == *token;
             // The hold it has already leaves a vacant place as it is.
@@ -243,12 +274,17 @@ impl Laws {
         );
     }
 
-    /// A request was answered otherwise at once: it has lost the place it came back to or took over.
-    pub fn refused_at_once(&mut self, name: Name, token: &Token, answer: &Answer) {
-        let after_return = matches!(
-            answer,
-            Answer::Refused(Refusal::TooMany { .. } | Refusal::NoLimit)
-        );
+    /// A request was answered otherwise at once: it has lost the place it took over or, if it had BLOCK,
+    /// came back to.
+    pub fn refused_at_once(&mut self, name: Name, token: &Token, blocks: bool, answer: &Answer) {
+        self.is_true(name, answer);
+        let after_return = blocks
+            && matches!(
+                answer,
+                Answer::Refused(Refusal::TooMany { .. } | Refusal::NoLimit)
+                    | Answer::Done { .. }
+                    | Answer::GivenUp { .. }
+            );
         self.lines.retain(|line| {
             let mine = line.name == name && line.returns && line.token == *token;
             let lost = line.waiter.is_none() && (line.vacant_until.is_none() || after_return);
@@ -259,24 +295,25 @@ impl Laws {
     /// The waiter left without an answer; with its connection, or for good.
     pub fn left(&mut self, waiter: WaiterId, with_its_connection: bool, now: Now) {
         self.watchers.retain(|w| *w != waiter);
-        let keeps = with_its_connection && self.rejoin_ms > 0;
+        let rejoin_ms = self.settings.rejoin_ms;
+        let keeps = with_its_connection && rejoin_ms > 0;
         for line in self
             .lines
             .iter_mut()
             .filter(|line| line.waiter == Some(waiter))
         {
             line.waiter = None;
-            line.vacant_until = Some(now.mono.after_ms(self.rejoin_ms)).filter(|_| keeps);
+            line.vacant_until = Some(now.mono.after_ms(rejoin_ms)).filter(|_| keeps);
         }
         self.lines
             .retain(|line| line.waiter.is_some() || (line.vacant_until.is_some() && line.returns));
     }
 
-    /// Everything due has been done: vacant places have run out, and where the key is a foreign value
-    /// now, nobody waits any more.
-    pub fn ticked(&mut self, now: Now, is_foreign: impl Fn(Name) -> bool) {
+    /// Everything due has been done: vacant places have run out, and where everybody was turned away from
+    /// a foreign value, they are gone.
+    pub fn ticked(&mut self, now: Now, turned_away: impl Fn(Name) -> bool) {
         self.lines.retain(|line| {
-            let gone = line.vacant_until.is_some() && is_foreign(line.name);
+            let gone = line.vacant_until.is_some() && turned_away(line.name);
             !gone && line.vacant_until.is_none_or(|until| until > now.mono)
         });
     }

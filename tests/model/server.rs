@@ -12,9 +12,19 @@ use crate::engine::change::Change;
 use crate::engine::effect::{Note, Wake};
 use crate::engine::snapshot::{self, Malformed, Sink, Source};
 use crate::engine::tasks::Task;
-use crate::engine::types::{Db, Now};
+use crate::engine::types::{Db, Fence, Now, Token};
 use crate::engine::{Engine, Family, Key, Settings, State, StateId};
 use crate::model::Name;
+
+/// The hold that an answer grants.
+pub fn granted(answer: &Answer) -> Option<(&Token, Fence)> {
+    match answer {
+        Answer::Granted { token, fence } | Answer::Run { token, fence, .. } => {
+            Some((token, *fence))
+        }
+        _ => None,
+    }
+}
 
 /// What the keyspace has under a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +105,7 @@ impl Server {
             .map(|state| state.body.family());
         let done = self.take_effects(name, found.or(left).unwrap_or(family));
         for wake in &done.wakes {
-            if let Answer::Granted { fence, .. } = wake.answer {
+            if let Some((_, fence)) = granted(&wake.answer) {
                 let grant = after.map(|id| (id, fence));
                 assert_eq!(
                     wake.grant.map(|grant| (grant.state, grant.fence)),

@@ -70,6 +70,9 @@ impl World {
 pub fn word(answer: &Answer) -> &'static str {
     match answer {
         Answer::Granted { .. } => "granted",
+        Answer::Run { .. } => "run",
+        Answer::Done { .. } => "done",
+        Answer::GivenUp { .. } => "given up",
         Answer::NotGranted => "not granted",
         Answer::Finished { .. } => "finished",
         Answer::Refused(Refusal::NoLimit) => "no limit",

@@ -7,6 +7,7 @@
 //! than the first thing that the model will do by itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::engine::answer::Answer;
 use crate::engine::change::Change;
@@ -18,7 +19,7 @@ use crate::engine::types::{
 use crate::engine::{Beginning, Engine, Family, Key, Reply, Request, Settings, Wait};
 use crate::laws::Laws;
 use crate::model::{Model, Name, Outcome, Seat, Sitter, TICK_US, Value};
-use crate::server::{Done, Server, Stored};
+use crate::server::{Done, Server, Stored, granted};
 
 /// How long a request waits, from when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,8 @@ pub struct Ask {
     pub name: Name,
     pub claim: Claim,
     pub limit: Option<u32>,
+    /// For a run: how many attempts it allows in all.
+    pub most: Option<u32>,
     pub lease_ms: u32,
     pub block: Option<Block>,
     /// `None` where the server makes one up.
@@ -48,6 +51,7 @@ pub fn ask(name: Name, claim: Claim, token: u8) -> Ask {
         name,
         claim,
         limit: None,
+        most: None,
         lease_ms: 10_000,
         block: None,
         token: Some(token),
@@ -60,6 +64,11 @@ pub fn ask(name: Name, claim: Claim, token: u8) -> Ask {
 impl Ask {
     pub fn limit(mut self, limit: u32) -> Ask {
         self.limit = Some(limit);
+        self
+    }
+
+    pub fn most(mut self, attempts: u32) -> Ask {
+        self.most = Some(attempts);
         self
     }
 
@@ -106,6 +115,10 @@ pub enum Step {
     Expect(Name, u32),
     Pin(Name, Option<u32>),
     Wait(Name, Option<Block>, usize),
+    /// DONE of work-once: the token, the result and how long it is kept, if that is said.
+    Complete(Name, u8, Option<&'static str>, Option<u64>),
+    /// FAIL of work-once: the token and the reason.
+    Fail(Name, u8, &'static str),
     /// The connection closes; another takes its number.
     Disconnect(usize),
     /// The server itself answers the waiter, CLIENT UNBLOCK for one.
@@ -199,7 +212,7 @@ impl World {
             primary,
             replica: Server::new(settings),
             model: Model::new(settings),
-            laws: Laws::new(settings.rejoin_ms, roomy),
+            laws: Laws::new(settings, roomy),
             now,
             skew_ms: 7,
             tickets: BTreeMap::new(),
@@ -291,7 +304,7 @@ impl World {
         Request {
             claim: ask.claim,
             limit: ask.limit,
-            most: None,
+            most: ask.most,
             lease: LeaseMs(ask.lease_ms),
             wait: self.until(ask.block),
             token: own,
@@ -337,8 +350,8 @@ impl World {
                 let outcome = self.model.acquire(ask.name, &request, now);
                 // Granted to this request, and not to an earlier sending of it that still waited.
                 let to_a_waiter = |fence: Fence| {
-                    let granted = |answer: &Answer| matches!(answer, Answer::Granted { fence: f, .. } if *f == fence);
-                    done.wakes.iter().any(|wake| granted(&wake.answer))
+                    let mut wakes = done.wakes.iter().filter_map(|wake| granted(&wake.answer));
+                    wakes.any(|(_, f)| f == fence)
                 };
                 let is_new = done.changes.iter().any(|change| {
                     matches!(change, Change::Grant(grant)
@@ -349,12 +362,15 @@ impl World {
                 let client = request.client.0;
                 let answer = self.same_reply(ask.name, client, reply, outcome);
                 match &answer {
-                    Ok(answer @ Answer::Granted { .. }) => {
-                        self.laws.granted_at_once(ask.name, &request.token, is_new);
+                    Ok(answer) if granted(answer).is_some() => {
+                        let laws = &mut self.laws;
+                        laws.granted_at_once(ask.name, &request.token, is_new, answer);
                         return Some(answer.clone());
                     }
                     Ok(answer) => {
-                        self.laws.refused_at_once(ask.name, &request.token, answer);
+                        let blocks = request.wait.is_some();
+                        let laws = &mut self.laws;
+                        laws.refused_at_once(ask.name, &request.token, blocks, answer);
                         return Some(answer.clone());
                     }
                     Err(id) => {
@@ -448,6 +464,26 @@ impl World {
                     model.pin_limit(name, limit, now)
                 })
             }
+            Step::Complete(name, number, result, keep_ms) => {
+                let token = token(number);
+                let result: Option<Arc<[u8]>> = result.map(|text| text.as_bytes().into());
+                let keep_ms = keep_ms.unwrap_or(self.model.settings.once_keep_ms);
+                let ours = |e: &mut Engine, key: &mut Key<'_>| {
+                    e.complete(key, &token, result.clone(), keep_ms, now).ok()
+                };
+                self.plain(name, Family::Once, ours, |model| {
+                    model.complete(name, &token, result.clone(), keep_ms, now)
+                })
+            }
+            Step::Fail(name, number, reason) => {
+                let token = token(number);
+                let ours = |e: &mut Engine, key: &mut Key<'_>| {
+                    e.fail(key, &token, reason.as_bytes().into(), now).ok()
+                };
+                self.plain(name, Family::Once, ours, |model| {
+                    model.fail(name, &token, reason.as_bytes(), now)
+                })
+            }
             Step::Disconnect(conn) => {
                 // No two connections close in the same microsecond.
                 self.now.mono.0 += 1;
@@ -535,9 +571,11 @@ impl World {
                 let all = self.primary.run_tasks(self.now);
                 self.model.tick(self.now);
                 self.carry_out(all);
-                let keys = &self.primary.keys;
-                self.laws
-                    .ticked(self.now, |name| keys.get(&name) == Some(&Stored::Foreign));
+                let (keys, model) = (&self.primary.keys, &self.model);
+                // While the server cannot write, some are turned away and some are not yet.
+                self.laws.ticked(self.now, |name| {
+                    keys.get(&name) == Some(&Stored::Foreign) && model.seats(name).is_empty()
+                });
                 None
             }
             Step::MayWrite(may_write) => {
@@ -725,19 +763,16 @@ impl World {
     }
 
     fn same_answer(&mut self, name: Name, ours: &Answer, theirs: &Answer) {
-        match (ours, theirs) {
-            (
-                Answer::Granted { token, fence },
-                Answer::Granted {
-                    token: their_token,
-                    fence: their_fence,
-                },
-            ) => {
-                assert_eq!(token, their_token, "{name:?}: the token of a grant");
-                self.same_fence(*their_fence, *fence);
-            }
-            _ => assert_eq!(ours, theirs, "{name:?}: the answer"),
+        let (Some((_, fence)), Some((_, their_fence))) = (granted(ours), granted(theirs)) else {
+            return assert_eq!(ours, theirs, "{name:?}: the answer");
+        };
+        self.same_fence(their_fence, fence);
+        // But for the fence they must be equal.
+        let mut theirs = theirs.clone();
+        if let Answer::Granted { fence: f, .. } | Answer::Run { fence: f, .. } = &mut theirs {
+            *f = fence;
         }
+        assert_eq!(*ours, theirs, "{name:?}: the grant");
     }
 
     fn same_reply(
@@ -799,7 +834,7 @@ impl World {
             .map(|wake| (wake.name, wake.ticket, wake.answer))
             .collect();
         // Within a key grants come in order; who is told otherwise, and when in between, is free.
-        let is_grant = |wake: &(Name, u64, Answer)| matches!(wake.2, Answer::Granted { .. });
+        let is_grant = |wake: &(Name, u64, Answer)| granted(&wake.2).is_some();
         for wakes in [&mut ours, &mut theirs] {
             wakes.sort_by_key(|wake| {
                 (
@@ -848,6 +883,18 @@ impl World {
         names.dedup();
         for name in names {
             self.compare_key(name);
+        }
+        for family in Family::ALL {
+            let seats = self.model.queues.iter().flat_map(|queue| &queue.seats);
+            let waiting = seats.filter(|seat| {
+                let claimed = seat.claim.map_or(Family::Group, Claim::family);
+                !seat.is_vacant() && claimed == family
+            });
+            assert_eq!(
+                self.primary.engine.waiting(family),
+                waiting.count() as u64,
+                "how many wait for a {family:?}"
+            );
         }
         for (id, ticket) in &self.tickets {
             assert!(self.laws.waits(*id), "{id:?} is owed an answer");

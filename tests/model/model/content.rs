@@ -1,8 +1,11 @@
 //! What a key holds, and what replicas and files must agree on.
 
-use crate::engine::Family;
+use super::once::Work;
+use crate::engine::answer::Answer;
 use crate::engine::change::{Change, End, Limits, Tally};
+use crate::engine::once::Record;
 use crate::engine::types::{Claim, Token, UnixMs};
+use crate::engine::{Family, Request};
 
 #[derive(Clone)]
 pub struct Hold {
@@ -38,6 +41,7 @@ pub struct Content {
     pub lost: u64,
     pub touched_ms: u64,
     pub finished_ms: Option<u64>,
+    pub work: Work,
     /// When a visit last found that somebody had been waiting.
     pub waited_ms: u64,
 }
@@ -55,6 +59,7 @@ impl Content {
             lost: 0,
             touched_ms: at_ms,
             finished_ms: None,
+            work: Work::default(),
             waited_ms: 0,
         }
     }
@@ -83,7 +88,7 @@ impl Content {
                 limit.is_some_and(|limit| self.permits_held() + u64::from(n) <= u64::from(limit))
             }
             Claim::Member => limit.is_none_or(|limit| (self.holds.len() as u64) < u64::from(limit)),
-            other => panic!("{other:?} is not modelled"),
+            Claim::Run => self.holds.is_empty() && self.work.done.is_none(),
         }
     }
 
@@ -101,6 +106,15 @@ impl Content {
         let before = self.in_force();
         self.pinned = limit;
         self.limit_changes += u64::from(before.is_some() && before != self.in_force());
+    }
+
+    /// Answers a BEGIN that is not to run: with the result or, while nobody runs, with FAILED if it allows no
+    /// further attempt.
+    pub(super) fn work_is_over(&mut self, request: &Request) -> Option<Answer> {
+        match self.work.done_answer() {
+            None if self.holds.is_empty() => self.work.give_up(request.most),
+            done => done,
+        }
     }
 
     /// An ADD or EXPECT: the next round, if the last one is over.
@@ -128,7 +142,14 @@ impl Content {
                 touched: UnixMs(self.touched_ms),
                 finished: self.finished_ms.map(UnixMs),
             })),
-            _ => None,
+            Family::Once => Some(Change::Record(Record {
+                attempts: self.work.attempts,
+                reason: self.work.reason.clone(),
+                late: self.work.silent.clone(),
+                done: self.work.done.clone(),
+                touched: UnixMs(self.touched_ms),
+            })),
+            Family::Lock => None,
         }
     }
 }

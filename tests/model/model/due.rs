@@ -96,11 +96,13 @@ impl Model {
                     .chain([at.saturating_sub(now.lease.0)])
                     .min();
             }
-            // A vacant place is no waiter; yet while one is kept, how long a group has been idle is
-            // not said to the millisecond.
-            let exact = content.finished_ms.is_some() || self.settings.rejoin_ms == 0;
+            // A vacant place is no waiter; yet while one is kept, how long a key has been idle is not
+            // said to the millisecond.
+            let over = content.finished_ms.is_some() || content.work.done.is_some();
+            let exact = over || self.settings.rejoin_ms == 0;
             let unused = content.holds.is_empty() && self.waiters(name) == 0;
-            if content.family == Family::Group && unused && exact {
+            let is_kept = matches!(content.family, Family::Group | Family::Once);
+            if is_kept && unused && exact {
                 let left_ms = self.kept_until_ms(content).saturating_sub(ms(now));
                 first = first.into_iter().chain([left_ms * 1_000]).min();
             }

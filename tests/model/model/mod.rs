@@ -1,4 +1,5 @@
-//! The naive model: what locks, semaphores and wait groups do, written from the contract alone.
+//! The naive model: what locks, semaphores, wait groups and work-once keys do, written from the contract
+//! alone.
 //!
 //! Everything is a plain list that is searched from the front; nothing is indexed, cached or put off,
 //! and every visit of a key looks at everything there is to see. It shares with the engine the
@@ -9,7 +10,7 @@
 //! Fences are counted here, 1, 2, 3 …; the engine's follow its clock. Only their order is compared.
 //!
 //! - `content`, `queue`: what a key holds, and who waits for its name;
-//! - `requests`, `group`: what clients ask for;
+//! - `requests`, `group`, `once`: what clients ask for;
 //! - `serve`: the rules by which all of that is answered;
 //! - `due`, `events`: what comes due by itself, and what happens to connections, keys and servers.
 
@@ -17,6 +18,7 @@ mod content;
 mod due;
 mod events;
 mod group;
+mod once;
 mod queue;
 mod requests;
 mod serve;
@@ -33,6 +35,12 @@ pub type Name = (i32, u8);
 
 /// What the timer's resolution makes of a lease: it is found overdue at the next whole tick.
 pub const TICK_US: u64 = 1_024;
+
+/// Whether the model follows the engine where the engine departs from the contract: it forgets results and
+/// attempts only when its timer fires. By the contract they are gone at their millisecond of the wall clock, so
+/// a BEGIN or DONE that comes before the timer must find nothing; the engine still tells the result, counts on
+/// and believes. Remove this constant, and what asks for it, once the engine looks at the clock itself.
+pub const FORGETS_LATE: bool = true;
 
 /// What the keyspace has under a name.
 #[derive(Clone)]

@@ -54,8 +54,8 @@ pub struct Queue {
     pub name: Name,
     /// By rank.
     pub seats: Vec<Seat>,
-    /// What the queue goes by when its key is gone: what requests of this family last asked for here or,
-    /// failing that, what the operator had set.
+    /// What each family's requests go by here when the key is gone: what they last asked for or, failing
+    /// that, what the operator had set.
     pub(super) kept_limits: Vec<(Family, u32)>,
     /// Somebody left who was waiting, and no visit has seen it.
     pub(super) left: bool,
@@ -86,19 +86,23 @@ impl Model {
 
     pub(super) fn kept_limit(&self, name: Name, family: Family) -> Option<u32> {
         let queue = self.queues.iter().find(|queue| queue.name == name)?;
-        let kept = queue.kept_limits.iter().rev();
-        kept.into_iter()
-            .find(|(of, _)| *of == family)
-            .map(|(_, limit)| *limit)
+        let kept = queue.kept_limits.iter().find(|(f, _)| *f == family);
+        kept.map(|(_, limit)| *limit)
     }
 
+    /// A queue remembers limits as long as it has places.
     pub(super) fn remember_limit(&mut self, name: Name) {
-        let kept = self.content(name).and_then(|content| {
-            let limit = content.asked.or(content.pinned)?;
-            (limit >= 1).then_some((content.family, limit))
-        });
-        if let Some(kept) = kept {
-            self.queue(name).kept_limits.push(kept);
+        if self.seats(name).is_empty() {
+            return self.queue(name).kept_limits.clear();
+        }
+        let Some(content) = self.content(name) else {
+            return;
+        };
+        let (family, limit) = (content.family, content.asked.or(content.pinned));
+        if let Some(limit) = limit.filter(|limit| *limit >= 1) {
+            let kept = &mut self.queue(name).kept_limits;
+            kept.retain(|(f, _)| *f != family);
+            kept.push((family, limit));
         }
     }
 

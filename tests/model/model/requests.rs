@@ -52,10 +52,20 @@ impl Model {
         self.renew_hold(name, fence, request.lease.0, now);
         let hold = self.hold_mut(name, fence)?;
         (hold.client, hold.ephemeral, hold.ending) = (request.client.0, request.ephemeral, None);
-        Some(Answer::Granted {
-            token: request.token.clone(),
-            fence: Fence(fence),
-        })
+        Some(self.granted(name, &request.token, fence))
+    }
+
+    /// How the token is told that it holds.
+    pub(super) fn granted(&self, name: Name, token: &Token, fence: u64) -> Answer {
+        let (token, fence) = (token.clone(), Fence(fence));
+        match self.content(name) {
+            Some(content) if content.family == Family::Once => Answer::Run {
+                token,
+                fence,
+                attempt: content.work.attempts,
+            },
+            _ => Answer::Granted { token, fence },
+        }
     }
 
     pub(super) fn new_request(&mut self, name: Name, mut request: Request, now: Now) -> Outcome {
@@ -89,10 +99,14 @@ impl Model {
             return Outcome::Queued(ticket);
         }
         let family = request.claim.family();
+        let content = self.content_mut(name);
+        if let Some(answer) = content.and_then(|content| content.work_is_over(&request)) {
+            return Outcome::Now(answer);
+        }
         let in_force = self.content(name).and_then(Content::in_force);
         let pinned = self.content(name).and_then(|content| content.pinned);
         let limit = match request.claim {
-            Claim::Exclusive | Claim::Shared => None,
+            Claim::Exclusive | Claim::Shared | Claim::Run => None,
             Claim::Member => request.limit.or(in_force),
             Claim::Permits(permits) => {
                 let Some(limit) = pinned.or(request.limit).or(in_force) else {
@@ -103,7 +117,6 @@ impl Model {
                 }
                 Some(limit)
             }
-            other => panic!("{other:?} is not modelled"),
         };
         let fits = self
             .content(name)
@@ -122,7 +135,6 @@ impl Model {
         if let Some(limit) = request.limit.take() {
             self.put_in_force(name, request.claim.family(), limit, now);
         }
-        self.remember_limit(name);
         let (ticket, rank) = (self.number(), self.number());
         let token = request.may_return.then(|| request.token.clone());
         self.queue(name).seats.push(Seat {
@@ -132,6 +144,7 @@ impl Model {
             since_us: now.mono.0,
             sitter: Sitter::Waiting { ticket, request },
         });
+        self.remember_limit(name);
         Outcome::Queued(ticket)
     }
 

@@ -4,7 +4,7 @@ use super::content::{Content, Hold};
 use super::{Model, Name, ms};
 use crate::engine::answer::Answer;
 use crate::engine::change::End;
-use crate::engine::types::{Claim, Fence, Now};
+use crate::engine::types::{Claim, Now};
 use crate::engine::{Family, Refusal, Request};
 
 impl Model {
@@ -41,15 +41,17 @@ impl Model {
         let Some(content) = self.content_mut(name) else {
             return;
         };
-        content.holds.retain(|hold| hold.fence != fence);
-        if content.family == Family::Group {
-            match how {
-                End::Done => content.done += 1,
-                End::Lapsed | End::Revoked | End::Disconnected => content.lost += 1,
-                End::Released | End::Undelivered => {}
-            }
-            content.touched_ms = content.touched_ms.max(ms(now));
+        let Some(at) = content.holds.iter().position(|hold| hold.fence == fence) else {
+            return;
+        };
+        let hold = content.holds.remove(at);
+        match (content.family, how) {
+            (Family::Group, End::Done) => content.done += 1,
+            (Family::Group, End::Lapsed | End::Revoked | End::Disconnected) => content.lost += 1,
+            (Family::Once, how) => content.work.end(&hold.token, how),
+            _ => {}
         }
+        content.touched_ms = content.touched_ms.max(ms(now));
     }
 
     pub(super) fn renew_hold(&mut self, name: Name, fence: u64, lease_ms: u32, now: Now) {
@@ -81,9 +83,15 @@ impl Model {
 
     pub(super) fn kept_until_ms(&self, content: &Content) -> u64 {
         let idle_from = content.touched_ms.max(content.waited_ms);
-        content
-            .finished_ms
-            .unwrap_or(idle_from + self.settings.group_idle_ms)
+        match (content.family, &content.work.done) {
+            (Family::Once, Some(done)) => done.keep_until.0,
+            // Whatever was begun has been handed back: there is nothing to keep.
+            (Family::Once, None) if content.work.attempts == 0 => 0,
+            (Family::Once, None) => idle_from + self.settings.once_keep_ms,
+            _ => content
+                .finished_ms
+                .unwrap_or(idle_from + self.settings.group_idle_ms),
+        }
     }
 
     pub(super) fn is_at_its_end(&self, name: Name, waited: bool, now: Now) -> bool {
@@ -93,8 +101,8 @@ impl Model {
         content.holds.is_empty()
             && match content.family {
                 Family::Semaphore => content.pinned.is_none() && !waited,
-                Family::Group => !waited && self.kept_until_ms(content) <= ms(now),
-                _ => true,
+                Family::Group | Family::Once => !waited && self.kept_until_ms(content) <= ms(now),
+                Family::Lock => true,
             }
     }
 
@@ -120,6 +128,9 @@ impl Model {
         }
         let content = self.content_or_new(name, family, now);
         content.begin(ms(now));
+        if family == Family::Once {
+            content.work.begin();
+        }
         content.holds.push(Hold {
             fence,
             token: request.token.clone(),
@@ -136,10 +147,7 @@ impl Model {
             origin: None,
             vacant_until_us: None,
         });
-        Answer::Granted {
-            token: request.token.clone(),
-            fence: Fence(fence),
-        }
+        self.granted(name, &request.token, fence)
     }
 
     /// Answers from the front whoever can be answered, until the first who cannot.
@@ -147,6 +155,7 @@ impl Model {
         if !now.may_write {
             return;
         }
+        self.forget_if_over(name, now);
         self.remember_limit(name);
         loop {
             if self.is_foreign(name) {
@@ -162,12 +171,14 @@ impl Model {
             let waiting = self.waiting(name);
             self.finish_if_over(name, waiting.is_empty(), now);
             let content = self.content(name);
-            let waits_for = waiting.first().map(|(_, head)| head.claim.family());
-            let kept = waits_for.and_then(|family| self.kept_limit(name, family));
-            let limit = content.map_or(kept, Content::in_force);
             let family = content.map(|content| content.family);
             let is_other = |claim: Claim| family.is_some_and(|family| family != claim.family());
-            if let Some(limit) = limit.filter(|limit| *limit >= 1)
+            // Without a key each family goes by the limit that is remembered for it.
+            let limit_for = |family| match content {
+                Some(content) => content.in_force(),
+                None => self.kept_limit(name, family),
+            };
+            if let Some(limit) = limit_for(Family::Semaphore).filter(|limit| *limit >= 1)
                 && let Some((ticket, request)) = waiting.iter().find(|(_, request)| {
                     matches!(request.claim, Claim::Permits(n) if n > limit)
                         && !is_other(request.claim)
@@ -181,6 +192,7 @@ impl Model {
             let Some((ticket, head)) = waiting.first() else {
                 return;
             };
+            let limit = limit_for(head.claim.family());
             if is_other(head.claim) {
                 self.tell(name, *ticket, Answer::WrongType);
                 continue;
@@ -195,12 +207,16 @@ impl Model {
                 self.tell(name, *ticket, Answer::Refused(Refusal::NoLimit));
                 continue;
             }
+            let content = self.content_mut(name);
+            if let Some(answer) = content.and_then(|content| content.work_is_over(head)) {
+                self.tell(name, *ticket, answer);
+                continue;
+            }
             let content = self.content(name);
             if content.is_some_and(|content| !content.fits(head.claim, limit)) {
                 return;
             }
-            let begins_afresh = content.is_none();
-            let limit = limit.filter(|_| begins_afresh);
+            let limit = limit.filter(|_| content.is_none());
             let answer = self.grant(name, head, limit, now);
             self.note_origin(name, *ticket, &head.token);
             self.tell(name, *ticket, answer);
