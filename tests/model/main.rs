@@ -4,7 +4,7 @@
 //! - `laws`: what must hold whatever the model says (exclusion, order, fences, one answer each);
 //! - `server`: an engine with a keyspace around it, driven the way the module drives it;
 //! - `world`: a primary, its replica and the model, taking the same steps and compared after each;
-//! - `stories`, `places`, `crowds`, `elsewhere`, `followed`, `exhaustive`, `history`: the tests.
+//! - `stories`, `places`, `once`, `crowds`, `elsewhere`, `followed`, `bounds`, `exhaustive`, `history`: the tests.
 //!
 //! The crate is a `cdylib`, which no test can link to, so the engine is compiled in from its source.
 
@@ -12,6 +12,7 @@
 #[path = "../../src/engine/mod.rs"]
 mod engine;
 
+mod bounds;
 mod crowds;
 mod elsewhere;
 mod exhaustive;
@@ -19,6 +20,7 @@ mod followed;
 mod history;
 mod laws;
 mod model;
+mod once;
 mod places;
 mod server;
 mod stories;
