@@ -4,6 +4,7 @@
 //! - `laws`: what must hold whatever the model says (exclusion, order, fences, one answer each);
 //! - `server`: an engine with a keyspace around it, driven the way the module drives it;
 //! - `world`: a primary, its replica and the model, taking the same steps and compared after each;
+//! - `teller`: the next step of a random history;
 //! - `stories`, `places`, `once`, `crowds`, `elsewhere`, `followed`, `bounds`, `exhaustive`, `history`: the tests.
 //!
 //! The crate is a `cdylib`, which no test can link to, so the engine is compiled in from its source.
@@ -24,4 +25,5 @@ mod once;
 mod places;
 mod server;
 mod stories;
+mod teller;
 mod world;
