@@ -11,8 +11,13 @@ use crate::engine::types::{ClientId, Db};
 use crate::engine::{Beginning, StateId};
 
 pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    events::subscribe_keyspace(ctx, CLASS_GENERIC, on_keyspace)?;
-    events::subscribe(ctx, on_event)
+    events::subscribe(ctx, on_event)?;
+    // Last: no server that refused the module after this could be told to forget it.
+    events::subscribe_keyspace(ctx, CLASS_GENERIC, on_keyspace)
+}
+
+pub(super) fn take_back(ctx: Ctx<'_>) {
+    events::unsubscribe(ctx);
 }
 
 fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
@@ -74,13 +79,17 @@ fn after_sleep(ctx: Ctx<'_>) {
 /// Half a turn of the event loop is over. Says whether a pause has ended.
 fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
     let paused = ctx.avoid_replica_traffic();
-    SHELL.with(|shell| {
+    let (resumes, is_first) = SHELL.with(|shell| {
         let was_paused = std::mem::replace(&mut shell.paused, paused);
         let held_up = shell.is_held_up();
         account(&mut shell.clock, clock::monotonic_us(), held_up);
-        shell.turning = true;
-        was_paused && !paused
-    })
+        let was_turning = std::mem::replace(&mut shell.turning, true);
+        (was_paused && !paused, !was_turning)
+    });
+    if is_first {
+        node::listen(ctx);
+    }
+    resumes
 }
 
 /// This server decides from now on. After a start or a promotion, fences given by others meanwhile must

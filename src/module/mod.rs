@@ -85,34 +85,56 @@ impl TheShell {
             .with(|shell| body(shell.get_or_insert_with(Shell::new)))
     }
 
+    fn forget(&self) {
+        let shell = self.0.with(Option::take);
+        // Outside of the borrow.
+        drop(shell);
+    }
+
     fn try_with<R>(&self, body: impl FnOnce(&mut Shell) -> R) -> Option<R> {
         self.0
             .try_with(|shell| body(shell.get_or_insert_with(Shell::new)))
     }
 }
 
-/// Registers everything; called once, while the server loads the module.
+/// Registers everything, while the server loads the module. What may refuse the module for what a user
+/// wrote comes first, and what the server would go on calling after a refusal last.
 pub(crate) fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
+    let table = settings::check(args)?;
     detached::make(ctx);
     let sleep_us = timers::cron_period_us(ctx);
     SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
-    waiters::register()?;
+    waiters::register();
     data_type::register(ctx)?;
     probe::register(ctx)?;
-    node::register(ctx)?;
     replicate::register(ctx)?;
     crate::commands::register(ctx)?;
     metrics::register(ctx)?;
+    settings::register(ctx, &table)?;
     journal::look_at_the_level(ctx);
-    settings::register(ctx, args)?;
-    // Last: a server that refuses the module after this would keep calling it.
-    events::register(ctx)?;
+    node::register(ctx);
     // Loaded into a running primary, it decides at once. Otherwise the data are yet to come.
     let facts = ctx.facts();
     if facts.is_primary() && !facts.loading() {
         events::take_over(ctx, Some(Beginning::Start));
     }
-    Ok(())
+    node::overhear(ctx)?;
+    events::register(ctx)
+}
+
+/// Undoes what [`load`] has done and the server would not undo by itself; whatever is left in memory, the
+/// next load starts anew.
+pub(crate) fn take_back(ctx: Ctx<'_>) {
+    events::take_back(ctx);
+    node::take_back(ctx);
+    timers::disarm(ctx);
+    detached::free();
+    SHELL.forget();
+}
+
+/// Whether the server has turned its event loop with the module in it.
+pub(crate) fn is_at_work() -> bool {
+    SHELL.with(|shell| shell.turning)
 }
 
 /// Answers the request of the running command: now, or by letting its client wait.

@@ -64,13 +64,33 @@ impl Node {
     }
 }
 
-pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+pub(super) fn register(ctx: Ctx<'_>) {
     if ctx.facts().cluster() {
         SHELL.with(|shell| shell.node = Some(Node::new()));
-        cluster::listen(ctx, heard)?;
+    }
+}
+
+pub(super) fn overhear(ctx: Ctx<'_>) -> Result<(), String> {
+    if is_node() {
         filter::overhear_cluster(ctx, overheard)?;
     }
     Ok(())
+}
+
+/// The module is loaded for good: from now on the other nodes are heard. None of their messages has come
+/// since the module was loaded, for they come in the event loop, which turns for the first time now.
+pub(super) fn listen(ctx: Ctx<'_>) {
+    if is_node() {
+        cluster::listen(ctx, heard);
+    }
+}
+
+pub(super) fn take_back(ctx: Ctx<'_>) {
+    filter::stop_overhearing(ctx);
+}
+
+fn is_node() -> bool {
+    SHELL.with(|shell| shell.node.is_some())
 }
 
 /// The cluster serves nobody now, as far as is known.

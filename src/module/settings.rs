@@ -1,7 +1,7 @@
 //! The settings: one table for redis.conf, CONFIG, the arguments of `loadmodule`, and the code.
 
 use super::redis::args::Args;
-use super::redis::config::{self, Hooks, Setting};
+use super::redis::config::{self, Checked, Hooks, Setting};
 use super::redis::context::Ctx;
 use super::{SHELL, Shell};
 use crate::engine::types::LeaseMs;
@@ -87,9 +87,13 @@ fn place(shell: &mut Shell, row: usize) -> Option<Place<'_>> {
     }))
 }
 
-pub(super) fn register(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
-    let hooks = Hooks { get, set };
-    config::register(ctx, &TABLE, args, hooks)
+/// Checks the arguments of `loadmodule` and registers nothing.
+pub(super) fn check(args: Args<'_>) -> Result<Checked, String> {
+    config::check(&TABLE, args)
+}
+
+pub(super) fn register(ctx: Ctx<'_>, table: &Checked) -> Result<(), String> {
+    config::register(ctx, table, Hooks { get, set })
 }
 
 pub(crate) fn leases() -> LeaseSettings {

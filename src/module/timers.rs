@@ -58,6 +58,11 @@ pub(super) fn arm_soon() {
     detached::with(arm);
 }
 
+/// Takes the timer back, where the module is not loaded after all.
+pub(super) fn disarm(ctx: Ctx<'_>) {
+    timer::stop::<Tick>(ctx);
+}
+
 fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
     let period_us = SHELL.with(|shell| {
         if !shell.engine.is_serving() {

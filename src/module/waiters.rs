@@ -37,8 +37,8 @@ pub(super) struct Waiters {
     in_flight: BTreeMap<ClientId, HandedOver>,
 }
 
-pub(super) fn register() -> Result<(), String> {
-    blocked::set_hooks(Hooks { answer, left, gone })
+pub(super) fn register() {
+    blocked::set_hooks(Hooks { answer, left, gone });
 }
 
 /// Parks the client of the running command; its reply comes when its waiter is woken. False when this

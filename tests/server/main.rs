@@ -46,6 +46,7 @@ mod leaving;
 mod lock;
 mod metrics;
 mod min_replicas;
+mod module_load;
 mod no_blocking;
 mod once;
 mod once_scenarios;

@@ -41,11 +41,11 @@ require! {
     RedisModule_CreateCommand RedisModule_GetCommand RedisModule_SetCommandInfo
     RedisModule_GetClientId RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
     RedisModule_AvoidReplicaTraffic RedisModule_Replicate RedisModule_ReplicateVerbatim RedisModule_SignalModifiedKey
-    RedisModule_NotifyKeyspaceEvent RedisModule_GetServerInfo RedisModule_FreeServerInfo
+    RedisModule_NotifyKeyspaceEvent RedisModule_GetServerInfo RedisModule_FreeServerInfo RedisModule_GetServerVersion
     RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply RedisModule_CallReplyArrayElement
     RedisModule_CallReplyStringPtr RedisModule_CallReplyType
     RedisModule_RegisterClusterMessageReceiver RedisModule_SendClusterMessage
-    RedisModule_RegisterCommandFilter RedisModule_CommandFilterArgsCount RedisModule_CommandFilterArgGet
+    RedisModule_RegisterCommandFilter RedisModule_UnregisterCommandFilter RedisModule_CommandFilterArgsCount RedisModule_CommandFilterArgGet
     RedisModule_StringPtrLen RedisModule_CreateString RedisModule_FreeString
     RedisModule_ReplyWithNull RedisModule_ReplyWithLongLong RedisModule_ReplyWithStringBuffer
     RedisModule_ReplyWithSimpleString RedisModule_ReplyWithArray RedisModule_ReplyWithMap
@@ -57,12 +57,20 @@ require! {
     RedisModule_SaveUnsigned RedisModule_SaveStringBuffer RedisModule_EmitAOF
     RedisModule_GetKeyNameFromIO RedisModule_GetDbIdFromIO
     RedisModule_DigestAddStringBuffer RedisModule_DigestAddLongLong RedisModule_DigestEndSequence
-    RedisModule_CreateTimer RedisModule_StopTimer RedisModule_GetDetachedThreadSafeContext
+    RedisModule_CreateTimer RedisModule_StopTimer
+    RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
     RedisModule_SubscribeToServerEvent RedisModule_SubscribeToKeyspaceEvents
     RedisModule_BlockClientOnKeys RedisModule_UnblockClient RedisModule_AbortBlock
     RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
     RedisModule_RegisterNumericConfig RedisModule_RegisterBoolConfig RedisModule_LoadConfigs
     RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
+}
+
+/// Whether the server is Redis, and older than this version: 0x00MMmmpp. Valkey began as 7.2 and has
+/// numbers of its own.
+pub(super) fn is_redis_before(version: i32) -> bool {
+    // SAFETY: no argument, reads a constant of the server.
+    !is_valkey() && unsafe { required!(RedisModule_GetServerVersion)() } < version
 }
 
 /// Whether the server is Valkey: only Valkey answers to the `ValkeyModule_` names.

@@ -64,11 +64,9 @@ struct Handle(*mut raw::RedisModuleBlockedClient);
 // SAFETY: kept in a GilCell only: used under the server's global lock, whichever thread has it.
 unsafe impl Send for Handle {}
 
-/// Once, while the module is loaded.
-pub(crate) fn set_hooks(hooks: Hooks) -> Result<(), String> {
-    HOOKS
-        .set(hooks)
-        .map_err(|_| "the hooks of parked clients are set already".to_owned())
+/// While the module is loaded.
+pub(crate) fn set_hooks(hooks: Hooks) {
+    HOOKS.get_or_init(|| hooks);
 }
 
 /// The right to let one client go, once. It does nothing once the client has left or was answered;

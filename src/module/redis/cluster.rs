@@ -23,11 +23,13 @@ type Receiver = fn(Ctx<'_>, &[u8]);
 
 static RECEIVER: OnceLock<Receiver> = OnceLock::new();
 
-/// One receiver of what other nodes say, once. Without a cluster there is nobody to listen to.
-pub(crate) fn listen(ctx: Ctx<'_>, receiver: Receiver) -> Result<(), String> {
-    RECEIVER
-        .set(receiver)
-        .map_err(|_| "the cluster is listened to already".to_owned())?;
+/// One receiver of what other nodes say. Without a cluster there is nobody to listen to.
+///
+/// Only once the module is loaded for good, for it cannot be taken back: a server that refuses the module
+/// keeps the receiver (but Valkey 9.1), and one that is asked to remove it frees the head of its list and
+/// goes on using it (RM_RegisterClusterMessageReceiver with NULL, Redis up to 8.0, Valkey up to 9.0).
+pub(crate) fn listen(ctx: Ctx<'_>, receiver: Receiver) {
+    RECEIVER.get_or_init(|| receiver);
     // SAFETY: a live context; the callback is a function of this library.
     unsafe {
         required!(RedisModule_RegisterClusterMessageReceiver)(
@@ -36,7 +38,6 @@ pub(crate) fn listen(ctx: Ctx<'_>, receiver: Receiver) -> Result<(), String> {
             Some(on_message),
         )
     };
-    Ok(())
 }
 
 /// Says something to all other nodes.

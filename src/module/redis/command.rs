@@ -39,8 +39,8 @@ pub(crate) fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
 /// them.
 pub(crate) fn register_with_flags<C: Command>(ctx: Ctx, flags: &CStr) -> bool {
     let key = i32::from(C::HAS_KEY);
-    // SAFETY: RM_CreateCommand copies the strings; the handler is a function of this library, which
-    // is never unloaded.
+    // SAFETY: RM_CreateCommand copies the strings; the handler is a function of this library, and the
+    // server forgets the command before it unloads the library (module.c, moduleUnregisterCommands).
     let status = unsafe {
         required!(RedisModule_CreateCommand)(
             ctx.raw(),

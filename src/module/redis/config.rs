@@ -9,10 +9,11 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::api::required;
+use super::api::{self, required};
 use super::args::{Args, parse_i64};
 use super::context::Ctx;
 use super::guard::guard;
@@ -78,33 +79,73 @@ pub(crate) struct Hooks {
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
-/// Registers the table and applies arguments and directives. Once, only while the module is loaded.
-pub(crate) fn register(
-    ctx: Ctx,
+/// A table whose defaults are those that the arguments of `loadmodule` ask for.
+pub(crate) struct Checked {
     settings: &'static [Setting],
-    args: Args,
-    hooks: Hooks,
-) -> Result<(), String> {
-    HOOKS
-        .set(hooks)
-        .map_err(|_| "the settings are registered already".to_owned())?;
+    defaults: Vec<i64>,
+}
+
+/// Checks the arguments of `loadmodule`, which may refuse the module: before anything is registered.
+pub(crate) fn check(settings: &'static [Setting], args: Args) -> Result<Checked, String> {
     let given: Vec<&[u8]> = args.iter().collect();
     let defaults = defaults(settings, &given)?;
-    for (row, (setting, default)) in settings.iter().zip(defaults).enumerate() {
-        if !register_one(ctx, setting, default, row) {
+    Ok(Checked { settings, defaults })
+}
+
+/// Registers the table and applies the directives. Only while the module is loaded.
+pub(crate) fn register(ctx: Ctx, table: &Checked, hooks: Hooks) -> Result<(), String> {
+    HOOKS.get_or_init(|| hooks);
+    for (row, (setting, default)) in table.settings.iter().zip(&table.defaults).enumerate() {
+        if !register_one(ctx, setting, *default, row) {
             return Err(format!(
                 "the server refused the setting {}",
                 setting.name.to_string_lossy()
             ));
         }
     }
-    // SAFETY: a live context, after the registrations. The server has logged the directive it
-    // refuses.
-    if unsafe { required!(RedisModule_LoadConfigs)(ctx.raw()) } != raw::REDISMODULE_OK as i32 {
+    // The server has logged the directive it refuses.
+    if !load_directives(ctx) {
         return Err("a dsync.* directive was refused".to_owned());
+    }
+    if !survives_unknown_directives(ctx) {
+        forget_unknown_directives(ctx);
     }
     Ok(())
 }
+
+/// Returns whether the server, and we, took all directives.
+fn load_directives(ctx: Ctx) -> bool {
+    // SAFETY: a live context, after the registrations.
+    let status = unsafe { required!(RedisModule_LoadConfigs)(ctx.raw()) };
+    status == raw::REDISMODULE_OK as i32
+}
+
+/// Whether all is well if directives are left over now. At the start of a server, when it has no clients,
+/// they are other modules', or keep it from starting. From Redis 8 on a MODULE LOADEX that brings them is
+/// refused.
+fn survives_unknown_directives(ctx: Ctx) -> bool {
+    let is_start = || ctx.server_info_u64(c"clients", c"connected_clients") == Some(0);
+    let is_redis_8 = !api::is_valkey() && !api::is_redis_before(0x0008_0000);
+    is_redis_8 || is_start()
+}
+
+/// Has the server forget the directives of MODULE LOADEX that are left over. Redis 7.2, 7.4 and Valkey would
+/// dereference a null pointer, for they cannot unload a module that has data types; Redis 7.0 would answer
+/// an error and keep the module (module.c, moduleLoad).
+///
+/// They all drop what is left over when a setting refuses its value. So the first one refuses, once more,
+/// the value it has; no setting changes. Nothing tells whether there was anything to drop.
+fn forget_unknown_directives(ctx: Ctx) {
+    REFUSES_ALL.store(true, Relaxed);
+    load_directives(ctx);
+    REFUSES_ALL.store(false, Relaxed);
+}
+
+static REFUSES_ALL: AtomicBool = AtomicBool::new(false);
+
+/// The server puts this into its log, as what is wrong with the default of a setting.
+const NOTHING_IS_WRONG: &str = "nothing is wrong with it. This is how dsync has the server forget directives of \
+    MODULE LOADEX that dsync does not know, for this server cannot refuse them";
 
 /// Returns whether the server took the setting.
 fn register_one(ctx: Ctx, setting: &Setting, default: i64, row: usize) -> bool {
@@ -213,7 +254,12 @@ unsafe fn write(row: usize, value: i64, err: *mut *mut raw::RedisModuleString) -
     let outcome = guard(
         c"a setting's writer",
         || Err("internal error, see the server's log".to_owned()),
-        || HOOKS.get().map_or(Ok(()), |hooks| (hooks.set)(row, value)),
+        || {
+            if REFUSES_ALL.load(Relaxed) {
+                return Err(NOTHING_IS_WRONG.to_owned());
+            }
+            HOOKS.get().map_or(Ok(()), |hooks| (hooks.set)(row, value))
+        },
     );
     let Err(refusal) = outcome else {
         return raw::REDISMODULE_OK as i32;

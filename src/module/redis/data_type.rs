@@ -91,8 +91,8 @@ fn methods<T: ValueType>() -> raw::RedisModuleTypeMethods {
 }
 
 fn create<T: ValueType>(ctx: Ctx, mut methods: raw::RedisModuleTypeMethods) -> Result<(), String> {
-    // SAFETY: RM_CreateDataType copies the methods; they are functions of this library, which is
-    // never unloaded.
+    // SAFETY: RM_CreateDataType copies the methods; they are functions of this library, which the
+    // server unloads only together with the type, before there can be a value of it.
     let created = unsafe {
         required!(RedisModule_CreateDataType)(
             ctx.raw(),

@@ -5,11 +5,12 @@
 //! 8.4: slot migration and trimming; Valkey: 18 authentication, 19 atomic slot migration), so none
 //! of them is subscribed to; key events (17) are 7.2's.
 //!
-//! A server that refuses a module after a subscription keeps the callback of an unloaded library:
-//! subscribe last.
+//! Redis 7.0 refuses a module and keeps its subscriptions, with the callbacks of an unloaded library. Those
+//! to server events can be taken back; those to keyspace notifications cannot, so they come last of all.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use redis_module::raw;
 
@@ -83,12 +84,13 @@ const IDS: [u64; 11] = [
     raw::REDISMODULE_EVENT_REPLICA_CHANGE,
 ];
 
-/// One handler for all events, once.
+/// How many of them, from the first, are subscribed to.
+static SUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
+
+/// One handler for all events. To be taken back with [`unsubscribe`] if the module is not loaded after all.
 pub(crate) fn subscribe(ctx: Ctx, handler: Handler) -> Result<(), String> {
-    HANDLER
-        .set(handler)
-        .map_err(|_| "events are subscribed to already".to_owned())?;
-    for id in IDS {
+    HANDLER.get_or_init(|| handler);
+    for (at, id) in IDS.into_iter().enumerate() {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: a live context; the callback is a function of this library.
         let status = unsafe {
@@ -97,19 +99,34 @@ pub(crate) fn subscribe(ctx: Ctx, handler: Handler) -> Result<(), String> {
         if status != raw::REDISMODULE_OK as i32 {
             return Err(format!("the server refused the subscription to event {id}"));
         }
+        SUBSCRIBED.store(at + 1, Relaxed);
     }
     Ok(())
 }
 
-/// One handler for keyspace notifications of the classes in `classes`, once. It must not write.
+/// Harmless when nothing is subscribed to.
+pub(crate) fn unsubscribe(ctx: Ctx) {
+    // No others: to unsubscribe from what is not subscribed to is to subscribe with a null callback.
+    let count = SUBSCRIBED.swap(0, Relaxed);
+    for id in &IDS[..count] {
+        let event = raw::RedisModuleEvent {
+            id: *id,
+            dataver: 1,
+        };
+        // SAFETY: a live context; without a callback the server forgets the subscription (module.c,
+        // RM_SubscribeToServerEvent).
+        unsafe { required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, None) };
+    }
+}
+
+/// One handler for keyspace notifications of the classes in `classes`. It must not write. To be called
+/// when nothing can refuse the module any more: this is the one subscription that cannot be taken back.
 pub(crate) fn subscribe_keyspace(
     ctx: Ctx,
     classes: i32,
     handler: KeyspaceHandler,
 ) -> Result<(), String> {
-    KEYSPACE_HANDLER
-        .set(handler)
-        .map_err(|_| "notifications are subscribed to already".to_owned())?;
+    KEYSPACE_HANDLER.get_or_init(|| handler);
     // SAFETY: a live context; the callback is a function of this library.
     let status = unsafe {
         required!(RedisModule_SubscribeToKeyspaceEvents)(ctx.raw(), classes, Some(on_keyspace))

@@ -5,6 +5,7 @@
 //! all others at their first word.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use redis_module::raw;
 
@@ -18,18 +19,31 @@ type Listener = fn(&[&[u8]]);
 
 static LISTENER: OnceLock<Listener> = OnceLock::new();
 
-/// One listener, once.
+/// The server's handle of the filter; null when there is none.
+static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(std::ptr::null_mut());
+
+/// One listener. To be taken back with [`stop_overhearing`] if the module is refused after this: Redis 7.0
+/// would go on calling the filter of an unloaded library.
 pub(crate) fn overhear_cluster(ctx: Ctx<'_>, listener: Listener) -> Result<(), String> {
-    LISTENER
-        .set(listener)
-        .map_err(|_| "the cluster's commands are overheard already".to_owned())?;
+    LISTENER.get_or_init(|| listener);
     let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
     // SAFETY: a live context; the callback is a function of this library.
     let filter =
         unsafe { required!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(on_command), flags) };
+    FILTER.store(filter, Relaxed);
     (!filter.is_null())
         .then_some(())
         .ok_or_else(|| "the server refused a command filter".to_owned())
+}
+
+/// Harmless when nothing is overheard.
+pub(crate) fn stop_overhearing(ctx: Ctx<'_>) {
+    let filter = FILTER.swap(std::ptr::null_mut(), Relaxed);
+    if !filter.is_null() {
+        // SAFETY: a live context of this module, and its own filter, which is unregistered once:
+        // RM_UnregisterCommandFilter frees it.
+        unsafe { required!(RedisModule_UnregisterCommandFilter)(ctx.raw(), filter) };
+    }
 }
 
 unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {

@@ -15,10 +15,9 @@ type Hook = fn(&mut InfoSink);
 
 static HOOK: OnceLock<Hook> = OnceLock::new();
 
-/// One hook, once.
+/// One hook.
 pub(crate) fn register(ctx: super::context::Ctx, hook: Hook) -> Result<(), String> {
-    HOOK.set(hook)
-        .map_err(|_| "INFO is registered already".to_owned())?;
+    HOOK.get_or_init(|| hook);
     // SAFETY: a live context; the callback is a function of this library.
     let status = unsafe { required!(RedisModule_RegisterInfoFunc)(ctx.raw(), Some(on_info)) };
     (status == raw::REDISMODULE_OK as i32)

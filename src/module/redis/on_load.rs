@@ -1,4 +1,27 @@
-//! Where the server enters the library.
+//! Where the server enters the library, and where it leaves it.
+//!
+//! A server that refuses a module unloads its library, and what it still knows of it ends the server at
+//! the next occasion. What each server forgets by itself (module.c, moduleLoad and moduleUnload):
+//!
+//! | | refused, Redis 7.0 | refused, later servers | unloaded right after loading, Redis ≥ 8 |
+//! |---|---|---|---|
+//! | commands, settings, types, INFO section | yes | yes | yes |
+//! | server events, command filter | no | yes | yes |
+//! | keyspace notifications | no | yes | yes |
+//! | timers | no | no | no: one that is armed ends the server |
+//! | receiver of the cluster's messages | no | Valkey 9.1 only | no |
+//! | detached context | no: a leak | no | no |
+//!
+//! So everything that can refuse the module comes first, [`module::take_back`](crate::module::take_back)
+//! undoes what can be undone, the keyspace notifications are subscribed to last, and the receiver waits
+//! until the server has gone on to its event loop with the module loaded.
+//!
+//! Whether the library really leaves the process is up to the C library (one that has left destructors of
+//! thread-locals stays). So a later load may find all statics as they were: registering is to set the same
+//! hooks again, and everything else starts anew.
+//!
+//! An unloading that Redis ≥ 8 forces right after the loading is MODULE LOADEX with a directive that nobody
+//! knows. All others are refused because of the data types, before we are asked.
 
 use std::ffi::c_int;
 
@@ -43,19 +66,39 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         return err;
     }
     mark_main_thread();
+    // SAFETY: context and arguments live until this returns.
+    let (ctx, args) = unsafe { (Ctx::from_raw(ctx), Args::from_raw(argv, argc)) };
+    let panicked = || Err("internal error".to_owned());
+    let Err(refusal) = guard(c"loading", panicked, || load(ctx, args)) else {
+        return ok;
+    };
     guard(
-        c"loading",
-        || err,
+        c"a refusal to load",
+        || (),
         || {
-            // SAFETY: context and arguments live until this returns.
-            let (ctx, args) = unsafe { (Ctx::from_raw(ctx), Args::from_raw(argv, argc)) };
-            match load(ctx, args) {
-                Ok(()) => ok,
-                Err(refusal) => {
-                    ctx.log(Level::Warning, &format!("dsync is not loaded: {refusal}"));
-                    err
-                }
+            ctx.log(Level::Warning, &format!("dsync is not loaded: {refusal}"));
+            crate::module::take_back(ctx);
+        },
+    );
+    err
+}
+
+/// # Safety
+/// Called by the server, on its main thread, before it unloads the library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> c_int {
+    let (ok, err) = (raw::REDISMODULE_OK as c_int, raw::REDISMODULE_ERR as c_int);
+    guard(
+        c"unloading",
+        || ok,
+        || {
+            // The server may have callbacks by now that cannot be taken back.
+            if crate::module::is_at_work() {
+                return err;
             }
+            // SAFETY: the context lives until this returns.
+            crate::module::take_back(unsafe { Ctx::from_raw(ctx) });
+            ok
         },
     )
 }

@@ -37,6 +37,7 @@ pub struct ClusterBuilder {
     node_timeout_ms: u64,
     config: Vec<(String, String)>,
     module_arguments: Vec<String>,
+    node_without_module: Option<usize>,
 }
 
 impl ClusterBuilder {
@@ -65,6 +66,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// This node starts without dsync.
+    pub fn without_module_on(mut self, node: usize) -> ClusterBuilder {
+        self.node_without_module = Some(node);
+        self
+    }
+
     /// Starts the nodes and forms the cluster; returns when all nodes agree that it serves all slots.
     #[track_caller]
     pub fn start(self) -> Cluster {
@@ -76,7 +83,8 @@ impl ClusterBuilder {
         // Side by side: what takes long in a start is waiting.
         let nodes = thread::scope(|scope| {
             let starting: Vec<_> = (0..nodes)
-                .map(|_| scope.spawn(|| self.node().start()))
+                .map(|n| self.node(n))
+                .map(|node| scope.spawn(|| node.start()))
                 .collect();
             starting
                 .into_iter()
@@ -92,8 +100,12 @@ impl ClusterBuilder {
         cluster
     }
 
-    fn node(&self) -> Builder {
-        let mut node = Server::builder()
+    fn node(&self, n: usize) -> Builder {
+        let mut node = Server::builder();
+        if self.node_without_module == Some(n) {
+            node = node.without_module();
+        }
+        node = node
             .config("cluster-enabled", "yes")
             .config(NODE_TIMEOUT, FORMING_NODE_TIMEOUT_MS)
             // A replica stays with its primary, and takes over from it however old its data are.
@@ -142,6 +154,7 @@ impl Cluster {
             node_timeout_ms: 15_000,
             config: Vec::new(),
             module_arguments: Vec::new(),
+            node_without_module: None,
         }
     }
 

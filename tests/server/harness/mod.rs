@@ -41,7 +41,7 @@ pub use resp::parse as parse_reply;
 pub use router::Router;
 pub use scripts::busy_for;
 pub use sentinel::Sentinels;
-pub use server::{Builder, Server};
+pub use server::{Builder, Server, module_path};
 pub use slot_move::Move;
 pub use victim::{Victim, report_and_wait, victims_report};
 pub use waiting::{blocked_clients, digest, eventually, wait_for_blocked};

@@ -55,6 +55,7 @@ pub struct Builder {
     wait_for_sync: bool,
     place: Option<Place>,
     is_sentinel: bool,
+    keeps_library: bool,
 }
 
 impl Builder {
@@ -74,6 +75,12 @@ impl Builder {
     /// The server as it comes, without dsync.
     pub fn without_module(mut self) -> Builder {
         self.with_module = false;
+        self
+    }
+
+    /// The module's library stays in the process, loaded or not, as on systems that unload none.
+    pub fn keeping_library(mut self) -> Builder {
+        self.keeps_library = true;
         self
     }
 
@@ -106,6 +113,7 @@ impl Builder {
             port: 0,
             place: self.place.clone(),
             is_sentinel: self.is_sentinel,
+            keeps_library: self.keeps_library,
             child: None,
         };
         for _ in 0..PORTS_TO_TRY {
@@ -168,6 +176,7 @@ pub struct Server {
     port: u16,
     place: Option<Place>,
     is_sentinel: bool,
+    keeps_library: bool,
     child: Option<Child>,
 }
 
@@ -186,6 +195,7 @@ impl Server {
             wait_for_sync: false,
             place: None,
             is_sentinel: false,
+            keeps_library: false,
         }
     }
 
@@ -385,6 +395,9 @@ impl Server {
         if self.is_sentinel {
             command.arg("--sentinel");
         }
+        if self.keeps_library {
+            command.env("LD_PRELOAD", module_path());
+        }
         command
             .current_dir(&self.dir)
             .stdout(open_log(&self.log_path()))
@@ -500,8 +513,9 @@ fn server_binary() -> String {
         .unwrap_or(binary)
 }
 
+/// The module under test.
 #[track_caller]
-fn module_path() -> PathBuf {
+pub fn module_path() -> PathBuf {
     let path = match std::env::var_os("DSYNC_TEST_MODULE") {
         Some(path) => PathBuf::from(path),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release/libdsync.so"),
