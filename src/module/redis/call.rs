@@ -42,7 +42,8 @@ impl CallReply {
     /// # Safety
     /// `reply` was returned by RM_Call, and nobody else frees it.
     pub(super) unsafe fn owned(reply: *mut raw::RedisModuleCallReply) -> Option<CallReply> {
-        (!reply.is_null()).then_some(CallReply(reply))
+        // Not made where it is NULL: dropping that would free NULL, which ends the server.
+        (!reply.is_null()).then(|| CallReply(reply))
     }
 
     pub(super) fn is_error(&self) -> bool {
