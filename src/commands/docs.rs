@@ -10,6 +10,7 @@ use crate::module::redis::context::{Ctx, Level};
 use crate::module::redis::docs::{
     Arg, ArgKind, Categories, Docs, KeyUse, add_categories, describe,
 };
+use crate::module::redis::probe;
 
 /// Describes all commands, when they have been registered. One that is not fails the loading.
 pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
@@ -31,6 +32,7 @@ pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
     let of_families = FAMILIES.into_iter().flat_map(of_all);
     of_families
         .chain(of_one())
+        .chain(of_the_probe())
         .try_for_each(|docs| describe(ctx, &docs, c"0.1.0", own))
 }
 
@@ -58,7 +60,6 @@ const fn of(own: &'static str, servers: &'static str) -> Categories {
 }
 
 const KEY: Arg = Arg::new(c"key", ArgKind::Key);
-const NO_OR_ONE_KEY: Arg = KEY.optional();
 const TOKEN: Arg = Arg::new(c"token", ArgKind::Text);
 const TOKENS: Arg = TOKEN.multiple();
 const FENCE: Arg = Arg::new(c"fence", ArgKind::Integer);
@@ -197,7 +198,7 @@ fn of_all(Family { name, key }: Family) -> [Docs; 5] {
 }
 
 /// The commands that one family has, or none.
-fn of_one() -> [Docs; 13] {
+fn of_one() -> [Docs; 12] {
     [
         request(
             "DLOCK.ACQUIRE",
@@ -296,16 +297,21 @@ fn of_one() -> [Docs; 13] {
             categories: INTERNAL,
             args: &[KEY, CHANGES],
         },
-        Docs {
-            name: "DSYNC.PROBE".to_owned(),
-            summary: "Asks the server whether it accepts writes, and does nothing; not for clients.".to_owned(),
-            complexity: "O(1)",
-            key: KeyUse::ReadsAndChanges,
-            tips: "",
-            categories: INTERNAL,
-            args: &[NO_OR_ONE_KEY],
-        },
     ]
+}
+
+/// Of the command that there is only where the server must be asked by one.
+fn of_the_probe() -> Option<Docs> {
+    probe::is_a_command().then(|| Docs {
+        name: "DSYNC.PROBE".to_owned(),
+        summary: "Asks the server whether it accepts writes, and does nothing; not for clients."
+            .to_owned(),
+        complexity: "O(1)",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        categories: INTERNAL,
+        args: &[KEY],
+    })
 }
 
 /// A request that may be granted a hold.

@@ -54,10 +54,15 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
                 take_over(ctx, starting.then_some(Beginning::Start));
             }
         }
-        ServerEvent::ConfigChanged => {
-            let sleep_us = timers::cron_period_us(ctx);
-            SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
-            journal::look_at_the_level(ctx);
+        ServerEvent::ConfigChanged { loglevel, hz } => {
+            if hz {
+                let sleep_us = timers::cron_period_us(ctx);
+                SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
+            }
+            // SLOWLOG and commandstats show the question.
+            if loglevel {
+                journal::look_at_the_level(ctx);
+            }
         }
         ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
         ServerEvent::Shutdown => journal::flush(ctx),

@@ -15,52 +15,69 @@
 //! side by side. So the distance grows with the epoch of the node's slots, which the cluster makes greater
 //! with every owner of a slot, and what is told is less by the same: then a leap that is not heard of
 //! changes nothing.
+//!
+//! What the node asks of its server shows in MONITOR and commandstats, so it asks when there is reason to:
+//! it overhears the commands that change its cluster, and a probe that is sent on tells that a slot has
+//! gone. Whether the cluster is up, it learns from a probe of a key of its own, which shows less.
 
 use super::redis::cluster::{self, Epochs};
 use super::redis::context::Ctx;
 use super::redis::filter;
-use super::redis::hash_slot::slot;
+use super::redis::hash_slot::{key_in, slot};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::probe::{WriteState, writes_allowed};
 use super::redis::{clock, name::KeyName};
-use super::slots::{Order, Redirected, Slots};
+use super::slots::{self, Order, Redirected, Slots};
 use super::{SHELL, Shell};
 use crate::engine::types::Fence;
 
-/// How often the node looks at its slots and tells its last fence: if there is a new one, or while it is
-/// ahead of the clock, for a message can be lost, and a node can be new.
-const LOOK_US: u64 = 1_000_000;
+/// How often the node tells its last fence: if there is a new one, or while it is ahead of the clock, for a
+/// message can be lost, and a node can be new.
+const TELL_US: u64 = 1_000_000;
 
 /// How far apart the owners of a slot are, for each epoch between them: farther than a fence can get from one
 /// telling to the next.
-const EPOCH_US: u64 = 2 * LOOK_US;
+const EPOCH_US: u64 = 2 * TELL_US;
 
-/// How often it asks whether the cluster is up.
-const STATE_US: u64 = 100_000;
+/// How often the node looks at its slots without a reason, and at most for the reason that its slots are not
+/// what it takes them for.
+const LOOK_US: u64 = 10_000_000;
+const LOOK_AGAIN_US: u64 = 1_000_000;
 
 /// Kept by a server that is in a cluster.
 pub(super) struct Node {
     slots: Slots,
+    /// Of its slots, when it last looked. An older one is less than the true one: then what the node tells is
+    /// more than it has to be, and others leap farther.
+    epoch: u64,
     /// The slots are to be taken for its own, as they are when it next looks.
     is_new: bool,
+    /// What it knows of its slots may be out of date.
+    has_to_look: bool,
     /// As this node sees it, the cluster serves nobody.
     is_down: bool,
     /// The last fence that it told of.
     told: Fence,
+    told_us: u64,
     looked_us: u64,
-    asked_us: u64,
 }
 
 impl Node {
     fn new() -> Node {
         Node {
             slots: Slots::new(),
+            epoch: 0,
             is_new: true,
+            has_to_look: true,
             is_down: false,
             told: Fence(0),
+            told_us: 0,
             looked_us: 0,
-            asked_us: 0,
         }
+    }
+
+    fn last_looked_before(&self, now_us: u64, period_us: u64) -> bool {
+        now_us.saturating_sub(self.looked_us) >= period_us
     }
 }
 
@@ -98,46 +115,66 @@ pub(super) fn is_down(shell: &Shell) -> bool {
     shell.node.as_ref().is_some_and(|node| node.is_down)
 }
 
-/// A node that decides looks at its cluster from time to time.
+/// A node that decides looks at its cluster, and tells the others of its fences, from time to time.
 pub(super) fn cron(ctx: Ctx<'_>) {
     let now_us = clock::monotonic_us();
-    let due = |node: &mut Node| {
-        let asks = now_us.saturating_sub(node.asked_us) >= STATE_US;
-        let looks = now_us.saturating_sub(node.looked_us) >= LOOK_US || node.is_new;
-        (asks, looks)
-    };
-    let Some((asks, looks)) = SHELL.with(|shell| shell.node.as_mut().map(due)) else {
-        return;
-    };
-    if asks {
-        let is_down = cluster::is_down(ctx);
-        with_node(|node| (node.is_down, node.asked_us) = (is_down, now_us));
-    }
-    if looks {
+    let looks = with_node(|node| node.has_to_look || node.last_looked_before(now_us, LOOK_US));
+    if looks == Some(true) {
         look(ctx);
-        let tells = SHELL.with(|shell| {
-            let last = shell.engine.last_fence();
-            let node = shell.node.as_mut()?;
-            node.looked_us = now_us;
-            Some(node.told != last || last.0 > clock::unix_us())
-        });
-        if tells == Some(true) {
-            tell(ctx);
+    }
+    let tells = SHELL.with(|shell| {
+        let last = shell.engine.last_fence();
+        let node = shell.node.as_mut()?;
+        if now_us.saturating_sub(node.told_us) < TELL_US {
+            return None;
+        }
+        node.told_us = now_us;
+        (node.told != last || last.0 > clock::unix_us()).then_some(node.epoch)
+    });
+    if let Some(epoch) = tells {
+        tell(ctx, epoch);
+    }
+}
+
+/// Asks the server whether it takes writes now, and keeps the answer. No event tells when that changes.
+pub(super) fn ask_about_writes(ctx: Ctx<'_>) {
+    let mut state = probe(ctx);
+    // The slot by which it was asked may have gone: perhaps there is another.
+    if state == WriteState::Moved {
+        let now_us = clock::monotonic_us();
+        if with_node(|node| node.last_looked_before(now_us, LOOK_AGAIN_US)) == Some(true) {
+            look(ctx);
+            state = probe(ctx);
         }
     }
+    keep(state);
+}
+
+/// A node asks by a key of its own, for the server does not say of keys elsewhere what it says of those.
+fn probe(ctx: Ctx<'_>) -> WriteState {
+    let slot = with_node(|node| node.slots.any()).flatten();
+    writes_allowed(ctx, &key_in(slot.unwrap_or_default()))
+}
+
+fn keep(state: WriteState) {
+    SHELL.with(|shell| {
+        shell.refused = state == WriteState::Refused;
+        if let Some(node) = &mut shell.node {
+            node.is_down = state == WriteState::ClusterDown;
+        }
+    });
 }
 
 /// The server has begun to decide, with fences far ahead: the others are told at once.
 pub(super) fn took_over(ctx: Ctx<'_>) {
-    let is_node = SHELL.with(|shell| shell.node.as_mut().map(|node| node.is_new = true).is_some());
-    if is_node {
-        tell(ctx);
+    if with_node(|node| (node.is_new, node.has_to_look) = (true, true)).is_some() {
+        tell(ctx, cluster::epochs(ctx).own);
     }
 }
 
 /// Before a client's command on the key: is its slot new here?
 pub(super) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
-    if SHELL.with(|shell| shell.node.is_none()) || ctx.facts().replicated() {
+    if !is_node() || ctx.facts().replicated() {
         return;
     }
     let slot = slot(name);
@@ -161,9 +198,16 @@ fn epoch_of(epochs: Epochs, is_served: bool) -> u64 {
 /// A CLUSTER command is about to be carried out. A slot that comes is new, also where it was away for less
 /// than the time between two looks.
 fn overheard(words: &[&[u8]]) {
-    if let Some(order) = Order::of(words) {
-        SHELL.try_with(|shell| shell.node.as_mut().map(|node| node.slots.follow(order)));
+    if !slots::may_change(words) {
+        return;
     }
+    SHELL.try_with(|shell| {
+        let Some(node) = &mut shell.node else { return };
+        node.has_to_look = true;
+        if let Some(order) = Order::of(words) {
+            node.slots.follow(order);
+        }
+    });
 }
 
 /// Whose it is to decide about a key, outside of a command.
@@ -193,10 +237,10 @@ impl Standings {
         if !in_cluster {
             return Standing::Ours;
         }
-        match writes_allowed(ctx, Some(name.bytes())) {
+        match writes_allowed(ctx, name.bytes()) {
             WriteState::Ok => Standing::Ours,
-            WriteState::Refused | WriteState::ClusterDown => {
-                with_node(|node| node.is_down = true);
+            state @ (WriteState::Refused | WriteState::ClusterDown) => {
+                keep(state);
                 Standing::Down
             }
             WriteState::Moved => {
@@ -225,10 +269,12 @@ fn with_node<R>(body: impl FnOnce(&mut Node) -> R) -> Option<R> {
 }
 
 fn look(ctx: Ctx<'_>) {
-    let Some(nodes) = cluster::nodes(ctx) else {
-        return;
-    };
+    let nodes = cluster::nodes(ctx);
     with_node(|node| {
+        node.has_to_look = false;
+        node.looked_us = clock::monotonic_us();
+        let Some(nodes) = nodes else { return };
+        node.epoch = slots::own_epoch(&nodes).unwrap_or_default();
         node.slots.see(&nodes);
         if std::mem::take(&mut node.is_new) {
             node.slots.settle_all();
@@ -239,8 +285,8 @@ fn look(ctx: Ctx<'_>) {
 /// `fence:1 <the last fence, less what the epoch adds>`, where 1 is the version of the message.
 const LAST_FENCE: &[u8] = b"fence:1 ";
 
-fn tell(ctx: Ctx<'_>) {
-    let distance = cluster::epochs(ctx).own.saturating_mul(EPOCH_US);
+fn tell(ctx: Ctx<'_>, epoch: u64) {
+    let distance = epoch.saturating_mul(EPOCH_US);
     let told = SHELL.with(|shell| {
         let (last, now) = (shell.engine.last_fence(), shell.now());
         if let Some(node) = &mut shell.node {

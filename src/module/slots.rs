@@ -28,6 +28,16 @@ impl SlotSet {
         is_new
     }
 
+    /// The first that is here and not there.
+    fn first_not_in(&self, other: &SlotSet) -> Option<u16> {
+        let words = self.0.iter().zip(other.0.iter());
+        let (at, word) = words
+            .map(|(here, there)| here & !there)
+            .enumerate()
+            .find(|(_, word)| *word != 0)?;
+        u16::try_from(at * 64 + word.trailing_zeros() as usize).ok()
+    }
+
     fn remove(&mut self, slot: u16) {
         let (word, bit) = SlotSet::place(slot);
         self.0[word] &= !bit;
@@ -112,6 +122,15 @@ impl Slots {
         self.served.has(slot)
     }
 
+    /// A slot of this node: by which it can ask about its cluster. Rather one that does not migrate, and
+    /// for want of one that is served one that comes.
+    pub(super) fn any(&self) -> Option<u16> {
+        let migrating = || self.served.first_not_in(&self.importing);
+        let importing = || self.importing.first_not_in(&self.served);
+        let staying = self.served.first_not_in(&self.migrating);
+        staying.or_else(migrating).or_else(importing)
+    }
+
     pub(super) fn of_redirected(&self, slot: u16) -> Redirected {
         if self.importing.has(slot) {
             Redirected::Importing
@@ -153,6 +172,37 @@ impl Order {
     }
 }
 
+/// Whether a CLUSTER command, by the words after CLUSTER, may change what this node knows of its cluster. A
+/// command that is not known here may.
+pub(super) fn may_change(words: &[&[u8]]) -> bool {
+    const ASKS: [&[u8]; 16] = [
+        b"count-failure-reports",
+        b"countkeysinslot",
+        b"getkeysinslot",
+        b"getslotmigrations",
+        b"help",
+        b"info",
+        b"keyslot",
+        b"links",
+        b"myid",
+        b"myshardid",
+        b"nodes",
+        b"replicas",
+        b"shards",
+        b"slaves",
+        b"slot-stats",
+        b"slots",
+    ];
+    words
+        .first()
+        .is_some_and(|word| !ASKS.iter().any(|asks| word.eq_ignore_ascii_case(asks)))
+}
+
+/// The epoch in the line of the node itself: the version of what it says of its slots.
+pub(super) fn own_epoch(nodes: &[u8]) -> Option<u64> {
+    own_line(nodes)?.split(' ').nth(6)?.parse().ok()
+}
+
 #[derive(PartialEq, Eq, Debug)]
 enum Own {
     Served(u16, u16),
@@ -164,14 +214,18 @@ enum Own {
 ///
 /// `<id> <address> myself,master - 0 <pong> <epoch> connected 0-99 200 [300->-<id>] [400-<-<id>]`
 fn own_slots(nodes: &[u8]) -> impl Iterator<Item = Own> {
-    let text = std::str::from_utf8(nodes).unwrap_or_default();
-    let mine = text.lines().find(|line| {
-        let flags = line.split(' ').nth(2).unwrap_or_default();
-        flags.split(',').any(|flag| flag == "myself")
-    });
-    mine.into_iter()
+    own_line(nodes)
+        .into_iter()
         .flat_map(|line| line.split_ascii_whitespace().skip(8))
         .filter_map(own)
+}
+
+fn own_line(nodes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(nodes).ok()?;
+    text.lines().find(|line| {
+        let flags = line.split(' ').nth(2).unwrap_or_default();
+        flags.split(',').any(|flag| flag == "myself")
+    })
 }
 
 fn own(word: &str) -> Option<Own> {
@@ -220,6 +274,52 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
             own_slots(b"e7d1 h:1@2 myself,slave 67ed 0 0 1 connected\n").count(),
             0
         );
+    }
+
+    #[test]
+    fn a_node_reads_its_own_epoch() {
+        assert_eq!(own_epoch(NODES), Some(1));
+        assert_eq!(own_epoch(b"e7d1 h:1@2 myself,master - 0 0 77\n"), Some(77));
+        for bad in [
+            &b""[..],
+            b"e7d1 h:1@2 master - 0 0 1 connected\n",
+            b"e7d1 h:1@2 myself,master - 0 0 x connected\n",
+            b"e7d1 h:1@2 myself,master - 0\n",
+            b"\xff h:1@2 myself,master - 0 0 1 connected\n",
+        ] {
+            assert_eq!(own_epoch(bad), None);
+        }
+    }
+
+    #[test]
+    fn a_node_asks_by_a_slot_that_stays() {
+        for (line, slot) in [
+            ("0-9 [0->-292f] [1->-292f] [100-<-67ed]", Some(2)),
+            ("16383", Some(16383)),
+            ("7 [7->-292f]", Some(7)),
+            ("[100-<-67ed]", Some(100)),
+            ("", None),
+        ] {
+            let nodes = format!("e7d1 h:1@2 myself,master - 0 0 1 connected {line}\n");
+            assert_eq!(seen(nodes.as_bytes()).any(), slot, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_only_asks_changes_nothing() {
+        for (words, expected) in [
+            ("nodes", false),
+            ("INFO", false),
+            ("CountKeysInSlot 7", false),
+            ("setslot 7 node x", true),
+            ("DELSLOTS 7", true),
+            ("failover", true),
+            ("something-new", true),
+        ] {
+            let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+            assert_eq!(may_change(&words), expected, "{words:?}");
+        }
+        assert!(!may_change(&[]));
     }
 
     #[test]

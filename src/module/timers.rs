@@ -9,7 +9,6 @@
 use super::node::{self, Standing, Standings};
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
-use super::redis::probe::{WriteState, writes_allowed};
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
 use super::redis::{clock, detached};
 use super::{SHELL, listeners, run};
@@ -99,10 +98,16 @@ pub(super) fn cron(ctx: Ctx<'_>) {
         return;
     }
     node::cron(ctx);
-    let refused = writes_allowed(ctx, None) == WriteState::Refused;
+    // With nothing to come that time or the server could hold up, there is nothing to ask.
+    let is_idle = SHELL.with(|shell| {
+        let now = shell.now();
+        now.may_write && shell.engine.next_wake(now).is_none()
+    });
+    if !is_idle {
+        node::ask_about_writes(ctx);
+    }
     let paused = ctx.avoid_replica_traffic();
     SHELL.with(|shell| {
-        shell.refused = refused;
         shell.paused = paused;
         let late = shell
             .armed_us
@@ -128,12 +133,10 @@ fn tick(ctx: Ctx<'_>) {
     }
     listeners::ask_again(ctx);
     let paused = ctx.avoid_replica_traffic();
-    // The probe is a command like a client's write: the server says whether it would take one.
-    let refused = !paused && writes_allowed(ctx, None) == WriteState::Refused;
-    SHELL.with(|shell| {
-        shell.paused = paused;
-        shell.refused = refused;
-    });
+    SHELL.with(|shell| shell.paused = paused);
+    if !paused {
+        node::ask_about_writes(ctx);
+    }
     let started_us = clock::monotonic_us();
     let mut budget = TICK_TASKS;
     let mut standings = Standings::default();

@@ -48,6 +48,7 @@ mod metrics;
 mod min_replicas;
 mod module_load;
 mod no_blocking;
+mod noise;
 mod once;
 mod once_scenarios;
 mod paused;

@@ -1,7 +1,7 @@
 //! The cluster this server is a node of: what it says of itself, and words to the other nodes.
 //!
 //! The module API tells neither which slots are served here nor which of them migrate, so the server's own
-//! CLUSTER command is asked. Messages go over the cluster's bus, to every node there is a link to, and
+//! CLUSTER command is asked. MONITOR and commandstats show that: ask seldom. Messages go over the cluster's bus, to every node there is a link to, and
 //! may be lost.
 
 use std::ffi::c_char;
@@ -62,11 +62,6 @@ pub(crate) fn tell_all(ctx: Ctx<'_>, message: &[u8]) {
 /// All nodes as this one knows them, a line each: CLUSTER NODES.
 pub(crate) fn nodes(ctx: Ctx<'_>) -> Option<Vec<u8>> {
     call::ask(ctx, c"CLUSTER", &[b"NODES"])?.text()
-}
-
-/// Whether the cluster, as this node sees it, serves nobody.
-pub(crate) fn is_down(ctx: Ctx<'_>) -> bool {
-    info(ctx, b"cluster_state") == Some(b"fail".to_vec())
 }
 
 /// Versions of what the nodes believe about slots: the greater counts.

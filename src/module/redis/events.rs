@@ -58,7 +58,11 @@ pub(crate) enum ServerEvent {
     ChildBorn,
     ReplicaOnline,
     Shutdown,
-    ConfigChanged,
+    /// Some settings of the server were changed: whether these are among them.
+    ConfigChanged {
+        loglevel: bool,
+        hz: bool,
+    },
 }
 
 type Handler = fn(Ctx<'_>, ServerEvent);
@@ -222,10 +226,33 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
             _ => return None,
         },
         raw::REDISMODULE_EVENT_SHUTDOWN => ServerEvent::Shutdown,
-        raw::REDISMODULE_EVENT_CONFIG => ServerEvent::ConfigChanged,
+        raw::REDISMODULE_EVENT_CONFIG => {
+            // SAFETY: the caller's promise: a RedisModuleConfigChange.
+            let names = unsafe { changed_settings(data.cast::<raw::RedisModuleConfigChange>()) };
+            let has = |name: &[u8]| names.iter().any(|changed| changed.to_bytes() == name);
+            ServerEvent::ConfigChanged {
+                loglevel: has(b"loglevel"),
+                hz: has(b"hz") || has(b"dynamic-hz"),
+            }
+        }
         _ => return None,
     };
     Some(event)
+}
+
+/// # Safety
+/// NULL, or a live RedisModuleConfigChange of the server.
+unsafe fn changed_settings<'a>(change: *const raw::RedisModuleConfigChange) -> Vec<&'a CStr> {
+    // SAFETY: the caller's promise; it has as many names as it says, each of them a C string that lives as
+    // long (config.c, configSetCommand).
+    unsafe {
+        let Some(change) = change.as_ref() else {
+            return Vec::new();
+        };
+        (0..change.num_changes as usize)
+            .map(|at| CStr::from_ptr(*change.config_names.add(at)))
+            .collect()
+    }
 }
 
 unsafe extern "C" fn on_keyspace(

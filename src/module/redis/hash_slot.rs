@@ -10,6 +10,18 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
     CRC.checksum(hash_tag(key).unwrap_or(key)) % SLOTS
 }
 
+/// A key in this slot. No hash tag fits into two bytes, so they stand for themselves.
+///
+/// A slot is a remainder of the bytes as a polynomial; these 16 steps divide by x where `slot` multiplies.
+pub(crate) fn key_in(slot: u16) -> [u8; 2] {
+    const XMODEM: u16 = 0x1021;
+    let divide = |rest: u16| match rest & 1 {
+        0 => rest >> 1,
+        _ => (rest ^ XMODEM) >> 1 | 1 << 15,
+    };
+    (0..16).fold(slot, |rest, _| divide(rest)).to_be_bytes()
+}
+
 /// The part of the key that decides its slot (cluster.c, keyHashSlot): between the first `{` and
 /// the first `}` after it.
 pub(super) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
@@ -21,7 +33,14 @@ pub(super) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::slot;
+    use super::{SLOTS, key_in, slot};
+
+    #[test]
+    fn each_slot_has_its_key() {
+        for number in 0..SLOTS {
+            assert_eq!(slot(&key_in(number)), number);
+        }
+    }
 
     /// Slots as CLUSTER KEYSLOT gives them.
     #[test]
