@@ -174,7 +174,12 @@ pub(super) fn took_over(ctx: Ctx<'_>) {
 
 /// Before a client's command on the key: is its slot new here?
 pub(super) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
-    if !is_node() || ctx.facts().replicated() {
+    if !is_node() {
+        return;
+    }
+    // What comes from a primary or from the AOF has been decided; this node has nothing to find out for it.
+    let facts = ctx.facts();
+    if facts.replicated() || facts.loading() {
         return;
     }
     let slot = slot(name);
