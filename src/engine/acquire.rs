@@ -8,7 +8,6 @@ use super::answer::{Answer, Refusal};
 use super::change::Change;
 use super::hold::Grant;
 use super::queues::QueueId;
-use super::tasks::Task;
 use super::types::{Claim, Fence, Now, Token};
 use super::wait_queue::{Left, Place, Request, Standing, Waiter};
 use super::{Body, Engine, Key, Reply};
@@ -231,9 +230,8 @@ impl Engine {
             owner: request.owner.take(),
         };
         self.decide(key, family, Change::Grant(grant)).ok()?;
-        if let Some(body) = self.body_mut(key) {
-            body.holds_mut()
-                .set_due(fence, now.lease.after(request.lease));
+        if let Some(id) = key.state {
+            self.set_due(id, fence, now.lease.after(request.lease));
         }
         self.bind(key, fence, &request);
         Some(fence)
@@ -276,10 +274,8 @@ impl Engine {
         if !self.ending.is_empty() {
             self.ending.remove(&fence);
         }
-        if !self.put_off.is_empty() {
-            self.put_off.retain(
-                |(_, task)| !matches!(task, Task::End { fence: ended, .. } if *ended == fence),
-            );
+        if let Some(put_off) = self.put_off_ends.remove(&fence) {
+            self.put_off.remove(&put_off);
         }
     }
 }

@@ -147,9 +147,9 @@ impl Engine {
             },
         );
         if renewed.is_ok()
-            && let Some(body) = self.body_mut(key)
+            && let Some(id) = key.state
         {
-            body.holds_mut().set_due(fence, now.lease.after(lease));
+            self.set_due(id, fence, now.lease.after(lease));
         }
     }
 
@@ -172,8 +172,8 @@ impl Engine {
     }
 
     pub(super) fn lease_left_ms(&self, hold: &super::Hold, now: Now) -> u64 {
-        if self.serving {
-            hold.due.ms_left(now.lease)
+        if self.is_serving() {
+            self.due(hold).ms_left(now.lease)
         } else {
             hold.deadline().ms_left(now.unix())
         }

@@ -1,14 +1,14 @@
 //! States that are decided elsewhere: by a primary, or in an earlier life of this server. And where
 //! states live, as the server moves, renames, swaps and removes keys.
 //!
-//! A server that follows applies and never decides: it lapses nothing, serves nobody, indexes nothing.
-//! When its turn comes, [`Engine::take_over`] gives every lease a moment on its own clock.
+//! A server that follows applies and never decides: see [`super::role`].
 
 use std::fmt;
 
 use super::change::Change;
+use super::hold::Grant;
 use super::spaces::Space;
-use super::types::{Db, Fence, LeaseMs, LeaseUs, Now, UnixMs};
+use super::types::{Db, Fence, Now};
 use super::undo::Undo;
 use super::{Body, Engine, Family, Key, Misfit, State, StateId};
 
@@ -166,16 +166,13 @@ impl Engine {
             }
         }
         // A server that decides follows another for keys that are still that one's: Valkey moves slots so.
-        if self.serving {
-            if let Some(state) = self.states.get_mut(id) {
-                let holds = state.body.holds_mut();
-                for change in changes {
-                    if let Change::Renew { fence, .. } = change {
-                        holds.set_due(*fence, LeaseUs(u64::MAX));
-                    }
+        if self.is_serving() {
+            for change in changes {
+                if let Change::Grant(Grant { fence, .. }) | Change::Renew { fence, .. } = change {
+                    self.take_up(id, *fence, now);
                 }
             }
-            self.take_over_state(id, now);
+            self.index(id);
         }
     }
 
@@ -210,7 +207,7 @@ impl Engine {
     pub fn adopt(&mut self, body: Body, db: Db, name: &[u8], now: Now) -> Result<StateId, Unfit> {
         if let Some(last) = body.holds().iter().last().map(|hold| hold.fence) {
             // What this server has given itself is not bad data, whatever became of its clock.
-            if self.serving && Engine::is_ahead(last, now) && last > self.last_fence {
+            if self.is_serving() && Engine::is_ahead(last, now) && last > self.last_fence {
                 return Err(Unfit::FenceAhead);
             }
             self.adopt_fence(last, now);
@@ -224,8 +221,8 @@ impl Engine {
         };
         let id = self.states.insert(state).ok_or(Unfit::Full)?;
         self.stats.holds_come(family, holds);
-        if self.serving {
-            self.take_over_state(id, now);
+        if self.is_serving() {
+            self.take_up_all(id, now);
         }
         Ok(id)
     }
@@ -256,75 +253,6 @@ impl Engine {
             let least = self.heard_fence.0.saturating_add(distance_us);
             self.last_fence = self.last_fence.max(Fence(least.min(Fence::MAX.0)));
         }
-    }
-
-    /// From here on this server decides. Every hold has what is left of its lease by the wall clock
-    /// and some grace, at most its whole lease.
-    pub fn take_over(&mut self, now: Now) {
-        self.serving = true;
-        self.queues.set_all_due(None);
-        self.for_each_state(|engine, id| engine.take_over_state(id, now));
-    }
-
-    /// Visits every state, a slice of their numbers at a time.
-    fn for_each_state(&mut self, mut visit: impl FnMut(&mut Engine, StateId)) {
-        let mut last = None;
-        loop {
-            let slice: Vec<_> = self.states.ids_after(last, 1_024).collect();
-            let Some(end) = slice.last() else { return };
-            last = Some(*end);
-            slice.into_iter().for_each(|id| visit(self, id));
-        }
-    }
-
-    fn take_over_state(&mut self, id: StateId, now: Now) {
-        let grace = self.settings.takeover_grace_ms;
-        let Some(state) = self.states.get_mut(id) else {
-            return;
-        };
-        let holds = state.body.holds_mut();
-        let dues: Vec<_> = holds
-            .iter()
-            .filter(|hold| hold.due == LeaseUs(u64::MAX))
-            .map(|hold| {
-                (
-                    hold.fence,
-                    lease_left(hold.lease, hold.deadline(), now.unix(), grace),
-                )
-            })
-            .collect();
-        for (fence, left_ms) in dues {
-            holds.set_due(fence, now.lease.after_ms(left_ms));
-        }
-        self.index(id);
-    }
-
-    /// From here on another server decides: all deadlines are its business.
-    pub fn stand_down(&mut self) {
-        self.serving = false;
-        self.leases.clear();
-        self.retention.clear();
-        self.ending.clear();
-        self.put_off.clear();
-        self.ephemeral.clear();
-        self.for_each_state(|engine, id| {
-            let Some(state) = engine.states.get_mut(id) else {
-                return;
-            };
-            if let Some(noted) = state.body.retention_mut() {
-                *noted = None;
-            }
-            let holds = state.body.holds_mut();
-            let fences: Vec<_> = holds.iter().map(|hold| hold.fence).collect();
-            for fence in fences {
-                holds.set_due(fence, LeaseUs(u64::MAX));
-            }
-        });
-    }
-
-    #[must_use]
-    pub fn is_serving(&self) -> bool {
-        self.serving
     }
 
     /// The value has left its key: deleted, overwritten, moved or renamed away. It may yet turn up
@@ -365,7 +293,7 @@ impl Engine {
     pub fn freed(&mut self, id: StateId) {
         self.unindex(id);
         if let Some(state) = self.states.take(id) {
-            self.forget(&state);
+            self.forget(state);
         }
         self.states.free(id);
     }
@@ -395,16 +323,9 @@ impl Engine {
     }
 }
 
-/// What is left of a lease that another server, or an earlier life of this one, wrote down.
-fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u64 {
-    deadline
-        .ms_left(now)
-        .saturating_add(grace_ms)
-        .min(u64::from(lease.0))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::types::LeaseUs;
     use super::*;
 
     fn at(unix_us: u64) -> Now {
@@ -443,28 +364,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn a_lease_taken_over_has_its_rest_and_some_grace_but_never_more_than_all() {
-        let (lease, grace) = (LeaseMs(30_000), 5_000);
-        for (deadline, left) in [
-            (0, 5_000),
-            (1_000, 5_000),
-            (1_001, 5_001),
-            (26_000, 30_000),
-            (26_001, 30_000),
-            (99_000, 30_000),
-        ] {
-            assert_eq!(
-                lease_left(lease, UnixMs(deadline), UnixMs(1_000), grace),
-                left,
-                "{deadline}"
-            );
-        }
-        assert_eq!(
-            lease_left(LeaseMs(100), UnixMs(0), UnixMs(1_000), grace),
-            100
-        );
     }
 }

@@ -59,7 +59,8 @@ struct Extras {
 #[derive(Clone)]
 pub struct Hold {
     pub fence: Fence,
-    /// When the lease runs out here. Only a server that lapses holds keeps it in step.
+    /// When the lease runs out by this server's lease clock. It counts only if it is not before the moment at
+    /// which this server last took over: see [`super::role`].
     pub due: LeaseUs,
     /// The token, where it is a UUID; zeros where `extras` has its text.
     uuid: [u8; 16],
@@ -85,7 +86,7 @@ impl Hold {
         let owner = grant.owner.clone();
         Hold {
             fence: grant.fence,
-            due: LeaseUs(u64::MAX),
+            due: LeaseUs(0),
             uuid,
             extras: (text.is_some() || owner.is_some()).then(|| Box::new(Extras { text, owner })),
             claim: grant.claim,
@@ -181,7 +182,7 @@ pub enum HoldSet {
 }
 
 /// Invariant: the three indexes name the same holds; `by_deadline` under each hold's own `due`;
-/// `permits` is the sum over the holds.
+/// `permits` and `heap_bytes` are the sums over the holds.
 #[derive(Clone, Default)]
 pub struct Many {
     by_fence: BTreeMap<Fence, Hold>,
@@ -189,6 +190,8 @@ pub struct Many {
     /// Ties are broken by the fence: the older hold first.
     by_deadline: BTreeSet<(LeaseUs, Fence)>,
     permits: u64,
+    /// The sum of what the holds have on the heap, so that MEMORY USAGE need not ask each of them.
+    heap_bytes: usize,
 }
 
 impl Many {
@@ -196,6 +199,7 @@ impl Many {
         self.by_token.insert(hold.token(), hold.fence);
         self.by_deadline.insert((hold.due, hold.fence));
         self.permits += u64::from(hold.claim.permits());
+        self.heap_bytes += hold.heap_bytes();
         self.by_fence.insert(hold.fence, hold);
     }
 
@@ -204,6 +208,7 @@ impl Many {
         self.by_token.remove(&hold.token());
         self.by_deadline.remove(&(hold.due, fence));
         self.permits -= u64::from(hold.claim.permits());
+        self.heap_bytes -= hold.heap_bytes();
         Some(hold)
     }
 }
@@ -257,13 +262,26 @@ impl HoldSet {
         self.iter().next()
     }
 
-    /// The hold that runs out first.
+    /// The hold that runs out first, among those whose `due` is not before `since`.
     #[must_use]
-    pub fn earliest(&self) -> Option<(LeaseUs, Fence)> {
+    pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) => Some((hold.due, hold.fence)),
-            HoldSet::Many(many) => many.by_deadline.first().copied(),
+            HoldSet::One(hold) => Some((hold.due, hold.fence)).filter(|(due, _)| *due >= since),
+            HoldSet::Many(many) => many.by_deadline.range((since, Fence(0))..).next().copied(),
+        }
+    }
+
+    /// A hold whose `due` is before `since`, found without a walk past the others.
+    #[must_use]
+    pub fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.due < since),
+            HoldSet::Many(many) => {
+                let (_, fence) = many.by_deadline.first().filter(|(due, _)| *due < since)?;
+                many.by_fence.get(fence)
+            }
         }
     }
 
@@ -362,17 +380,33 @@ impl HoldSet {
         hold.map(change).is_some()
     }
 
+    /// Takes the set apart, a hold or an index entry a step: whoever stops on the way can go on later.
+    pub fn into_pieces(self) -> impl Iterator<Item = Option<Hold>> {
+        let (one, many) = match self {
+            HoldSet::Empty => (None, None),
+            HoldSet::One(hold) => (Some(hold), None),
+            HoldSet::Many(many) => (None, Some(*many)),
+        };
+        let many = many.into_iter().flat_map(|many| {
+            let holds = many.by_fence.into_values().map(Some);
+            let tokens = many.by_token.into_iter().map(|_| None);
+            let deadlines = many.by_deadline.into_iter().map(|_| None);
+            holds.chain(tokens).chain(deadlines)
+        });
+        one.into_iter().map(Some).chain(many)
+    }
+
     /// Bytes on the heap, index nodes counted as if they were full.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let holds: usize = self.iter().map(Hold::heap_bytes).sum();
         match self {
-            HoldSet::Empty | HoldSet::One(_) => holds,
+            HoldSet::Empty => 0,
+            HoldSet::One(hold) => hold.heap_bytes(),
             HoldSet::Many(many) => {
                 let an_entry = size_of::<(Fence, Hold)>()
                     + size_of::<(Token, Fence)>()
                     + size_of::<(LeaseUs, Fence)>();
-                holds + size_of::<Many>() + many.by_fence.len() * an_entry
+                many.heap_bytes + size_of::<Many>() + many.by_fence.len() * an_entry
             }
         }
     }
@@ -401,6 +435,8 @@ impl HoldSet {
             .map(|hold| u64::from(hold.claim.permits()))
             .sum();
         assert_eq!(many.permits, permits, "the sum of permits");
+        let heap_bytes: usize = self.iter().map(Hold::heap_bytes).sum();
+        assert_eq!(many.heap_bytes, heap_bytes, "the sum of bytes on the heap");
     }
 }
 
@@ -447,7 +483,35 @@ mod tests {
                     .iter()
                     .max()
                     .map(|n| (LeaseUs(1_000 * (10 - n)), Fence(*n)));
-                assert_eq!(set.earliest(), earliest, "{case}");
+                assert_eq!(set.earliest(LeaseUs(0)), earliest, "{case}");
+                let pieces: Vec<Option<Hold>> = set.into_pieces().collect();
+                let indexed = if left.len() > 1 || removed > 0 && size > 1 {
+                    2 * left.len()
+                } else {
+                    0
+                };
+                assert_eq!(pieces.len(), left.len() + indexed, "{case}");
+                let holds = pieces.iter().flatten().map(|hold| hold.fence.0);
+                assert_eq!(holds.collect::<Vec<_>>(), left, "{case}");
+            }
+        }
+    }
+
+    /// A hold whose moment is of an earlier term counts as one that has none.
+    #[test]
+    fn earliest_and_first_before_split_the_holds_at_the_moment_given() {
+        for size in 0..5 {
+            let mut set = HoldSet::default();
+            (1..=size).for_each(|n| set.insert(hold(n, 1)));
+            let dues: Vec<u64> = (1..=size).map(|n| 1_000 * (10 - n)).rev().collect();
+            for since in (4_999..=10_001).filter(|us| us % 1_000 <= 1 || us % 1_000 == 999) {
+                let case = format!("{size} holds, since {since}");
+                let earliest = set.earliest(LeaseUs(since)).map(|(due, _)| due.0);
+                let expected = dues.iter().copied().find(|due| *due >= since);
+                assert_eq!(earliest, expected, "{case}");
+                let before = set.first_before(LeaseUs(since)).map(|hold| hold.due.0);
+                let expected = dues.first().copied().filter(|due| *due < since);
+                assert_eq!(before, expected, "{case}");
             }
         }
     }
@@ -459,7 +523,11 @@ mod tests {
             (1..=size).for_each(|n| set.insert(hold(n, 1)));
             assert!(set.set_due(Fence(1), LeaseUs(1)), "{size} holds");
             set.check_invariants();
-            assert_eq!(set.earliest(), Some((LeaseUs(1), Fence(1))), "{size} holds");
+            assert_eq!(
+                set.earliest(LeaseUs(0)),
+                Some((LeaseUs(1), Fence(1))),
+                "{size} holds"
+            );
             assert!(!set.set_due(Fence(9), LeaseUs(1)), "{size} holds");
         }
     }

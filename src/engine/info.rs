@@ -109,26 +109,24 @@ impl Engine {
             particulars,
             holders: body.holds().len(),
             first_holders: first_holders.collect(),
-            waiters: self.serving.then(|| self.waiters_of(key, count, now)),
+            waiters: self.is_serving().then(|| self.waiters_of(key, count, now)),
         }))
     }
 
     /// The keys in which somebody waits, longest wait first, `count` at most.
     #[must_use]
     pub fn contended(&self, count: usize, now: Now) -> Vec<Contended<'_>> {
-        let all = self.queues.contended().filter_map(|(db, name, queue)| {
+        let keys = self.queues.by_longest_wait();
+        let keys = keys.filter_map(|(since, db, name, queue)| {
             Some(Contended {
                 db,
                 name: name.as_bytes(),
                 family: queue.family()?,
                 waiters: queue.waiters(),
-                longest_ms: now.mono.ms_since(queue.waiting_since()?),
+                longest_ms: now.mono.ms_since(since),
             })
         });
-        let mut all: Vec<_> = all.collect();
-        all.sort_by_key(|key| std::cmp::Reverse(key.longest_ms));
-        all.truncate(count);
-        all
+        keys.take(count).collect()
     }
 
     /// Clients that wait for a reply.
@@ -140,12 +138,8 @@ impl Engine {
     /// How long the longest waiting of all has waited.
     #[must_use]
     pub fn longest_wait_ms(&self, now: Now) -> u64 {
-        let since = self
-            .queues
-            .contended()
-            .filter_map(|(_, _, queue)| queue.waiting_since())
-            .min();
-        since.map_or(0, |since| now.mono.ms_since(since))
+        let longest = self.queues.by_longest_wait().next();
+        longest.map_or(0, |(since, ..)| now.mono.ms_since(since))
     }
 
     fn waiters_of(&self, key: &Key<'_>, count: usize, now: Now) -> Waiters<'_> {

@@ -12,7 +12,9 @@
 //! - `acquire`, `finish` (release, renew, revoke …), `group`, `work`: what clients ask for;
 //! - `serve`: who is next; every call ends there, so that no grantable head is ever left waiting;
 //! - `tasks`: what has come due by itself, one key at a time;
-//! - `follow`: states that come from elsewhere (a primary, an RDB or AOF file), and where they live.
+//! - `follow`: states that come from elsewhere (a primary, an RDB or AOF file), and where they live;
+//! - `role`: whether this server decides, and since when;
+//! - `background`: what is done in slices because there may be a million of it.
 //!
 //! Values in the keyspace that are pointers to states were rejected: the server may free them on
 //! another thread, and the deadline index would have to reach into them by raw pointers.
@@ -21,8 +23,10 @@
 
 mod acquire;
 pub mod answer;
+mod background;
 pub mod change;
 mod deadlines;
+mod due;
 pub mod effect;
 mod finish;
 pub mod follow;
@@ -30,9 +34,11 @@ mod group;
 pub mod hold;
 pub mod info;
 mod key_name;
+mod leftovers;
 mod lock;
 pub mod once;
 mod queues;
+mod role;
 mod semaphore;
 mod serve;
 mod slab;
@@ -55,7 +61,9 @@ use change::{Change, End};
 use deadlines::Wheel;
 use effect::{Effects, Note};
 use hold::Hold;
+use leftovers::Leftovers;
 use queues::{QueueBounds, Queues};
+use role::Role;
 use slab::Slab;
 use spaces::Spaces;
 use stats::Stats;
@@ -140,7 +148,8 @@ struct NotDecided;
 pub struct WrongType;
 
 /// Invariants: a state that is indexed in `leases` or `retention` lives in a database and is served
-/// here; `ephemeral` names only holds that are ephemeral, under their present connection.
+/// here; `ephemeral` names only holds that are ephemeral, under their present connection, and such as wait
+/// in `leftovers` to be dropped; `put_off_ends` has the entries of `put_off` that end holds.
 pub struct Engine {
     pub settings: Settings,
     states: Slab<State>,
@@ -152,18 +161,22 @@ pub struct Engine {
     retention: BTreeSet<(UnixMs, StateId)>,
     /// The holds that end with a connection.
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
-    /// Holds whose connection is gone, to be ended as soon as the server can write.
+    /// Connections that are gone: their entries in `ephemeral` are holds to be ended as soon as the server
+    /// can write. Not listed one by one, for there may be a million.
+    closed: BTreeSet<ClientId>,
+    /// Other holds to be ended then.
     ending: BTreeMap<Fence, Ending>,
     /// Tasks whose keys could not be written here, and when to look again.
     put_off: BTreeSet<(MonoUs, Task)>,
+    put_off_ends: BTreeMap<Fence, (MonoUs, Task)>,
     last_fence: Fence,
     /// A fence from elsewhere that is far ahead of the clock, until the caller has been told.
     fence_ahead: Option<Fence>,
     /// The highest fence that was told of in a cluster: the nodes tell less than their last, by what a leap past
     /// it would add.
     heard_fence: Fence,
-    /// This server decides: it is a primary and its data are loaded.
-    serving: bool,
+    role: Role,
+    leftovers: Leftovers,
     /// The kind of task that is looked for first, so that no kind can hold up the others.
     turn: usize,
     stats: Stats,
@@ -187,12 +200,15 @@ impl Engine {
             leases: Wheel::new(0),
             retention: BTreeSet::new(),
             ephemeral: BTreeMap::new(),
+            closed: BTreeSet::new(),
             ending: BTreeMap::new(),
             put_off: BTreeSet::new(),
+            put_off_ends: BTreeMap::new(),
             last_fence: Fence(0),
             fence_ahead: None,
             heard_fence: Fence(0),
-            serving: false,
+            role: Role::default(),
+            leftovers: Leftovers::default(),
             turn: 0,
             stats: Stats::default(),
             effects: Effects::default(),
@@ -321,19 +337,10 @@ impl Engine {
         let Some(id) = key.state.take() else { return };
         self.unindex(id);
         if let Some(state) = self.states.take(id) {
-            self.forget(&state);
+            self.forget(state);
         }
         if !key.stored {
             self.states.free(id);
-        }
-    }
-
-    /// The state's holds are no more, by whatever way.
-    fn forget(&mut self, state: &State) {
-        let holds = state.body.holds();
-        self.stats.holds_go(state.body.family(), holds.len());
-        for hold in holds.iter().filter(|hold| hold.ephemeral) {
-            self.ephemeral.remove(&(hold.client(), hold.fence));
         }
     }
 
@@ -356,13 +363,23 @@ impl Engine {
                 Body::Group(group) => group.retention,
                 Body::Once(once) => once.retention,
             };
+            let db = self.spaces.db(state.space);
+            let walked = self.is_serving() && self.role.has_walked(id);
             assert!(
-                noted.is_none_or(|until| self.retention.contains(&(until, id))),
+                !walked
+                    || db.is_none()
+                    || noted.is_none_or(|until| self.retention.contains(&(until, id))),
                 "{id:?} is not kept until {noted:?}"
             );
-            let db = self.spaces.db(state.space);
-            let earliest = state.body.holds().earliest();
-            if self.serving && db.is_some() {
+            let holds = state.body.holds();
+            let without = holds.first_before(self.role.since());
+            assert!(!walked || without.is_none(), "{id:?}: all have moments");
+            assert!(
+                holds.iter().all(|hold| hold.due <= self.latest_due()),
+                "{id:?}: no moment is later than the latest"
+            );
+            let earliest = holds.earliest(self.role.since());
+            if self.is_serving() && db.is_some() {
                 let put_off = self
                     .put_off
                     .iter()
@@ -375,7 +392,7 @@ impl Engine {
             let queue = db.and_then(|db| self.queues.find(db, state.name.as_bytes()));
             let due = queue.is_some_and(|queue| {
                 let put_off = |(_, task): &(_, Task)| *task == Task::Serve(queue);
-                self.queues.is_due(queue) || self.put_off.iter().any(put_off)
+                self.queues.will_be_due(queue) || self.put_off.iter().any(put_off)
             });
             if let Some(queue) = queue.and_then(|queue| self.queues.get(queue))
                 && let Some((_, head)) = queue.head()
@@ -403,15 +420,23 @@ impl Engine {
             );
         }
         for ((client, fence), id) in &self.ephemeral {
-            let Some(state) = self.states.get(*id) else {
-                continue;
-            };
-            let hold = state.body.holds().get(*fence).expect("an ephemeral hold");
+            let state = self.states.get(*id);
+            let hold = state.and_then(|state| state.body.holds().get(*fence));
             assert!(
-                hold.ephemeral && hold.client() == *client,
+                hold.map_or(!self.leftovers.is_empty(), |hold| {
+                    hold.ephemeral && hold.client() == *client
+                }),
                 "{fence:?} is bound to {client:?}"
             );
         }
+        let ends = |(_, task): &&(MonoUs, Task)| matches!(task, Task::End { .. });
+        assert!(
+            self.put_off
+                .iter()
+                .filter(ends)
+                .eq(self.put_off_ends.values().collect::<BTreeSet<_>>()),
+            "ends that were put off"
+        );
     }
 }
 

@@ -10,10 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use super::Family;
-use super::answer::FullQueue;
+use super::answer::{Answer, FullQueue};
+use super::due::Due;
 use super::key_name::KeyName;
+use super::leftovers::SMALL;
 use super::types::{ClientId, Db, MonoUs, WaiterId};
 use super::wait_queue::{Left, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
 
@@ -31,10 +34,13 @@ struct Queue {
     db: Db,
     name: KeyName,
     queue: WaitQueue,
+    /// The moment under which it is in `by_since`.
+    since: Option<MonoUs>,
 }
 
 /// Invariants: every place of every queue is in `by_waiter`, unless it is vacant, and under its
-/// moment in `moments`, if it has one; `due` names queues that exist;
+/// moment in `moments`, if it has one; every queue in which somebody waits is in `by_since`, under the moment
+/// since when its longest waiter waits; `due` names queues that exist;
 /// a queue without places is due, and dropped when it is visited.
 #[derive(Default)]
 pub struct Queues {
@@ -47,9 +53,9 @@ pub struct Queues {
     moments: BTreeSet<(MonoUs, QueueId, Place)>,
     /// Vacant places alone, for when room is needed: the one that runs out first goes first.
     vacant: BTreeSet<(MonoUs, QueueId, Place)>,
-    /// In the order in which they became due.
-    due: BTreeMap<u64, QueueId>,
-    due_of: BTreeMap<QueueId, u64>,
+    /// Where somebody waits, the longest wait first.
+    by_since: BTreeSet<(MonoUs, QueueId)>,
+    due: Due,
     places: u64,
     /// Those whose client waits for a reply, by what they wait for.
     waiting: [u64; Family::ALL.len()],
@@ -94,6 +100,7 @@ impl Queues {
                 db,
                 name,
                 queue: WaitQueue::default(),
+                since: None,
             },
         );
         id
@@ -147,9 +154,7 @@ impl Queues {
         let deadline = waiter.request.wait.and_then(Wait::deadline);
         self.seat(id, place, waiter.id, waiter.request.client, deadline);
         self.waiting[waiter.request.claim.family() as usize] += 1;
-        if let Some(queue) = self.get_mut(id) {
-            queue.join(place, waiter);
-        }
+        self.change(id, |queue| queue.join(place, waiter));
     }
 
     pub fn watch(&mut self, id: QueueId, place: Place, watcher: Watcher) {
@@ -161,9 +166,28 @@ impl Queues {
             watcher.wait.deadline(),
         );
         self.waiting[Family::Group as usize] += 1;
-        if let Some(queue) = self.get_mut(id) {
-            queue.watch(place, watcher);
+        self.change(id, |queue| queue.watch(place, watcher));
+    }
+
+    /// Decides the answer of all watchers there are.
+    pub fn answer_watchers(&mut self, id: QueueId, answer: Answer) {
+        self.change(id, |queue| queue.answer_watchers(answer));
+    }
+
+    /// Changes who waits in a queue, and keeps it under the moment of its longest wait.
+    fn change<R>(&mut self, id: QueueId, change: impl FnOnce(&mut WaitQueue) -> R) -> Option<R> {
+        let queue = self.queues.get_mut(&id)?;
+        let result = change(&mut queue.queue);
+        let since = queue.queue.waiting_since();
+        if since != queue.since {
+            if let Some(before) = std::mem::replace(&mut queue.since, since) {
+                self.by_since.remove(&(before, id));
+            }
+            if let Some(since) = since {
+                self.by_since.insert((since, id));
+            }
         }
+        Some(result)
     }
 
     fn seat(
@@ -195,7 +219,11 @@ impl Queues {
     /// Takes whoever is there out of the queue and of every index. A queue that is empty then is due,
     /// and stays until [`Queues::drop_if_empty`].
     pub fn leave(&mut self, id: QueueId, place: Place) -> Option<Left> {
-        let left = self.get_mut(id)?.leave(place)?;
+        let (left, is_empty) = self.change(id, |queue| {
+            let left = queue.leave(place);
+            (left, queue.is_empty())
+        })?;
+        let left = left?;
         self.places -= 1;
         if let Some(family) = left.family() {
             self.waiting[family as usize] -= 1;
@@ -219,7 +247,7 @@ impl Queues {
             self.moments.remove(&(moment, id, place));
             self.vacant.remove(&(moment, id, place));
         }
-        if self.get(id).is_some_and(WaitQueue::is_empty) {
+        if is_empty {
             self.set_due(id);
         }
         Some(left)
@@ -245,13 +273,12 @@ impl Queues {
         self.waiting[family as usize]
     }
 
-    /// Every queue in which somebody waits, with its key.
-    pub fn contended(&self) -> impl Iterator<Item = (Db, &KeyName, &WaitQueue)> {
-        let queues = self
-            .queues
-            .values()
-            .filter(|queue| queue.queue.waiters() > 0);
-        queues.map(|queue| (queue.db, &queue.name, &queue.queue))
+    /// The queues in which somebody waits, with their keys and the moment since when, the longest wait first.
+    pub fn by_longest_wait(&self) -> impl Iterator<Item = (MonoUs, Db, &KeyName, &WaitQueue)> {
+        self.by_since.iter().filter_map(|(since, id)| {
+            let queue = self.queues.get(id)?;
+            Some((*since, queue.db, &queue.name, &queue.queue))
+        })
     }
 
     #[must_use]
@@ -266,10 +293,8 @@ impl Queues {
 
     /// The queue wants a visit.
     pub fn set_due(&mut self, id: QueueId) {
-        if self.queues.contains_key(&id) && !self.due_of.contains_key(&id) {
-            let turn = self.number();
-            self.due.insert(turn, id);
-            self.due_of.insert(id, turn);
+        if self.queues.contains_key(&id) {
+            self.due.set(id);
         }
     }
 
@@ -281,20 +306,42 @@ impl Queues {
         self.set_due(id);
     }
 
+    /// All queues of the database, or of all, want a visit: at once if they are few, and otherwise as
+    /// [`Queues::sweep`] comes to them.
     pub fn set_all_due(&mut self, db: Option<Db>) {
-        let all = self
-            .queues
-            .iter()
-            .filter(|(_, queue)| db.is_none_or(|db| queue.db == db));
-        let all: Vec<_> = all.map(|(id, _)| *id).collect();
-        all.into_iter().for_each(|id| self.set_due(id));
+        if !self.queues.is_empty() {
+            self.due.start_sweep(db);
+        }
+        if self.queues.len() <= SMALL {
+            self.sweep(&mut { u32::MAX });
+        }
+    }
+
+    /// Goes on making queues due; to look at one costs one of the budget.
+    pub fn sweep(&mut self, budget: &mut u32) {
+        while *budget > 0
+            && let Some((db, after)) = self.due.sweep()
+        {
+            *budget -= 1;
+            let rest = (after.map_or(Unbounded, Excluded), Unbounded);
+            let next = self.queues.range(rest).next();
+            self.due.swept(db, next.map(|(id, _)| *id));
+            if let Some((id, queue)) = next
+                && db.is_none_or(|db| queue.db == db)
+            {
+                self.due.set(*id);
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn is_sweeping(&self) -> bool {
+        self.due.is_sweeping()
     }
 
     /// The queue has been visited.
     pub fn settle(&mut self, id: QueueId) {
-        if let Some(turn) = self.due_of.remove(&id) {
-            self.due.remove(&turn);
-        }
+        self.due.settle(id);
     }
 
     /// The queue has been visited, and there is nothing left to do for it now.
@@ -305,13 +352,13 @@ impl Queues {
 
     #[must_use]
     pub fn is_due(&self, id: QueueId) -> bool {
-        self.due_of.contains_key(&id)
+        self.due.contains(id)
     }
 
     /// The queue that has been due for longest.
     #[must_use]
     pub fn first_due(&self) -> Option<QueueId> {
-        self.due.values().next().copied()
+        self.due.first()
     }
 
     /// The place that runs out next, and when.
@@ -331,11 +378,46 @@ impl Queues {
         self.by_waiter.keys().copied()
     }
 
-    pub fn clear(&mut self) {
-        *self = Queues {
+    /// Empties all queues, and returns what was in them.
+    #[must_use]
+    pub fn clear(&mut self) -> Queues {
+        let empty = Queues {
             last_number: self.last_number,
             ..Queues::default()
         };
+        std::mem::replace(self, empty)
+    }
+
+    /// Whether it takes long to drop.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.places > SMALL as u64 || self.queues.len() > SMALL
+    }
+
+    /// Takes everything apart, an entry of one of the maps a step.
+    pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
+        let queues = self.queues.into_values();
+        let names = self.by_key.into_values().flatten().map(drop);
+        queues
+            .flat_map(|queue| queue.queue.into_pieces())
+            .chain(names)
+            .chain(self.by_waiter.into_iter().map(drop))
+            .chain(self.by_client.into_iter().map(drop))
+            .chain(self.moments.into_iter().map(drop))
+            .chain(self.vacant.into_iter().map(drop))
+            .chain(self.by_since.into_iter().map(drop))
+            .chain(self.due.into_pieces())
+    }
+
+    /// Whether the queue is due, or will be when it is swept.
+    #[cfg(test)]
+    #[allow(
+        dead_code,
+        reason = "for the model tests, which mount the engine as their own"
+    )]
+    pub fn will_be_due(&self, id: QueueId) -> bool {
+        let db = self.queues.get(&id).map(|queue| queue.db);
+        self.is_due(id) || db.is_some_and(|db| self.due.will_sweep(db))
     }
 
     /// The indexes agree with the queues.
@@ -346,7 +428,15 @@ impl Queues {
     )]
     pub fn check_invariants(&self) {
         let mut places = 0;
-        for (id, Queue { db, name, queue }) in &self.queues {
+        for (id, queue) in &self.queues {
+            let Queue {
+                db,
+                name,
+                queue,
+                since,
+            } = queue;
+            assert_eq!(*since, queue.waiting_since(), "{id:?}: the longest wait");
+            assert!(since.is_none_or(|since| self.by_since.contains(&(since, *id))));
             queue.check_invariants();
             places += queue.len();
             assert_eq!(
@@ -374,12 +464,9 @@ impl Queues {
         assert_eq!(waiting, waiters as u64, "waiters by family");
         assert_eq!(self.by_waiter.len(), waiters, "a seat a waiter");
         assert_eq!(self.by_client.len(), waiters, "a connection a waiter");
-        assert_eq!(self.due.len(), self.due_of.len());
-        assert!(
-            self.due
-                .iter()
-                .all(|(turn, id)| self.due_of.get(id) == Some(turn))
-        );
+        self.due.check_invariants();
+        let waited = self.queues.values().filter(|queue| queue.since.is_some());
+        assert_eq!(self.by_since.len(), waited.count(), "a wait a queue");
         assert!(self.moments.is_superset(&self.vacant));
         for (_, id, place) in &self.moments {
             let taken = self.by_waiter.values().any(|seat| *seat == (*id, *place));

@@ -153,9 +153,7 @@ impl Engine {
                 Next::Again(place) => self.grant_again(key, queue, place, now),
                 Next::Finished => {
                     let answer = self.finished(key);
-                    if let Some(queue) = self.queues.get_mut(queue) {
-                        queue.answer_watchers(answer);
-                    }
+                    self.queues.answer_watchers(queue, answer);
                 }
                 Next::GiveUp(place) => {
                     let answer = self.give_up(key);
@@ -163,15 +161,9 @@ impl Engine {
                 }
                 Next::Finish => {
                     let answer = self.finish_round(key, now);
-                    if let Some(queue) = self.queues.get_mut(queue) {
-                        queue.answer_watchers(answer);
-                    }
+                    self.queues.answer_watchers(queue, answer);
                 }
-                Next::Dismiss(answer) => {
-                    if let Some(queue) = self.queues.get_mut(queue) {
-                        queue.answer_watchers(answer);
-                    }
-                }
+                Next::Dismiss(answer) => self.queues.answer_watchers(queue, answer),
             }
         }
         self.queues.set_due(queue);
@@ -350,12 +342,16 @@ impl Engine {
         if !now.may_write {
             return;
         }
+        if let Some(id) = key.state {
+            self.walk_ahead(id, LAPSES);
+        }
         for _ in 0..LAPSES {
-            let Some(body) = self.body_mut(key) else {
+            let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
                 return;
             };
-            let family = body.family();
-            let due = body.holds().earliest().filter(|(due, _)| *due <= now.lease);
+            let family = state.body.family();
+            let earliest = state.body.holds().earliest(self.role.since());
+            let due = earliest.filter(|(due, _)| *due <= now.lease);
             let Some((_, fence)) = due else { return };
             self.end(key, family, fence, End::Lapsed, now);
         }
@@ -366,10 +362,10 @@ impl Engine {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
-        if !self.serving || self.spaces.db(state.space).is_none() {
+        if !self.role.is_serving() || self.spaces.db(state.space).is_none() {
             return;
         }
-        match state.body.holds().earliest() {
+        match state.body.holds().earliest(self.role.since()) {
             Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
             None => self.leases.cancel(id),
         }

@@ -129,6 +129,17 @@ impl Body {
         }
     }
 
+    /// Drops everything but the holds.
+    #[must_use]
+    pub fn into_holds(self) -> HoldSet {
+        match self {
+            Body::Lock(lock) => lock.holds,
+            Body::Semaphore(semaphore) => semaphore.holds,
+            Body::Group(group) => group.members,
+            Body::Once(once) => once.runs,
+        }
+    }
+
     pub fn holds_mut(&mut self) -> &mut HoldSet {
         match self {
             Body::Lock(lock) => &mut lock.holds,

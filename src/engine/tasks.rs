@@ -10,7 +10,7 @@ use super::key_name::KeyName;
 use super::queues::QueueId;
 use super::types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
 use super::wait_queue::{Left, Origin, Place, Vacancy};
-use super::{Engine, Key, StateId};
+use super::{Engine, Key, StateId, background};
 
 /// How a hold is to end whose connection is gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,7 +69,7 @@ impl Engine {
     fn next_of_kind(&mut self, kind: usize, now: Now, budget: &mut u32) -> Option<Task> {
         match kind {
             // A hold that is about to end may be what somebody waits for: the grant wins.
-            0 if now.may_write && !self.ending.is_empty() => None,
+            0 if now.may_write && self.is_ending(budget) => None,
             0 => {
                 let (moment, queue, place) = self.queues.first_moment()?;
                 (moment <= now.mono).then_some(Task::RunOut {
@@ -79,10 +79,7 @@ impl Engine {
                 })
             }
             _ if !now.may_write => None,
-            1 => {
-                let (fence, ending) = self.ending.pop_first()?;
-                Some(Task::End { fence, ending })
-            }
+            1 => self.next_end(budget),
             2 => self.leases.pop_due(now.lease.0, budget).map(Task::Lapse),
             3 => {
                 let queue = self.queues.first_due()?;
@@ -100,6 +97,9 @@ impl Engine {
                 }
                 // What has come due again by itself meanwhile is looked at twice, and put off as one.
                 self.put_off.pop_first();
+                if let Task::End { fence, .. } = task {
+                    self.put_off_ends.remove(&fence);
+                }
                 Some(task)
             }
         }
@@ -116,7 +116,57 @@ impl Engine {
                 *noted = None;
             }
         }
-        self.put_off.insert((now.mono.after_ms(PUT_OFF_MS), task));
+        let entry = (now.mono.after_ms(PUT_OFF_MS), task);
+        if let Task::End { fence, .. } = task {
+            // One that was found undelivered stays that: nobody knew of it, so nothing is lost.
+            if self.put_off_ends.contains_key(&fence) {
+                return;
+            }
+            self.put_off_ends.insert(fence, entry);
+        }
+        self.put_off.insert(entry);
+    }
+
+    /// Whether there are holds to be ended. Connections that are gone and have no hold any more are forgotten
+    /// on the way, each at the cost of one of the budget.
+    fn is_ending(&mut self, budget: &mut u32) -> bool {
+        if !self.ending.is_empty() {
+            return true;
+        }
+        while let Some(client) = self.closed.first().copied() {
+            if *budget == 0 || self.ephemeral_of(client).is_some() {
+                return true;
+            }
+            *budget -= 1;
+            self.closed.remove(&client);
+        }
+        false
+    }
+
+    fn next_end(&mut self, budget: &mut u32) -> Option<Task> {
+        if !self.is_ending(budget) {
+            return None;
+        }
+        if let Some((fence, ending)) = self.ending.pop_first() {
+            return Some(Task::End { fence, ending });
+        }
+        let client = self.closed.first().copied()?;
+        let (fence, state) = self.ephemeral_of(client)?;
+        // Taken out here and not when it ends: it may be put off, and must not come first again and again.
+        self.ephemeral.remove(&(client, fence));
+        let ending = Ending {
+            state,
+            how: End::Disconnected,
+            vacates: None,
+        };
+        Some(Task::End { fence, ending })
+    }
+
+    /// The oldest hold that ends with this connection.
+    fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
+        let held = (client, Fence(0))..=(client, Fence::MAX);
+        let ((_, fence), state) = self.ephemeral.range(held).next()?;
+        Some((*fence, *state))
     }
 
     /// Where the task is to be done. A task for what is no longer there is put away.
@@ -212,7 +262,8 @@ impl Engine {
     /// More had run out than one call ends.
     fn has_overdue(&self, key: &Key<'_>, now: Now) -> bool {
         let state = key.state.and_then(|id| self.states.get(id));
-        let earliest = state.and_then(|state| state.body.holds().earliest());
+        let since = self.role.since();
+        let earliest = state.and_then(|state| state.body.holds().earliest(since));
         earliest.is_some_and(|(due, _)| due <= now.lease)
     }
 
@@ -242,10 +293,10 @@ impl Engine {
             return;
         };
         for _ in 0..128 {
-            let Some(queue) = self.queues.get_mut(id) else {
+            self.queues.answer_watchers(id, why.clone());
+            let Some(queue) = self.queues.get(id) else {
                 return;
             };
-            queue.answer_watchers(why.clone());
             // Vacant places go with the rest: what their tokens asked for is no more.
             let next = queue.head().map(|(place, _)| place);
             let next = next.or_else(|| queue.oldest_vacancy());
@@ -259,17 +310,19 @@ impl Engine {
     }
 
     /// Microseconds until there is something to do; `None` when nothing is due at any time. Zero as
-    /// long as something is left over.
+    /// long as something is left over. A server that follows has nothing but background work to do.
     #[must_use]
     pub fn next_wake(&self, now: Now) -> Option<u64> {
-        let waits = self
-            .queues
-            .first_moment()
-            .map(|(at, ..)| at.0.saturating_sub(now.mono.0));
-        if !now.may_write {
-            return waits;
+        let background = self.has_background().then_some(background::PAUSE_US);
+        if !self.is_serving() {
+            return background;
         }
-        if !self.ending.is_empty() || self.queues.first_due().is_some() {
+        let waits = self.queues.first_moment();
+        let waits = waits.map(|(at, ..)| at.0.saturating_sub(now.mono.0));
+        if !now.may_write {
+            return waits.into_iter().chain(background).min();
+        }
+        if self.has_work() {
             return Some(0);
         }
         let leases = self
@@ -280,7 +333,7 @@ impl Engine {
         let retention = retention.map(|(until, _)| until.ms_left(now.unix()).saturating_mul(1_000));
         let put_off = self.put_off.first();
         let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
-        [waits, leases, retention, put_off]
+        [waits, leases, retention, put_off, background]
             .into_iter()
             .flatten()
             .min()
@@ -289,7 +342,13 @@ impl Engine {
     /// Whether anything waits for the server to take writes again.
     #[must_use]
     pub fn is_held_up(&self, now: Now) -> bool {
-        !now.may_write && (!self.ending.is_empty() || self.queues.first_due().is_some())
+        !now.may_write && self.is_serving() && self.has_work()
+    }
+
+    /// Whether holds are to be ended or queues to be served.
+    fn has_work(&self) -> bool {
+        let ends = !self.ending.is_empty() || !self.closed.is_empty();
+        ends || self.queues.first_due().is_some()
     }
 
     /// The connection has closed. Its waiter leaves, at once; a place whose token may come back is
@@ -321,16 +380,8 @@ impl Engine {
             self.queues.left_unserved(queue);
             concerned = true;
         }
-        let held = self
-            .ephemeral
-            .range((client, Fence(0))..=(client, Fence::MAX));
-        for ((_, fence), state) in held {
-            // One that was found undelivered stays that: nobody knew of it, so nothing is lost.
-            self.ending.entry(*fence).or_insert(Ending {
-                state: *state,
-                how: End::Disconnected,
-                vacates: None,
-            });
+        if self.ephemeral_of(client).is_some() {
+            self.closed.insert(client);
             concerned = true;
         }
         concerned
@@ -379,12 +430,16 @@ impl Engine {
         }
     }
 
-    /// Everybody who waits is told, for this server serves nobody any more.
+    /// Everybody who waits is told, for this server serves nobody any more. In one go: the server itself turns
+    /// its blocked clients away in one go, and what this costs is a fraction of it.
     pub fn dismiss_all(&mut self) {
         let waiters: Vec<_> = self.queues.waiters().collect();
         waiters
             .into_iter()
             .for_each(|waiter| self.effects.wake(waiter, Answer::Demoted));
-        self.queues.clear();
+        let queues = self.queues.clear();
+        if queues.is_large() {
+            self.leftovers.drop_pieces(queues.into_pieces());
+        }
     }
 }

@@ -338,9 +338,26 @@ impl WaitQueue {
     #[must_use]
     pub fn waiting_since(&self) -> Option<MonoUs> {
         // Ranks are given in the order of arrival, so the first of each kind is its oldest.
-        let head = self.waiting.values().next().map(|waiter| waiter.since);
-        let watcher = self.watching.values().next().map(|watcher| watcher.since);
-        head.into_iter().chain(watcher).min()
+        let head = self.waiting.first_key_value();
+        let watcher = self.watching.first_key_value();
+        match (head, watcher) {
+            (Some((_, waiter)), Some((_, watcher))) => Some(waiter.since.min(watcher.since)),
+            (Some((_, waiter)), None) => Some(waiter.since),
+            (None, watcher) => watcher.map(|(_, watcher)| watcher.since),
+        }
+    }
+
+    /// Takes the queue apart, an entry of one of its maps a step.
+    pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
+        let answered = self.answered.into_iter();
+        let answered = answered.flat_map(|(_, watchers)| watchers);
+        let waiting = self.waiting.into_iter().map(drop);
+        waiting
+            .chain(self.vacant.into_iter().map(drop))
+            .chain(self.by_token.into_iter().map(drop))
+            .chain(self.heavy.into_iter().map(drop))
+            .chain(self.watching.into_iter().map(drop))
+            .chain(answered.map(drop))
     }
 
     #[cfg(test)]

@@ -2,10 +2,13 @@
 //! engine's snapshot of the state with that number.
 //!
 //! The server may let go of a value on another thread (FLUSHALL ASYNC): such numbers are put in a list
-//! that the main thread takes up. Until then the engine keeps the state, which nobody can reach.
+//! that the main thread takes up, as a whole, and works off in slices. Until then the engine keeps the state,
+//! which nobody can reach. The list is in chunks: a single one of a million numbers would be copied as it grows,
+//! under a lock that the main thread waits for.
 
+use std::collections::VecDeque;
 use std::num::NonZeroU32;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::redis::context::{Ctx, Level, log};
 use super::redis::data_type::{Aux, ValueType, register_type, register_type_with_aux};
@@ -15,8 +18,10 @@ use crate::engine::snapshot::{self, Malformed, Sink, Source};
 use crate::engine::types::{Db, Fence};
 use crate::engine::{Family, StateId};
 
-/// Numbers of values that the server let go of on another thread.
-static FREED_ELSEWHERE: Mutex<Vec<StateId>> = Mutex::new(Vec::new());
+/// Numbers of values that the server let go of on another thread, at most [`CHUNK`] of them in each part.
+static FREED_ELSEWHERE: Mutex<VecDeque<Vec<StateId>>> = Mutex::new(VecDeque::new());
+
+const CHUNK: usize = 1_024;
 
 /// The number that the layer below knows a family by.
 pub(super) fn number(family: Family) -> u8 {
@@ -41,14 +46,17 @@ pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_type::<OnceType>(ctx)
 }
 
-/// Gives back what was freed elsewhere.
+fn freed_elsewhere() -> MutexGuard<'static, VecDeque<Vec<StateId>>> {
+    FREED_ELSEWHERE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Hands what was freed elsewhere over to the engine, which gives it back in slices.
 pub(super) fn collect_freed() {
-    let freed = match FREED_ELSEWHERE.lock() {
-        Ok(mut freed) => std::mem::take(&mut *freed),
-        Err(poisoned) => std::mem::take(&mut *poisoned.into_inner()),
-    };
+    let freed = std::mem::take(&mut *freed_elsewhere());
     if !freed.is_empty() {
-        SHELL.with(|shell| freed.into_iter().for_each(|id| shell.engine.freed(id)));
+        SHELL.with(|shell| shell.engine.freed_elsewhere(freed));
     }
 }
 
@@ -141,9 +149,14 @@ fn free(id: NonZeroU32, on_main_thread: bool) {
     if on_main_thread && SHELL.try_with(|shell| shell.engine.freed(id)).is_some() {
         return;
     }
-    match FREED_ELSEWHERE.lock() {
-        Ok(mut freed) => freed.push(id),
-        Err(poisoned) => poisoned.into_inner().push(id),
+    let mut freed = freed_elsewhere();
+    match freed.back_mut().filter(|chunk| chunk.len() < CHUNK) {
+        Some(chunk) => chunk.push(id),
+        None => {
+            let mut chunk = Vec::with_capacity(CHUNK);
+            chunk.push(id);
+            freed.push_back(chunk);
+        }
     }
 }
 

@@ -102,6 +102,10 @@ fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
 pub(super) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     listeners::may_have_come();
     SHELL.with(|shell| {
+        if !shell.engine.is_serving() {
+            let latest = shell.engine.latest_due();
+            shell.clock.go_past(clock::monotonic_us(), latest.0);
+        }
         let now = shell.now();
         if let Some(beginning) = beginning {
             shell.engine.leap_fences(beginning, now);
@@ -128,6 +132,7 @@ fn stand_down(ctx: Ctx<'_>) {
     journal::flush(ctx);
     ctx.log(Level::Debug, "another server decides");
     wakes.into_iter().for_each(waiters::deliver);
+    timers::arm(ctx);
 }
 
 /// Values that were renamed or moved are found under another key from now on. Looking is all that may

@@ -6,7 +6,8 @@
 //! not lapse a hold whose renewal was waiting in the socket. It does not advance at all while writes are
 //! paused or refused, for then nobody could renew.
 //!
-//! It starts at zero with the process, and means nothing outside of it.
+//! It starts at zero with the process, and means nothing outside of it. When the server begins to decide it is
+//! put past every moment that was ever a deadline on it, so that those of an earlier term can be told.
 
 /// What a turn may take beyond the sleep it was asked for.
 const SLACK_US: u64 = 100_000;
@@ -42,6 +43,13 @@ impl LeaseClock {
     /// What it shows at a monotonic moment. Reading it moves nothing.
     pub(super) fn now_us(&self, mono_us: u64) -> u64 {
         self.shown_us + self.counts(mono_us)
+    }
+
+    /// Puts the clock forward, if it must be, so that at this monotonic moment it is past what it is given here.
+    /// Only while this server decides nothing: then no lease runs by it.
+    pub(super) fn go_past(&mut self, mono_us: u64, moment_us: u64) {
+        let behind_us = (moment_us + 1).saturating_sub(self.now_us(mono_us));
+        self.shown_us += behind_us;
     }
 
     fn counts(&self, mono_us: u64) -> u64 {
@@ -129,6 +137,21 @@ mod tests {
         clock.after_sleep(mono + 250 * MS, false);
         assert_eq!(clock.now_us(mono + 250 * MS), 3 * MS);
         assert_eq!(clock.now_us(mono + 260 * MS), 13 * MS);
+    }
+
+    #[test]
+    fn put_forward_it_goes_on_from_there_and_is_never_put_back() {
+        let mono = 5_000 * MS;
+        for (moment, shown) in [(0, 10 * MS), (10 * MS - 1, 10 * MS), (10 * MS, 10 * MS + 1)] {
+            let mut clock = clock();
+            clock.before_sleep(mono + 3 * MS, false);
+            clock.go_past(mono + 10 * MS, moment);
+            assert_eq!(clock.now_us(mono + 10 * MS), shown, "past {moment}");
+            assert_eq!(clock.now_us(mono + 60 * MS), shown + 50 * MS, "{moment}");
+            clock.after_sleep(mono + 260 * MS, false);
+            let most = shown + 190 * MS;
+            assert_eq!(clock.now_us(mono + 260 * MS), most, "a stall, {moment}");
+        }
     }
 
     #[test]

@@ -5,19 +5,25 @@
 //! The server keys its timers by the wall clock, so one that was armed before the clock stepped back may
 //! be hours late; the cron runs on the monotonic clock and sees to that within one period. What one
 //! tick does is bounded: other clients come first after a millisecond, and the next tick goes on.
+//!
+//! A tick does what is due and what the engine does for itself, by turns, so that neither holds up the other. On
+//! a server that follows another there is only the latter.
 
 use super::node::{self, Standing, Standings};
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
 use super::redis::{clock, detached};
-use super::{SHELL, listeners, run};
+use super::{SHELL, data_type, listeners, run};
 use crate::engine::answer::Answer;
 use crate::engine::types::Now;
 
 /// How long a tick may take, and how many tasks it may do.
 const TICK_US: u64 = 1_000;
 const TICK_TASKS: u32 = 4_096;
+
+/// How much of its own work the engine does between two tasks: about as long as a task takes.
+const BACKGROUND: u32 = 32;
 
 /// How often a server that does not take writes is asked again.
 const HELD_UP_US: u64 = 50_000;
@@ -64,9 +70,6 @@ pub(super) fn disarm(ctx: Ctx<'_>) {
 
 fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
     let period_us = SHELL.with(|shell| {
-        if !shell.engine.is_serving() {
-            return None;
-        }
         let held_up = shell.engine.is_held_up(now).then_some(HELD_UP_US);
         let wake = shell
             .engine
@@ -93,22 +96,20 @@ fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
 
 /// The server's cron: whether writes are taken, and whether the timer is late.
 pub(super) fn cron(ctx: Ctx<'_>) {
-    let serving = SHELL.with(|shell| shell.engine.is_serving());
-    if !serving {
-        return;
+    if SHELL.with(|shell| shell.engine.is_serving()) {
+        node::cron(ctx);
+        // With nothing to come that time or the server could hold up, there is nothing to ask.
+        let is_idle = SHELL.with(|shell| {
+            let now = shell.now();
+            now.may_write && shell.engine.next_wake(now).is_none()
+        });
+        if !is_idle {
+            node::ask_about_writes(ctx);
+        }
+        let paused = ctx.avoid_replica_traffic();
+        SHELL.with(|shell| shell.paused = paused);
     }
-    node::cron(ctx);
-    // With nothing to come that time or the server could hold up, there is nothing to ask.
-    let is_idle = SHELL.with(|shell| {
-        let now = shell.now();
-        now.may_write && shell.engine.next_wake(now).is_none()
-    });
-    if !is_idle {
-        node::ask_about_writes(ctx);
-    }
-    let paused = ctx.avoid_replica_traffic();
     SHELL.with(|shell| {
-        shell.paused = paused;
         let late = shell
             .armed_us
             .is_some_and(|armed| armed < clock::monotonic_us());
@@ -127,45 +128,64 @@ pub(super) fn cron_period_us(ctx: Ctx<'_>) -> u64 {
 
 /// Does what is due, a bounded part of it.
 fn tick(ctx: Ctx<'_>) {
-    let facts = ctx.facts();
-    if !facts.is_primary() || facts.loading() {
-        return;
-    }
-    listeners::ask_again(ctx);
-    let paused = ctx.avoid_replica_traffic();
-    SHELL.with(|shell| shell.paused = paused);
-    if !paused {
-        node::ask_about_writes(ctx);
-    }
     let started_us = clock::monotonic_us();
+    data_type::collect_freed();
+    let facts = ctx.facts();
+    let decides = facts.is_primary() && !facts.loading();
+    if decides {
+        listeners::ask_again(ctx);
+        let paused = ctx.avoid_replica_traffic();
+        SHELL.with(|shell| shell.paused = paused);
+        if !paused {
+            node::ask_about_writes(ctx);
+        }
+    }
     let mut budget = TICK_TASKS;
     let mut standings = Standings::default();
     loop {
-        let task = SHELL.with(|shell| {
-            let now = shell.now();
-            shell.engine.next_task(now, &mut budget)
-        });
-        let Some((task, db, name)) = task else { return };
-        if !ctx.select_db(db.0) {
-            ctx.log(Level::Warning, "a task for a database that does not exist");
-            continue;
-        }
-        let name = KeyName::new(name.as_bytes());
-        match standings.of(ctx, &name) {
-            Standing::Left => run::turn_away(ctx, &name, &Answer::KeyLeft),
-            standing => {
-                let is_ours = standing == Standing::Ours;
-                let done = run::run_task(ctx, &name, is_ours, |engine, key, now| {
-                    engine.perform(task, key, now)
-                });
-                if done.is_err() {
-                    // Something else has the name now; whoever waited for it is told.
-                    run::turn_away(ctx, &name, &Answer::WrongType);
-                }
-            }
-        }
-        if clock::monotonic_us().saturating_sub(started_us) >= TICK_US {
+        let has_done = decides && do_task(ctx, &mut standings, &mut budget);
+        let has_more = background();
+        let is_over = clock::monotonic_us().saturating_sub(started_us) >= TICK_US;
+        if is_over || !has_more && !has_done {
             return;
         }
     }
+}
+
+/// Returns whether there is more of it.
+fn background() -> bool {
+    SHELL.with(|shell| {
+        shell.engine.background(&mut { BACKGROUND });
+        shell.engine.has_background()
+    })
+}
+
+/// Returns whether there was a task to do.
+fn do_task(ctx: Ctx<'_>, standings: &mut Standings, budget: &mut u32) -> bool {
+    let task = SHELL.with(|shell| {
+        let now = shell.now();
+        shell.engine.next_task(now, budget)
+    });
+    let Some((task, db, name)) = task else {
+        return false;
+    };
+    if !ctx.select_db(db.0) {
+        ctx.log(Level::Warning, "a task for a database that does not exist");
+        return true;
+    }
+    let name = KeyName::new(name.as_bytes());
+    match standings.of(ctx, &name) {
+        Standing::Left => run::turn_away(ctx, &name, &Answer::KeyLeft),
+        standing => {
+            let is_ours = standing == Standing::Ours;
+            let done = run::run_task(ctx, &name, is_ours, |engine, key, now| {
+                engine.perform(task, key, now)
+            });
+            if done.is_err() {
+                // Something else has the name now; whoever waited for it is told.
+                run::turn_away(ctx, &name, &Answer::WrongType);
+            }
+        }
+    }
+    true
 }

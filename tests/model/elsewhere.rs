@@ -318,7 +318,7 @@ fn those_who_stayed_while_another_decided_are_served_when_it_is_ours_again() {
         engine.follow(key, Family::Lock, &changes, now)
     });
     assert_eq!(followed, Ok(()));
-    crowd.server.engine.take_over(now);
+    crowd.take_over();
     crowd.tasks_here();
     assert_eq!(crowd.words(), ["granted"]);
 }

@@ -306,7 +306,7 @@ fn restored_fence_far_ahead_is_refused_by_server_that_decides() {
         .server
         .engine
         .adopt_last_fence(Fence(ahead + 5), crowd.now);
-    crowd.server.engine.take_over(crowd.now);
+    crowd.take_over();
     assert_eq!(crowd.adopt(ahead), Ok(()));
 }
 
@@ -319,7 +319,7 @@ fn fences_rise_when_clock_is_right_again() {
         .server
         .engine
         .adopt_last_fence(Fence(ahead), crowd.now);
-    crowd.server.engine.take_over(crowd.now);
+    crowd.take_over();
     let mut last = ahead;
     // First while the clock is behind, then when it has passed what it had led to.
     for now_us in [START_US, START_US + YEAR_US, ahead - 1, ahead + 7, START_US] {

@@ -10,10 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::teller::{Kind, Random, Teller, kinds};
 use crate::world::{Step, World};
 
-/// A world for this kind of history, with as much lag as the seed says.
+/// A world for this kind of history, with as much lag as the seed says, and with engines that do their own work
+/// at once, bit by bit or at the ticks only.
 fn world(kind: Kind, seed: u64) -> World {
     let mut world = World::new(kind.settings);
     world.skew_ms = seed % 20;
+    world.background = [u32::MAX, 1, 0][(seed % 3) as usize];
     world
 }
 

@@ -5,7 +5,8 @@
 //! - `server`: an engine with a keyspace around it, driven the way the module drives it;
 //! - `world`: a primary, its replica and the model, taking the same steps and compared after each;
 //! - `teller`: the next step of a random history;
-//! - `stories`, `places`, `once`, `crowds`, `elsewhere`, `followed`, `bounds`, `exhaustive`, `history`: the tests.
+//! - `stories`, `places`, `once`, `crowds`, `elsewhere`, `followed`, `bounds`, `turns`, `exhaustive`, `history`:
+//!   the tests.
 //!
 //! The crate is a `cdylib`, which no test can link to, so the engine is compiled in from its source.
 
@@ -26,4 +27,5 @@ mod places;
 mod server;
 mod stories;
 mod teller;
+mod turns;
 mod world;

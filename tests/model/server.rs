@@ -43,6 +43,9 @@ pub struct Done {
     pub wakes: Vec<Wake>,
 }
 
+/// How much of its own work the engine does in one go.
+const SLICE: u32 = 3;
+
 pub struct Server {
     pub engine: Engine,
     pub keys: BTreeMap<Name, Stored>,
@@ -150,7 +153,7 @@ impl Server {
         done
     }
 
-    /// The timer: everything that is due, a small budget at a time.
+    /// The timer: everything that is due, and the engine's own work, a small budget of each at a time.
     pub fn run_tasks(&mut self, now: Now) -> Vec<Done> {
         let mut all = Vec::new();
         for round in 0.. {
@@ -175,11 +178,21 @@ impl Server {
                     break;
                 }
             }
-            if budget > 0 {
+            let mut slice = SLICE;
+            self.engine.background(&mut slice);
+            if budget > 0 && slice == SLICE {
                 break;
             }
         }
+        assert!(!self.engine.has_background(), "the engine's work is done");
         all
+    }
+
+    /// The engine's own work, to the end.
+    pub fn finish_background(&mut self) {
+        while self.engine.has_background() {
+            self.engine.background(&mut { SLICE });
+        }
     }
 
     fn next_task(&mut self, now: Now) -> Option<Task> {
@@ -197,11 +210,11 @@ impl Server {
         self.let_go.push(id);
     }
 
-    /// The lazy freeing thread has come round.
+    /// The lazy freeing thread has come round, and has handed over what it freed.
     pub fn free_what_was_let_go(&mut self) {
-        for id in std::mem::take(&mut self.let_go) {
-            self.engine.freed(id);
-        }
+        let freed = std::mem::take(&mut self.let_go);
+        let chunks = freed.chunks(2).map(<[StateId]>::to_vec);
+        self.engine.freed_elsewhere(chunks.collect());
     }
 
     pub fn delete(&mut self, name: Name) {

@@ -174,6 +174,8 @@ pub struct World {
     pub now: Now,
     /// How far the replica's wall clock is from the primary's.
     pub skew_ms: u64,
+    /// How much of their own work the engines do after each step. What is left is done by the ticks.
+    pub background: u32,
     tickets: BTreeMap<WaiterId, Ticket>,
     /// The engine's fences, by the model's.
     fences: BTreeMap<u64, Fence>,
@@ -215,6 +217,7 @@ impl World {
             laws: Laws::new(settings, roomy),
             now,
             skew_ms: 7,
+            background: 0,
             tickets: BTreeMap::new(),
             fences: BTreeMap::new(),
             conns: Vec::new(),
@@ -325,6 +328,9 @@ impl World {
             self.granted.clear();
         }
         let answer = self.take(step);
+        for server in [&mut self.primary, &mut self.replica] {
+            server.engine.background(&mut { self.background });
+        }
         self.compare(matches!(step, Step::Tick));
         answer
     }
@@ -659,6 +665,7 @@ impl World {
                 assert_eq!(told, expected, "all who wait are sent away");
                 self.primary.engine.stand_down();
                 assert!(!self.primary.engine.is_serving());
+                self.primary.finish_background();
                 assert_eq!(
                     self.primary.engine.next_wake(self.now),
                     None,
@@ -684,6 +691,8 @@ impl World {
         // A process that was promoted knows its connections; one that was started has none.
         let knows_clients = beginning == Beginning::Promotion;
         self.primary.engine.leap_fences(beginning, self.now);
+        let latest = self.primary.engine.latest_due();
+        self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
         self.primary.engine.take_over(self.now);
         self.laws
             .leapt(beginning, saved, self.primary.engine.last_fence(), self.now);

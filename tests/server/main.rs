@@ -67,5 +67,6 @@ mod sentinel;
 mod settings;
 mod split_brain;
 mod steps;
+mod turns;
 mod withdrawal;
 mod wrong_clock;

@@ -1,0 +1,71 @@
+//! What the engine does for itself, in slices: nobody waits for any one piece of it, and all of it is memory.
+//!
+//! - After a take-over every hold gets a moment on the lease clock: see [`super::role`].
+//! - After a flush, a swap or a take-over queues are made due: see [`super::due`].
+//! - What is large and no longer needed is dropped: see [`super::leftovers`].
+//!
+//! Calls that set off such work take the same few steps whatever the number of holds and waiters, so that no
+//! turn of the event loop is long because of it. A server that follows another does it too.
+
+use std::collections::VecDeque;
+
+use super::leftovers::{Piece, SMALL};
+use super::state::State;
+use super::types::{ClientId, Fence};
+use super::{Engine, StateId};
+
+/// How soon the next slice follows.
+pub(super) const PAUSE_US: u64 = 1_000;
+
+impl Engine {
+    /// Does a slice of it: a hold given its moment, a queue made due or a piece dropped costs one of the
+    /// budget. Something left of the budget means that there is nothing left to do.
+    pub fn background(&mut self, budget: &mut u32) {
+        self.queues.sweep(budget);
+        self.walk(budget);
+        while *budget > 0
+            && let Some(piece) = self.leftovers.next()
+        {
+            *budget -= 1;
+            match piece {
+                Piece::Dropped => {}
+                Piece::Ephemeral(client, fence) => self.forget_ephemeral(client, fence),
+                Piece::Freed(id) => self.freed(id),
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn has_background(&self) -> bool {
+        self.queues.is_sweeping() || self.role.is_walking() || !self.leftovers.is_empty()
+    }
+
+    /// The keyspace has let go of these values, some while ago and on another thread.
+    pub fn freed_elsewhere(&mut self, values: VecDeque<Vec<StateId>>) {
+        self.leftovers.free(values.into_iter().flatten());
+    }
+
+    /// The state's holds are no more, by whatever way. They leave the gauges at once.
+    pub(super) fn forget(&mut self, state: State) {
+        let holds = state.body.holds();
+        self.stats.holds_go(state.body.family(), holds.len());
+        if holds.len() > SMALL {
+            return self.leftovers.drop_holds(state.body.into_holds());
+        }
+        for hold in holds.iter().filter(|hold| hold.ephemeral) {
+            self.forget_ephemeral(hold.client(), hold.fence);
+        }
+    }
+
+    /// A hold is no more, and its entry may still be there. By now the same hold may have come back from a
+    /// file and been bound to the same connection again: then the entry is its own.
+    fn forget_ephemeral(&mut self, client: ClientId, fence: Fence) {
+        let Some(id) = self.ephemeral.get(&(client, fence)) else {
+            return;
+        };
+        let state = self.states.get(*id);
+        if state.is_none_or(|state| state.body.holds().get(fence).is_none()) {
+            self.ephemeral.remove(&(client, fence));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Large things that nobody needs any more, dropped a piece at a time.
+//!
+//! To drop a map of a million entries takes tens of milliseconds, in which no client is answered. So what is
+//! large is put here, and [`super::Engine::background`] drops a bounded number of its pieces a turn. What is
+//! small is dropped where it stands, which costs less than to remember it.
+
+use std::collections::VecDeque;
+
+use super::hold::HoldSet;
+use super::slab::StateId;
+use super::types::{ClientId, Fence};
+
+/// How many pieces may be dropped in one go.
+pub const SMALL: usize = 64;
+
+/// What one step leaves to do for the engine.
+pub enum Piece {
+    Dropped,
+    /// A hold that had its entry in the index of EPHEMERAL holds.
+    Ephemeral(ClientId, Fence),
+    /// The keyspace has let go of this value.
+    Freed(StateId),
+}
+
+type Pieces = Box<dyn Iterator<Item = Piece> + Send>;
+
+/// Oldest first.
+#[derive(Default)]
+pub struct Leftovers(VecDeque<Pieces>);
+
+impl Leftovers {
+    /// Drops something with many entries: at once if they are few.
+    pub fn drop_entries<I>(&mut self, large: I)
+    where
+        I: IntoIterator,
+        I::IntoIter: Send + 'static,
+    {
+        let entries = large.into_iter();
+        if entries.size_hint().0 > SMALL {
+            self.push(entries.map(|_| Piece::Dropped));
+        }
+    }
+
+    /// Drops something large that takes itself apart.
+    pub fn drop_pieces(&mut self, pieces: impl Iterator<Item = ()> + Send + 'static) {
+        self.push(pieces.map(|()| Piece::Dropped));
+    }
+
+    /// Drops many holds.
+    pub fn drop_holds(&mut self, holds: HoldSet) {
+        self.push(holds.into_pieces().map(|hold| match hold {
+            Some(hold) if hold.ephemeral => Piece::Ephemeral(hold.client(), hold.fence),
+            _ => Piece::Dropped,
+        }));
+    }
+
+    /// These values are to be given back.
+    pub fn free(&mut self, values: impl Iterator<Item = StateId> + Send + 'static) {
+        self.push(values.map(Piece::Freed));
+    }
+
+    fn push(&mut self, pieces: impl Iterator<Item = Piece> + Send + 'static) {
+        self.0.push_back(Box::new(pieces));
+    }
+
+    /// Drops one piece more.
+    pub fn next(&mut self) -> Option<Piece> {
+        loop {
+            let piece = self.0.front_mut()?.next();
+            if piece.is_some() {
+                return piece;
+            }
+            self.0.pop_front();
+        }
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
