@@ -11,7 +11,7 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix lint install clean
+.PHONY: help build run test test-matrix fuzz lint install clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -29,6 +29,9 @@ test: ## test the engine, and the module on every server at hand (or on SERVERS=
 
 test-matrix: ## the same on every server that people run, built where it must be (ALSO="path ...", EXCEPT="name ...")
 	@sh scripts/test-matrix.sh
+
+fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
+	@sh scripts/fuzz.sh
 
 lint: ## check format, clippy's lints and the documentation
 	@sh scripts/need.sh build

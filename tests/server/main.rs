@@ -29,6 +29,7 @@ mod events;
 mod failover;
 mod first_listener;
 mod furniture;
+mod fuzz;
 mod golden;
 mod grammar;
 mod group;

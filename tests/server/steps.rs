@@ -154,6 +154,7 @@ pub fn assert_clean_log(server: &Server) {
         "crashed by signal",
         "BUG REPORT",
         "DSYNC.APPLY failed",
+        "a defect of dsync",
     ] {
         assert!(!log.contains(word), "{word} in the log:\n{log}");
     }

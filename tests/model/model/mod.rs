@@ -44,6 +44,7 @@ pub const FORGETS_LATE: bool = true;
 
 /// What the keyspace has under a name.
 #[derive(Clone)]
+#[allow(clippy::large_enum_variant, reason = "the model has a handful of them")]
 pub enum Value {
     State(Content),
     /// A string, say.

@@ -96,6 +96,56 @@ impl Client {
         }
     }
 
+    /// From now on this connection is read with [`Client::poll`] and written with [`Client::push`] only,
+    /// which never wait for a reply.
+    pub fn set_nonblocking(&mut self) {
+        self.stream
+            .set_nonblocking()
+            .expect("every socket can be told not to block");
+    }
+
+    /// The next reply, if it has arrived. For a connection that does not block.
+    pub fn poll(&mut self) -> Result<Option<Reply>, Closed> {
+        loop {
+            if let Some((reply, used)) = resp::parse(&self.received) {
+                self.received.drain(..used);
+                return Ok(Some(reply));
+            }
+            let mut chunk = [0; 16 * 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(Closed),
+                Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(None),
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(Closed),
+                },
+            }
+        }
+    }
+
+    /// Sends requests in one write. For a connection that does not block: it waits only while the server
+    /// does not read, and not for long.
+    pub fn push<A: AsRef<[u8]>>(&mut self, requests: &[Vec<A>]) -> Result<(), Closed> {
+        let bytes: Vec<u8> = requests
+            .iter()
+            .flat_map(|request| resp::request(request))
+            .collect();
+        let deadline = Instant::now() + CALL_WITHIN;
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(length) => rest = &rest[length..],
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock if Instant::now() < deadline => std::thread::yield_now(),
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(Closed),
+                },
+            }
+        }
+        Ok(())
+    }
+
     /// Asserts that nothing arrives during `quiet`.
     #[track_caller]
     pub fn expect_silence(&mut self, quiet: Duration) {

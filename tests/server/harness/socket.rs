@@ -37,6 +37,14 @@ impl Socket {
         }
     }
 
+    /// From now on reads and writes return at once, with `WouldBlock` where they would have to wait.
+    pub fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.set_nonblocking(true),
+            Socket::Unix(stream) => stream.set_nonblocking(true),
+        }
+    }
+
     pub fn shutdown(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),

@@ -1,0 +1,631 @@
+//! The one thread that sends everything, reads every reply, and judges it.
+//!
+//! It never waits for a reply unless a step says so: requests of many connections are on their way at once,
+//! and the server decides how they meet. What it sends, and in which order, is the log's; nothing in here is
+//! left to chance.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::conditions::{Conditions, Relief};
+use super::ledger::{Ledger, granted};
+use super::link::{Link, Part, Pending};
+use super::meaning::{Family, Meaning};
+use super::replies::{self, Situation};
+use super::step::{Connection, OPERATOR, Request, Step};
+use super::words;
+use crate::harness::*;
+
+/// By how much a reply may come later than the request says.
+const LATE: Duration = Duration::from_secs(20);
+/// How many grants are remembered, to be talked about.
+const TOLD: usize = 48;
+/// How many tokens are remembered with their fences.
+const FENCES: usize = 50_000;
+
+/// A grant that somebody was told of; the hold may be gone.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub database: usize,
+    pub key: String,
+    pub family: Family,
+    /// As the log spells it.
+    pub token: String,
+}
+
+/// A request whose client waits.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    pub on: usize,
+    pub database: usize,
+    pub key: String,
+    pub family: Family,
+    pub token: Option<String>,
+    pub since: Instant,
+}
+
+pub struct Driver {
+    links: Vec<Option<Link>>,
+    last_serial: u64,
+    pub ledger: Ledger,
+    pub conditions: Conditions,
+    flavour: Flavour,
+    told: VecDeque<Told>,
+    /// The token that the server made for the request of a line.
+    made: HashMap<u64, String>,
+    /// The last fence of each token.
+    fences: HashMap<String, u64>,
+    /// How often each command was answered how.
+    counts: BTreeMap<String, u64>,
+    start: Instant,
+    /// What was heard since it was last asked for, a line each.
+    heard: Vec<String>,
+    /// What the operator's requests on their way do to the server, in their order.
+    turns: VecDeque<(Option<Relief>, Option<usize>)>,
+}
+
+impl Driver {
+    /// With so many connections besides the operator's.
+    pub fn new(server: &Server, connections: usize) -> Driver {
+        let mut ledger = Ledger::default();
+        if server.info_section("keyspace").contains("db") {
+            ledger.knows_not_all();
+        }
+        Driver {
+            links: (0..=connections).map(|_| None).collect(),
+            last_serial: 0,
+            ledger,
+            conditions: Conditions::new(),
+            flavour: server.flavour(),
+            told: VecDeque::new(),
+            made: HashMap::new(),
+            fences: HashMap::new(),
+            counts: BTreeMap::new(),
+            start: Instant::now(),
+            heard: Vec::new(),
+            turns: VecDeque::new(),
+        }
+    }
+
+    /// Carries out a step that concerns connections only; the line of the log is for what refers to it.
+    #[track_caller]
+    pub fn perform(&mut self, server: &Server, line: u64, step: &Step) {
+        match step {
+            Step::Send { on, requests, fin } => {
+                self.send(server, line, *on, requests);
+                if *fin {
+                    self.close(*on);
+                }
+            }
+            Step::Close { on } => self.close(*on),
+            Step::Settle => self.settle(),
+            other => panic!("'{other}' is not for connections"),
+        }
+    }
+
+    /// Carries out what the operator types, and waits until it is done.
+    #[track_caller]
+    pub fn operate(&mut self, server: &Server, lines: &[&str]) {
+        self.perform(server, 0, &Step::operator(lines));
+        while !self.is_idle(OPERATOR) {
+            self.collect();
+            std::thread::yield_now();
+        }
+    }
+
+    /// The server decides nothing from now on.
+    #[track_caller]
+    pub fn stand_still(&mut self, server: &Server) {
+        self.operate(server, &["CLIENT PAUSE 600000 WRITE"]);
+    }
+
+    /// Ends whatever an operator did to make the server refuse.
+    #[track_caller]
+    pub fn accept(&mut self, server: &Server) {
+        let accept = [
+            "CLIENT UNPAUSE",
+            "CONFIG SET min-replicas-to-write 0",
+            "CONFIG SET maxmemory 0",
+        ];
+        self.operate(server, &accept);
+    }
+
+    #[track_caller]
+    fn send(&mut self, server: &Server, line: u64, on: usize, requests: &[Request]) {
+        assert!(on < self.links.len(), "line {line}: no connection {on}");
+        if self.links[on].is_none() {
+            self.last_serial += 1;
+            self.links[on] = Some(Link::open(server, self.last_serial));
+        }
+        let mut bytes = Vec::new();
+        for request in requests {
+            if !is_safe(request, self.link(on).transaction.is_some(), self.flavour) {
+                continue;
+            }
+            let names = self.known_words(request);
+            let database = self.link(on).database;
+            bytes.push(words::payloads(&names, server, database));
+            self.expect(
+                line,
+                on,
+                Request {
+                    words: names,
+                    odd: request.odd,
+                },
+                request,
+            );
+        }
+        if self.link(on).client.push(&bytes).is_err() {
+            self.closed_by_server(on);
+        }
+    }
+
+    fn link(&mut self, on: usize) -> &mut Link {
+        self.links[on].as_mut().expect("the connection is open")
+    }
+
+    /// The words with everything in them that only this run knows.
+    fn known_words(&self, request: &Request) -> Vec<String> {
+        let mut words: Vec<String> = request
+            .words
+            .iter()
+            .map(|word| self.known_word(word))
+            .collect();
+        let is_unblock = words.len() == 4 && words[..2] == ["CLIENT", "UNBLOCK"];
+        if is_unblock && !can_unblock_with_error(self.flavour) {
+            words.pop();
+        }
+        words
+    }
+
+    fn known_word(&self, word: &str) -> String {
+        if let Some(on) = word.strip_prefix("$client:") {
+            let link = on
+                .parse()
+                .ok()
+                .and_then(|on: usize| self.links.get(on)?.as_ref());
+            // Nobody's.
+            return link.map_or(u32::MAX.to_string(), |link| link.id.to_string());
+        }
+        if let Some(line) = word.strip_prefix("$token:") {
+            let made = line.parse().ok().and_then(|line: u64| self.made.get(&line));
+            return made.cloned().unwrap_or("never".to_owned());
+        }
+        if let Some(token) = word.strip_prefix("$fence:") {
+            let fence = self.fences.get(&self.known_word(token));
+            return fence.map_or("1".to_owned(), u64::to_string);
+        }
+        word.to_owned()
+    }
+
+    /// Notes what is to be answered. `spelled` is the request as the log has it.
+    fn expect(&mut self, line: u64, on: usize, request: Request, spelled: &Request) {
+        let now = Instant::now();
+        let name = request.words.first().map_or("", String::as_str).to_owned();
+        if name == "PSUBSCRIBE" {
+            // Answered by messages only.
+            self.link(on).subscribed = true;
+            return;
+        }
+        if on == OPERATOR {
+            let turn = self.conditions.sent(&request.words);
+            let aim = self.aim(spelled, now);
+            self.turns.push_back((turn, aim));
+        }
+        let words = request.words.clone();
+        let part = |driver: &mut Driver, request: Request, is_try| {
+            let link = driver.link(on);
+            let (database, serial) = (link.database, link.serial);
+            let meaning = Meaning::of(&request.words);
+            let entry = driver.ledger.sent(meaning, database, serial, is_try, now);
+            Part {
+                line,
+                request,
+                entry,
+            }
+        };
+        let in_transaction = self.link(on).transaction.is_some();
+        let pending = match name.as_str() {
+            "EXEC" if in_transaction => {
+                let parts = self.link(on).transaction.take().unwrap_or_default();
+                Pending::All { parts, sent: now }
+            }
+            _ if in_transaction => {
+                let queued = Pending::Queued {
+                    request: request.clone(),
+                    sent: now,
+                };
+                let part = part(self, request, true);
+                self.link(on).transaction.get_or_insert_default().push(part);
+                queued
+            }
+            "EVAL" => {
+                let requests = words::requests_of_script(&request);
+                let parts = requests
+                    .into_iter()
+                    .map(|request| part(self, request, true));
+                let parts = parts.collect();
+                Pending::All { parts, sent: now }
+            }
+            _ => Pending::Request(part(self, request, false)),
+        };
+        let link = self.link(on);
+        link.push(pending, now);
+        match (name.as_str(), words.get(1).map(String::as_str)) {
+            ("SELECT", Some(database)) => link.database = database.parse().unwrap_or(0),
+            ("HELLO", Some("3")) => link.resp3 = true,
+            ("MULTI", _) => link.transaction = Some(Vec::new()),
+            ("QUIT", _) => link.may_close = true,
+            _ => {}
+        }
+    }
+
+    /// CLIENT KILL and CLIENT UNBLOCK: whom they are aimed at. The connection of an unblocking is returned.
+    fn aim(&mut self, spelled: &Request, now: Instant) -> Option<usize> {
+        let words: Vec<&str> = spelled.words.iter().map(String::as_str).collect();
+        let at = |word: &str| word.strip_prefix("$client:")?.parse::<usize>().ok();
+        match words.as_slice() {
+            ["CLIENT", "KILL", "ID", whom] => {
+                let link = self.links.get_mut(at(whom)?)?.as_mut()?;
+                link.may_close = true;
+                let serial = link.serial;
+                self.ledger.disconnects(serial, now);
+                None
+            }
+            ["CLIENT", "UNBLOCK", whom, ..] => {
+                let on = at(whom)?;
+                self.links.get_mut(on)?.as_mut()?.unblocks.open();
+                Some(on)
+            }
+            _ => None,
+        }
+    }
+
+    /// Closes a connection, with whatever is on its way.
+    pub fn close(&mut self, on: usize) {
+        let now = Instant::now();
+        if let Some(link) = self.links.get_mut(on).and_then(Option::take) {
+            self.ledger.disconnects(link.serial, now);
+            link.unanswered()
+                .for_each(|part| self.ledger.lost(&part.entry, now));
+            if on == OPERATOR {
+                self.turns.clear();
+            }
+            link.client.close();
+        }
+    }
+
+    /// Closes all of them, the operator's too.
+    pub fn close_all(&mut self) {
+        (0..self.links.len()).for_each(|on| self.close(on));
+    }
+
+    /// The server may close any of the connections there are, whenever it likes.
+    pub fn expect_closing(&mut self) {
+        self.links
+            .iter_mut()
+            .flatten()
+            .for_each(|link| link.may_close = true);
+    }
+
+    #[track_caller]
+    fn closed_by_server(&mut self, on: usize) {
+        let may_close = self.link(on).may_close;
+        self.heard.push(format!("{} was closed", Connection(on)));
+        assert!(
+            may_close,
+            "the server closed {}, without a reason",
+            Connection(on)
+        );
+        self.close(on);
+    }
+
+    /// Reads and judges whatever has arrived.
+    #[track_caller]
+    pub fn collect(&mut self) {
+        for on in 0..self.links.len() {
+            while let Some(link) = self.links[on].as_mut() {
+                match link.client.poll() {
+                    Ok(Some(Reply::Push(_))) => {}
+                    Ok(Some(reply)) => self.answered(on, &reply),
+                    Ok(None) => {
+                        link.silent_since = Instant::now();
+                        self.check_late(on);
+                        break;
+                    }
+                    Err(Closed) => self.closed_by_server(on),
+                }
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check_late(&mut self, on: usize) {
+        let link = self.link(on);
+        let Some(first) = link.pending.front() else {
+            return;
+        };
+        let within = match first.waits() {
+            None => LATE,
+            Some(Some(wait)) => wait + LATE,
+            Some(None) => return,
+        };
+        let what = first.parts().first().map_or(String::new(), describe);
+        let since = link.first_since.elapsed();
+        assert!(
+            since < within,
+            "{}: {what} has no reply after {since:?}",
+            Connection(on)
+        );
+    }
+
+    /// What was heard since this was last asked, a line each.
+    pub fn take_heard(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.heard)
+    }
+
+    #[track_caller]
+    fn answered(&mut self, on: usize, reply: &Reply) {
+        let now = Instant::now();
+        let link = self.links[on].as_mut().expect("the connection is open");
+        let line = link.pending.front().and_then(|first| first.parts().first());
+        let line = line.map_or(String::new(), |part| format!(" to {}", part.line));
+        let ms = now.duration_since(self.start).as_millis();
+        self.heard
+            .push(format!("{ms} ms: {}{line}: {reply:?}", Connection(on)));
+        let link = self.link(on);
+        let Some(pending) = link.pending.pop_front() else {
+            panic!(
+                "{} was answered {reply:?}, and had asked for nothing",
+                Connection(on)
+            );
+        };
+        link.first_since = now;
+        let silent_since = std::mem::replace(&mut link.silent_since, now);
+        if on == OPERATOR
+            && let Some((turn, aim)) = self.turns.pop_front()
+        {
+            turn.into_iter()
+                .for_each(|turn| self.conditions.answered(turn, now));
+            if let Some(aimed) = aim.and_then(|on| self.links[on].as_mut()) {
+                aimed.unblocks.close(now);
+            }
+        }
+        match pending {
+            Pending::Request(part) => self.judge(on, &part, reply, silent_since),
+            Pending::Queued { request, sent } => {
+                if *reply != "QUEUED" {
+                    let meaning = Meaning::of(&request.words);
+                    let situation = self.situation(on, sent, false);
+                    let known = reply.is_error()
+                        && replies::check(&request, &meaning, reply, &situation).is_ok();
+                    assert!(known, "{request:?} in a transaction was answered {reply:?}");
+                }
+            }
+            Pending::All { parts, sent } => self.judge_all(on, &parts, reply, sent, silent_since),
+        }
+    }
+
+    fn situation(&mut self, on: usize, sent: Instant, may_wait: bool) -> Situation {
+        let refusals = self.conditions.refusals(sent);
+        let link = self.link(on);
+        Situation {
+            refusals,
+            may_wait,
+            ended_early: link.unblocks.covers(sent) || link.subscribed,
+            took: sent.elapsed(),
+        }
+    }
+
+    /// One of several replies in one, or the reply of its own.
+    #[track_caller]
+    fn judge(&mut self, on: usize, part: &Part, reply: &Reply, silent_since: Instant) {
+        let situation = self.situation(on, part.entry.sent, !part.entry.is_try);
+        if let Err(why) = replies::check(&part.request, &part.entry.meaning, reply, &situation) {
+            panic!(
+                "{}: {} was answered {reply:?}: {why}",
+                Connection(on),
+                describe(part)
+            );
+        }
+        self.count(part, reply);
+        self.ledger
+            .answered(&part.entry, reply, silent_since, Instant::now());
+        if let (Meaning::Ask(ask), Some((token, fence))) = (&part.entry.meaning, granted(reply)) {
+            let spelled = match ask.token {
+                Some(_) => token.clone(),
+                None => format!("$token:{}", part.line),
+            };
+            if self.fences.len() >= FENCES {
+                self.fences.clear();
+                self.made.clear();
+            }
+            if ask.token.is_none() {
+                self.made.insert(part.line, token.clone());
+            }
+            self.fences.insert(token, fence);
+            self.told.push_back(Told {
+                database: part.entry.database,
+                key: ask.key.clone(),
+                family: ask.claim.family(),
+                token: spelled,
+            });
+            if self.told.len() > TOLD {
+                self.told.pop_front();
+            }
+        }
+    }
+
+    fn count(&mut self, part: &Part, reply: &Reply) {
+        let name = part.request.words.first().map_or("", String::as_str);
+        let outcome = match reply {
+            Reply::Error(text) => text.split(' ').next().unwrap_or_default(),
+            Reply::Nil => "nil",
+            Reply::Int(0) => "0",
+            Reply::Int(_) => "n",
+            Reply::Array(items) => match items.first() {
+                Some(kind) if *kind == "DONE" => "DONE",
+                Some(kind) if *kind == "FAILED" => "FAILED",
+                _ => "array",
+            },
+            _ => "other",
+        };
+        *self.counts.entry(format!("{name} {outcome}")).or_default() += 1;
+    }
+
+    /// How often each command was answered how.
+    pub fn counts(&self) -> &BTreeMap<String, u64> {
+        &self.counts
+    }
+
+    /// A reply of EXEC or of a script, which has those of all its requests.
+    #[track_caller]
+    fn judge_all(
+        &mut self,
+        on: usize,
+        parts: &[Part],
+        reply: &Reply,
+        sent: Instant,
+        silent_since: Instant,
+    ) {
+        if let Reply::Array(items) = reply {
+            assert_eq!(items.len(), parts.len(), "{}: {reply:?}", Connection(on));
+            for (part, item) in parts.iter().zip(items) {
+                self.judge(on, part, item, silent_since);
+            }
+            return;
+        }
+        let refusals = self.conditions.refusals(sent);
+        let known = match reply {
+            // A watched key was changed.
+            Reply::Nil => true,
+            Reply::Error(text) => {
+                text.starts_with("EXECABORT") || refusals.iter().any(|code| text.starts_with(code))
+            }
+            _ => parts.is_empty(),
+        };
+        assert!(
+            known,
+            "{}: EXEC or a script was answered {reply:?}",
+            Connection(on)
+        );
+        let now = Instant::now();
+        parts
+            .iter()
+            .for_each(|part| self.ledger.lost(&part.entry, now));
+    }
+
+    /// Waits until everything is answered that does not wait.
+    #[track_caller]
+    pub fn settle(&mut self) {
+        while self
+            .links
+            .iter()
+            .flatten()
+            .any(|link| !link.pending.is_empty() && !link.is_waiting())
+        {
+            self.collect();
+            std::thread::yield_now();
+        }
+    }
+
+    /// Reads on for so long.
+    #[track_caller]
+    pub fn rest(&mut self, pause: Duration) {
+        let until = Instant::now() + pause;
+        loop {
+            self.collect();
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(Duration::from_micros(500)));
+        }
+    }
+
+    /// Whether the connection has nothing on its way.
+    pub fn is_idle(&self, on: usize) -> bool {
+        let link = self.links.get(on).and_then(Option::as_ref);
+        link.is_none_or(|link| link.pending.is_empty())
+    }
+
+    /// How much is on its way on this connection.
+    pub fn load(&self, on: usize) -> usize {
+        let link = self.links.get(on).and_then(Option::as_ref);
+        link.map_or(0, |link| link.pending.len())
+    }
+
+    pub fn is_resp3(&self, on: usize) -> bool {
+        let link = self.links.get(on).and_then(Option::as_ref);
+        link.is_some_and(|link| link.resp3)
+    }
+
+    pub fn database(&self, on: usize) -> usize {
+        let link = self.links.get(on).and_then(Option::as_ref);
+        link.map_or(0, |link| link.database)
+    }
+
+    /// How many connections there are besides the operator's.
+    pub fn connections(&self) -> usize {
+        self.links.len() - 1
+    }
+
+    pub fn told(&self) -> &VecDeque<Told> {
+        &self.told
+    }
+
+    /// The requests that may be waiting in a queue.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let links = self.links.iter().enumerate();
+        let links = links.filter_map(|(on, link)| Some((on, link.as_ref()?)));
+        let waiting = links.filter_map(|(on, link)| match link.pending.front()? {
+            Pending::Request(part) if link.is_waiting() => {
+                let (key, family, token) = match &part.entry.meaning {
+                    Meaning::Ask(ask) => (ask.key.clone(), ask.claim.family(), ask.token.clone()),
+                    _ => (part.request.words.get(1)?.clone(), Family::Group, None),
+                };
+                // One that the server refuses is nobody's.
+                let token = token.filter(|token| (1..=128).contains(&token.len()));
+                Some(Waiting {
+                    on,
+                    database: part.entry.database,
+                    key,
+                    family,
+                    token,
+                    since: part.entry.sent,
+                })
+            }
+            _ => None,
+        });
+        waiting.collect()
+    }
+}
+
+/// Redis before 7.4 and Valkey 8 can lose a grant that CLIENT UNBLOCK … ERROR meets, or answer twice.
+fn can_unblock_with_error(flavour: Flavour) -> bool {
+    match flavour.product {
+        Product::Redis => flavour.version >= (7, 4, 0),
+        Product::Valkey => flavour.version >= (9, 0, 0),
+    }
+}
+
+/// Whether the server is known to do what it should with this request.
+fn is_safe(request: &Request, in_transaction: bool, flavour: Flavour) -> bool {
+    let name = request.words.first().map_or("", String::as_str);
+    match (flavour.product, name) {
+        // A message is written into the middle of EXEC's reply, if the transaction is what it tells of.
+        (Product::Redis, "PSUBSCRIBE") => flavour.version >= (7, 2, 0),
+        // In a transaction a module is told of the key in its old database.
+        (Product::Valkey, "MOVE") => flavour.version < (9, 0, 0) || !in_transaction,
+        _ => true,
+    }
+}
+
+fn describe(part: &Part) -> String {
+    let step = Step::one(OPERATOR, part.request.clone()).to_string();
+    let words = step.strip_prefix("op ").unwrap_or(&step);
+    format!(
+        "line {}, '{words}' in database {}",
+        part.line, part.entry.database
+    )
+}

@@ -1,0 +1,108 @@
+//! What must be true when a run is over: nobody waits for what could be had, everybody is answered when
+//! everything is given back, nothing is counted that is gone, and all files can be loaded.
+
+use std::time::{Duration, Instant};
+
+use super::driver::Driver;
+use super::fleet::Fleet;
+use super::requests::{DATABASES, NAMES};
+use super::step::Step;
+use crate::harness::*;
+use crate::history::assert_nothing_overdue;
+
+const UNTIL: Duration = Duration::from_secs(30);
+
+#[track_caller]
+pub fn finish(fleet: &mut Fleet, driver: &mut Driver) {
+    driver.accept(fleet.primary());
+    driver.settle();
+    fleet.perform(driver, &Step::Compare);
+    assert_nothing_overdue(fleet.primary());
+    nobody_waits_in_vain(fleet, driver);
+    everybody_is_answered(fleet, driver);
+    driver.close_all();
+    nothing_is_counted(fleet);
+    fleet.perform(driver, &Step::Load);
+    fleet.check_untroubled();
+}
+
+/// Where somebody waits, somebody holds, or an operator said that nobody shall.
+#[track_caller]
+fn nobody_waits_in_vain(fleet: &Fleet, driver: &mut Driver) {
+    let until = Instant::now() + UNTIL;
+    let mut client = fleet.primary().connect();
+    while let Some(key) = waited_for_in_vain(&mut client) {
+        assert!(
+            Instant::now() < until,
+            "nobody holds {key:?}, and yet there are waiters"
+        );
+        driver.rest(Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn waited_for_in_vain(client: &mut Client) -> Option<Reply> {
+    let contended = call!(client, "DSYNC.CONTENDED", "COUNT", 1_000);
+    let in_vain = contended.as_array().iter().find(|row| {
+        let [database, key, family, ..] = row.as_array() else {
+            panic!("a row of DSYNC.CONTENDED: {row:?}");
+        };
+        let prefix = match family.as_str() {
+            "lock" => "DLOCK",
+            "semaphore" => "DSEM",
+            "group" => "DWG",
+            _ => "DONCE",
+        };
+        assert_eq!(call!(client, "SELECT", database.as_int()), "OK");
+        let info = call!(client, format!("{prefix}.INFO"), key.as_str());
+        if info.is_nil() || info.is_error() {
+            return true;
+        }
+        let is_paused = info
+            .find_field("pinned-limit")
+            .is_some_and(|limit| *limit == 0);
+        // Somebody waits for the end of a round, and its jobs are owed.
+        let is_owed = info.find_field("owed").is_some_and(|owed| *owed != 0);
+        *info.field("holders") == 0 && !is_paused && !is_owed
+    });
+    in_vain.cloned()
+}
+
+/// When everything is given back again and again, everybody's turn comes.
+#[track_caller]
+fn everybody_is_answered(fleet: &Fleet, driver: &mut Driver) {
+    let until = Instant::now() + UNTIL;
+    let mut client = fleet.primary().connect();
+    while let Some(on) = (0..=driver.connections()).find(|on| !driver.is_idle(*on)) {
+        assert!(
+            Instant::now() < until,
+            "connection {on} still waits, though all keys were removed again and again"
+        );
+        remove_all(&mut client);
+        driver.rest(Duration::from_millis(2));
+    }
+    remove_all(&mut client);
+}
+
+#[track_caller]
+fn remove_all(client: &mut Client) {
+    for database in 0..DATABASES {
+        assert_eq!(call!(client, "SELECT", database), "OK");
+        let words = ["DEL"].into_iter().chain(NAMES);
+        client.call(&words.collect::<Vec<_>>()).as_int();
+    }
+}
+
+#[track_caller]
+fn nothing_is_counted(fleet: &Fleet) {
+    let mut client = fleet.primary().connect();
+    eventually("no hold and no waiter on any server", UNTIL, || {
+        // A place that was kept may have been resumed by a request that was still on its way.
+        remove_all(&mut client);
+        fleet.servers().all(|server| {
+            ["dsync_holds", "dsync_waiters"]
+                .into_iter()
+                .all(|gauge| server.info_number("dsync", gauge) == 0)
+        })
+    });
+}

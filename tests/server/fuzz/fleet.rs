@@ -1,0 +1,325 @@
+//! The servers of a run, and what happens to them as a whole: comparisons, changes of the primary, kills.
+//!
+//! A primary and a replica, both with an AOF that has every write before its reply, and a replica of the
+//! replica. Any of the first two may be the primary.
+
+use std::time::{Duration, Instant};
+
+use super::driver::Driver;
+use super::requests::{DATABASES, NAMES};
+use super::step::{OPERATOR, Request, Step};
+use crate::data_files::with_aof;
+use crate::harness::*;
+use crate::history::{assert_same, assert_untroubled, contents};
+
+/// For what must happen to the servers, on a machine under load.
+const UNTIL: Duration = Duration::from_secs(40);
+/// A hold must have so much left to be looked for after a restart.
+const AT_LEAST: Duration = Duration::from_secs(20);
+/// Nobody listens there.
+const NOWHERE: &str = "127.0.0.1 1";
+
+pub struct Fleet {
+    servers: Vec<Server>,
+    primary: usize,
+}
+
+/// What is kept for a while is not kept for long; a place is kept long enough to be taken again.
+fn builder() -> Builder {
+    let short = [
+        ("default-lease-ms", 80),
+        ("rejoin-ms", 400),
+        ("group-keep-ms", 100),
+        ("group-idle-ms", 1_000),
+        ("once-keep-ms", 300),
+        ("takeover-grace-ms", 50),
+    ];
+    let builder = Server::builder().config("repl-backlog-size", "32mb");
+    short.into_iter().fold(builder, |builder, (name, ms)| {
+        builder.module_arg(name).module_arg(ms)
+    })
+}
+
+impl Fleet {
+    #[track_caller]
+    pub fn start() -> Fleet {
+        let servers = vec![
+            with_aof(builder(), "always", "yes").start(),
+            with_aof(builder(), "always", "yes").start(),
+            builder().start(),
+        ];
+        let fleet = Fleet {
+            servers,
+            primary: 0,
+        };
+        fleet.follow(1, 0);
+        // A replica of a replica that has no link yet asks again after a second.
+        fleet.servers[1].wait_for_sync();
+        fleet.follow(2, 1);
+        fleet.catch_up();
+        fleet
+    }
+
+    pub fn primary(&self) -> &Server {
+        &self.servers[self.primary]
+    }
+
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter()
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Server> {
+        let others = self.servers.iter().enumerate();
+        others
+            .filter(|(at, _)| *at != self.primary)
+            .map(|(_, server)| server)
+    }
+
+    #[track_caller]
+    fn follow(&self, replica: usize, primary: usize) {
+        let port = self.servers[primary].port();
+        let mut client = self.servers[replica].connect();
+        assert_eq!(call!(client, "REPLICAOF", "127.0.0.1", port), "OK");
+    }
+
+    /// Waits until all others have what the primary has, which must not go on meanwhile.
+    #[track_caller]
+    fn catch_up(&self) {
+        eventually("replicas that have caught up", UNTIL, || {
+            let primary = Position::of(self.primary());
+            self.others().all(|other| {
+                let other = Position::of(other);
+                other.is_linked && other.id == primary.id && other.offset >= primary.offset
+            })
+        });
+    }
+
+    /// Carries out a step that concerns servers.
+    #[track_caller]
+    pub fn perform(&mut self, driver: &mut Driver, step: &Step) {
+        match step {
+            Step::Compare => self.compare(driver),
+            Step::Failover => self.fail_over(driver),
+            Step::Switch => self.switch(driver),
+            Step::Kill => self.kill(driver),
+            Step::Load => self.load(driver),
+            Step::Reload => self.reload(driver),
+            other => panic!("'{other}' is not for servers"),
+        }
+    }
+
+    #[track_caller]
+    fn compare(&self, driver: &mut Driver) {
+        driver.stand_still(self.primary());
+        self.catch_up();
+        for other in self.others() {
+            assert_same(self.primary(), other, "a replica and its primary");
+        }
+        driver.operate(self.primary(), &["CLIENT UNPAUSE"]);
+        self.check_untroubled();
+    }
+
+    /// Nothing was refused that came from elsewhere, and no log tells of a defect.
+    #[track_caller]
+    pub fn check_untroubled(&self) {
+        self.servers
+            .iter()
+            .for_each(|server| assert_untroubled(server));
+    }
+
+    /// The cheapest question that finds most of what can go wrong with replication.
+    #[track_caller]
+    pub fn check_applied(&self) {
+        for other in self.others() {
+            let unapplied = other.info_number("dsync", "dsync_unapplied_changes");
+            assert_eq!(
+                unapplied, 0,
+                "a replica could not carry out what its primary had done"
+            );
+        }
+    }
+
+    /// Those of the first two that are and are not the primary.
+    fn pair(&self) -> (usize, usize) {
+        (self.primary, 1 - self.primary)
+    }
+
+    #[track_caller]
+    fn fail_over(&mut self, driver: &mut Driver) {
+        let (old, new) = self.pair();
+        driver.accept(self.primary());
+        driver.conditions.role_changes();
+        driver.expect_closing();
+        let port = self.servers[new].port();
+        let until = Instant::now() + UNTIL;
+        // A replica whose link has just come up may not be counted as online yet.
+        loop {
+            let mut client = self.servers[old].connect();
+            let reply = call!(
+                client,
+                "FAILOVER",
+                "TO",
+                "127.0.0.1",
+                port,
+                "TIMEOUT",
+                20_000
+            );
+            if reply == "OK" {
+                break;
+            }
+            assert!(Instant::now() < until, "no failover: {reply:?}");
+            driver.rest(Duration::from_millis(20));
+        }
+        while self.servers[new].info("replication", "role") != "master"
+            || self.servers[old].info("replication", "role") != "slave"
+        {
+            assert!(Instant::now() < until, "the failover does not come about");
+            driver.rest(Duration::from_millis(5));
+        }
+        self.goes_on(driver, new);
+    }
+
+    #[track_caller]
+    fn switch(&mut self, driver: &mut Driver) {
+        let (old, new) = self.pair();
+        driver.accept(self.primary());
+        driver.stand_still(self.primary());
+        self.catch_up();
+        driver.conditions.role_changes();
+        driver.expect_closing();
+        assert_eq!(
+            call!(self.servers[new].connect(), "REPLICAOF", "NO", "ONE"),
+            "OK"
+        );
+        self.follow(old, new);
+        assert_eq!(
+            call!(self.servers[old].connect(), "CLIENT", "UNPAUSE"),
+            "OK"
+        );
+        self.goes_on(driver, new);
+    }
+
+    /// Everybody who asked the old primary is answered, or their connection closes; then all go to the new.
+    #[track_caller]
+    fn goes_on(&mut self, driver: &mut Driver, new: usize) {
+        let until = Instant::now() + UNTIL;
+        while let Some(on) = (0..=driver.connections()).find(|on| !driver.is_idle(*on)) {
+            assert!(
+                Instant::now() < until,
+                "connection {on} waits for a server that is a replica now"
+            );
+            driver.rest(Duration::from_millis(1));
+        }
+        driver.close_all();
+        self.primary = new;
+        driver.conditions.fresh_server(Instant::now());
+    }
+
+    /// Lets the primary load its own data, in the middle of everything.
+    #[track_caller]
+    fn reload(&self, driver: &mut Driver) {
+        driver.accept(self.primary());
+        let until = Instant::now() + UNTIL;
+        // Its file would take the place of the one that is about to be loaded.
+        while self.primary().info("persistence", "rdb_bgsave_in_progress") != "0" {
+            assert!(Instant::now() < until, "a background save takes {UNTIL:?}");
+            driver.rest(Duration::from_millis(2));
+        }
+        // A primary leaves out what has expired when it loads, and tells nobody: so nothing expires.
+        let mut requests = Vec::new();
+        for database in 0..DATABASES {
+            requests.push(Request::line(&format!("SELECT {database}")));
+            requests.extend(NAMES.map(|name| Request::new(["PERSIST", name])));
+        }
+        requests.push(Request::line("DEBUG RELOAD"));
+        let reload = Step::Send {
+            on: OPERATOR,
+            requests,
+            fin: false,
+        };
+        driver.perform(self.primary(), 0, &reload);
+        while !driver.is_idle(OPERATOR) {
+            driver.rest(Duration::from_millis(1));
+        }
+    }
+
+    /// Kills the primary in the middle of everything, and starts it again with its AOF.
+    #[track_caller]
+    fn kill(&mut self, driver: &mut Driver) {
+        self.servers[self.primary].kill9();
+        driver.expect_closing();
+        driver.close_all();
+        self.servers[self.primary].start_again();
+        let now = Instant::now();
+        driver.conditions.fresh_server(now);
+        let mut client = self.primary().connect();
+        for ((database, key), check, token) in driver.ledger.certain_for(now, AT_LEAST) {
+            assert_eq!(call!(client, "SELECT", database), "OK");
+            let left = call!(client, check, key, token);
+            let held = matches!(left, Reply::Int(1..));
+            assert!(
+                held,
+                "a kill lost what {token} held of {key:?}: {check} says {left:?}"
+            );
+        }
+    }
+
+    /// Kills the primary while it stands still, and looks at what it loads before it decides anything.
+    #[track_caller]
+    pub fn load(&mut self, driver: &mut Driver) {
+        driver.accept(self.primary());
+        driver.stand_still(self.primary());
+        let everything = |server: &Server| {
+            let digest = call!(server.connect(), "DEBUG", "DIGEST");
+            (contents(server), digest)
+        };
+        let before = everything(self.primary());
+        let at = self.primary;
+        self.servers[at].kill9();
+        driver.expect_closing();
+        driver.close_all();
+        self.servers[at].configure("replicaof", NOWHERE);
+        self.servers[at].start_again();
+        assert_eq!(
+            everything(&self.servers[at]),
+            before,
+            "what was loaded from the AOF"
+        );
+        self.check_untroubled();
+        let mut client = self.servers[at].connect();
+        assert_eq!(call!(client, "REPLICAOF", "NO", "ONE"), "OK");
+        // For its next start.
+        assert_eq!(call!(client, "CONFIG", "REWRITE"), "OK");
+        driver.conditions.fresh_server(Instant::now());
+    }
+}
+
+/// Where a server is in the stream of changes.
+struct Position {
+    id: String,
+    offset: u64,
+    is_linked: bool,
+}
+
+impl Position {
+    fn of(server: &Server) -> Position {
+        let info = server.info_section("replication");
+        let field = |name: &str| {
+            let line = info
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.unwrap_or_default().to_owned()
+        };
+        let is_primary = field("role") == "master";
+        let offset = field(if is_primary {
+            "master_repl_offset"
+        } else {
+            "slave_repl_offset"
+        });
+        Position {
+            id: field("master_replid"),
+            offset: offset.parse().unwrap_or(0),
+            is_linked: field("master_link_status") == "up",
+        }
+    }
+}

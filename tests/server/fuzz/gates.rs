@@ -1,0 +1,215 @@
+//! Limits: how much of each key may be granted, as far as it can be known.
+//!
+//! Which limit was in force when a grant was made depends on requests whose order nobody saw. So a grant is
+//! compared to the highest that can have been: all limits that were asked for or pinned there, but those that
+//! a later one certainly replaced.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::ledger::Slot;
+use super::meaning::{Ask, Family};
+use super::requests::DATABASES;
+
+/// What became of a request with a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Granted what had never been granted before.
+    Granted,
+    /// It changed nothing.
+    Refused,
+    /// Its limit may have taken force.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+struct Limit {
+    value: u64,
+    pinned: bool,
+    /// The request on its way, or when it was over.
+    state: Result<Instant, u64>,
+}
+
+#[derive(Default)]
+pub struct Gates {
+    limits: HashMap<Slot, Vec<Limit>>,
+}
+
+impl Gates {
+    pub fn asked(&mut self, slot: &Slot, ask: &Ask, id: u64) {
+        if let Some(value) = ask.limit {
+            self.enter(slot, value, false, id);
+        }
+    }
+
+    /// DSEM.LIMIT, with `None` for NONE.
+    pub fn pinned(&mut self, slot: &Slot, limit: Option<u64>, id: u64) {
+        if let Some(value) = limit {
+            self.enter(slot, value, true, id);
+        }
+    }
+
+    fn enter(&mut self, slot: &Slot, value: u64, pinned: bool, id: u64) {
+        let limits = self.limits.entry(slot.clone()).or_default();
+        limits.push(Limit {
+            value,
+            pinned,
+            state: Err(id),
+        });
+    }
+
+    /// A request for a hold, sent at that moment, is answered.
+    pub fn answered(
+        &mut self,
+        slot: &Slot,
+        id: u64,
+        sent: Instant,
+        outcome: Outcome,
+        now: Instant,
+    ) {
+        let Some(limits) = self.limits.get_mut(slot) else {
+            return;
+        };
+        let own = limits.iter().any(|limit| limit.state == Err(id));
+        match outcome {
+            Outcome::Refused => limits.retain(|limit| limit.state != Err(id)),
+            // Its own limit was put in force after all that were over when it was sent.
+            Outcome::Granted if own => {
+                limits.retain(|limit| {
+                    limit.pinned || limit.state.is_err() || limit.state >= Ok(sent)
+                });
+            }
+            Outcome::Granted | Outcome::Unknown => {}
+        }
+        close(limits, id, now);
+    }
+
+    /// DSEM.LIMIT, sent at that moment, is answered, or will never be.
+    pub fn pin_answered(&mut self, slot: &Slot, id: u64, sent: Instant, done: bool, now: Instant) {
+        let Some(limits) = self.limits.get_mut(slot) else {
+            return;
+        };
+        if done {
+            limits.retain(|limit| !limit.pinned || limit.state.is_err() || limit.state >= Ok(sent));
+        }
+        close(limits, id, now);
+    }
+
+    pub fn lost(&mut self, slot: &Slot, id: u64, now: Instant) {
+        if let Some(limits) = self.limits.get_mut(slot) {
+            close(limits, id, now);
+        }
+    }
+
+    /// A value may have come from one key to the other.
+    pub fn moved(&mut self, from: &Slot, to: &Slot, now: Instant) {
+        let from = self.limits.get(from).cloned().unwrap_or_default();
+        let to = self.limits.entry(to.clone()).or_default();
+        to.extend(from.into_iter().map(|limit| over(limit, now)));
+        merge(to);
+    }
+
+    /// Values may have come from any database to any other.
+    pub fn mixed(&mut self, now: Instant) {
+        let all: Vec<Slot> = self.limits.keys().cloned().collect();
+        for from in &all {
+            for database in (0..DATABASES).filter(|database| *database != from.0) {
+                self.moved(from, &(database, from.1.clone()), now);
+            }
+        }
+    }
+
+    /// What was granted to this request fits beside what is certainly held already. `at_once` says that it
+    /// was judged by its own limit when it arrived, if it brought one.
+    #[track_caller]
+    pub fn check(&self, slot: &Slot, ask: &Ask, at_once: bool, held: u64) {
+        let limits = self.limits.get(slot).map_or(&[][..], Vec::as_slice);
+        let highest = |pinned: bool| {
+            let limits = limits.iter().filter(|limit| limit.pinned || !pinned);
+            limits.map(|limit| limit.value).max()
+        };
+        let most = match (ask.claim.family(), ask.limit, at_once) {
+            // Granted at once, it was judged by its own limit, or by an operator's.
+            (Family::Semaphore, Some(own), true) => Some(own).max(highest(true)),
+            (Family::Semaphore, ..) => highest(false),
+            (Family::Group, Some(own), true) => Some(own),
+            // A group may have no limit at all.
+            _ => return,
+        };
+        let taken = held + ask.claim.permits();
+        assert!(
+            most.is_some_and(|most| taken <= most),
+            "{slot:?}: {taken} permits are certainly held after a grant, the limit was {most:?} at most"
+        );
+    }
+}
+
+fn over(limit: Limit, now: Instant) -> Limit {
+    Limit {
+        state: Ok(limit.state.unwrap_or(now)),
+        ..limit
+    }
+}
+
+fn close(limits: &mut Vec<Limit>, id: u64, now: Instant) {
+    for limit in limits.iter_mut().filter(|limit| limit.state == Err(id)) {
+        limit.state = Ok(now);
+    }
+    merge(limits);
+}
+
+/// Of those that are over, one for each value: the latest.
+fn merge(limits: &mut Vec<Limit>) {
+    let mut merged: Vec<Limit> = Vec::new();
+    for limit in limits.drain(..) {
+        let same = merged.iter_mut().find(|other| {
+            (other.value, other.pinned) == (limit.value, limit.pinned)
+                && other.state.is_ok()
+                && limit.state.is_ok()
+        });
+        match same {
+            Some(same) => same.state = same.state.max(limit.state),
+            None => merged.push(limit),
+        }
+    }
+    *limits = merged;
+}
+
+#[test]
+fn a_limit_counts_until_another_certainly_replaced_it() {
+    use super::meaning::Meaning;
+    let start = Instant::now();
+    let at = |ms| start + std::time::Duration::from_millis(ms);
+    let slot = (0, "s".to_owned());
+    let ask = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        match Meaning::of(&words) {
+            Meaning::Ask(ask) => ask,
+            other => panic!("{other:?}"),
+        }
+    };
+    let most = |gates: &Gates| {
+        let waits = ask("DSEM.ACQUIRE s BLOCK 5");
+        (0..9)
+            .take_while(|held| {
+                std::panic::catch_unwind(|| gates.check(&slot, &waits, false, *held)).is_ok()
+            })
+            .count()
+    };
+    let mut gates = Gates::default();
+    gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 5 BLOCK 9"), 1);
+    gates.answered(&slot, 1, at(0), Outcome::Unknown, at(1));
+    // Sent before the other was over.
+    gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 3"), 2);
+    gates.answered(&slot, 2, at(0), Outcome::Granted, at(2));
+    assert_eq!(most(&gates), 5);
+    gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 2"), 3);
+    gates.answered(&slot, 3, at(3), Outcome::Granted, at(4));
+    assert_eq!(most(&gates), 2);
+    gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 8"), 4);
+    gates.answered(&slot, 4, at(5), Outcome::Refused, at(6));
+    assert_eq!(most(&gates), 2);
+    gates.pinned(&slot, Some(4), 5);
+    gates.pin_answered(&slot, 5, at(7), true, at(8));
+    assert_eq!(most(&gates), 4);
+}

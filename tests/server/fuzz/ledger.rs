@@ -1,0 +1,626 @@
+//! What clients may rely on: which holds certainly live, by what their holders were told.
+//!
+//! A hold is *certain* from the moment its grant was read until the earliest moment at which it may have
+//! ended: its lease counted from the request, not from the grant; the sending, not the carrying out, of
+//! whatever could end it; the closing of its connection. What is unknown is never certain, so nothing here
+//! depends on how fast anybody was. While it is certain, nobody else may have been granted what excludes
+//! it, a request by its own token finds it, and a kill of the server does not end it.
+//!
+//! Fences order the grants of the whole server: of two holds of a key the higher fence is the later grant.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::doubt::Doubt;
+use super::fences::Fences;
+use super::gates::{Gates, Outcome};
+use super::meaning::{Ask, Claim, Meaning, Verb, Word};
+use crate::harness::Reply;
+
+/// A key by its database and name.
+pub type Slot = (usize, String);
+
+/// Leases are counted in milliseconds from a moment in the middle of one.
+const ROUNDING: Duration = Duration::from_millis(5);
+/// For a grant after waiting: how much earlier than it was seen it may have been made.
+const UNSEEN: Duration = Duration::from_secs(5);
+/// How late a TTL may run out, and a request be read whose connection is closed.
+const LATE: Duration = Duration::from_secs(5);
+/// A hold that is no longer certain is still compared to grants that are read late.
+const KEPT: Duration = Duration::from_secs(1);
+/// Without EX or PX: the settings decide, which change.
+const UNKNOWN_LEASE_MS: u64 = 1;
+const MAX_LEASE_MS: u64 = 86_400_000;
+
+#[derive(Clone, Debug)]
+struct Hold {
+    claim: Claim,
+    token: String,
+    fence: u64,
+    /// When the grant was read.
+    known: Instant,
+    /// It has been at this key from then on at the latest.
+    here_since: Instant,
+    lease_end: Instant,
+    /// When its own token was first used to end it.
+    ended_from: Option<Instant>,
+    /// When anything else first was done that could end it.
+    doubted_from: Option<Instant>,
+    /// The connections that may take it along when they close.
+    bound: Vec<u64>,
+}
+
+impl Hold {
+    fn certain_until(&self) -> Instant {
+        let until = self.but_for_its_token();
+        self.ended_from.map_or(until, |ended| ended.min(until))
+    }
+
+    fn but_for_its_token(&self) -> Instant {
+        let until = self.lease_end;
+        self.doubted_from.map_or(until, |from| from.min(until))
+    }
+
+    fn doubt(&mut self, from: Instant) {
+        let earlier = self.doubted_from.map_or(from, |before| before.min(from));
+        self.doubted_from = Some(earlier);
+    }
+}
+
+/// A request on its way, as the ledger knows it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub meaning: Meaning,
+    pub database: usize,
+    /// The connection that it was sent on, a number for each there ever was.
+    pub connection: u64,
+    pub sent: Instant,
+    /// It cannot wait, whatever it says: it is in a transaction or a script.
+    pub is_try: bool,
+    id: u64,
+}
+
+/// A request that gives a lease, on its way.
+struct Leasing {
+    id: u64,
+    end: Instant,
+    /// Others that were answered meanwhile, and may have been carried out after it.
+    cap: Option<Instant>,
+    ephemeral_on: Option<u64>,
+}
+
+#[derive(Default)]
+struct Token {
+    first_sent: Option<Instant>,
+    ends: Doubt,
+    leasing: Vec<Leasing>,
+}
+
+#[derive(Default)]
+pub struct Ledger {
+    holds: HashMap<Slot, Vec<Hold>>,
+    values: HashMap<Slot, Doubt>,
+    everything: Doubt,
+    revocations: HashMap<u64, Doubt>,
+    tokens: HashMap<String, Token>,
+    fences: Fences,
+    gates: Gates,
+    /// There were values before all this, with limits and holds that nobody here was told of.
+    had_past: bool,
+    last_id: u64,
+}
+
+impl Ledger {
+    /// The server has values already, of which nothing is known here.
+    pub fn knows_not_all(&mut self) {
+        self.had_past = true;
+    }
+
+    /// A request is being sent.
+    pub fn sent(
+        &mut self,
+        meaning: Meaning,
+        database: usize,
+        connection: u64,
+        is_try: bool,
+        now: Instant,
+    ) -> Entry {
+        self.last_id += 1;
+        let entry = Entry {
+            meaning,
+            database,
+            connection,
+            sent: now,
+            is_try,
+            id: self.last_id,
+        };
+        match &entry.meaning {
+            Meaning::Ask(ask) => {
+                let ephemeral_on = ask.ephemeral.then_some(connection);
+                self.gates
+                    .asked(&(database, ask.key.clone()), ask, entry.id);
+                if let Some(token) = &ask.token {
+                    self.leasing(token, ask.lease_ms, ephemeral_on, &entry);
+                }
+            }
+            Meaning::Word(word) if word.verb.ends() => {
+                for token in &word.tokens {
+                    self.token(token).ends.open();
+                    self.each_hold(|_, hold| {
+                        if hold.token == *token {
+                            hold.ended_from.get_or_insert(now);
+                        }
+                    });
+                }
+            }
+            Meaning::Word(word) if word.verb == Verb::Renew => {
+                for token in &word.tokens {
+                    self.leasing(token, word.lease_ms, None, &entry);
+                }
+            }
+            Meaning::Revoke { fence } => {
+                self.revocations.entry(*fence).or_default().open();
+                self.each_hold(|_, hold| {
+                    if hold.fence == *fence {
+                        hold.doubt(now);
+                    }
+                });
+            }
+            Meaning::Pin { key, limit } => {
+                self.gates
+                    .pinned(&(database, key.clone()), *limit, entry.id);
+            }
+            _ => self.value_changes(&entry, now),
+        }
+        entry
+    }
+
+    /// A request that starts a lease anew: from now on the hold may have this one instead.
+    fn leasing(
+        &mut self,
+        token: &str,
+        lease_ms: Option<u64>,
+        ephemeral_on: Option<u64>,
+        entry: &Entry,
+    ) {
+        let end = lease_end(entry.sent, lease_ms);
+        self.each_hold(|_, hold| {
+            if hold.token == token {
+                hold.lease_end = hold.lease_end.min(end);
+                hold.bound.extend(ephemeral_on);
+            }
+        });
+        let state = self.token(token);
+        state.first_sent.get_or_insert(entry.sent);
+        state.leasing.push(Leasing {
+            id: entry.id,
+            end,
+            cap: None,
+            ephemeral_on,
+        });
+    }
+
+    /// What other commands do to keys.
+    fn value_changes(&mut self, entry: &Entry, now: Instant) {
+        for slot in slots(entry) {
+            self.values.entry(slot.clone()).or_default().open();
+            for hold in self.holds.entry(slot).or_default() {
+                hold.doubt(now);
+            }
+        }
+        if is_everything(&entry.meaning) {
+            self.everything.open();
+            self.each_hold(|_, hold| hold.doubt(now));
+        }
+    }
+
+    /// The reply has been read. `silent_since` is when it was last seen not to be there.
+    #[track_caller]
+    pub fn answered(&mut self, entry: &Entry, reply: &Reply, silent_since: Instant, now: Instant) {
+        match &entry.meaning {
+            Meaning::Ask(ask) => self.asked(entry, ask, reply, silent_since, now),
+            Meaning::Word(word) => self.spoken(entry, word, reply, now),
+            Meaning::Pin { key, .. } => {
+                let slot = (entry.database, key.clone());
+                self.gates
+                    .pin_answered(&slot, entry.id, entry.sent, !reply.is_error(), now);
+            }
+            Meaning::Revoke { fence } => self.revoked(*fence, now, now),
+            _ => self.value_changed(entry, Some(reply), now),
+        }
+    }
+
+    /// `reply` is nothing where there will be none.
+    fn value_changed(&mut self, entry: &Entry, reply: Option<&Reply>, now: Instant) {
+        let over = if reply.is_some() { now } else { now + LATE };
+        let done = reply.is_some_and(|reply| !reply.is_error());
+        for slot in slots(entry) {
+            let doubt = self.values.entry(slot).or_default();
+            if let Meaning::Remove { later_ms, .. } = &entry.meaning {
+                match later_ms {
+                    Some(ms) => doubt.expires(over, over + Duration::from_millis(*ms) + LATE),
+                    // The value that had a TTL is no more.
+                    None if done => doubt.forget_ttl(entry.sent),
+                    None => {}
+                }
+            }
+            doubt.close(over);
+        }
+        // A limit goes along with a value, and so does a TTL.
+        if let (Meaning::Move { .. }, [from, to]) = (&entry.meaning, slots(entry).as_slice()) {
+            self.gates.moved(from, to, over);
+            if let Some((_, until)) = self.values.get(from).and_then(Doubt::ttl) {
+                self.values
+                    .entry(to.clone())
+                    .or_default()
+                    .expires(over, until);
+            }
+        }
+        if is_everything(&entry.meaning) {
+            self.gates.mixed(over);
+            let ttls = self.values.values().filter_map(Doubt::ttl);
+            if let Some(until) = ttls.map(|(_, until)| until).max() {
+                self.everything.extend(until);
+            }
+            self.everything.close(over);
+        }
+    }
+
+    /// The connection closed before there was a reply: the request may still be carried out, or not.
+    pub fn lost(&mut self, entry: &Entry, now: Instant) {
+        match &entry.meaning {
+            Meaning::Ask(Ask { token, key, .. }) => {
+                self.gates
+                    .lost(&(entry.database, key.clone()), entry.id, now + LATE);
+                if let Some(token) = token {
+                    let state = self.token(token);
+                    state.leasing.retain(|leasing| leasing.id != entry.id);
+                    state.ends.extend(now + LATE);
+                }
+            }
+            Meaning::Word(word) => {
+                for token in &word.tokens {
+                    let state = self.token(token);
+                    state.leasing.retain(|leasing| leasing.id != entry.id);
+                    if word.verb.ends() {
+                        state.ends.close(now + LATE);
+                    } else {
+                        state.ends.extend(now + LATE);
+                    }
+                }
+            }
+            Meaning::Pin { key, .. } => {
+                let slot = (entry.database, key.clone());
+                self.gates
+                    .pin_answered(&slot, entry.id, entry.sent, false, now + LATE);
+            }
+            Meaning::Revoke { fence } => self.revoked(*fence, now + LATE, now),
+            _ => self.value_changed(entry, None, now),
+        }
+    }
+
+    /// A revocation is over at that moment.
+    fn revoked(&mut self, fence: u64, over: Instant, now: Instant) {
+        self.revocations.entry(fence).or_default().close(over);
+        // No request is on its way for so long.
+        let old = now.checked_sub(LATE * 12);
+        self.revocations
+            .retain(|_, doubt| old.is_none_or(|old| doubt.covers(old)));
+    }
+
+    /// The connection closes, or is told to.
+    pub fn disconnects(&mut self, connection: u64, now: Instant) {
+        self.each_hold(|_, hold| {
+            if hold.bound.contains(&connection) {
+                hold.doubt(now);
+            }
+        });
+        for state in self.tokens.values_mut() {
+            if state
+                .leasing
+                .iter()
+                .any(|leasing| leasing.ephemeral_on == Some(connection))
+            {
+                state.ends.extend(now + LATE);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn asked(
+        &mut self,
+        entry: &Entry,
+        ask: &Ask,
+        reply: &Reply,
+        silent_since: Instant,
+        now: Instant,
+    ) {
+        let slot = (entry.database, ask.key.clone());
+        let granted = granted(reply);
+        let others = ask.token.as_ref().map(|token| self.leased(token, entry.id));
+        let (others, cap) = others.unwrap_or_default();
+        let first = ask
+            .token
+            .as_ref()
+            .and_then(|token| self.tokens.get(token)?.first_sent);
+        let is_fresh = !self.had_past && first.is_none_or(|first| first >= entry.sent);
+        let outcome = match reply {
+            Reply::Array(_) if granted.is_some() && is_fresh => Outcome::Granted,
+            Reply::Nil if ask.block_ms.is_none() || entry.is_try => Outcome::Refused,
+            Reply::Error(text) if !text.starts_with("UNBLOCKED") => Outcome::Refused,
+            _ => Outcome::Unknown,
+        };
+        self.gates
+            .answered(&slot, entry.id, entry.sent, outcome, now);
+        let Some((token, fence)) = granted else {
+            return self.not_granted(entry, ask, reply, &slot, now);
+        };
+        self.fences
+            .granted(fence, &token, entry.sent, is_fresh, now);
+
+        let from = if ask.block_ms.is_some() && !entry.is_try {
+            entry
+                .sent
+                .max(silent_since.checked_sub(UNSEEN).unwrap_or(entry.sent))
+        } else {
+            entry.sent
+        };
+        let mut end = lease_end(from, ask.lease_ms);
+        self.cap_others(&token, end);
+        end = others.into_iter().chain(cap).fold(end, Instant::min);
+        let revocation = self.revocations.get(&fence);
+        let doubtful = revocation.is_some_and(|revocation| revocation.covers(entry.sent))
+            || self.is_doubtful(&slot, ask.token.as_deref(), entry.sent, 0);
+        let bound = ask.ephemeral.then_some(entry.connection).into_iter();
+        let hold = Hold {
+            claim: ask.claim,
+            token,
+            fence,
+            known: now,
+            // A repeat may tell of a hold that came here from another key.
+            here_since: if is_fresh { entry.sent } else { now },
+            lease_end: end,
+            ended_from: None,
+            doubted_from: doubtful.then_some(entry.sent),
+            bound: bound.collect(),
+        };
+        self.enter(slot, hold, ask, entry, is_fresh, now);
+    }
+
+    /// Takes the request out of those on their way; returns what the others may make of the lease, and what
+    /// those already answered may have made of it.
+    fn leased(&mut self, token: &str, id: u64) -> (Option<Instant>, Option<Instant>) {
+        let leasing = &mut self.token(token).leasing;
+        let at = leasing.iter().position(|leasing| leasing.id == id);
+        let cap = at.map(|at| leasing.swap_remove(at)).and_then(|own| own.cap);
+        (leasing.iter().map(|other| other.end).min(), cap)
+    }
+
+    fn cap_others(&mut self, token: &str, end: Instant) {
+        for other in &mut self.token(token).leasing {
+            other.cap = Some(other.cap.map_or(end, |cap| cap.min(end)));
+        }
+    }
+
+    /// Whether something is or was under way since then that could end a hold of this token at this key.
+    /// `own` is how many of those are the caller's.
+    fn is_doubtful(&self, slot: &Slot, token: Option<&str>, since: Instant, own: u32) -> bool {
+        let of_token = token.and_then(|token| self.tokens.get(token));
+        self.everything.covers(since)
+            || self
+                .values
+                .get(slot)
+                .is_some_and(|value| value.covers(since))
+            || of_token.is_some_and(|token| token.ends.covers_besides(own, since))
+    }
+
+    #[track_caller]
+    fn enter(
+        &mut self,
+        slot: Slot,
+        mut hold: Hold,
+        ask: &Ask,
+        entry: &Entry,
+        is_fresh: bool,
+        now: Instant,
+    ) {
+        let holds = self.holds.entry(slot.clone()).or_default();
+        holds.retain(|other| other.certain_until().max(other.known) + KEPT > now);
+        let same = holds.iter().position(|other| other.fence == hold.fence);
+        if let Some(same) = same {
+            let before = holds.swap_remove(same);
+            hold.bound.extend(before.bound);
+            // Told again after a doubt, it has outlived what raised it.
+            if before.doubted_from.is_none() {
+                hold.known = before.known;
+                hold.here_since = before.here_since;
+            }
+        }
+        for other in holds.iter() {
+            let (older, newer) = if other.fence < hold.fence {
+                (other, &hold)
+            } else {
+                (&hold, other)
+            };
+            let both = older.claim.excludes(newer.claim) || older.token == newer.token;
+            let certainly = older.here_since..older.certain_until();
+            assert!(
+                !both || !certainly.contains(&newer.known),
+                "{slot:?}: {} ({:?}, fence {}) was granted while {} ({:?}, fence {}) certainly held",
+                newer.token,
+                newer.claim,
+                newer.fence,
+                older.token,
+                older.claim,
+                older.fence,
+            );
+        }
+        // A value that has just come from another key may have a limit that nobody asked for here.
+        if same.is_none() && hold.doubted_from.is_none() && !self.had_past {
+            let before = holds.iter().filter(|other| other.fence < hold.fence);
+            let certain = before.filter(|other| other.certain_until() > hold.known);
+            let held: u64 = certain.map(|other| other.claim.permits()).sum();
+            // A repeat is answered its hold, whatever its own limit.
+            let at_once = is_fresh && (entry.is_try || ask.block_ms.is_none());
+            self.gates.check(&slot, ask, at_once, held);
+        }
+        // A token has one hold of a key at a time: the latest.
+        let is_over =
+            |older: &Hold, newer: &Hold| older.token == newer.token && older.fence < newer.fence;
+        if !holds.iter().any(|other| is_over(&hold, other)) {
+            holds.retain(|other| !is_over(other, &hold));
+            holds.push(hold);
+        }
+    }
+
+    /// A token that certainly holds is answered its hold, whoever waits.
+    #[track_caller]
+    fn not_granted(&self, entry: &Entry, ask: &Ask, reply: &Reply, slot: &Slot, now: Instant) {
+        let Some(token) = &ask.token else { return };
+        let Some(hold) = self.certain(slot, token, entry.sent, now) else {
+            return;
+        };
+        let refused = match reply {
+            Reply::Nil => true,
+            Reply::Error(text) => ["WRONGTYPE", "NOLIMIT", "TOOMANY", "QUEUEFULL"]
+                .iter()
+                .any(|code| text.starts_with(code)),
+            _ => false,
+        };
+        assert!(
+            !refused || hold.claim != ask.claim,
+            "{slot:?}: {token}, which certainly held (fence {}), was answered {reply:?}",
+            hold.fence
+        );
+    }
+
+    #[track_caller]
+    fn spoken(&mut self, entry: &Entry, word: &Word, reply: &Reply, now: Instant) {
+        let slot = (entry.database, word.key.clone());
+        for token in &word.tokens {
+            let own = u32::from(word.verb.ends());
+            let others = self.leased(token, entry.id);
+            let doubtful = self.is_doubtful(&slot, Some(token), entry.sent, own);
+            let refused = match reply {
+                Reply::Int(0) => true,
+                Reply::Error(text) => text.starts_with("WRONGTYPE"),
+                _ => false,
+            };
+            let holds = self
+                .holds
+                .get_mut(&slot)
+                .map_or(&mut [][..], Vec::as_mut_slice);
+            let hold = holds.iter_mut().find(|hold| hold.token == *token);
+            if let Some(hold) = hold
+                && hold.claim.family() == word.family
+                && !doubtful
+            {
+                let until = if word.verb.ends() {
+                    hold.but_for_its_token()
+                } else {
+                    hold.certain_until()
+                };
+                let ended_before = hold.ended_from.is_some_and(|ended| ended < entry.sent);
+                let held = hold.known <= entry.sent && until > now && !ended_before;
+                assert!(
+                    !(refused && held),
+                    "{slot:?}: {token} certainly held (fence {}), and {:?} was answered {reply:?}",
+                    hold.fence,
+                    word.verb
+                );
+                if word.verb == Verb::Renew && *reply == 1 {
+                    let end = lease_end(entry.sent, word.lease_ms);
+                    hold.lease_end = others.0.into_iter().chain(others.1).fold(end, Instant::min);
+                    self.cap_others(token, end);
+                }
+            }
+            if word.verb.ends() {
+                self.token(token).ends.close(now);
+            }
+        }
+    }
+
+    fn certain(&self, slot: &Slot, token: &str, known: Instant, until: Instant) -> Option<&Hold> {
+        let hold = self
+            .holds
+            .get(slot)?
+            .iter()
+            .find(|hold| hold.token == token)?;
+        let doubtful = self.is_doubtful(slot, Some(token), known, 0);
+        (hold.known <= known && hold.certain_until() > until && !doubtful).then_some(hold)
+    }
+
+    /// What is certainly held for so long from now on: key, the command that tells, token.
+    pub fn certain_for(&self, now: Instant, least: Duration) -> Vec<(Slot, String, String)> {
+        let mut all = Vec::new();
+        for (slot, holds) in &self.holds {
+            for hold in holds {
+                let doubtful = self.is_doubtful(slot, Some(&hold.token), now, 0);
+                if hold.certain_until() > now + least && !doubtful {
+                    let check = format!("{}.CHECK", hold.claim.family().prefix());
+                    all.push((slot.clone(), check, hold.token.clone()));
+                }
+            }
+        }
+        all
+    }
+
+    fn token(&mut self, token: &str) -> &mut Token {
+        if !self.tokens.contains_key(token) {
+            self.tokens.insert(token.to_owned(), Token::default());
+        }
+        self.tokens.get_mut(token).expect("it has just been made")
+    }
+
+    fn each_hold(&mut self, mut change: impl FnMut(&Slot, &mut Hold)) {
+        for (slot, holds) in &mut self.holds {
+            holds.iter_mut().for_each(|hold| change(slot, hold));
+        }
+    }
+}
+
+/// The end of a lease that starts at that moment or later.
+fn lease_end(from: Instant, lease_ms: Option<u64>) -> Instant {
+    let lease_ms = lease_ms.unwrap_or(UNKNOWN_LEASE_MS).min(MAX_LEASE_MS);
+    let lease = Duration::from_millis(lease_ms);
+    let end = from + lease;
+    end.checked_sub(ROUNDING).unwrap_or(end)
+}
+
+/// Token and fence of a grant or a run.
+pub fn granted(reply: &Reply) -> Option<(String, u64)> {
+    let Reply::Array(items) = reply else {
+        return None;
+    };
+    let (token, fence) = match items.as_slice() {
+        [token @ Reply::Bulk(_), Reply::Int(fence)] => (token, fence),
+        [
+            run,
+            token @ Reply::Bulk(_),
+            Reply::Int(fence),
+            Reply::Int(_),
+        ] if *run == "RUN" => (token, fence),
+        _ => return None,
+    };
+    let token = String::from_utf8_lossy(token.as_bytes()).into_owned();
+    Some((token, fence.unsigned_abs()))
+}
+
+/// The keys whose values a request changes, besides those that speak of holds.
+fn slots(entry: &Entry) -> Vec<Slot> {
+    match &entry.meaning {
+        Meaning::Remove { keys, .. } => {
+            let slots = keys.iter().map(|key| (entry.database, key.clone()));
+            slots.collect()
+        }
+        Meaning::Move { from, to, database } => vec![
+            (entry.database, from.clone()),
+            (database.unwrap_or(entry.database), to.clone()),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn is_everything(meaning: &Meaning) -> bool {
+    matches!(meaning, Meaning::Flush | Meaning::Swap)
+}

@@ -1,0 +1,159 @@
+//! The log of a run: every step in its order, one a line, with the pause before it.
+//!
+//! ```text
+//! # what was tested, with which seed
+//! 312 +150 c7 DLOCK.ACQUIRE a TOKEN t5
+//! # 2041 ms: c7 to 312: ["t5", 1795268522514740]
+//! ```
+//!
+//! What was heard is a remark, and nothing to whoever reads the log to send it again. The first number names the line, for those that refer to it; the second is how many microseconds passed
+//! between the end of the step before and this one. The file stays when the run fails, and what is printed
+//! then tells how to send the same again.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::step::Step;
+
+/// How many of the last lines a failure shows.
+const SHOWN: usize = 50;
+
+/// A line of a log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    pub number: u64,
+    pub pause: Duration,
+    pub step: Step,
+}
+
+impl Line {
+    fn read(text: &str) -> Result<Line, String> {
+        let mut words = text.splitn(3, ' ');
+        let number = words.next().and_then(|n| n.parse().ok());
+        let pause = words
+            .next()
+            .and_then(|us| us.strip_prefix('+')?.parse().ok());
+        let (Some(number), Some(pause), Some(step)) = (number, pause, words.next()) else {
+            return Err(format!("no line of a log: {text}"));
+        };
+        Ok(Line {
+            number,
+            pause: Duration::from_micros(pause),
+            step: Step::read(step)?,
+        })
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} +{} {}",
+            self.number,
+            self.pause.as_micros(),
+            self.step
+        )
+    }
+}
+
+/// Reads a log.
+#[track_caller]
+pub fn read(path: &Path) -> Vec<Line> {
+    let text = fs::read_to_string(path);
+    let text = text.unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+    let lines = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty());
+    let lines: Result<Vec<Line>, String> = lines.map(Line::read).collect();
+    lines.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Writes lines as a log.
+pub fn write(path: &Path, heading: &str, lines: &[Line]) -> std::io::Result<()> {
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(path, format!("# {heading}\n{lines}"))
+}
+
+/// The log of the run that is going on.
+pub struct Log {
+    path: PathBuf,
+    file: BufWriter<File>,
+    last: std::collections::VecDeque<String>,
+    lines: u64,
+    /// This run sends a log again: there is one already.
+    is_replay: bool,
+}
+
+impl Log {
+    #[track_caller]
+    pub fn create(name: &str, heading: &str, is_replay: bool) -> Log {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fuzz");
+        let path = directory.join(name);
+        let file = fs::create_dir_all(&directory).and_then(|()| File::create(&path));
+        let file = file.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        let mut file = BufWriter::new(file);
+        writeln!(file, "# {heading}").expect("the log is written");
+        Log {
+            path,
+            file,
+            last: std::collections::VecDeque::new(),
+            lines: 0,
+            is_replay,
+        }
+    }
+
+    /// Writes the line down before anything of it is done.
+    pub fn note(&mut self, line: &Line) {
+        let text = line.to_string();
+        writeln!(self.file, "{text}").expect("the log is written");
+        self.lines += 1;
+        // What a killed test process leaves is not much shorter.
+        if self.lines.is_multiple_of(100) {
+            self.file.flush().expect("the log is written");
+        }
+        self.last.push_back(text);
+        if self.last.len() > SHOWN {
+            self.last.pop_front();
+        }
+    }
+
+    /// Writes down what was heard.
+    pub fn remark(&mut self, heard: Vec<String>) {
+        for line in heard {
+            let text = format!("# {line}");
+            writeln!(self.file, "{text}").expect("the log is written");
+            self.last.push_back(text);
+        }
+        while self.last.len() > SHOWN {
+            self.last.pop_front();
+        }
+    }
+
+    /// The run has gone well: nobody needs the log.
+    pub fn discard(self) {
+        // One that cannot be removed harms nobody.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let _ = self.file.flush();
+        eprintln!("--- the last of {} steps ---", self.lines);
+        self.last.iter().for_each(|line| eprintln!("    {line}"));
+        let path = self.path.display();
+        eprintln!("--- the log of this run is {path}; to send the same again: ---");
+        let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
+        eprintln!("    make fuzz REPLAY={path} SERVERS={server}");
+        if self.is_replay {
+            eprintln!(
+                "    make fuzz REPLAY={path} SERVERS={server} REDUCE=1      # and to leave out lines"
+            );
+        }
+    }
+}

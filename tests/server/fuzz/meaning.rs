@@ -1,0 +1,328 @@
+//! What a request asks for, read from its words: what the ledger and the checks of replies go by.
+//!
+//! A log that is sent again has words and nothing else, so nothing here comes from the generator.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    Lock,
+    Semaphore,
+    Group,
+    Once,
+}
+
+impl Family {
+    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
+
+    /// What the names of its commands begin with.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Family::Lock => "DLOCK",
+            Family::Semaphore => "DSEM",
+            Family::Group => "DWG",
+            Family::Once => "DONCE",
+        }
+    }
+
+    /// What DSYNC.CONTENDED and INFO call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Family::Lock => "lock",
+            Family::Semaphore => "semaphore",
+            Family::Group => "group",
+            Family::Once => "once",
+        }
+    }
+}
+
+/// What a hold has of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    Exclusive,
+    Shared,
+    Permits(u64),
+    Member,
+    Run,
+}
+
+impl Claim {
+    pub fn family(self) -> Family {
+        match self {
+            Claim::Exclusive | Claim::Shared => Family::Lock,
+            Claim::Permits(_) => Family::Semaphore,
+            Claim::Member => Family::Group,
+            Claim::Run => Family::Once,
+        }
+    }
+
+    /// Whether two such holds of one key cannot be at the same time, whatever the limit.
+    pub fn excludes(self, other: Claim) -> bool {
+        match (self, other) {
+            (Claim::Exclusive, Claim::Exclusive | Claim::Shared)
+            | (Claim::Shared, Claim::Exclusive)
+            | (Claim::Run, Claim::Run) => true,
+            _ => self.family() != other.family(),
+        }
+    }
+
+    /// How much of a limit it takes.
+    pub fn permits(self) -> u64 {
+        match self {
+            Claim::Permits(n) => n,
+            _ => 1,
+        }
+    }
+}
+
+/// ACQUIRE, ADD or BEGIN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    pub key: String,
+    pub claim: Claim,
+    pub limit: Option<u64>,
+    pub max: Option<u64>,
+    pub lease_ms: Option<u64>,
+    pub block_ms: Option<u64>,
+    pub token: Option<String>,
+    pub ephemeral: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Release,
+    Renew,
+    Check,
+    /// DWG.DONE and DONCE.DONE.
+    Done,
+    Fail,
+}
+
+impl Verb {
+    /// Whether it ends the hold.
+    pub fn ends(self) -> bool {
+        matches!(self, Verb::Release | Verb::Done | Verb::Fail)
+    }
+}
+
+/// What is said of a hold by its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    pub family: Family,
+    pub verb: Verb,
+    pub key: String,
+    pub tokens: Vec<String>,
+    pub lease_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    Ask(Ask),
+    Word(Word),
+    /// DWG.WAIT.
+    Wait {
+        block_ms: Option<u64>,
+    },
+    Revoke {
+        fence: u64,
+    },
+    /// DSEM.LIMIT, with `None` for NONE.
+    Pin {
+        key: String,
+        limit: Option<u64>,
+    },
+    Expect,
+    Info,
+    Contended,
+    /// The values of these keys go, now or so many milliseconds later.
+    Remove {
+        keys: Vec<String>,
+        later_ms: Option<u64>,
+    },
+    /// A value comes from one key to another of the same database, or to the same key of another one.
+    Move {
+        from: String,
+        to: String,
+        database: Option<usize>,
+    },
+    /// FLUSHDB and FLUSHALL.
+    Flush,
+    Swap,
+    /// Concerns no hold.
+    Other,
+}
+
+impl Meaning {
+    /// What the words ask for. A request that is malformed asks for nothing.
+    pub fn of(words: &[String]) -> Meaning {
+        read(words).unwrap_or(Meaning::Other)
+    }
+
+    /// How long it may wait, if it may: 0 for without limit.
+    pub fn block_ms(&self) -> Option<u64> {
+        match self {
+            Meaning::Ask(ask) => ask.block_ms,
+            Meaning::Wait { block_ms } => *block_ms,
+            _ => None,
+        }
+    }
+}
+
+fn read(words: &[String]) -> Option<Meaning> {
+    let name = words.first()?.to_ascii_uppercase();
+    let key = || words.get(1).cloned();
+    if let Some((prefix, verb)) = name.split_once('.')
+        && let Some(family) = Family::ALL.into_iter().find(|f| f.prefix() == prefix)
+    {
+        return read_own(family, verb, words);
+    }
+    Some(match name.as_str() {
+        "DSYNC.CONTENDED" => Meaning::Contended,
+        "DEL" | "UNLINK" => Meaning::Remove {
+            keys: words[1..].to_vec(),
+            later_ms: None,
+        },
+        "SET" => Meaning::Remove {
+            keys: vec![key()?],
+            later_ms: None,
+        },
+        "PEXPIRE" => Meaning::Remove {
+            keys: vec![key()?],
+            later_ms: Some(words.get(2)?.parse().ok()?),
+        },
+        "RENAME" | "RENAMENX" | "COPY" => Meaning::Move {
+            from: key()?,
+            to: words.get(2)?.clone(),
+            database: None,
+        },
+        "RESTORE" => Meaning::Move {
+            from: words.get(3)?.strip_prefix("$dump:")?.to_owned(),
+            to: key()?,
+            database: None,
+        },
+        "MOVE" => Meaning::Move {
+            from: key()?,
+            to: key()?,
+            database: words.get(2)?.parse().ok(),
+        },
+        "FLUSHALL" | "FLUSHDB" => Meaning::Flush,
+        "SWAPDB" => Meaning::Swap,
+        _ => Meaning::Other,
+    })
+}
+
+fn read_own(family: Family, verb: &str, words: &[String]) -> Option<Meaning> {
+    let key = words.get(1)?.clone();
+    let word = |verb, last: usize| {
+        let tokens = words.get(2..last.min(words.len()))?.to_vec();
+        let (name, lease) = match words.get(3..) {
+            Some([name, lease]) => (name.to_ascii_uppercase(), lease.parse::<u64>().ok()),
+            _ => (String::new(), None),
+        };
+        let lease_ms = match name.as_str() {
+            "EX" => lease.map(|seconds| seconds.saturating_mul(1_000)),
+            "PX" => lease,
+            _ => None,
+        };
+        Some(Meaning::Word(Word {
+            family,
+            verb,
+            key: key.clone(),
+            tokens,
+            lease_ms,
+        }))
+    };
+    match (family, verb) {
+        (Family::Lock | Family::Semaphore, "ACQUIRE")
+        | (Family::Group, "ADD")
+        | (Family::Once, "BEGIN") => read_ask(family, words).map(Meaning::Ask),
+        (_, "RELEASE") => word(Verb::Release, 3),
+        (_, "RENEW") => word(Verb::Renew, 3),
+        (_, "CHECK") => word(Verb::Check, 3),
+        (Family::Group, "DONE") => word(Verb::Done, usize::MAX),
+        (Family::Once, "DONE") => word(Verb::Done, 3),
+        (Family::Once, "FAIL") => word(Verb::Fail, 3),
+        (_, "REVOKE") => Some(Meaning::Revoke {
+            fence: words.get(2)?.parse().ok()?,
+        }),
+        (_, "INFO") => Some(Meaning::Info),
+        (Family::Semaphore, "LIMIT") => Some(Meaning::Pin {
+            key,
+            limit: words.get(2)?.parse().ok(),
+        }),
+        (Family::Group, "EXPECT") => Some(Meaning::Expect),
+        (Family::Group, "WAIT") => Some(Meaning::Wait {
+            block_ms: words.get(3).and_then(|ms| ms.parse().ok()),
+        }),
+        _ => None,
+    }
+}
+
+fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
+    let mut ask = Ask {
+        key: words.get(1)?.clone(),
+        claim: match family {
+            Family::Lock => Claim::Exclusive,
+            Family::Semaphore => Claim::Permits(1),
+            Family::Group => Claim::Member,
+            Family::Once => Claim::Run,
+        },
+        limit: None,
+        max: None,
+        lease_ms: None,
+        block_ms: None,
+        token: None,
+        ephemeral: false,
+    };
+    let mut rest = words[2..].iter();
+    while let Some(word) = rest.next() {
+        let word = word.to_ascii_uppercase();
+        match word.as_str() {
+            "SHARED" => ask.claim = Claim::Shared,
+            "EPHEMERAL" => ask.ephemeral = true,
+            "TOKEN" => ask.token = Some(rest.next()?.clone()),
+            "OWNER" => drop(rest.next()?),
+            _ => {
+                let number: u64 = rest.next()?.parse().ok()?;
+                match word.as_str() {
+                    "EX" => ask.lease_ms = Some(number.saturating_mul(1_000)),
+                    "PX" => ask.lease_ms = Some(number),
+                    "BLOCK" => ask.block_ms = Some(number),
+                    "LIMIT" => ask.limit = Some(number),
+                    "MAX" => ask.max = Some(number),
+                    "PERMITS" => ask.claim = Claim::Permits(number),
+                    _ => return None,
+                }
+            }
+        }
+    }
+    Some(ask)
+}
+
+#[test]
+fn requests_are_understood_as_the_server_understands_them() {
+    let of = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        Meaning::of(&words)
+    };
+    let Meaning::Ask(ask) =
+        of("dsem.acquire a LIMIT 3 PERMITS 2 TOKEN t EX 2 BLOCK 0 EPHEMERAL OWNER TOKEN")
+    else {
+        panic!("it asks");
+    };
+    assert_eq!(
+        (ask.claim, ask.limit, ask.token.as_deref()),
+        (Claim::Permits(2), Some(3), Some("t"))
+    );
+    assert_eq!(
+        (ask.lease_ms, ask.block_ms, ask.ephemeral),
+        (Some(2_000), Some(0), true)
+    );
+    let Meaning::Word(word) = of("DWG.DONE a t u") else {
+        panic!("it is about tokens");
+    };
+    assert_eq!(word.tokens, ["t", "u"]);
+    let Meaning::Word(word) = of("DLOCK.RENEW a t PX 7") else {
+        panic!("it is about a token");
+    };
+    assert_eq!((word.tokens.len(), word.lease_ms), (1, Some(7)));
+    assert_eq!(of("DLOCK.ACQUIRE a PX"), Meaning::Other);
+}

@@ -1,0 +1,200 @@
+//! A fuzzer: random commands of all families from forty connections, to a primary with replicas and AOFs,
+//! with faults; and whatever the contract promises is checked as it goes.
+//!
+//! - `step`, `log`: what is done, as text; `plan`, `requests`: what is done next, at random;
+//! - `driver`, `link`, `words`: one thread sends it all and reads all replies;
+//! - `meaning`, `replies`, `conditions`: what may be answered to what;
+//! - `ledger`, `doubt`, `fences`, `gates`: who certainly holds what, and what that excludes;
+//! - `fleet`: the servers, compared, killed, and changing roles;
+//! - `finish`: what must be true when it is over; `reduce`: the shortest log that still fails.
+//!
+//! `DSYNC_FUZZ_SECONDS=n` (30), `DSYNC_SEED=n`, `DSYNC_FUZZ_REPLAY=file` sends a log again, and
+//! `DSYNC_FUZZ_REDUCE=1` besides looks for the lines of it that matter. `make fuzz` sets them.
+
+mod conditions;
+mod doubt;
+pub mod driver;
+mod fences;
+mod finish;
+mod fleet;
+mod gates;
+mod ledger;
+mod link;
+mod log;
+mod meaning;
+pub mod plan;
+mod reduce;
+mod replies;
+pub mod requests;
+pub mod step;
+mod words;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use driver::Driver;
+use fleet::Fleet;
+use log::{Line, Log};
+use plan::{Mix, Plan};
+use step::Step;
+
+const CONNECTIONS: usize = 40;
+const SECONDS: u64 = 30;
+const SEED: u64 = 1;
+
+const MIX: Mix = Mix {
+    keys: 5,
+    ttls: true,
+    flushes: true,
+    faults: true,
+    one_by_one: false,
+};
+
+/// How often the servers are compared, and how often one is asked whether it could follow.
+const COMPARE_EVERY: Duration = Duration::from_millis(1_200);
+const ASK_EVERY: Duration = Duration::from_millis(250);
+/// What happens to the servers as a whole, in turn.
+const UPHEAVALS: [Step; 4] = [Step::Failover, Step::Kill, Step::Switch, Step::Load];
+
+/// One run: the servers, those who talk to them, and the log of it.
+struct Run {
+    fleet: Fleet,
+    driver: Driver,
+    log: Option<Log>,
+    last_end: Instant,
+    asked: Instant,
+}
+
+impl Run {
+    #[track_caller]
+    fn start(log: Option<Log>) -> Run {
+        let fleet = Fleet::start();
+        let driver = Driver::new(fleet.primary(), CONNECTIONS);
+        Run {
+            fleet,
+            driver,
+            log,
+            last_end: Instant::now(),
+            asked: Instant::now(),
+        }
+    }
+
+    /// Waits, notes the step, and carries it out.
+    #[track_caller]
+    fn perform(&mut self, number: u64, pause: Duration, step: Step) {
+        self.driver
+            .rest(pause.saturating_sub(self.last_end.elapsed()));
+        let pause = self.last_end.elapsed();
+        let line = Line {
+            number,
+            pause,
+            step,
+        };
+        if let Some(log) = &mut self.log {
+            log.remark(self.driver.take_heard());
+            log.note(&line);
+        }
+        match &line.step {
+            step @ (Step::Send { .. } | Step::Close { .. } | Step::Settle) => {
+                self.driver.perform(self.fleet.primary(), number, step);
+            }
+            step => self.fleet.perform(&mut self.driver, step),
+        }
+        self.last_end = Instant::now();
+        if self.asked.elapsed() >= ASK_EVERY {
+            self.fleet.check_applied();
+            self.asked = Instant::now();
+        }
+    }
+
+    /// What was heard at the very end belongs to the log as well.
+    fn note_heard(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.remark(self.driver.take_heard());
+        }
+    }
+
+    #[track_caller]
+    fn finish(mut self) {
+        finish::finish(&mut self.fleet, &mut self.driver);
+        let counts = self.driver.counts().iter();
+        let counts = counts.map(|(what, count)| format!("{what} {count}"));
+        eprintln!("answered: {}", counts.collect::<Vec<_>>().join(", "));
+        if let Some(log) = self.log.take() {
+            log.discard();
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.note_heard();
+    }
+}
+
+/// Makes a run up as it goes.
+#[track_caller]
+fn invent(seed: u64, seconds: u64) {
+    let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
+    let name = format!("seed-{seed}-{}.log", std::process::id());
+    let heading = format!("seed {seed}, {seconds} seconds, {server}");
+    let mut run = Run::start(Some(Log::create(&name, &heading, false)));
+    let mut plan = Plan::new(seed, MIX);
+    let start = Instant::now();
+    let upheave_every = Duration::from_millis((seconds * 1_000 / 8).clamp(1_000, 8_000));
+    let (mut compared, mut upheaved, mut upheavals) = (start, start, 0);
+    let mut number = 0;
+    while start.elapsed() < Duration::from_secs(seconds) {
+        number += 1;
+        let (pause, step) = if upheaved.elapsed() >= upheave_every {
+            upheaved = Instant::now();
+            upheavals += 1;
+            (
+                Duration::ZERO,
+                UPHEAVALS[(upheavals - 1) % UPHEAVALS.len()].clone(),
+            )
+        } else if compared.elapsed() >= COMPARE_EVERY {
+            compared = Instant::now();
+            (Duration::ZERO, Step::Compare)
+        } else {
+            plan.next(&run.driver)
+        };
+        run.perform(number, pause, step);
+    }
+    run.finish();
+}
+
+/// Sends a log again.
+#[track_caller]
+fn replay(lines: &[Line], log: Option<Log>) {
+    let mut run = Run::start(log);
+    for line in lines {
+        run.perform(line.number, line.pause, line.step.clone());
+    }
+    run.finish();
+}
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn random_commands_and_faults_break_no_promise() {
+    let Some(path) = std::env::var_os("DSYNC_FUZZ_REPLAY").map(PathBuf::from) else {
+        let seed = from_environment("DSYNC_SEED").unwrap_or(SEED);
+        return invent(
+            seed,
+            from_environment("DSYNC_FUZZ_SECONDS").unwrap_or(SECONDS),
+        );
+    };
+    let lines = log::read(&path);
+    let heading = format!("again: {}", path.display());
+    let name = format!("replay-{}.log", std::process::id());
+    if from_environment("DSYNC_FUZZ_REDUCE").is_some() {
+        let shortest = reduce::reduce(lines, |lines| replay(lines, None));
+        let path = path.with_extension("reduced.log");
+        log::write(&path, &heading, &shortest).expect("the log is written");
+        panic!("{} lines suffice: {}", shortest.len(), path.display());
+    }
+    replay(&lines, Some(Log::create(&name, &heading, true)));
+}

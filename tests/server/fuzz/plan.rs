@@ -1,0 +1,398 @@
+//! What happens next: a random mix of requests, of what connections and operators do, and of faults.
+//!
+//! The seed decides, together with what the driver was told so far: who waits, who holds.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rand::RngExt as _;
+
+use super::driver::Driver;
+use super::requests::{NAMES, Requests};
+use super::step::{OPERATOR, Request, Step};
+
+/// What may happen.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// How many names of keys are used.
+    pub keys: usize,
+    /// Keys get TTLs that may run out.
+    pub ttls: bool,
+    pub flushes: bool,
+    /// Settings change, memory is short, files are written, links break, data are loaded again.
+    pub faults: bool,
+    /// Every request is answered before the next step, unless it waits.
+    pub one_by_one: bool,
+}
+
+pub struct Plan {
+    requests: Requests,
+    pub mix: Mix,
+    /// Steps that belong behind those already given.
+    next: VecDeque<Step>,
+    /// Steps until writes are accepted again.
+    refusing_for: u32,
+}
+
+/// The longest that a connection's requests may pile up.
+const PILED: usize = 3;
+
+impl Plan {
+    pub fn new(seed: u64, mix: Mix) -> Plan {
+        Plan {
+            requests: Requests::new(seed, mix.keys),
+            mix,
+            next: VecDeque::new(),
+            refusing_for: 0,
+        }
+    }
+
+    /// The next step, and how long to wait before it.
+    pub fn next(&mut self, driver: &Driver) -> (Duration, Step) {
+        if let Some(step) = self.next.pop_front() {
+            return (Duration::ZERO, step);
+        }
+        if self.refusing_for > 0 {
+            self.refusing_for -= 1;
+            if self.refusing_for == 0 {
+                let back = [
+                    "CONFIG SET min-replicas-to-write 0",
+                    "CONFIG SET maxmemory 0",
+                ];
+                return (Duration::ZERO, Step::operator(&back));
+            }
+        }
+        let pause = match self.requests.rng.random_range(0..100) {
+            0..92 => Duration::ZERO,
+            92..99 => Duration::from_micros(self.requests.rng.random_range(100..4_000)),
+            _ => Duration::from_millis(self.requests.rng.random_range(4..30)),
+        };
+        let step = self.step(driver);
+        if self.mix.one_by_one {
+            self.next.push_back(Step::Settle);
+        }
+        (pause, step)
+    }
+
+    fn step(&mut self, driver: &Driver) -> Step {
+        // Nobody is free: somebody has to leave.
+        let busy = (1..=driver.connections()).all(|on| !driver.is_idle(on));
+        if busy && self.requests.chance(30) {
+            return Step::Close {
+                on: self.somebody(driver),
+            };
+        }
+        match self.requests.rng.random_range(0..1_000) {
+            0..560 => self.send(driver),
+            560..600 => self.transaction(driver),
+            600..625 => self.script(driver),
+            625..740 => {
+                let request = self.requests.keyspace(self.mix.ttls, self.mix.flushes);
+                let database = self.requests.database();
+                self.on_somebody(driver, database, vec![request])
+            }
+            740..775 => Step::Close {
+                on: self.somebody(driver),
+            },
+            775..805 => self.kill(driver),
+            805..845 => self.end_and_remove(driver),
+            845..862 => self.unblock(driver),
+            862..868 => {
+                let ms = self.requests.number(2..20);
+                Step::operator(&[&format!("CLIENT PAUSE {ms} WRITE")])
+            }
+            868..872 => Step::operator(&["CLIENT UNPAUSE"]),
+            872..876 => {
+                self.refusing_for = self.requests.rng.random_range(1..30);
+                Step::operator(&["CONFIG SET min-replicas-to-write 9"])
+            }
+            876..886 => Step::operator(&["DEBUG SLEEP 0.006"]),
+            886..906 => self.turn_over(driver),
+            906..930 => Step::Settle,
+            930..950 if self.mix.faults => self.fault(driver),
+            _ => self.send(driver),
+        }
+    }
+
+    /// Somebody with nothing on its way, most often.
+    fn somebody(&mut self, driver: &Driver) -> usize {
+        self.requests.rng.random_range(1..=driver.connections())
+    }
+
+    fn free(&mut self, driver: &Driver) -> usize {
+        let start = self.somebody(driver);
+        let count = driver.connections();
+        let mut all = (0..count).map(|n| (start + n - 1) % count + 1);
+        let patient = !self.mix.one_by_one && self.requests.chance(6);
+        let free = if patient {
+            all.find(|on| driver.load(*on) < PILED)
+        } else {
+            all.find(|on| driver.is_idle(*on))
+        };
+        free.unwrap_or(start)
+    }
+
+    fn on_somebody(
+        &mut self,
+        driver: &Driver,
+        database: usize,
+        mut requests: Vec<Request>,
+    ) -> Step {
+        let on = self.free(driver);
+        if driver.database(on) != database {
+            requests.insert(0, Request::line(&format!("SELECT {database}")));
+        }
+        if !driver.is_resp3(on) && self.requests.chance(2) {
+            requests.insert(0, Request::line("HELLO 3"));
+            if self.requests.chance(20) {
+                requests.push(Request::line("CLIENT TRACKING ON"));
+            } else if self.requests.chance(10) {
+                requests.push(Request::line("PSUBSCRIBE __key*__:*"));
+            }
+        }
+        Step::Send {
+            on,
+            requests,
+            fin: self.requests.chance(2),
+        }
+    }
+
+    fn request(&mut self, driver: &Driver, in_script: bool) -> (usize, Request) {
+        let (database, request) = if self.requests.chance(55) {
+            self.requests.ask(driver, in_script)
+        } else {
+            self.requests.word(driver)
+        };
+        let request = if self.requests.chance(2) {
+            self.requests.spoil(request)
+        } else {
+            request
+        };
+        (database, request)
+    }
+
+    fn some_requests(
+        &mut self,
+        driver: &Driver,
+        most: u32,
+        in_script: bool,
+    ) -> (usize, Vec<Request>) {
+        let (database, first) = self.request(driver, in_script);
+        let mut requests = vec![first];
+        for _ in 1..self.requests.rng.random_range(1..=most) {
+            // Of another database perhaps: then it is about a key of that name here.
+            requests.push(self.request(driver, in_script).1);
+        }
+        (database, requests)
+    }
+
+    fn send(&mut self, driver: &Driver) -> Step {
+        let most = if self.requests.chance(15) { 4 } else { 1 };
+        let (database, requests) = self.some_requests(driver, most, false);
+        self.on_somebody(driver, database, requests)
+    }
+
+    fn transaction(&mut self, driver: &Driver) -> Step {
+        let (database, mut requests) = self.some_requests(driver, 4, false);
+        if self.requests.chance(15) {
+            requests.push(self.requests.keyspace(false, false));
+        }
+        let elsewhere = self.requests.database();
+        if self.requests.chance(10) {
+            let at = self.requests.rng.random_range(0..=requests.len());
+            requests.insert(at, Request::line(&format!("SELECT {elsewhere}")));
+        }
+        requests.insert(0, Request::line("MULTI"));
+        if self.requests.chance(20) {
+            let key = NAMES[self.requests.key()];
+            requests.insert(0, Request::new(["WATCH", key]));
+        }
+        requests.push(Request::line("EXEC"));
+        // Wherever the transaction has left it.
+        requests.push(Request::line(&format!("SELECT {database}")));
+        self.on_somebody(driver, database, requests)
+    }
+
+    fn script(&mut self, driver: &Driver) -> Step {
+        if self.requests.chance(15) {
+            let ms = self.requests.number(1..6);
+            return self.on_somebody(
+                driver,
+                0,
+                vec![Request::line(&format!("EVAL $busy:{ms} 0"))],
+            );
+        }
+        let (database, requests) = self.some_requests(driver, 3, true);
+        let key = requests[0].words.get(1).cloned().unwrap_or_default();
+        let odd = requests.iter().any(|request| request.odd);
+        let mut words: Vec<String> = ["EVAL", "$each", "1", &key].map(str::to_owned).to_vec();
+        for (nth, request) in requests.into_iter().enumerate() {
+            words.extend((nth > 0).then(|| ";".to_owned()));
+            words.extend(request.words);
+        }
+        self.on_somebody(driver, database, vec![Request { words, odd }])
+    }
+
+    fn kill(&mut self, driver: &Driver) -> Step {
+        let on = self.somebody(driver);
+        Step::operator(&[&format!("CLIENT KILL ID $client:{on}")])
+    }
+
+    /// In one turn: what somebody waits for becomes free, and that one is killed or sent away.
+    fn end_and_remove(&mut self, driver: &Driver) -> Step {
+        let waiting = driver.waiting();
+        if waiting.is_empty() {
+            return self.send(driver);
+        }
+        let at = self.requests.rng.random_range(0..waiting.len());
+        let first = waiting
+            .iter()
+            .filter(|other| other.key == waiting[at].key && other.database == waiting[at].database);
+        let first = first
+            .min_by_key(|other| other.since)
+            .unwrap_or(&waiting[at]);
+        // First in line, most often.
+        let waiting = if self.requests.chance(70) {
+            first
+        } else {
+            &waiting[at]
+        };
+        let key = waiting.key.clone();
+        let held = driver.told().iter().rev().find(|told| {
+            told.key == waiting.key
+                && told.database == waiting.database
+                && told.family == waiting.family
+        });
+        let prefix = waiting.family.prefix();
+        let end = match (held, self.requests.rng.random_range(0..10)) {
+            (Some(told), 0..5) => {
+                Request::new([format!("{prefix}.RELEASE"), key, told.token.clone()])
+            }
+            (Some(told), 5..8) => {
+                let fence = format!("$fence:{}", told.token);
+                Request::new([format!("{prefix}.REVOKE"), key, fence])
+            }
+            _ => Request::new(["DEL".to_owned(), key]),
+        };
+        let on = waiting.on;
+        let whom = match self.requests.rng.random_range(0..10) {
+            0..6 => format!("CLIENT KILL ID $client:{on}"),
+            6..8 => format!("CLIENT UNBLOCK $client:{on}"),
+            _ => format!("CLIENT UNBLOCK $client:{on} ERROR"),
+        };
+        let mut requests = vec![Request::line(&format!("SELECT {}", waiting.database))];
+        // Redis 7.0 ends itself when a client is unblocked that is held up by a pause.
+        requests.push(Request::line("CLIENT UNPAUSE"));
+        requests.extend([end, Request::line(&whom)]);
+        if self.requests.chance(30) {
+            requests.swap(2, 3);
+        }
+        Step::Send {
+            on: OPERATOR,
+            requests,
+            fin: false,
+        }
+    }
+
+    fn unblock(&mut self, driver: &Driver) -> Step {
+        let waiting = driver.waiting();
+        if waiting.is_empty() {
+            return self.send(driver);
+        }
+        let at = self.requests.rng.random_range(0..waiting.len());
+        let error = if self.requests.chance(30) {
+            " ERROR"
+        } else {
+            ""
+        };
+        let unblock = format!("CLIENT UNBLOCK $client:{}{error}", waiting[at].on);
+        Step::operator(&["CLIENT UNPAUSE", &unblock])
+    }
+
+    /// What a key was used for is over, by the word of those who use it, and it is used for something else.
+    fn turn_over(&mut self, driver: &Driver) -> Step {
+        let key = self.requests.turn_over();
+        let told: Vec<_> = driver
+            .told()
+            .iter()
+            .filter(|told| told.key == key)
+            .cloned()
+            .collect();
+        for told in told.iter().rev().take(4) {
+            let name = format!("{}.RELEASE", told.family.prefix());
+            let release = Request::new([name, key.to_owned(), told.token.clone()]);
+            let step = self.on_somebody(driver, told.database, vec![release]);
+            self.next.push_back(step);
+        }
+        let gone: Vec<_> = driver
+            .waiting()
+            .into_iter()
+            .filter(|waiting| waiting.key == key)
+            .collect();
+        for waiting in gone {
+            if self.requests.chance(60) {
+                self.next.push_back(Step::Close { on: waiting.on });
+            }
+        }
+        Step::Settle
+    }
+
+    fn fault(&mut self, _driver: &Driver) -> Step {
+        let setting = |name: &str, value: String| format!("CONFIG SET dsync.{name} {value}");
+        let line = match self.requests.rng.random_range(0..100) {
+            0..12 => setting(
+                "rejoin-ms",
+                self.requests.one_of(&["0", "30", "400", "2000"]).to_owned(),
+            ),
+            12..18 => setting("default-lease-ms", self.requests.number(5..300)),
+            18..24 => setting(
+                "max-lease-ms",
+                self.requests
+                    .one_of(&["400", "600000", "600000"])
+                    .to_owned(),
+            ),
+            24..30 => setting(
+                "group-keep-ms",
+                self.requests.one_of(&["0", "20", "400"]).to_owned(),
+            ),
+            30..36 => setting(
+                "once-keep-ms",
+                self.requests.one_of(&["1", "50", "700"]).to_owned(),
+            ),
+            36..42 => setting(
+                "takeover-grace-ms",
+                self.requests.one_of(&["0", "100"]).to_owned(),
+            ),
+            42..50 => setting(
+                "max-waiters-per-key",
+                self.requests
+                    .one_of(&["1", "4", "20000", "20000"])
+                    .to_owned(),
+            ),
+            50..54 => setting(
+                "max-waiters",
+                self.requests.one_of(&["6", "100000", "100000"]).to_owned(),
+            ),
+            54..58 => setting(
+                "max-result-bytes",
+                self.requests.one_of(&["100", "65536"]).to_owned(),
+            ),
+            58..64 => {
+                let events = self.requests.one_of(&["", "KEA", "Kd"]);
+                return Step::one(
+                    OPERATOR,
+                    Request::new(["CONFIG", "SET", "notify-keyspace-events", events]),
+                );
+            }
+            64..70 => {
+                self.refusing_for = self.requests.rng.random_range(1..30);
+                "CONFIG SET maxmemory 1".to_owned()
+            }
+            70..80 => "BGSAVE".to_owned(),
+            80..90 => "BGREWRITEAOF".to_owned(),
+            90..96 => "CLIENT KILL TYPE replica".to_owned(),
+            _ => return Step::Reload,
+        };
+        Step::operator(&[&line])
+    }
+}

@@ -1,0 +1,277 @@
+//! Which replies a request may get: the table of the contract, command by command.
+//!
+//! A refusal that depends on the state of the server (NOREPLICAS, OOM, READONLY, LOADING) is accepted only
+//! while that state lasted, which the driver knows: see [`Situation`].
+
+use std::time::Duration;
+
+use super::meaning::{Ask, Claim, Family, Meaning, Verb, Word};
+use super::step::Request;
+use crate::harness::Reply;
+
+/// What is known of the moment at which a request was carried out.
+pub struct Situation {
+    /// How a refusal may begin that has nothing to do with the request.
+    pub refusals: Vec<&'static str>,
+    /// BLOCK counts here: this is neither a transaction nor a script.
+    pub may_wait: bool,
+    /// CLIENT UNBLOCK may have ended the wait, or the server does not let this connection wait.
+    pub ended_early: bool,
+    /// From the request to the reply.
+    pub took: Duration,
+}
+
+/// The server counts milliseconds from a moment in the middle of one.
+const ROUNDING_MS: u128 = 2;
+
+const MAX_COUNT: i64 = 1_000_000;
+/// Ten years, the longest that anything is kept.
+const MAX_MS: i64 = 315_360_000_000;
+const MAX_FENCE: i64 = (1 << 53) - 1;
+
+/// Checks one reply.
+///
+/// # Errors
+/// When the request may not be answered so; the text says what was wrong.
+pub fn check(
+    request: &Request,
+    meaning: &Meaning,
+    reply: &Reply,
+    now: &Situation,
+) -> Result<(), String> {
+    if let Reply::Error(text) = reply {
+        return check_error(request, meaning, text, now);
+    }
+    let fits = match meaning {
+        Meaning::Ask(ask) => return check_ask(ask, reply, now),
+        Meaning::Word(word) => check_word(word, reply),
+        Meaning::Wait { block_ms } => match reply {
+            Reply::Nil => return check_nil(*block_ms, now),
+            reply => is_integers(reply, 2),
+        },
+        Meaning::Revoke { .. } => is_within(reply, 0, 1),
+        Meaning::Pin { .. } => is_within(reply, -1, MAX_COUNT),
+        Meaning::Expect => is_within(reply, 0, MAX_COUNT),
+        Meaning::Info => reply.is_nil() || is_info(reply),
+        Meaning::Contended => is_contended(reply),
+        // The server's own commands: it knows how to answer them.
+        Meaning::Remove { .. }
+        | Meaning::Move { .. }
+        | Meaning::Flush
+        | Meaning::Swap
+        | Meaning::Other => true,
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err("no such reply is in the contract".to_owned())
+    }
+}
+
+fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
+    if reply.is_nil() {
+        return check_nil(ask.block_ms, now);
+    }
+    let items = match reply {
+        Reply::Array(items) => items.as_slice(),
+        _ => &[],
+    };
+    let is_own = |token: &Reply| match (&ask.token, token) {
+        (Some(own), token) => *token == own.as_str(),
+        (None, Reply::Bulk(made)) => made.len() == 36,
+        (None, _) => false,
+    };
+    let fits = match (ask.claim, items) {
+        (Claim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
+            // A repeat of the run's own request may have another MAX.
+            is_own(token) && is_within(fence, 1, MAX_FENCE) && is_within(attempt, 1, i64::MAX)
+        }
+        (Claim::Run, [kind, result, attempt]) if *kind == "DONE" => {
+            matches!(result, Reply::Nil | Reply::Bulk(_)) && is_within(attempt, 0, i64::MAX)
+        }
+        (Claim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
+            let most = ask.max.map_or(i64::MAX, u64::cast_signed);
+            matches!(reason, Reply::Bulk(_)) && is_within(attempts, most, i64::MAX)
+        }
+        (Claim::Run, _) => false,
+        (_, [token, fence]) => is_own(token) && is_within(fence, 1, MAX_FENCE),
+        _ => false,
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err("no such answer to a request for a hold is in the contract".to_owned())
+    }
+}
+
+/// Nil to one who may wait says that the wait has run out.
+fn check_nil(block_ms: Option<u64>, now: &Situation) -> Result<(), String> {
+    let Some(ms) = block_ms.filter(|_| now.may_wait && !now.ended_early) else {
+        return Ok(());
+    };
+    let early = ms == 0 || now.took.as_millis() + ROUNDING_MS < u128::from(ms);
+    if early {
+        return Err(format!("the wait ran out after {:?}", now.took));
+    }
+    Ok(())
+}
+
+fn check_word(word: &Word, reply: &Reply) -> bool {
+    match (word.verb, word.family) {
+        (Verb::Check, _) => is_within(reply, 0, MAX_MS),
+        (Verb::Done, Family::Group) => is_within(reply, 0, word.tokens.len() as i64),
+        _ => is_within(reply, 0, 1),
+    }
+}
+
+fn check_error(
+    request: &Request,
+    meaning: &Meaning,
+    text: &str,
+    now: &Situation,
+) -> Result<(), String> {
+    let begins = |codes: &[&str]| codes.iter().any(|code| text.starts_with(code));
+    let waits = now.may_wait && meaning.block_ms().is_some();
+    let known = match meaning {
+        Meaning::Ask(ask) => {
+            let of_family: &[&str] = match ask.claim {
+                Claim::Permits(_) => &["TOOMANY", "NOLIMIT"],
+                _ => &[],
+            };
+            let in_script = ask.ephemeral && !now.may_wait && text.starts_with("ERR EPHEMERAL");
+            begins(&["WRONGTYPE", "MISMATCH"])
+                || begins(of_family)
+                || in_script
+                || waits && begins(&["UNBLOCKED", "QUEUEFULL"])
+        }
+        Meaning::Wait { .. } => {
+            begins(&["WRONGTYPE"]) || waits && begins(&["UNBLOCKED", "QUEUEFULL"])
+        }
+        Meaning::Word(_)
+        | Meaning::Revoke { .. }
+        | Meaning::Pin { .. }
+        | Meaning::Expect
+        | Meaning::Info => begins(&["WRONGTYPE"]),
+        Meaning::Contended => false,
+        Meaning::Move { .. } => begins(&[
+            "ERR no such key",
+            "ERR source and destination objects are the same",
+            // Holds are not copied.
+            "ERR module key failed to copy",
+        ]),
+        Meaning::Remove { .. } | Meaning::Flush | Meaning::Swap => false,
+        Meaning::Other => begins(&[
+            "WRONGTYPE",
+            "ERR Background save already in progress",
+            "ERR Can't BGSAVE while AOF log rewriting is in progress",
+            "ERR Another child process is active",
+            "ERR Background append only file rewriting already in progress",
+            "ERR No such client",
+        ]),
+    };
+    let is_own = !matches!(
+        meaning,
+        Meaning::Remove { .. } | Meaning::Move { .. } | Meaning::Flush | Meaning::Swap
+    );
+    // A bound that an operator has just changed.
+    let by_setting = is_own && text.starts_with("ERR ") && text.contains("(dsync.");
+    let odd = request.odd && text.starts_with("ERR ");
+    if known || by_setting || odd || begins(&now.refusals) {
+        Ok(())
+    } else {
+        Err("the contract knows no such error here".to_owned())
+    }
+}
+
+fn is_within(reply: &Reply, least: i64, most: i64) -> bool {
+    matches!(reply, Reply::Int(n) if (least..=most).contains(n))
+}
+
+fn is_integers(reply: &Reply, count: usize) -> bool {
+    match reply {
+        Reply::Array(items) => {
+            items.len() == count && items.iter().all(|n| is_within(n, 0, i64::MAX))
+        }
+        _ => false,
+    }
+}
+
+fn is_info(reply: &Reply) -> bool {
+    let has_field = |name| reply.find_field(name).is_some();
+    matches!(reply, Reply::Map(_) | Reply::Array(_))
+        && [
+            "type",
+            "state",
+            "holders",
+            "waiters",
+            "first-holders",
+            "first-waiters",
+        ]
+        .into_iter()
+        .all(has_field)
+}
+
+fn is_contended(reply: &Reply) -> bool {
+    let is_row = |row: &Reply| match row {
+        Reply::Array(items) => match items.as_slice() {
+            [database, key, family, waiters, longest_ms] => {
+                is_within(database, 0, 15)
+                    && matches!(key, Reply::Bulk(_))
+                    && Family::ALL.iter().any(|known| *family == known.word())
+                    && is_within(waiters, 1, i64::MAX)
+                    && is_within(longest_ms, 0, i64::MAX)
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    matches!(reply, Reply::Array(rows) if rows.iter().all(is_row))
+}
+
+#[test]
+fn replies_out_of_the_contract_are_found() {
+    let now = |may_wait| Situation {
+        refusals: Vec::new(),
+        may_wait,
+        ended_early: false,
+        took: Duration::from_millis(5),
+    };
+    let judge = |line: &str, reply: Reply, may_wait| {
+        let request = Request::line(line);
+        check(
+            &request,
+            &Meaning::of(&request.words),
+            &reply,
+            &now(may_wait),
+        )
+        .is_ok()
+    };
+    let grant = |token: &str| Reply::Array(vec![Reply::Bulk(token.into()), Reply::Int(9)]);
+    let error = |text: &str| Reply::Error(text.to_owned());
+    assert!(judge("DLOCK.ACQUIRE a TOKEN t", grant("t"), true));
+    assert!(
+        !judge("DLOCK.ACQUIRE a TOKEN t", grant("u"), true),
+        "another's token"
+    );
+    assert!(
+        !judge("DONCE.BEGIN a TOKEN t", grant("t"), true),
+        "a run has four"
+    );
+    assert!(judge("DLOCK.ACQUIRE a", Reply::Nil, true));
+    assert!(judge("DLOCK.ACQUIRE a BLOCK 6", Reply::Nil, true));
+    assert!(
+        !judge("DLOCK.ACQUIRE a BLOCK 50", Reply::Nil, true),
+        "too early"
+    );
+    assert!(!judge("DLOCK.ACQUIRE a BLOCK 0", Reply::Nil, true), "never");
+    assert!(judge("DLOCK.ACQUIRE a BLOCK 0", Reply::Nil, false), "a try");
+    assert!(judge("DSEM.ACQUIRE a", error("NOLIMIT x"), true));
+    assert!(!judge("DLOCK.ACQUIRE a", error("NOLIMIT x"), true));
+    assert!(
+        !judge("DLOCK.ACQUIRE a", error("UNBLOCKED x"), true),
+        "it did not wait"
+    );
+    assert!(!judge("DLOCK.ACQUIRE a PX 5", error("ERR syntax"), true));
+    assert!(!judge("DLOCK.RELEASE a t", Reply::Int(2), true));
+    assert!(!judge("DLOCK.RELEASE a t", error("READONLY x"), true));
+}

@@ -1,0 +1,252 @@
+//! What the driver can be told to do, and how a line of the log spells it.
+//!
+//! ```text
+//! c7 DLOCK.ACQUIRE a BLOCK 20 TOKEN t5            a request on connection 7
+//! op MULTI | DEL a | EXEC                         three requests in one write, on the operator's connection
+//! c7 ? DLOCK.ACQUIRE a PX 0                       a request that may be refused as malformed
+//! c7 fin DLOCK.ACQUIRE a TOKEN t5                 a request and the end of the connection, in one turn
+//! close c7                                        the end of the connection alone
+//! settle                                          wait until every request is answered that cannot wait
+//! compare | failover | switch | kill | load | reload   what happens to the servers: see `fleet`
+//! ```
+//!
+//! A word may hold what is known only when it is sent, and differs from one run to the next:
+//! `$client:7` is the server's number of connection 7, `$token:312` the token that the server made for the
+//! request of line 312, `$fence:t5` the fence that token t5 was told last, `$dump:a` what DUMP says of a key,
+//! `$each` and `$busy:5` scripts. So a log can be sent again, also with lines left out.
+
+use std::fmt;
+
+/// The connection of those who interfere: CLIENT KILL, CONFIG SET and the like.
+pub const OPERATOR: usize = 0;
+
+/// One request as its words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub words: Vec<String>,
+    /// It is malformed, or may be.
+    pub odd: bool,
+}
+
+impl Request {
+    pub fn new<W: ToString>(words: impl IntoIterator<Item = W>) -> Request {
+        Request {
+            words: words.into_iter().map(|word| word.to_string()).collect(),
+            odd: false,
+        }
+    }
+
+    /// A request typed as a line of words without blanks in them.
+    pub fn line(line: &str) -> Request {
+        Request::new(line.split(' '))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Send {
+        /// The number of the connection; it is opened if it is not open.
+        on: usize,
+        /// Sent in one write.
+        requests: Vec<Request>,
+        /// The connection is closed behind them.
+        fin: bool,
+    },
+    Close {
+        on: usize,
+    },
+    Settle,
+    /// The servers must hold the same, while the primary stands still.
+    Compare,
+    /// The replica becomes the primary by FAILOVER.
+    Failover,
+    /// The replica becomes the primary by REPLICAOF, while the primary stands still.
+    Switch,
+    /// The primary is killed and started again.
+    Kill,
+    /// The primary is killed while it stands still, and must have everything when it is back.
+    Load,
+    /// DEBUG RELOAD.
+    Reload,
+}
+
+impl Step {
+    pub fn one(on: usize, request: Request) -> Step {
+        Step::Send {
+            on,
+            requests: vec![request],
+            fin: false,
+        }
+    }
+
+    /// What the operator types, several requests in one write.
+    pub fn operator(lines: &[&str]) -> Step {
+        Step::Send {
+            on: OPERATOR,
+            requests: lines.iter().map(|line| Request::line(line)).collect(),
+            fin: false,
+        }
+    }
+
+    /// Reads what [`Step`] displays.
+    pub fn read(text: &str) -> Result<Step, String> {
+        let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+        Ok(match first {
+            "settle" => Step::Settle,
+            "compare" => Step::Compare,
+            "failover" => Step::Failover,
+            "switch" => Step::Switch,
+            "kill" => Step::Kill,
+            "load" => Step::Load,
+            "reload" => Step::Reload,
+            "close" => Step::Close { on: number(rest)? },
+            on => {
+                let on = number(on)?;
+                let (fin, rest) = match rest.strip_prefix("fin ") {
+                    Some(rest) => (true, rest),
+                    None => (false, rest),
+                };
+                let requests: Result<_, _> = rest.split(" | ").map(read_request).collect();
+                Step::Send {
+                    on,
+                    requests: requests?,
+                    fin,
+                }
+            }
+        })
+    }
+}
+
+fn number(name: &str) -> Result<usize, String> {
+    let number = match name {
+        "op" => Some(OPERATOR),
+        _ => name.strip_prefix('c').and_then(|n| n.parse().ok()),
+    };
+    number.ok_or_else(|| format!("'{name}' is no connection"))
+}
+
+fn read_request(text: &str) -> Result<Request, String> {
+    let (odd, text) = match text.strip_prefix("? ") {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    let words: Result<_, _> = text.split(' ').map(read_word).collect();
+    Ok(Request { words: words?, odd })
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Settle => f.write_str("settle"),
+            Step::Compare => f.write_str("compare"),
+            Step::Failover => f.write_str("failover"),
+            Step::Switch => f.write_str("switch"),
+            Step::Kill => f.write_str("kill"),
+            Step::Load => f.write_str("load"),
+            Step::Reload => f.write_str("reload"),
+            Step::Close { on } => write!(f, "close {}", Connection(*on)),
+            Step::Send { on, requests, fin } => {
+                write!(f, "{}", Connection(*on))?;
+                if *fin {
+                    f.write_str(" fin")?;
+                }
+                for (nth, request) in requests.iter().enumerate() {
+                    f.write_str(if nth == 0 { "" } else { " |" })?;
+                    f.write_str(if request.odd { " ?" } else { "" })?;
+                    for word in &request.words {
+                        write!(f, " {}", spelled(word))?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The name of a connection.
+pub struct Connection(pub usize);
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            OPERATOR => f.write_str("op"),
+            n => write!(f, "c{n}"),
+        }
+    }
+}
+
+/// A word as the log has it: without blanks, ends of lines, or anything that means something there.
+fn spelled(word: &str) -> String {
+    if word.is_empty() {
+        return r"\e".to_owned();
+    }
+    let mut text = String::new();
+    for c in word.chars() {
+        match c {
+            '\\' => text.push_str(r"\\"),
+            '|' | '?' => text.push_str(&format!(r"\u{:04x}", u32::from(c))),
+            c if c.is_ascii_graphic() => text.push(c),
+            c => text.push_str(&format!(r"\u{:04x}", u32::from(c) & 0xffff)),
+        }
+    }
+    text
+}
+
+fn read_word(text: &str) -> Result<String, String> {
+    if text == r"\e" {
+        return Ok(String::new());
+    }
+    let mut word = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        word.push_str(before);
+        rest = if let Some(after) = after.strip_prefix('\\') {
+            word.push('\\');
+            after
+        } else {
+            let code = after.strip_prefix('u').and_then(|after| after.get(..4));
+            let code = code.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+            let c = code.and_then(char::from_u32);
+            word.push(c.ok_or_else(|| format!("'{text}' is no word"))?);
+            &after[5..]
+        };
+    }
+    word.push_str(rest);
+    Ok(word)
+}
+
+#[test]
+fn every_step_is_read_as_it_was_written() {
+    let odd = Request {
+        words: vec![
+            "GET".to_owned(),
+            "a |\\ ?\r\n\u{7f}é".to_owned(),
+            String::new(),
+        ],
+        odd: true,
+    };
+    let send = |requests: &[Request], fin| Step::Send {
+        on: 7,
+        requests: requests.to_vec(),
+        fin,
+    };
+    let steps = [
+        send(std::slice::from_ref(&odd), false),
+        send(&[Request::line("MULTI"), odd, Request::line("EXEC")], true),
+        Step::operator(&["CLIENT KILL ID $client:7", "DEL a"]),
+        Step::Close { on: 3 },
+        Step::Settle,
+        Step::Compare,
+        Step::Failover,
+        Step::Switch,
+        Step::Kill,
+        Step::Load,
+        Step::Reload,
+    ];
+    for step in steps {
+        let text = step.to_string();
+        assert!(!text.contains(['\r', '\n']), "{text:?}");
+        assert_eq!(Step::read(&text), Ok(step), "{text}");
+    }
+    assert!(Step::read("x GET a").is_err());
+}
