@@ -251,8 +251,9 @@ fn server_without_the_commands_that_are_asked_serves_all_the_same() {
         .config("rename-command", r#"PERSIST """#)
         .start();
     let mut client = server.connect();
-    ask(&mut client, "DLOCK.ACQUIRE key PX 1 TOKEN t").grant();
+    ask(&mut client, "DLOCK.ACQUIRE key EX 600 TOKEN t").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE key PX 1 BLOCK 0");
+    assert_eq!(ask(&mut client, "DLOCK.RENEW key t PX 1"), 1);
     granted(&mut waiter);
     wait_until_gone(&mut client, "key");
     assert_eq!(ask(&mut client, "DSYNC.PROBE key"), "OK");
