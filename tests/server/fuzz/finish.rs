@@ -73,6 +73,7 @@ fn waited_for_in_vain(client: &mut Client) -> Option<Reply> {
 fn everybody_is_answered(fleet: &Fleet, driver: &mut Driver) {
     let until = Instant::now() + UNTIL;
     let mut client = fleet.primary().connect();
+    driver.ledger.give_up(Instant::now());
     while let Some(on) = (0..=driver.connections()).find(|on| !driver.is_idle(*on)) {
         assert!(
             Instant::now() < until,

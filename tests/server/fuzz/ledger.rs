@@ -116,6 +116,12 @@ impl Ledger {
         self.had_past = true;
     }
 
+    /// From now on others may do anything to any key.
+    pub fn give_up(&mut self, now: Instant) {
+        self.everything.open();
+        self.each_hold(|_, hold| hold.doubt(now));
+    }
+
     /// A request is being sent.
     pub fn sent(
         &mut self,
