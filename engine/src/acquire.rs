@@ -7,8 +7,7 @@
 use super::answer::{Answer, Refusal};
 use super::change::Change;
 use super::hold::Grant;
-use super::queues::QueueId;
-use super::types::{Claim, Fence, Now, Token};
+use super::types::{Claim, Fence, Now, QueueId, Token};
 use super::wait_queue::{Left, Place, Request, Standing, Waiter};
 use super::{Body, Engine, Key, Reply};
 

@@ -14,75 +14,9 @@ use super::hold::Grant;
 use super::once::{Completion, Record};
 use super::types::{Fence, LeaseMs, UnixMs};
 
-/// How a hold ended.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum End {
-    /// Its token gave it back.
-    Released,
-    /// Its token declared the member's job done.
-    Done,
-    /// Its lease ran out.
-    Lapsed,
-    /// An operator took it.
-    Revoked,
-    /// It was ephemeral and its connection closed.
-    Disconnected,
-    /// It was granted to a connection that had closed before the reply was written.
-    Undelivered,
-}
-
-impl End {
-    pub(super) const ALL: [(End, &'static str); 6] = [
-        (End::Released, "released"),
-        (End::Done, "done"),
-        (End::Lapsed, "lapsed"),
-        (End::Revoked, "revoked"),
-        (End::Disconnected, "disconnected"),
-        (End::Undelivered, "undelivered"),
-    ];
-
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        End::ALL
-            .iter()
-            .find(|(end, _)| *end == self)
-            .map_or("", |(_, word)| word)
-    }
-
-    pub(super) fn parse(word: &[u8]) -> Option<End> {
-        End::ALL
-            .iter()
-            .find(|(_, w)| w.as_bytes() == word)
-            .map(|(end, _)| *end)
-    }
-}
-
-/// The scalars of a semaphore.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Limits {
-    /// The limit that requests last put in force, or would have but for the pin.
-    pub limit: Option<u32>,
-    /// The operator's limit; while it is set it is the one in force.
-    pub pinned: Option<u32>,
-    /// How often the limit in force has become another.
-    pub changes: u64,
-}
-
-/// The scalars of a wait group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tally {
-    pub limit: Option<u32>,
-    pub limit_changes: u64,
-    pub expected: Option<u32>,
-    /// Members of this round that ended by DONE.
-    pub done: u64,
-    /// Members of this round that were lost: lapsed, revoked, or gone with their connection.
-    pub lost: u64,
-    /// When something last happened.
-    pub touched: UnixMs,
-    /// The round is finished, and its tally is kept until then.
-    pub finished: Option<UnixMs>,
-}
+pub use super::end::End;
+pub use super::semaphore::Limits;
+pub use super::wait_group::Tally;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {

@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::queues::QueueId;
-use super::types::Db;
+use super::types::{Db, QueueId};
 
 /// A walk over all queues in the order of their numbers.
 #[derive(Clone, Copy, Default)]

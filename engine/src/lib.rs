@@ -35,6 +35,7 @@ pub mod change;
 mod deadlines;
 mod due;
 pub mod effect;
+mod end;
 mod finish;
 pub mod follow;
 mod group;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::answer::Answer;
-use super::change::End;
+use super::end::End;
 use super::hold::{Hold, HoldSet};
 use super::types::{Token, UnixMs};
 

@@ -17,11 +17,8 @@ use super::answer::{Answer, FullQueue};
 use super::due::Due;
 use super::key_name::KeyName;
 use super::leftovers::SMALL;
-use super::types::{ClientId, Db, MonoUs, WaiterId};
+use super::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
 use super::wait_queue::{Left, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct QueueId(u64);
 
 /// How many may be in queues.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,18 @@
 //! The limit in force is the operator's, where one is pinned, and otherwise the one that a request
 //! brought last. It binds grants, not holds: lowered below what is in use, it drains.
 
-use super::change::Limits;
 use super::hold::HoldSet;
+
+/// The scalars of a semaphore.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// The limit that requests last put in force, or would have but for the pin.
+    pub limit: Option<u32>,
+    /// The operator's limit; while it is set it is the one in force.
+    pub pinned: Option<u32>,
+    /// How often the limit in force has become another.
+    pub changes: u64,
+}
 
 #[derive(Clone, Default)]
 pub struct Semaphore {

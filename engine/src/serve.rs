@@ -7,8 +7,7 @@
 use super::answer::{Answer, Refusal};
 use super::change::Change;
 use super::effect::{HandedOver, Wake};
-use super::queues::QueueId;
-use super::types::{Claim, LeaseUs, Now};
+use super::types::{Claim, LeaseUs, Now, QueueId};
 use super::wait_queue::{Left, Place};
 use super::{Body, End, Engine, Family, Key, StateId};
 

@@ -7,8 +7,7 @@ use super::answer::Answer;
 use super::change::End;
 use super::effect::HandedOver;
 use super::key_name::KeyName;
-use super::queues::QueueId;
-use super::types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
+use super::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs, WaiterId};
 use super::wait_queue::{Left, Origin, Place, Vacancy};
 use super::{Engine, Key, StateId, background};
 

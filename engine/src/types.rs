@@ -26,6 +26,10 @@ impl ClientId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WaiterId(pub NonZeroU64);
 
+/// The queue of one key, as the server that decides numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct QueueId(pub(super) u64);
+
 /// The public number of a hold: strictly increasing over all keys of a server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fence(pub u64);

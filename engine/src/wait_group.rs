@@ -4,9 +4,24 @@
 //! expected, that many are done. Who is queued is known to the server that decides, and only there:
 //! that a round is over is therefore decided once and written down as a change of its own.
 
-use super::change::Tally;
 use super::hold::HoldSet;
 use super::types::UnixMs;
+
+/// The scalars of a wait group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tally {
+    pub limit: Option<u32>,
+    pub limit_changes: u64,
+    pub expected: Option<u32>,
+    /// Members of this round that ended by DONE.
+    pub done: u64,
+    /// Members of this round that were lost: lapsed, revoked, or gone with their connection.
+    pub lost: u64,
+    /// When something last happened.
+    pub touched: UnixMs,
+    /// The round is finished, and its tally is kept until then.
+    pub finished: Option<UnixMs>,
+}
 
 #[derive(Clone)]
 pub struct WaitGroup {
