@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::redis::context::{Ctx, Level, log};
 use super::redis::data_type::{Aux, ValueType, register_type, register_type_with_aux};
 use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
-use super::{SHELL, journal, replicate, timers};
+use super::{SHELL, arm, journal, replicate};
 use dsync_engine::snapshot::{self, Malformed, Sink, Source};
 use dsync_engine::types::{Db, Fence};
 use dsync_engine::{Family, StateId};
@@ -39,7 +39,7 @@ pub(super) fn family(number: u8) -> Option<Family> {
         .find(|family| self::number(*family) == number)
 }
 
-pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_type_with_aux::<LockType, LastFence>(ctx)?;
     register_type::<SemaphoreType>(ctx)?;
     register_type::<GroupType>(ctx)?;
@@ -164,7 +164,7 @@ fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
     let waited_for =
         SHELL.with(|shell| state(id).is_some_and(|id| shell.engine.unlinked(id, Db(db), name)));
     if waited_for {
-        timers::arm_soon();
+        arm::arm_soon();
     }
 }
 

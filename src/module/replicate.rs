@@ -125,7 +125,7 @@ impl Command for Apply {
     }
 }
 
-pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     // Since Redis 8 the server itself hides internal commands from clients; elsewhere the flag is
     // unknown and the check above has to do.
     if command::register_with_flags::<Apply>(

@@ -7,7 +7,7 @@
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, journal, node, notify, replicate, timers, waiters};
+use super::{SHELL, arm, data_type, journal, node, notify, replicate, waiters};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};
@@ -66,7 +66,7 @@ fn run_if<R>(
     drop(opened);
     carry_out(ctx, name, family, is_freed, &mut effects);
     SHELL.with(|shell| shell.spare_effects = Some(effects));
-    timers::arm_from(ctx, now);
+    arm::arm_from(ctx, now);
     Ok(result)
 }
 
