@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::answer::Answer;
 use crate::engine::change::{Change, End};
 use crate::engine::types::{Claim, Fence, Token};
-use crate::model::{FORGETS_LATE, Name};
+use crate::model::Name;
 
 /// What has been written down about the work of one key.
 #[derive(Clone, Default)]
@@ -31,9 +31,6 @@ impl Work {
         let runs = |fence: &Fence| self.running == Some(*fence);
         match change {
             Change::Grant(grant) if grant.claim == Claim::Run => {
-                if is_over && !FORGETS_LATE {
-                    *self = Work::default();
-                }
                 assert!(self.running.is_none(), "{name:?}: one run at a time");
                 assert!(self.done.is_none(), "{name:?}: no run after the result");
                 self.running = Some(grant.fence);
@@ -96,7 +93,6 @@ impl Work {
                 assert_eq!(*attempt, self.attempts, "{name:?}: the attempt of a run");
                 assert_eq!(Some(token), self.last.as_ref(), "{name:?}: who runs");
             }
-            Answer::Done { .. } | Answer::GivenUp { .. } if FORGETS_LATE && self.attempts == 0 => {}
             Answer::Done { result, attempt } => {
                 let done = self.done.as_ref().map(|(result, _)| result);
                 assert_eq!(Some(result), done, "{name:?}: the result");
