@@ -8,11 +8,11 @@ use super::redis::context::{Ctx, Level};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
 use super::{SHELL, data_type, journal, node, notify, replicate, timers, waiters};
-use crate::engine::answer::Answer;
-use crate::engine::effect::Effects;
-use crate::engine::tasks::Task;
-use crate::engine::types::{Db, Now};
-use crate::engine::{Engine, Family, Key, StateId, WrongType};
+use dsync_engine::answer::Answer;
+use dsync_engine::effect::Effects;
+use dsync_engine::tasks::Task;
+use dsync_engine::types::{Db, Now};
+use dsync_engine::{Engine, Family, Key, StateId, WrongType};
 
 /// A command's call, which may change the key. The server has taken the command, so it takes writes now:
 /// what was last found out about that may be older than what has changed since.
