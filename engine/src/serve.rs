@@ -54,14 +54,47 @@ impl Engine {
             self.queues.drop_if_empty(queue);
         }
         if now.may_write && self.is_at_its_end(key, waited, now) {
-            let family = self
-                .body_mut(key)
-                .map_or(Family::Lock, |body| body.family());
-            let _ = self.decide(key, family, Change::Vanish);
-            self.discard(key);
+            self.vanish(key);
         } else {
             self.index(id);
         }
+    }
+
+    fn vanish(&mut self, key: &mut Key<'_>) {
+        let family = self
+            .body_mut(key)
+            .map_or(Family::Lock, |body| body.family());
+        let _ = self.decide(key, family, Change::Vanish);
+        self.discard(key);
+    }
+
+    /// Forgets a state that has been kept long enough, in a step of its own: those who wait under its name are
+    /// served next, and what they are granted is a new state. Returns whether it was time.
+    pub(super) fn forget_if_over(&mut self, key: &mut Key<'_>, now: Now) -> bool {
+        let is_over = self.is_over(key, now);
+        if is_over {
+            self.vanish(key);
+            if let Some(queue) = self.queues.find(key.db, key.name) {
+                self.queues.set_due(queue);
+            }
+        }
+        is_over
+    }
+
+    /// Whether the state has been kept long enough. Requests do not keep a result or a tally longer: a queue stands
+    /// before one only when RENAME or SWAPDB brought the key to it.
+    pub(super) fn is_over(&self, key: &Key<'_>, now: Now) -> bool {
+        let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
+            return false;
+        };
+        let is_concluded = match &state.body {
+            Body::Lock(_) | Body::Semaphore(_) => return false,
+            Body::Group(group) => group.tally().finished.is_some(),
+            Body::Once(once) => once.record().done.is_some(),
+        };
+        let is_used = !state.body.holds().is_empty()
+            || !is_concluded && self.queues.find(key.db, key.name).is_some();
+        !is_used && self.is_at_its_end(key, false, now)
     }
 
     /// An absent key that somebody waits for was removed a moment ago: they were here first.

@@ -126,6 +126,20 @@ impl Engine {
         self.put_off.insert(entry);
     }
 
+    /// The task that forgets what this key has kept long enough by now. To be performed before a request on the
+    /// key, so that no request is told what is over, however late the timer is.
+    #[must_use]
+    pub fn overdue_retirement(&self, key: &Key<'_>, now: Now) -> Option<Task> {
+        let state = key.state.filter(|_| self.is_serving())?;
+        let until = self
+            .states
+            .get(state)?
+            .body
+            .retained_until(&self.settings)?;
+        let is_over = until <= now.unix() && self.is_over(key, now);
+        is_over.then_some(Task::Retire { state, until })
+    }
+
     /// Whether there are holds to be ended. Connections that are gone and have no hold any more are forgotten
     /// on the way, each at the cost of one of the budget.
     fn is_ending(&mut self, budget: &mut u32) -> bool {
@@ -196,6 +210,9 @@ impl Engine {
     pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
         if !now.may_write && !matches!(task, Task::RunOut { .. }) {
             return self.put_off(task, now);
+        }
+        if now.may_write && self.forget_if_over(key, now) {
+            return;
         }
         match task {
             Task::End { fence, ending } => self.end_disconnected(key, fence, ending, now),

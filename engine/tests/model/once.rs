@@ -3,7 +3,6 @@
 
 use crate::bounds::around;
 use crate::exhaustive::{KEY, MS};
-use crate::model::FORGETS_LATE;
 use crate::stories::{word, world};
 use crate::world::{Ask, Step, World, ask};
 use dsync_engine::answer::Answer;
@@ -260,9 +259,6 @@ fn repeated_done_of_the_winner_changes_nothing() {
 fn result_is_kept_to_its_millisecond() {
     for (at_us, when) in around(6 * MS) {
         for asked in [false, true] {
-            if asked && FORGETS_LATE {
-                continue;
-            }
             let mut world = world();
             lapse(&mut world, 0);
             world.ask(run(1));
@@ -326,9 +322,6 @@ fn attempts_are_kept_to_their_millisecond_after_the_last_event() {
     ] {
         for (at_us, when) in around(40 * MS) {
             for asked in [false, true] {
-                if asked && FORGETS_LATE {
-                    continue;
-                }
                 let mut world = World::new(settings);
                 world.steps(before);
                 world.step(&Step::Stall { us: at_us });

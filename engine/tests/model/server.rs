@@ -126,6 +126,18 @@ impl Server {
         (result, done)
     }
 
+    /// What comes before each request that may write: a key that has been kept long enough is forgotten.
+    pub fn forget_if_over(&mut self, name: Name, now: Now) -> Option<Done> {
+        let spelling = spelled(name);
+        let Some(Stored::State(id)) = self.keys.get(&name) else {
+            return None;
+        };
+        let key = Key::found(Db(name.0), &spelling, Some(*id));
+        let task = self.engine.overdue_retirement(&key, now)?;
+        let call = |engine: &mut Engine, key: &mut Key<'_>| engine.perform(task, key, now);
+        Some(self.call(name, Family::Lock, call).1)
+    }
+
     fn take_effects(&mut self, name: Name, family: Family) -> Done {
         let effects = &mut self.engine.effects;
         let told = effects

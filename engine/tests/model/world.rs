@@ -349,6 +349,7 @@ impl World {
                 if self.is_foreign(ask.name) {
                     return Some(Answer::WrongType);
                 }
+                self.forget_if_over(ask.name);
                 let ours = request.clone();
                 let (reply, done) = self.primary.call(ask.name, ask.claim.family(), |e, key| {
                     e.acquire(key, ours, now)
@@ -395,6 +396,7 @@ impl World {
                 if self.is_foreign(name) {
                     return Some(Answer::WrongType);
                 }
+                self.forget_if_over(name);
                 let wait = self.until(block);
                 let (reply, done) = self.primary.call(name, Family::Group, |e, key| {
                     e.wait(key, wait, ClientId(client), now)
@@ -432,7 +434,7 @@ impl World {
                 let token = token(number);
                 let ours =
                     |e: &mut Engine, key: &mut Key<'_>| e.check(key, family, &token, now).ok();
-                self.plain(name, family, ours, |model| {
+                self.look(name, family, ours, |model| {
                     model.check(name, family, &token, now)
                 })
             }
@@ -739,7 +741,29 @@ impl World {
         }
     }
 
+    fn forget_if_over(&mut self, name: Name) {
+        let now = self.now;
+        if now.may_write {
+            let forgotten = self.primary.forget_if_over(name, now);
+            self.model.forget_if_over(name, now);
+            self.carry_out(forgotten.into_iter().collect());
+        }
+    }
+
+    /// A request that may write and is answered at once.
     fn plain<R: PartialEq + std::fmt::Debug>(
+        &mut self,
+        name: Name,
+        family: Family,
+        ours: impl FnOnce(&mut Engine, &mut Key<'_>) -> Option<R>,
+        theirs: impl FnOnce(&mut Model) -> Option<R>,
+    ) -> Option<Answer> {
+        self.forget_if_over(name);
+        self.look(name, family, ours, theirs)
+    }
+
+    /// A request that only looks.
+    fn look<R: PartialEq + std::fmt::Debug>(
         &mut self,
         name: Name,
         family: Family,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{FORGETS_LATE, Name};
+use crate::model::Name;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, End};
 use dsync_engine::types::{Claim, Fence, Token};
@@ -31,9 +31,6 @@ impl Work {
         let runs = |fence: &Fence| self.running == Some(*fence);
         match change {
             Change::Grant(grant) if grant.claim == Claim::Run => {
-                if is_over && !FORGETS_LATE {
-                    *self = Work::default();
-                }
                 assert!(self.running.is_none(), "{name:?}: one run at a time");
                 assert!(self.done.is_none(), "{name:?}: no run after the result");
                 self.running = Some(grant.fence);
@@ -96,7 +93,6 @@ impl Work {
                 assert_eq!(*attempt, self.attempts, "{name:?}: the attempt of a run");
                 assert_eq!(Some(token), self.last.as_ref(), "{name:?}: who runs");
             }
-            Answer::Done { .. } | Answer::GivenUp { .. } if FORGETS_LATE && self.attempts == 0 => {}
             Answer::Done { result, attempt } => {
                 let done = self.done.as_ref().map(|(result, _)| result);
                 assert_eq!(Some(result), done, "{name:?}: the result");

@@ -24,7 +24,10 @@ impl Model {
                 }
                 self.visit(name, now);
             }
-            names.iter().for_each(|name| self.visit(*name, now));
+            for name in &names {
+                self.forget_if_over(*name, now);
+                self.visit(*name, now);
+            }
         }
         // Grants win over waits that run out, so each is preceded by a visit.
         while let Some((_, rank, name)) = self.first_to_run_out(now) {

@@ -36,12 +36,6 @@ pub type Name = (i32, u8);
 /// What the timer's resolution makes of a lease: it is found overdue at the next whole tick.
 pub const TICK_US: u64 = 1_024;
 
-/// Whether the model follows the engine where the engine departs from the contract: it forgets results and
-/// attempts only when its timer fires. By the contract they are gone at their millisecond of the wall clock, so
-/// a BEGIN or DONE that comes before the timer must find nothing; the engine still tells the result, counts on
-/// and believes. Remove this constant, and what asks for it, once the engine looks at the clock itself.
-pub const FORGETS_LATE: bool = true;
-
 /// What the keyspace has under a name.
 #[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "the model has a handful of them")]

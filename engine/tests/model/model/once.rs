@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{FORGETS_LATE, Model, Name, ms};
+use super::{Model, Name, ms};
 use dsync_engine::Family;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
@@ -81,10 +81,6 @@ impl Model {
         if self.is_other(name, Family::Once) {
             return None;
         }
-        if self.forget_if_over(name, now) {
-            self.settle(name, now);
-            return Some(false);
-        }
         let Some(content) = self.content_mut(name) else {
             return Some(false);
         };
@@ -120,19 +116,5 @@ impl Model {
             self.settle(name, now);
         }
         Some(ran)
-    }
-
-    /// Removes what is known of work at its millisecond, whether the timer has fired or not. Returns whether it
-    /// has removed anything.
-    pub(super) fn forget_if_over(&mut self, name: Name, now: Now) -> bool {
-        let over = self.content(name).is_some_and(|content| {
-            let is_known = content.family == Family::Once && content.work.attempts > 0;
-            let idle = content.holds.is_empty();
-            is_known && idle && self.kept_until_ms(content) <= ms(now)
-        });
-        if over && !FORGETS_LATE {
-            self.delete(name);
-        }
-        over && !FORGETS_LATE
     }
 }

@@ -94,6 +94,20 @@ impl Model {
         }
     }
 
+    /// What comes before each request that may write, and before each visit of the timer: a key that has been kept
+    /// long enough is forgotten at its millisecond. Requests in its queue do not keep a result or a tally longer.
+    pub fn forget_if_over(&mut self, name: Name, now: Now) {
+        let Some(content) = self.content(name) else {
+            return;
+        };
+        let is_kept = matches!(content.family, Family::Group | Family::Once);
+        let is_concluded = content.finished_ms.is_some() || content.work.done.is_some();
+        let is_used = !content.holds.is_empty() || !is_concluded && !self.seats(name).is_empty();
+        if now.may_write && is_kept && !is_used && self.kept_until_ms(content) <= ms(now) {
+            self.delete(name);
+        }
+    }
+
     pub(super) fn is_at_its_end(&self, name: Name, waited: bool, now: Now) -> bool {
         let Some(content) = self.content(name) else {
             return false;
@@ -155,7 +169,6 @@ impl Model {
         if !now.may_write {
             return;
         }
-        self.forget_if_over(name, now);
         self.remember_limit(name);
         loop {
             if self.is_foreign(name) {
