@@ -50,6 +50,7 @@ mod role;
 mod semaphore;
 mod serve;
 mod slab;
+mod slot_set;
 pub mod snapshot;
 mod spaces;
 mod state;
