@@ -1,7 +1,7 @@
 //! The one way in which ACQUIRE, ADD and BEGIN are carried out.
 
 use super::Outcome;
-use super::grammar::{Call, Command, Flag, Name, Number, Run, User, Words};
+use super::grammar::{Call, Flag, Name, Number, Row, Run, User, Words};
 use crate::engine::types::{Claim, ClientId, LeaseMs, Now, Token};
 use crate::engine::{Family, Request, Wait};
 use crate::module::redis::context::{Ctx, CtxFacts};
@@ -14,7 +14,7 @@ pub(super) const REQUESTING: &str = "O(log(N)) with N the number of holds and wa
                           that is served (128 at most) and each overdue hold that is ended (1,024 at most)";
 
 /// What requests that may be granted a hold have in common.
-pub(super) const REQUEST: Command = Command {
+pub(super) const REQUEST: Row = Row {
     name: Name::of(Family::Lock, ""),
     summary: "",
     since: "0.1.0",

@@ -5,7 +5,7 @@
 
 use super::Outcome;
 use super::arguments::COUNT_KEYS;
-use super::grammar::{Command, Form, Name, Number, Reply, Run, User};
+use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, User};
 use super::parse::Parsed;
 use super::replies::SYNTAX;
 use crate::engine::Family;
@@ -20,7 +20,7 @@ const DEFAULT_COUNT: u64 = 10;
 /// ```text
 /// DSYNC.CONTENDED [COUNT count]
 /// ```
-pub(super) const CONTENDED: Command = Command {
+pub(super) const CONTENDED: Row = Row {
     name: Name::new("DSYNC", "CONTENDED"),
     summary: "Returns the keys that have waiters, the longest wait first.",
     since: "0.1.0",
@@ -31,7 +31,7 @@ pub(super) const CONTENDED: Command = Command {
     tips: "nondeterministic_output request_policy:all_shards response_policy:special",
     users: &[User::Operator],
     args: &[COUNT_KEYS],
-    replies: &[Reply {
+    replies: &[ReplyForm {
         when: "always",
         form: Form::List(&Form::Array(&[
             ("db", Form::Integer),

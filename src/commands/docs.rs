@@ -2,10 +2,10 @@
 //! HELP, the arity that the server enforces, the keys that cluster clients and ACL rules go by, and who may
 //! call it.
 
-use super::grammar::{Arg, Command, Integer, Kind, Most, Text, Times, User, key_in_words};
-use super::table::COMMANDS;
+use super::grammar::{Arg, Integer, Kind, Most, Row, Text, Times, User, key_in_words};
+use super::table::ROWS;
 use crate::module::redis::context::{Ctx, Level};
-use crate::module::redis::docs::{self, ArgKind, Categories, Docs, add_categories, describe};
+use crate::module::redis::docs::{ArgDocs, ArgKind, Categories, Docs, add_categories, describe};
 
 /// Describes the commands of the table, when they have been registered. One that is not fails the loading.
 pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
@@ -24,24 +24,23 @@ pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
             "no ACL categories of dsync's own on this server",
         );
     }
-    COMMANDS
-        .iter()
-        .try_for_each(|command| describe(ctx, &docs(command), command.since, has_own))
+    ROWS.iter()
+        .try_for_each(|row| describe(ctx, &docs(row), row.since, has_own))
 }
 
-fn docs(command: &Command) -> Docs {
+fn docs(row: &Row) -> Docs {
     Docs {
-        name: command.name.as_str().to_owned(),
-        summary: command.summary(),
-        complexity: command.complexity,
-        key: command.key,
-        tips: command.tips,
-        categories: categories(command),
-        args: command.args.iter().map(described).collect(),
+        name: row.name.as_str().to_owned(),
+        summary: row.summary(),
+        complexity: row.complexity,
+        key: row.key,
+        tips: row.tips,
+        categories: categories(row),
+        args: row.args.iter().map(described).collect(),
     }
 }
 
-impl Command {
+impl Row {
     pub(super) fn summary(&self) -> String {
         let key = self.family().map_or("", key_in_words);
         self.summary.replace("{key}", key)
@@ -51,7 +50,7 @@ impl Command {
 /// Who may call a command. The server's categories follow from the flags, as they do for its own commands; what only
 /// an operator does is an administrator's and dangerous in anybody else's hands. The module's own are for users that do
 /// one job.
-fn categories(command: &Command) -> Categories {
+fn categories(row: &Row) -> Categories {
     let flags: Vec<_> = command
         .flags
         .to_bytes()
@@ -69,10 +68,10 @@ fn categories(command: &Command) -> Categories {
         }
     }
     servers.push(if has("fast") { "fast" } else { "slow" });
-    if command.users == [User::Operator] {
+    if row.users == [User::Operator] {
         servers.extend(["admin", "dangerous"]);
     }
-    let users = command.users.iter().map(|user| match user {
+    let users = row.users.iter().map(|user| match user {
         User::Worker => "dsync-worker",
         User::Observer => "dsync-observer",
         User::Operator => "dsync-operator",
@@ -84,7 +83,7 @@ fn categories(command: &Command) -> Categories {
     }
 }
 
-fn described(arg: &Arg) -> docs::Arg {
+fn described(arg: &Arg) -> ArgDocs {
     let kind = match arg.kind {
         Kind::Key => ArgKind::Key,
         Kind::Text(_) => ArgKind::Text,
@@ -92,7 +91,7 @@ fn described(arg: &Arg) -> docs::Arg {
         Kind::Flag(_) => ArgKind::Word,
         Kind::OneOf(ways) => ArgKind::OneOf(ways.iter().map(described).collect()),
     };
-    docs::Arg {
+    ArgDocs {
         name: arg.name,
         kind,
         token: arg.word,

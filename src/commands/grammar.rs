@@ -1,6 +1,6 @@
 //! What a command of the module is: the types of the table.
 //!
-//! One row ([`Command`]) says everything about one command. The parser (`parse`), COMMAND DOCS, COMMAND INFO
+//! One row ([`Row`]) says everything about one command. The parser (`parse`), COMMAND DOCS, COMMAND INFO
 //! and the ACL categories (`docs`), the registration (`register`) and the error texts all read it, so what is
 //! documented is what is parsed. A row is plain data but for [`Run`], the function that carries it out.
 
@@ -20,7 +20,7 @@ use crate::module::redis::name::KeyName;
     not(test),
     expect(dead_code, reason = "the tests read replies and errors")
 )]
-pub(super) struct Command {
+pub(super) struct Row {
     pub(super) name: Name,
     /// One sentence. `{key}` stands for the key in words: "a lock".
     pub(super) summary: &'static str,
@@ -36,9 +36,9 @@ pub(super) struct Command {
     /// Positional arguments first; options come in any order after them, each at most once.
     pub(super) args: &'static [Arg],
     /// Every form of reply that is not an error, the usual one first.
-    pub(super) replies: &'static [Reply],
+    pub(super) replies: &'static [ReplyForm],
     /// The module's own errors; the server's own (OOM, READONLY and so on) follow from the flags.
-    pub(super) errors: &'static [Error],
+    pub(super) errors: &'static [ErrorCode],
     pub(super) run: Run,
 }
 
@@ -69,7 +69,7 @@ impl Call<'_> {
     }
 }
 
-impl Command {
+impl Row {
     pub(super) fn family(&self) -> Option<Family> {
         match self.run {
             Run::OnKey(family, _) => Some(family),
@@ -362,7 +362,7 @@ impl Integer {
 /// An error that the command itself can give, besides those of the server.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
-pub(super) struct Error {
+pub(super) struct ErrorCode {
     pub(super) code: &'static str,
     pub(super) when: &'static str,
 }
@@ -370,7 +370,7 @@ pub(super) struct Error {
 /// One form of reply, and a request that gets it.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
-pub(super) struct Reply {
+pub(super) struct ReplyForm {
     pub(super) when: &'static str,
     pub(super) form: Form,
     /// What was sent before, to a server without keys. `{hold}` stands for the family's request that makes

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::acquire::{REQUEST, REQUESTING, acquire, client, wait};
 use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, TOKENS};
-use super::grammar::{Call, Command, Form, Name, Number, Reply, Run, User};
+use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User};
 use super::replies::{GRANT, MISMATCH, QUEUE_FULL, ROUND_UNBLOCKED, SYNTAX, UNBLOCKED, WRONG_TYPE};
 use crate::engine::Family;
 use crate::engine::types::{Claim, Token};
@@ -16,18 +16,18 @@ use crate::module::run::run;
 /// DWG.ADD key [LIMIT limit] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL]
 ///     [OWNER text]
 /// ```
-pub(super) const ADD: Command = Command {
+pub(super) const ADD: Row = Row {
     name: Name::of(Family::Group, "ADD"),
     summary: "Adds a member to {key}, and may wait until there is room.",
     args: &[KEY, LIMIT, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
     replies: &[
-        Reply {
+        ReplyForm {
             when: "granted",
             form: GRANT,
             before: &[],
             example: "jobs:1 LIMIT 8 TOKEN a-41",
         },
-        Reply {
+        ReplyForm {
             when: "LIMIT members live or others wait, and there is no BLOCK or it ran out",
             form: Form::Null,
             before: &["{hold}"],
@@ -42,7 +42,7 @@ pub(super) const ADD: Command = Command {
 /// ```text
 /// DWG.DONE key token [token ...]
 /// ```
-pub(super) const DONE: Command = Command {
+pub(super) const DONE: Row = Row {
     name: Name::of(Family::Group, "DONE"),
     summary: "Ends members of {key}, by their tokens, with their jobs done.",
     since: "0.1.0",
@@ -53,7 +53,7 @@ pub(super) const DONE: Command = Command {
     tips: "",
     users: &[User::Worker],
     args: &[KEY, TOKENS],
-    replies: &[Reply {
+    replies: &[ReplyForm {
         when: "always: how many of the tokens ended a live membership",
         form: Form::Integer,
         before: &["{hold}"],
@@ -77,7 +77,7 @@ fn done(call: &Call<'_>) -> Outcome {
 /// ```
 ///
 /// Flagged as a write, for it may find holds overdue, and their end is replicated: replicas refuse it.
-pub(super) const WAIT: Command = Command {
+pub(super) const WAIT: Row = Row {
     name: Name::of(Family::Group, "WAIT"),
     summary: "Returns how many members were done and lost once the round of {key} is finished, and may wait for that.",
     since: "0.1.0",
@@ -88,13 +88,13 @@ pub(super) const WAIT: Command = Command {
     users: &[User::Worker],
     args: &[KEY, BLOCK],
     replies: &[
-        Reply {
+        ReplyForm {
             when: "the round is finished: how many members were done, and how many were lost",
             form: Form::Array(&[("done", Form::Integer), ("lapsed", Form::Integer)]),
             before: &["{hold}", "DWG.DONE jobs:1 a-41"],
             example: "jobs:1 BLOCK 0",
         },
-        Reply {
+        ReplyForm {
             when: "the round is not finished, and there is no BLOCK or it ran out",
             form: Form::Null,
             before: &["{hold}"],
@@ -122,7 +122,7 @@ fn wait_for_all(call: &Call<'_>) -> Outcome {
 /// ```text
 /// DWG.EXPECT key jobs
 /// ```
-pub(super) const EXPECT: Command = Command {
+pub(super) const EXPECT: Row = Row {
     name: Name::of(Family::Group, "EXPECT"),
     summary: "Declares how many jobs the round of {key} has, and returns how many are still owed.",
     since: "0.1.0",
@@ -132,7 +132,7 @@ pub(super) const EXPECT: Command = Command {
     tips: "",
     users: &[User::Worker],
     args: &[KEY, JOBS],
-    replies: &[Reply {
+    replies: &[ReplyForm {
         when: "always: how many jobs are still owed",
         form: Form::Integer,
         before: &[],

@@ -3,7 +3,7 @@
 //! A row is made for a family; the rows of one command differ in their names and in the words for the key.
 
 use super::arguments::{COUNT, FENCE, KEY, LEASE, TOKEN};
-use super::grammar::{Command, Form, Name, Number, Reply, Run, User};
+use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, User};
 use super::info;
 use super::replies::{
     ABSENT, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, SEMAPHORE_INFO, SYNTAX, WRONG_TYPE, YES,
@@ -20,20 +20,20 @@ const ENDING: &str = "O(log(N)) with N the number of holds and waiters, for the 
 /// ```text
 /// <family>.RELEASE key token
 /// ```
-pub(super) const fn release(family: Family) -> Command {
-    Command {
+pub(super) const fn release(family: Family) -> Row {
+    Row {
         name: Name::of(family, "RELEASE"),
         summary: "Ends a hold of {key} early, or withdraws a queued request, by its token.",
         key: KeyUse::Removes,
         args: &[KEY, TOKEN],
         replies: &[
-            Reply {
+            ReplyForm {
                 when: "1 when the token's hold ended or its queued request was withdrawn",
                 form: YES,
                 before: &["{hold}"],
                 example: "jobs:1 a-41",
             },
-            Reply {
+            ReplyForm {
                 when: "0 when there was neither",
                 form: NO,
                 before: &["{hold}"],
@@ -55,19 +55,19 @@ pub(super) const fn release(family: Family) -> Command {
 /// ```text
 /// <family>.RENEW key token [EX seconds | PX milliseconds]
 /// ```
-pub(super) const fn renew(family: Family) -> Command {
-    Command {
+pub(super) const fn renew(family: Family) -> Row {
+    Row {
         name: Name::of(family, "RENEW"),
         summary: "Starts the lease of a hold of {key} anew, by its token.",
         args: &[KEY, TOKEN, LEASE],
         replies: &[
-            Reply {
+            ReplyForm {
                 when: "1 when the lease was renewed",
                 form: YES,
                 before: &["{hold}"],
                 example: "jobs:1 a-41 PX 30000",
             },
-            Reply {
+            ReplyForm {
                 when: "0 when the hold is lost; it is never taken anew",
                 form: NO,
                 before: &["{hold}"],
@@ -90,21 +90,21 @@ pub(super) const fn renew(family: Family) -> Command {
 /// ```text
 /// <family>.CHECK key token
 /// ```
-pub(super) const fn check(family: Family) -> Command {
-    Command {
+pub(super) const fn check(family: Family) -> Row {
+    Row {
         name: Name::of(family, "CHECK"),
         summary: "Returns how many milliseconds of lease a token has left on {key}.",
         complexity: "O(log(N)) with N the number of holds of the key",
         users: &[User::Worker, User::Observer],
         args: &[KEY, TOKEN],
         replies: &[
-            Reply {
+            ReplyForm {
                 when: "milliseconds of lease left, rounded up",
                 form: Form::Integer,
                 before: &["{hold}"],
                 example: "jobs:1 a-41",
             },
-            Reply {
+            ReplyForm {
                 when: "0 when the token does not hold, or is overdue",
                 form: NO,
                 before: &["{hold}"],
@@ -126,21 +126,21 @@ pub(super) const fn check(family: Family) -> Command {
 /// ```text
 /// <family>.REVOKE key fence
 /// ```
-pub(super) const fn revoke(family: Family) -> Command {
-    Command {
+pub(super) const fn revoke(family: Family) -> Row {
+    Row {
         name: Name::of(family, "REVOKE"),
         summary: "Ends anybody's hold of {key}, by its fence.",
         key: KeyUse::Removes,
         users: &[User::Operator],
         args: &[KEY, FENCE],
         replies: &[
-            Reply {
+            ReplyForm {
                 when: "1 when the hold ended",
                 form: YES,
                 before: &["{hold}"],
                 example: "jobs:1 {fence}",
             },
-            Reply {
+            ReplyForm {
                 when: "0 when there was no such hold",
                 form: NO,
                 before: &["{hold}"],
@@ -163,8 +163,8 @@ pub(super) const fn revoke(family: Family) -> Command {
 /// ```text
 /// <family>.INFO key [COUNT count]
 /// ```
-pub(super) const fn info(family: Family) -> Command {
-    Command {
+pub(super) const fn info(family: Family) -> Row {
+    Row {
         name: Name::of(family, "INFO"),
         summary: "Returns who holds {key}, who waits for it, and since when.",
         complexity: "O(log(N)+C) with N the number of holds and waiters and C the COUNT",
@@ -191,8 +191,8 @@ pub(super) const fn info(family: Family) -> Command {
 }
 
 /// INFO of a key that is there.
-const fn found(form: Form) -> Reply {
-    Reply {
+const fn found(form: Form) -> ReplyForm {
+    ReplyForm {
         when: "the key is there",
         form,
         before: &["{hold}", "B> {request} BLOCK 0 OWNER web-1"],
@@ -201,8 +201,8 @@ const fn found(form: Form) -> Reply {
 }
 
 /// What the commands that change a hold have in common.
-const fn change(family: Family) -> Command {
-    Command {
+const fn change(family: Family) -> Row {
+    Row {
         name: Name::of(family, ""),
         summary: "",
         since: "0.1.0",
@@ -219,8 +219,8 @@ const fn change(family: Family) -> Command {
 }
 
 /// What the commands that only look have in common.
-const fn view(family: Family) -> Command {
-    Command {
+const fn view(family: Family) -> Row {
+    Row {
         flags: c"readonly fast",
         key: KeyUse::Reads,
         tips: "nondeterministic_output",

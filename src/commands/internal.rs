@@ -4,7 +4,7 @@
 //! No ACL rule but `+@all`, or the name, lets anybody call one.
 
 use crate::module::redis::context::Ctx;
-use crate::module::redis::docs::{Arg, ArgKind, Categories, Docs, KeyUse, describe};
+use crate::module::redis::docs::{ArgDocs, ArgKind, Categories, Docs, KeyUse, describe};
 use crate::module::redis::probe;
 
 const SINCE: &str = "0.1.0";
@@ -26,7 +26,7 @@ fn apply() -> Docs {
         key: KeyUse::ReadsAndChanges,
         tips: "",
         categories: Categories::default(),
-        args: vec![key(), Arg::new("change", ArgKind::Text).multiple()],
+        args: vec![key(), ArgDocs::new("change", ArgKind::Text).multiple()],
     }
 }
 
@@ -43,6 +43,6 @@ fn probe() -> Docs {
     }
 }
 
-fn key() -> Arg {
-    Arg::new("key", ArgKind::Key)
+fn key() -> ArgDocs {
+    ArgDocs::new("key", ArgKind::Key)
 }

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::acquire::{REQUEST, acquire};
 use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, OWN_TOKEN, OWNER, SHARED};
-use super::grammar::{Call, Command, Flag, Form, Name, Reply, Run};
+use super::grammar::{Call, Flag, Form, Name, ReplyForm, Row, Run};
 use super::replies::{GRANT, MISMATCH, QUEUE_FULL, SYNTAX, UNBLOCKED, WRONG_TYPE};
 use crate::engine::Family;
 use crate::engine::types::Claim;
@@ -12,18 +12,18 @@ use crate::engine::types::Claim;
 /// DLOCK.ACQUIRE key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token]
 ///     [EPHEMERAL] [OWNER text]
 /// ```
-pub(super) const ACQUIRE: Command = Command {
+pub(super) const ACQUIRE: Row = Row {
     name: Name::of(Family::Lock, "ACQUIRE"),
     summary: "Acquires a hold of {key}, exclusive or shared, and may wait for it.",
     args: &[KEY, SHARED, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
     replies: &[
-        Reply {
+        ReplyForm {
             when: "granted",
             form: GRANT,
             before: &[],
             example: "jobs:1 PX 30000 TOKEN a-41",
         },
-        Reply {
+        ReplyForm {
             when: "others hold or wait, and there is no BLOCK or it ran out",
             form: Form::Null,
             before: &["{hold}"],

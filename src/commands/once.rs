@@ -7,7 +7,7 @@ use super::acquire::{REQUEST, acquire};
 use super::arguments::{
     BLOCK, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWN_TOKEN, OWNER, REASON, RESULT, TOKEN,
 };
-use super::grammar::{Call, Command, Form, Name, Number, Reply, Run, User, Words};
+use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User, Words};
 use super::replies::{NO, QUEUE_FULL, SYNTAX, UNBLOCKED, WRONG_TYPE, YES};
 use crate::engine::Family;
 use crate::engine::types::Claim;
@@ -24,12 +24,12 @@ const STORING: &str = "O(log(N)+S) with N the number of holds and waiters and S 
 /// DONCE.BEGIN key [MAX attempts] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token]
 ///     [EPHEMERAL] [OWNER text]
 /// ```
-pub(super) const BEGIN: Command = Command {
+pub(super) const BEGIN: Row = Row {
     name: Name::of(Family::Once, "BEGIN"),
     summary: "Begins work that is to be done once, or returns how it ended, and may wait for either.",
     args: &[KEY, MAX, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
     replies: &[
-        Reply {
+        ReplyForm {
             when: "the work is this request's to do",
             form: Form::Array(&[
                 ("RUN", Form::Word("RUN")),
@@ -40,7 +40,7 @@ pub(super) const BEGIN: Command = Command {
             before: &[],
             example: "jobs:1 MAX 3 PX 30000 TOKEN a-41",
         },
-        Reply {
+        ReplyForm {
             when: "the work is done",
             form: Form::Array(&[
                 ("DONE", Form::Word("DONE")),
@@ -50,7 +50,7 @@ pub(super) const BEGIN: Command = Command {
             before: &["{hold}", "DONCE.DONE jobs:1 a-41 RESULT s3://reports/7.pdf"],
             example: "jobs:1 TOKEN b-72",
         },
-        Reply {
+        ReplyForm {
             when: "the work is given up: as many attempts as MAX failed",
             form: Form::Array(&[
                 ("FAILED", Form::Word("FAILED")),
@@ -60,7 +60,7 @@ pub(super) const BEGIN: Command = Command {
             before: &["{hold}", "DONCE.FAIL jobs:1 a-41"],
             example: "jobs:1 MAX 1 TOKEN b-72",
         },
-        Reply {
+        ReplyForm {
             when: "somebody runs, and there is no BLOCK or it ran out",
             form: Form::Null,
             before: &["{hold}"],
@@ -75,18 +75,18 @@ pub(super) const BEGIN: Command = Command {
 /// ```text
 /// DONCE.DONE key token [RESULT value] [EX seconds | PX milliseconds]
 /// ```
-pub(super) const DONE: Command = Command {
+pub(super) const DONE: Row = Row {
     name: Name::of(Family::Once, "DONE"),
     summary: "Ends a run, by its token, with the work done, and keeps the result.",
     args: &[KEY, TOKEN, RESULT, KEEP],
     replies: &[
-        Reply {
+        ReplyForm {
             when: "1 when the token was believed",
             form: YES,
             before: &["{hold}"],
             example: "jobs:1 a-41 RESULT s3://reports/7.pdf EX 3600",
         },
-        Reply {
+        ReplyForm {
             when: "0 when it was not",
             form: NO,
             before: &["{hold}"],
@@ -112,18 +112,18 @@ fn done(call: &Call<'_>) -> Outcome {
 /// ```text
 /// DONCE.FAIL key token [REASON text]
 /// ```
-pub(super) const FAIL: Command = Command {
+pub(super) const FAIL: Row = Row {
     name: Name::of(Family::Once, "FAIL"),
     summary: "Ends a run, by its token, with the work still to be done.",
     args: &[KEY, TOKEN, REASON],
     replies: &[
-        Reply {
+        ReplyForm {
             when: "1 when the token was believed",
             form: YES,
             before: &["{hold}"],
             example: "jobs:1 a-41 REASON overload",
         },
-        Reply {
+        ReplyForm {
             when: "0 when it was not",
             form: NO,
             before: &["{hold}"],
@@ -146,7 +146,7 @@ fn fail(call: &Call<'_>) -> Outcome {
 }
 
 /// What DONE and FAIL have in common.
-const END: Command = Command {
+const END: Row = Row {
     name: Name::of(Family::Once, ""),
     summary: "",
     since: "0.1.0",

@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use super::grammar::{Arg, Bound, Command, Flag, Integer, Kind, Most, Number, Text, Times, Words};
+use super::grammar::{Arg, Bound, Flag, Integer, Kind, Most, Number, Row, Text, Times, Words};
 use crate::module::redis::args::{Args, parse_i64};
 
 /// What was asked, checked against the bounds of the command's row.
+#[derive(Default)]
 pub(super) struct Parsed<'a> {
     numbers: [Option<u64>; Number::KINDS],
     texts: [Option<&'a [u8]>; Words::KINDS],
@@ -45,53 +46,63 @@ impl<'a> Parsed<'a> {
 
 /// A request's arguments; number 0 is the command's name.
 pub(super) trait Typed<'a> {
+    fn count(&self) -> usize;
     fn arg(&self, at: usize) -> Option<&'a [u8]>;
 }
 
 impl<'a> Typed<'a> for Args<'a> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
     fn arg(&self, at: usize) -> Option<&'a [u8]> {
         self.get(at)
     }
 }
 
-/// `bound` gives the value of a setting, and is asked only where an argument needs it.
+/// Fills `parsed`, which is empty. `bound` gives the value of a setting, and is asked only where an argument needs
+/// it.
 pub(super) fn parse<'a>(
-    command: &Command,
+    row: &Row,
     typed: &impl Typed<'a>,
     bound: impl Fn(Bound) -> u64,
-) -> Result<Parsed<'a>, String> {
-    let mut parsed = Parsed {
-        numbers: [None; Number::KINDS],
-        texts: [None; Words::KINDS],
-        flags: [false; Flag::KINDS],
-        secrets: 0..0,
-    };
+    parsed: &mut Parsed<'a>,
+) -> Result<(), String> {
+    let count = typed.count();
     let mut at = 1;
-    let mut options = command.args;
+    let mut options = row.args;
     while let [arg, rest @ ..] = options
         && !arg.is_optional()
     {
-        let value = typed.arg(at).ok_or_else(|| wrong_arity(command))?;
-        parsed.take_positional(arg, value, at, &bound)?;
-        at += 1;
-        if arg.times == Times::OnceOrMore {
-            while let Some(value) = typed.arg(at) {
-                parsed.take_positional(arg, value, at, &bound)?;
+        if at >= count {
+            return Err(wrong_arity(row));
+        }
+        // The server opens the key by its own string.
+        if !matches!(arg.kind, Kind::Key) {
+            let last = if arg.times == Times::OnceOrMore {
+                count - 1
+            } else {
+                at
+            };
+            while at <= last {
+                parsed.take_positional(arg, typed.arg(at).unwrap_or_default(), at, &bound)?;
                 at += 1;
             }
+        } else {
+            at += 1;
         }
         options = rest;
+    }
+    if at == count {
+        return Ok(());
+    }
+    if options.is_empty() {
+        return Err(wrong_arity(row));
     }
     // A bit for each option that was given.
     let mut given = 0_u32;
     while let Some(word) = typed.arg(at) {
-        let Some((nth, arg)) = find(options, word) else {
-            return Err(if options.is_empty() {
-                wrong_arity(command)
-            } else {
-                unknown(word)
-            });
-        };
+        let (nth, arg) = find(options, word).ok_or_else(|| unknown(word))?;
         if given & (1 << nth) != 0 {
             return Err(twice(&options[nth]));
         }
@@ -105,7 +116,7 @@ pub(super) fn parse<'a>(
         parsed.take(arg, value, at, &bound)?;
         at += 1;
     }
-    Ok(parsed)
+    Ok(())
 }
 
 impl<'a> Parsed<'a> {
@@ -198,16 +209,21 @@ fn begins(arg: &Arg, word: &[u8]) -> bool {
     arg.word.is_some_and(|own| is(own, word))
 }
 
+/// The table has its words in capitals.
 fn is(own: &str, word: &[u8]) -> bool {
-    own.as_bytes().eq_ignore_ascii_case(word)
+    own.len() == word.len()
+        && own
+            .bytes()
+            .zip(word)
+            .all(|(own, typed)| own == typed.to_ascii_uppercase())
 }
 
 /// Where tokens may be in a request that was not understood: each secret positional argument, and every
 /// argument behind a word that begins a secret option, for the word may be the value of another option.
-pub(super) fn possible_secrets<'a>(command: &Command, typed: &impl Typed<'a>) -> Vec<usize> {
+pub(super) fn possible_secrets<'a>(row: &Row, typed: &impl Typed<'a>) -> Vec<usize> {
     let is_secret = |arg: &Arg| matches!(&arg.kind, Kind::Text(text) if text.is_secret);
-    let required = command.required();
-    let (positional, options) = command.args.split_at(required);
+    let required = row.required();
+    let (positional, options) = row.args.split_at(required);
     let is_list = |arg: &Arg| arg.times == Times::OnceOrMore;
     let mut found = Vec::new();
     let mut at = 1;
@@ -227,20 +243,24 @@ pub(super) fn possible_secrets<'a>(command: &Command, typed: &impl Typed<'a>) ->
 
 // The texts of all errors of the grammar.
 
-pub(super) fn wrong_arity(command: &Command) -> String {
-    let name = command.name.as_str();
+#[cold]
+pub(super) fn wrong_arity(row: &Row) -> String {
+    let name = row.name.as_str();
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
+#[cold]
 fn unknown(word: &[u8]) -> String {
     format!("ERR syntax error: '{}' is not an option here", shown(word))
 }
 
+#[cold]
 fn twice(option: &Arg) -> String {
     let name = option.words().join(" or ");
     format!("ERR syntax error: {name} is given twice")
 }
 
+#[cold]
 fn without_value(option: &Arg) -> String {
     format!(
         "ERR syntax error: {} has no value",
@@ -248,6 +268,7 @@ fn without_value(option: &Arg) -> String {
     )
 }
 
+#[cold]
 fn not_in_bounds(arg: &Arg, integer: &Integer, most: u64, value: &[u8]) -> String {
     let Integer { least, unit, .. } = integer;
     let space = if unit.is_empty() { "" } else { " " };
@@ -259,6 +280,7 @@ fn not_in_bounds(arg: &Arg, integer: &Integer, most: u64, value: &[u8]) -> Strin
     )
 }
 
+#[cold]
 fn not_so_long(arg: &Arg, text: &Text, most: u64, len: usize) -> String {
     let bounds = match text.least {
         0 => format!("at most {most}"),

@@ -6,43 +6,43 @@
 
 use std::ffi::CStr;
 
-use super::grammar::{Bound, Call, Command, Run};
-use super::parse::{parse, possible_secrets, wrong_arity};
-use super::table::COMMANDS;
+use super::grammar::{Bound, Call, Row, Run};
+use super::parse::{Parsed, parse, possible_secrets, wrong_arity};
+use super::table::ROWS;
 use super::{Failure, Outcome};
 use crate::module::redis::args::Args;
-use crate::module::redis::command::{self, Command as Handler};
+use crate::module::redis::command::{self, Command};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::settings;
 
 type Register = fn(Ctx<'_>) -> Result<(), String>;
 
-macro_rules! rows {
+macro_rules! handlers {
     ($($number:literal)*) => {
-        [$(|ctx: Ctx<'_>| command::register::<Row<$number>>(ctx)),*]
+        [$(|ctx: Ctx<'_>| command::register::<Handler<$number>>(ctx)),*]
     };
 }
 
 /// One number for each row of the table.
 #[rustfmt::skip]
-const ROWS: [Register; COMMANDS.len()] = rows!(
+const REGISTER: [Register; ROWS.len()] = handlers!(
     0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
 );
 
 pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
-    ROWS.iter().try_for_each(|register| register(ctx))
+    REGISTER.iter().try_for_each(|register| register(ctx))
 }
 
-struct Row<const AT: usize>;
+struct Handler<const AT: usize>;
 
-impl<const AT: usize> Handler for Row<AT> {
-    const NAME: &'static CStr = COMMANDS[AT].name.as_c_str();
-    const FLAGS: &'static CStr = COMMANDS[AT].flags;
-    const HAS_KEY: bool = !matches!(COMMANDS[AT].key, KeyUse::NoKey);
+impl<const AT: usize> Command for Handler<AT> {
+    const NAME: &'static CStr = ROWS[AT].name.as_c_str();
+    const FLAGS: &'static CStr = ROWS[AT].flags;
+    const HAS_KEY: bool = !matches!(ROWS[AT].key, KeyUse::NoKey);
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        match carry_out(&COMMANDS[AT], ctx, args) {
+        match carry_out(&ROWS[AT], ctx, args) {
             Ok(()) => {}
             Err(Failure::WrongType) => ctx.error_wrong_type(),
             Err(Failure::Error(line)) => ctx.error(&line),
@@ -50,24 +50,22 @@ impl<const AT: usize> Handler for Row<AT> {
     }
 }
 
-fn carry_out(command: &'static Command, ctx: Ctx<'_>, args: Args<'_>) -> Outcome {
-    let parsed = match parse(command, &args, bound) {
-        Ok(parsed) => parsed,
-        Err(line) => {
-            for at in possible_secrets(command, &args) {
-                ctx.redact(at);
-            }
-            return Err(line.into());
+fn carry_out(row: &'static Row, ctx: Ctx<'_>, args: Args<'_>) -> Outcome {
+    let mut parsed = Parsed::default();
+    if let Err(line) = parse(row, &args, bound, &mut parsed) {
+        for at in possible_secrets(row, &args) {
+            ctx.redact(at);
         }
-    };
+        return Err(line.into());
+    }
     for at in parsed.secrets() {
         ctx.redact(at);
     }
-    match command.run {
+    match row.run {
         Run::OnServer(run) => run(ctx, &parsed),
         Run::OnKey(family, run) => {
             let Some(key) = args.name(1) else {
-                return Err(wrong_arity(command).into());
+                return Err(wrong_arity(row).into());
             };
             run(&Call {
                 ctx,

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::acquire::{REQUEST, REQUESTING, acquire};
 use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, PERMITS, PINNED};
-use super::grammar::{Call, Command, Form, Name, Number, Reply, Run, User};
+use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User};
 use super::replies::{
     GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
 };
@@ -16,20 +16,20 @@ use crate::module::run::run;
 /// DSEM.ACQUIRE key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds] [BLOCK milliseconds]
 ///     [TOKEN token] [EPHEMERAL] [OWNER text]
 /// ```
-pub(super) const ACQUIRE: Command = Command {
+pub(super) const ACQUIRE: Row = Row {
     name: Name::of(Family::Semaphore, "ACQUIRE"),
     summary: "Acquires a hold of permits of {key}, and may wait for it.",
     args: &[
         KEY, LIMIT, PERMITS, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER,
     ],
     replies: &[
-        Reply {
+        ReplyForm {
             when: "granted",
             form: GRANT,
             before: &[],
             example: "jobs:1 LIMIT 2 TOKEN a-41",
         },
-        Reply {
+        ReplyForm {
             when: "too few permits are available or others wait, and there is no BLOCK or it ran out",
             form: Form::Null,
             before: &["{hold}"],
@@ -49,7 +49,7 @@ pub(super) const ACQUIRE: Command = Command {
 /// ```text
 /// DSEM.LIMIT key limit | NONE
 /// ```
-pub(super) const PIN: Command = Command {
+pub(super) const PIN: Row = Row {
     name: Name::of(Family::Semaphore, "LIMIT"),
     summary: "Pins or unpins the limit of {key}, and returns the one in force before.",
     since: "0.1.0",
@@ -59,7 +59,7 @@ pub(super) const PIN: Command = Command {
     tips: "",
     users: &[User::Operator],
     args: &[KEY, PINNED],
-    replies: &[Reply {
+    replies: &[ReplyForm {
         when: "always: the limit in force before, -1 where there was none",
         form: Form::Integer,
         before: &["{hold}"],

@@ -4,12 +4,12 @@
 //! The commands that clients do not call are listed in `internal`.
 
 use super::contended::CONTENDED;
-use super::grammar::Command;
+use super::grammar::Row;
 use super::holding::{check, info, release, renew, revoke};
 use super::{group, lock, once, semaphore};
 use crate::engine::Family::{Group, Lock, Once, Semaphore};
 
-pub(super) static COMMANDS: [Command; 31] = [
+pub(super) static ROWS: [Row; 31] = [
     lock::ACQUIRE,
     release(Lock),
     renew(Lock),

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::grammar::{Arg, Bound, Command, Flag, Kind, Number, Times, Words, prefix};
+use super::grammar::{Arg, Bound, Flag, Kind, Number, Row, Times, Words, prefix};
 use super::parse::{Parsed, Typed, parse, possible_secrets};
-use super::table::COMMANDS;
+use super::table::ROWS;
 use super::written::examples;
 use crate::module::redis::docs::KeyUse;
 
@@ -20,6 +20,10 @@ impl<'a> Line<'a> {
 }
 
 impl<'a> Typed<'a> for Line<'a> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
     fn arg(&self, at: usize) -> Option<&'a [u8]> {
         self.0.get(at).copied()
     }
@@ -33,16 +37,15 @@ fn bound(bound: Bound) -> u64 {
     }
 }
 
-fn command(name: &str) -> &'static Command {
-    let found = COMMANDS
-        .iter()
-        .find(|command| command.name.as_str() == name);
+fn row(name: &str) -> &'static Row {
+    let found = ROWS.iter().find(|row| row.name.as_str() == name);
     found.unwrap_or_else(|| panic!("no command {name}"))
 }
 
 fn parsed(line: &str) -> Result<Parsed<'_>, String> {
     let name = line.split(' ').next().expect("a name");
-    parse(command(name), &Line::new(line), bound)
+    let mut parsed = Parsed::default();
+    parse(row(name), &Line::new(line), bound, &mut parsed).map(|()| parsed)
 }
 
 #[track_caller]
@@ -59,9 +62,9 @@ fn root(file: &str) -> PathBuf {
 
 #[test]
 fn every_row_says_everything() {
-    let names: BTreeSet<_> = COMMANDS.iter().map(|row| row.name.as_str()).collect();
-    assert_eq!(names.len(), COMMANDS.len(), "a name is used twice");
-    for row in &COMMANDS {
+    let names: BTreeSet<_> = ROWS.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names.len(), ROWS.len(), "a name is used twice");
+    for row in &ROWS {
         let name = row.name.as_str();
         let own_prefix = row.family().map_or("DSYNC", prefix);
         assert!(name.starts_with(own_prefix), "{name}: {own_prefix}");
@@ -100,7 +103,7 @@ fn every_row_says_everything() {
 
 #[test]
 fn every_argument_has_a_place_where_the_parser_looks_for_it() {
-    for row in &COMMANDS {
+    for row in &ROWS {
         let name = row.name.as_str();
         let (positional, options) = row.args.split_at(row.required());
         assert!(
@@ -126,6 +129,11 @@ fn every_argument_has_a_place_where_the_parser_looks_for_it() {
             words.len(),
             "{name}: a word begins two options"
         );
+        let mut all_words = row.args.iter().flat_map(Arg::words);
+        assert!(
+            all_words.all(|word| word.bytes().all(|letter| letter.is_ascii_uppercase())),
+            "{name}: the parser compares with capitals"
+        );
         for option in options {
             assert!(
                 !option.words().is_empty(),
@@ -145,7 +153,7 @@ fn every_argument_has_a_place_where_the_parser_looks_for_it() {
 
 #[test]
 fn every_example_parses_by_the_grammar_of_its_command() {
-    for row in &COMMANDS {
+    for row in &ROWS {
         for reply in row.replies {
             for line in row.lines(reply) {
                 let line = line.trim_start_matches("B").trim_start_matches("> ");
@@ -213,8 +221,8 @@ fn readme_lists_the_commands_of_the_table() {
             }
         }
     }
-    let line = |row: &Command| format!("{} {}", row.name.as_str(), without_names(&row.syntax()));
-    let expected: BTreeSet<_> = COMMANDS.iter().map(line).collect();
+    let line = |row: &Row| format!("{} {}", row.name.as_str(), without_names(&row.syntax()));
+    let expected: BTreeSet<_> = ROWS.iter().map(line).collect();
     assert_eq!(listed, expected);
 }
 
@@ -310,7 +318,7 @@ fn places_of_tokens_are_known_in_requests_right_and_wrong() {
         let name = line.split(' ').next().expect("a name");
         let found = parsed(line).map(|parsed| parsed.secrets());
         assert_eq!(found, Ok(right), "{line}");
-        let found = possible_secrets(command(name), &Line::new(line));
+        let found = possible_secrets(row(name), &Line::new(line));
         assert_eq!(found, wrong, "{line}");
     }
 }

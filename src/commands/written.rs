@@ -1,11 +1,11 @@
 //! The table as text: the syntax of commands, the forms of replies, and the examples, which a test sends to real
 //! servers.
 
-use super::grammar::{Arg, Command, Form, Kind, Reply, Times};
-use super::table::COMMANDS;
+use super::grammar::{Arg, Form, Kind, ReplyForm, Row, Times};
+use super::table::ROWS;
 use crate::engine::Family;
 
-impl Command {
+impl Row {
     /// The arguments as a manual writes them.
     pub(super) fn syntax(&self) -> String {
         let args: Vec<_> = self.args.iter().map(Arg::syntax).collect();
@@ -14,7 +14,7 @@ impl Command {
 
     /// The lines that are sent for a reply, the request itself last. A line of the second connection begins with
     /// `B> `, the others with `> `.
-    pub(super) fn lines(&self, reply: &Reply) -> Vec<String> {
+    pub(super) fn lines(&self, reply: &ReplyForm) -> Vec<String> {
         let (hold, request) = self.family().map_or(("", ""), ways_in);
         let whole = |line: &str| line.replace("{hold}", hold).replace("{request}", request);
         let before = reply.before.iter().map(|line| {
@@ -123,11 +123,11 @@ const HEADER: &str = "\
 /// The examples of all commands.
 pub(super) fn examples() -> String {
     let mut text = HEADER.to_owned();
-    for command in &COMMANDS {
-        for reply in command.replies {
-            let lines = command.lines(reply).join("\n");
+    for row in &ROWS {
+        for reply in row.replies {
+            let lines = row.lines(reply).join("\n");
             let (two, three) = (reply.form.text(Resp::Two), reply.form.text(Resp::Three));
-            let (name, when) = (command.name.as_str(), reply.when);
+            let (name, when) = (row.name.as_str(), reply.when);
             text += &format!("\n# {name}: {when}\n{lines}\nRESP2 {two}\nRESP3 {three}\n");
         }
     }

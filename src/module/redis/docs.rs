@@ -19,7 +19,7 @@ pub(crate) struct Docs {
     /// What a client in front of several servers should know, in the server's words; or nothing.
     pub(crate) tips: &'static str,
     pub(crate) categories: Categories,
-    pub(crate) args: Vec<Arg>,
+    pub(crate) args: Vec<ArgDocs>,
 }
 
 /// Names of ACL categories without `@`, separated by spaces.
@@ -50,10 +50,10 @@ pub(crate) enum ArgKind {
     Integer,
     /// Only its token.
     Word,
-    OneOf(Vec<Arg>),
+    OneOf(Vec<ArgDocs>),
 }
 
-pub(crate) struct Arg {
+pub(crate) struct ArgDocs {
     pub(crate) name: &'static str,
     pub(crate) kind: ArgKind,
     /// The word before the value, or instead of one.
@@ -64,9 +64,9 @@ pub(crate) struct Arg {
     pub(crate) multiple: bool,
 }
 
-impl Arg {
+impl ArgDocs {
     pub(crate) fn new(name: &'static str, kind: ArgKind) -> Self {
-        Arg {
+        ArgDocs {
             name,
             kind,
             token: None,
@@ -77,7 +77,7 @@ impl Arg {
     }
 
     pub(crate) fn multiple(self) -> Self {
-        Arg {
+        ArgDocs {
             multiple: true,
             ..self
         }
@@ -158,7 +158,7 @@ pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &str, has_own: bool) -> Res
 }
 
 /// The number of arguments with the name; negative: at least so many. The server refuses any other.
-fn arity(args: &[Arg]) -> i32 {
+fn arity(args: &[ArgDocs]) -> i32 {
     let required = args.iter().filter(|arg| !arg.optional).count();
     let least = i32::try_from(1 + required).unwrap_or(i32::MAX);
     if args.iter().any(|arg| arg.optional || arg.multiple) {
@@ -190,7 +190,7 @@ impl Held {
 }
 
 /// The arguments as C wants them: an array that ends with an empty element, kept alive by `held`.
-fn raw_args(args: &[Arg], held: &mut Held) -> *mut raw::RedisModuleCommandArg {
+fn raw_args(args: &[ArgDocs], held: &mut Held) -> *mut raw::RedisModuleCommandArg {
     let mut list: Vec<_> = args.iter().map(|arg| raw_arg(arg, held)).collect();
     list.push(raw::RedisModuleCommandArg {
         name: null(),
@@ -209,7 +209,7 @@ fn raw_args(args: &[Arg], held: &mut Held) -> *mut raw::RedisModuleCommandArg {
     start
 }
 
-fn raw_arg(arg: &Arg, held: &mut Held) -> raw::RedisModuleCommandArg {
+fn raw_arg(arg: &ArgDocs, held: &mut Held) -> raw::RedisModuleCommandArg {
     let (type_, subargs) = match &arg.kind {
         ArgKind::Key => (
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
