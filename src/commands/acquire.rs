@@ -2,11 +2,11 @@
 
 use super::Outcome;
 use super::grammar::{Call, Flag, Name, Number, Row, Run, User, Words};
-use crate::engine::types::{Claim, ClientId, LeaseMs, Now, Token};
-use crate::engine::{Family, Request, Wait};
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
 use crate::module::{entropy, respond, run, settings};
+use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
+use dsync_engine::{Family, Request, Wait};
 
 /// The costs are those of ordered maps. A key has its holds by fence, token and deadline, and its queue by
 /// rank and token; the server has all waiters by request, connection and moment, and all EPHEMERAL holds.

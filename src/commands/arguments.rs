@@ -1,7 +1,7 @@
 //! The arguments that rows of the table take, each written once.
 
 use super::grammar::{Arg, Bound, Flag, Integer, Kind, Most, Number, Text, Words};
-use crate::engine::types::{Fence, MAX_OWNER_LEN, MAX_PERMITS, Token};
+use dsync_engine::types::{Fence, MAX_OWNER_LEN, MAX_PERMITS, Token};
 
 /// The longest BLOCK, in milliseconds: past it the arithmetic of moments would saturate.
 const MAX_BLOCK_MS: u64 = (1 << 53) - 1;

@@ -8,11 +8,11 @@ use super::arguments::COUNT_KEYS;
 use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, User};
 use super::parse::Parsed;
 use super::replies::SYNTAX;
-use crate::engine::Family;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::run::survey;
+use dsync_engine::Family;
 
 /// How many keys are listed without COUNT.
 const DEFAULT_COUNT: u64 = 10;

@@ -51,11 +51,7 @@ impl Row {
 /// an operator does is an administrator's and dangerous in anybody else's hands. The module's own are for users that do
 /// one job.
 fn categories(row: &Row) -> Categories {
-    let flags: Vec<_> = command
-        .flags
-        .to_bytes()
-        .split(|byte| *byte == b' ')
-        .collect();
+    let flags: Vec<_> = row.flags.to_bytes().split(|byte| *byte == b' ').collect();
     let has = |flag: &str| flags.contains(&flag.as_bytes());
     let mut servers = Vec::new();
     for (flag, category) in [

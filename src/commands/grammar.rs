@@ -8,12 +8,12 @@ use std::ffi::CStr;
 
 use super::Outcome;
 use super::parse::Parsed;
-use crate::engine::Family;
-use crate::engine::types::Token;
 use crate::module::redis::args::Args;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::redis::name::KeyName;
+use dsync_engine::Family;
+use dsync_engine::types::Token;
 
 #[derive(Clone, Copy)]
 #[cfg_attr(

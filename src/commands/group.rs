@@ -5,12 +5,12 @@ use super::acquire::{REQUEST, REQUESTING, acquire, client, wait};
 use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, TOKENS};
 use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User};
 use super::replies::{GRANT, MISMATCH, QUEUE_FULL, ROUND_UNBLOCKED, SYNTAX, UNBLOCKED, WRONG_TYPE};
-use crate::engine::Family;
-use crate::engine::types::{Claim, Token};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::respond;
 use crate::module::run::run;
+use dsync_engine::Family;
+use dsync_engine::types::{Claim, Token};
 
 /// ```text
 /// DWG.ADD key [LIMIT limit] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL]

@@ -8,11 +8,11 @@ use super::info;
 use super::replies::{
     ABSENT, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, SEMAPHORE_INFO, SYNTAX, WRONG_TYPE, YES,
 };
-use crate::engine::Family;
-use crate::engine::types::{Fence, LeaseMs};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::run::{look, run};
+use dsync_engine::Family;
+use dsync_engine::types::{Fence, LeaseMs};
 
 const ENDING: &str = "O(log(N)) with N the number of holds and waiters, for the hold and for each waiter that is \
                       served (128 at most)";

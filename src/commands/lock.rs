@@ -5,8 +5,8 @@ use super::acquire::{REQUEST, acquire};
 use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, OWN_TOKEN, OWNER, SHARED};
 use super::grammar::{Call, Flag, Form, Name, ReplyForm, Row, Run};
 use super::replies::{GRANT, MISMATCH, QUEUE_FULL, SYNTAX, UNBLOCKED, WRONG_TYPE};
-use crate::engine::Family;
-use crate::engine::types::Claim;
+use dsync_engine::Family;
+use dsync_engine::types::Claim;
 
 /// ```text
 /// DLOCK.ACQUIRE key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token]

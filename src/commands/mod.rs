@@ -25,8 +25,8 @@ mod tests;
 #[cfg(test)]
 mod written;
 
-use crate::engine::WrongType;
 use crate::module::redis::context::Ctx;
+use dsync_engine::WrongType;
 
 /// Registers the commands of the table and describes them, and describes those of `internal`, which have been
 /// registered.

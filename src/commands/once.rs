@@ -9,10 +9,10 @@ use super::arguments::{
 };
 use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User, Words};
 use super::replies::{NO, QUEUE_FULL, SYNTAX, UNBLOCKED, WRONG_TYPE, YES};
-use crate::engine::Family;
-use crate::engine::types::Claim;
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
+use dsync_engine::Family;
+use dsync_engine::types::Claim;
 
 /// What FAIL says where the worker does not.
 const NO_REASON: &[u8] = b"failed";

@@ -7,10 +7,10 @@ use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User};
 use super::replies::{
     GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
 };
-use crate::engine::Family;
-use crate::engine::types::Claim;
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
+use dsync_engine::Family;
+use dsync_engine::types::Claim;
 
 /// ```text
 /// DSEM.ACQUIRE key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds] [BLOCK milliseconds]

@@ -7,7 +7,7 @@ use super::contended::CONTENDED;
 use super::grammar::Row;
 use super::holding::{check, info, release, renew, revoke};
 use super::{group, lock, once, semaphore};
-use crate::engine::Family::{Group, Lock, Once, Semaphore};
+use dsync_engine::Family::{Group, Lock, Once, Semaphore};
 
 pub(super) static ROWS: [Row; 31] = [
     lock::ACQUIRE,

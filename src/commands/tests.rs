@@ -215,7 +215,7 @@ fn readme_lists_the_commands_of_the_table() {
                 listed.insert(format!("{name} {syntax}"));
             }
             Some(verb) => {
-                for family in crate::engine::Family::ALL {
+                for family in dsync_engine::Family::ALL {
                     listed.insert(format!("{}{verb} {syntax}", prefix(family)));
                 }
             }

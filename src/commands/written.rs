@@ -3,7 +3,7 @@
 
 use super::grammar::{Arg, Form, Kind, ReplyForm, Row, Times};
 use super::table::ROWS;
-use crate::engine::Family;
+use dsync_engine::Family;
 
 impl Row {
     /// The arguments as a manual writes them.

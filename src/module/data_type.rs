@@ -14,9 +14,9 @@ use super::redis::context::{Ctx, Level, log};
 use super::redis::data_type::{Aux, ValueType, register_type, register_type_with_aux};
 use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
 use super::{SHELL, journal, replicate, timers};
-use crate::engine::snapshot::{self, Malformed, Sink, Source};
-use crate::engine::types::{Db, Fence};
-use crate::engine::{Family, StateId};
+use dsync_engine::snapshot::{self, Malformed, Sink, Source};
+use dsync_engine::types::{Db, Fence};
+use dsync_engine::{Family, StateId};
 
 /// Numbers of values that the server let go of on another thread, at most [`CHUNK`] of them in each part.
 static FREED_ELSEWHERE: Mutex<VecDeque<Vec<StateId>>> = Mutex::new(VecDeque::new());
@@ -105,7 +105,7 @@ fn state(id: NonZeroU32) -> Option<StateId> {
     StateId::from_raw(id.get())
 }
 
-fn with_body(id: NonZeroU32, with: impl FnOnce(&crate::engine::Body)) {
+fn with_body(id: NonZeroU32, with: impl FnOnce(&dsync_engine::Body)) {
     SHELL.with(|shell| {
         if let Some(state) = state(id).and_then(|id| shell.engine.state(id)) {
             with(&state.body);

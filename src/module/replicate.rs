@@ -13,10 +13,10 @@ use super::redis::command::{self, Command};
 use super::redis::context::{Ctx, Level};
 use super::redis::io::AofWriter;
 use super::{SHELL, journal, listeners, notify, run, settings};
-use crate::engine::change::Change;
-use crate::engine::follow::Unfollowed;
-use crate::engine::wire::{Arguments, Unreadable, WIRE_VERSION};
-use crate::engine::{Body, Family};
+use dsync_engine::change::Change;
+use dsync_engine::follow::Unfollowed;
+use dsync_engine::wire::{Arguments, Unreadable, WIRE_VERSION};
+use dsync_engine::{Body, Family};
 
 const APPLY: &std::ffi::CStr = c"DSYNC.APPLY";
 

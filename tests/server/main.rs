@@ -61,6 +61,7 @@ mod replicas;
 mod replication_effects;
 mod replication_stream;
 mod restarts;
+mod retention;
 mod retries;
 mod scenarios;
 mod secrets;
