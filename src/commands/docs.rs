@@ -98,29 +98,29 @@ fn described(arg: &Arg) -> ArgDocs {
 }
 
 impl Arg {
-    /// What it means, and its unit and bounds.
-    pub(super) fn summary(&self) -> String {
-        match self.bounds() {
-            Some(bounds) => format!("{} ({bounds})", self.meaning),
-            None => self.meaning.to_owned(),
-        }
+    /// What it means, with its unit and bounds.
+    fn summary(&self) -> String {
+        let Some(bounds) = self.bounds() else {
+            return self.meaning.to_owned();
+        };
+        format!("{} ({bounds}).", self.meaning.trim_end_matches('.'))
     }
 
     fn bounds(&self) -> Option<String> {
-        let text = |least: u64, unit: &str, most: Most, factor: u64| match most {
-            Most::Is(most) => format!("{least} to {} {unit}", most / factor),
-            Most::Setting(bound) => format!("{least} {unit} to {}", bound.setting()),
-        };
-        let bounds = match self.kind {
+        let (least, most, unit, factor) = match self.kind {
             Kind::Integer(Integer {
                 unit,
                 factor,
                 least,
                 most,
                 ..
-            }) => text(least, unit, most, factor),
-            Kind::Text(Text { least, most, .. }) => text(least, "bytes", most, 1),
+            }) => (least, most, unit, factor),
+            Kind::Text(Text { least, most, .. }) => (least, most, "bytes", 1),
             Kind::Key | Kind::Flag(_) | Kind::OneOf(_) => return None,
+        };
+        let bounds = match most {
+            Most::Is(most) => format!("{least} to {} {unit}", most / factor),
+            Most::Setting(bound) => format!("{least} {unit} to {}", bound.setting()),
         };
         Some(bounds.trim_end().to_owned())
     }

@@ -359,12 +359,39 @@ impl Integer {
     }
 }
 
-/// An error that the command itself can give, besides those of the server.
+/// An error that the command itself can give, besides those of the server; and a request that gets it, or nothing
+/// where it takes more than requests one after the other.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
 pub(super) struct ErrorCode {
     pub(super) code: &'static str,
     pub(super) when: &'static str,
+    /// As in [`ReplyForm`].
+    pub(super) before: &'static [&'static str],
+    pub(super) example: &'static str,
+}
+
+impl ErrorCode {
+    pub(super) const fn new(code: &'static str, when: &'static str) -> ErrorCode {
+        ErrorCode {
+            code,
+            when,
+            before: &[],
+            example: "",
+        }
+    }
+
+    pub(super) const fn by(
+        self,
+        before: &'static [&'static str],
+        example: &'static str,
+    ) -> ErrorCode {
+        ErrorCode {
+            before,
+            example,
+            ..self
+        }
+    }
 }
 
 /// One form of reply, and a request that gets it.

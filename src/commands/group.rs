@@ -4,7 +4,7 @@ use super::Outcome;
 use super::acquire::{REQUEST, REQUESTING, acquire, client, wait};
 use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, TOKENS};
 use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User};
-use super::replies::{GRANT, MISMATCH, QUEUE_FULL, ROUND_UNBLOCKED, SYNTAX, UNBLOCKED, WRONG_TYPE};
+use super::replies::{GRANT, QUEUE_FULL, ROUND_UNBLOCKED, SYNTAX, UNBLOCKED, WRONG_TYPE};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::respond;
@@ -34,7 +34,7 @@ pub(super) const ADD: Row = Row {
             example: "jobs:1 LIMIT 1 TOKEN b-72",
         },
     ],
-    errors: &[SYNTAX, WRONG_TYPE, MISMATCH, QUEUE_FULL, UNBLOCKED],
+    errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
     run: Run::OnKey(Family::Group, |call| acquire(call, Claim::Member)),
     ..REQUEST
 };

@@ -30,7 +30,13 @@ pub(super) const ACQUIRE: Row = Row {
             example: "jobs:1 SHARED TOKEN b-72",
         },
     ],
-    errors: &[SYNTAX, WRONG_TYPE, MISMATCH, QUEUE_FULL, UNBLOCKED],
+    errors: &[
+        SYNTAX,
+        WRONG_TYPE,
+        MISMATCH.by(&["{hold}"], "jobs:1 SHARED TOKEN a-41"),
+        QUEUE_FULL,
+        UNBLOCKED,
+    ],
     run: Run::OnKey(Family::Lock, run),
     ..REQUEST
 };

@@ -12,48 +12,42 @@ pub(super) const YES: Form = Is(1);
 /// The command found nothing to do.
 pub(super) const NO: Form = Is(0);
 
-pub(super) const SYNTAX: ErrorCode = ErrorCode {
-    code: "ERR",
-    when: "a syntax error or a value out of bounds; the text names the option, the value and the bound",
-};
+pub(super) const SYNTAX: ErrorCode = ErrorCode::new(
+    "ERR",
+    "a syntax error or a value out of bounds; the text names the option, the value and the bound",
+);
 
-pub(super) const WRONG_TYPE: ErrorCode = ErrorCode {
-    code: "WRONGTYPE",
-    when: "the key holds something else",
-};
+pub(super) const WRONG_TYPE: ErrorCode =
+    ErrorCode::new("WRONGTYPE", "the key holds something else");
 
-pub(super) const MISMATCH: ErrorCode = ErrorCode {
-    code: "MISMATCH",
-    when: "the token holds or waits for this key with another mode or number of permits",
-};
+pub(super) const MISMATCH: ErrorCode = ErrorCode::new(
+    "MISMATCH",
+    "the token holds or waits for this key with another mode or number of permits",
+);
 
-pub(super) const NO_LIMIT: ErrorCode = ErrorCode {
-    code: "NOLIMIT",
-    when: "no LIMIT was given and none is in force",
-};
+pub(super) const NO_LIMIT: ErrorCode =
+    ErrorCode::new("NOLIMIT", "no LIMIT was given and none is in force");
 
-pub(super) const TOO_MANY: ErrorCode = ErrorCode {
-    code: "TOOMANY",
-    when: "PERMITS is more than the limit in force",
-};
+pub(super) const TOO_MANY: ErrorCode =
+    ErrorCode::new("TOOMANY", "PERMITS is more than the limit in force");
 
-pub(super) const QUEUE_FULL: ErrorCode = ErrorCode {
-    code: "QUEUEFULL",
-    when: "as many requests wait as dsync.max-waiters-per-key or dsync.max-waiters allows",
-};
+pub(super) const QUEUE_FULL: ErrorCode = ErrorCode::new(
+    "QUEUEFULL",
+    "as many requests wait as dsync.max-waiters-per-key or dsync.max-waiters allows",
+);
 
-pub(super) const UNBLOCKED: ErrorCode = ErrorCode {
-    code: "UNBLOCKED",
-    when: "the request waited, and its own token asked again or released it, or CLIENT UNBLOCK ended the wait, or \
+pub(super) const UNBLOCKED: ErrorCode = ErrorCode::new(
+    "UNBLOCKED",
+    "the request waited, and its own token asked again or released it, or CLIENT UNBLOCK ended the wait, or \
            the server became a replica",
-};
+);
 
 /// Of WAIT, which has no token.
-pub(super) const ROUND_UNBLOCKED: ErrorCode = ErrorCode {
-    code: "UNBLOCKED",
-    when: "the request waited, and the group was removed, or CLIENT UNBLOCK ended the wait, or the server became a \
+pub(super) const ROUND_UNBLOCKED: ErrorCode = ErrorCode::new(
+    "UNBLOCKED",
+    "the request waited, and the group was removed, or CLIENT UNBLOCK ended the wait, or the server became a \
            replica",
-};
+);
 
 /// INFO of an absent key.
 pub(super) const ABSENT: ReplyForm = ReplyForm {

@@ -37,7 +37,13 @@ pub(super) const ACQUIRE: Row = Row {
         },
     ],
     errors: &[
-        SYNTAX, WRONG_TYPE, MISMATCH, NO_LIMIT, TOO_MANY, QUEUE_FULL, UNBLOCKED,
+        SYNTAX,
+        WRONG_TYPE,
+        MISMATCH.by(&["{hold}"], "jobs:1 PERMITS 2 TOKEN a-41"),
+        NO_LIMIT.by(&[], "jobs:1 TOKEN a-41"),
+        TOO_MANY.by(&["{hold}"], "jobs:1 PERMITS 3 TOKEN b-72"),
+        QUEUE_FULL,
+        UNBLOCKED,
     ],
     run: Run::OnKey(Family::Semaphore, |call| {
         let permits = call.parsed.small(Number::Permits).unwrap_or(1);

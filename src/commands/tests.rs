@@ -154,8 +154,10 @@ fn every_argument_has_a_place_where_the_parser_looks_for_it() {
 #[test]
 fn every_example_parses_by_the_grammar_of_its_command() {
     for row in &ROWS {
-        for reply in row.replies {
-            for line in row.lines(reply) {
+        for example in row.examples() {
+            // All but SET, which is the server's.
+            let own = example.lines.iter().filter(|line| !line.contains("> SET "));
+            for line in own {
                 let line = line.trim_start_matches("B").trim_start_matches("> ");
                 let line = line.replace("{fence}", "1795272958977831");
                 assert!(!line.contains(['{', '}']), "{line}");

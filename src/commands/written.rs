@@ -1,7 +1,7 @@
 //! The table as text: the syntax of commands, the forms of replies, and the examples, which a test sends to real
 //! servers.
 
-use super::grammar::{Arg, Form, Kind, ReplyForm, Row, Times};
+use super::grammar::{Arg, Form, Kind, Row, Times};
 use super::table::ROWS;
 use dsync_engine::Family;
 
@@ -12,22 +12,53 @@ impl Row {
         args.join(" ")
     }
 
-    /// The lines that are sent for a reply, the request itself last. A line of the second connection begins with
-    /// `B> `, the others with `> `.
-    pub(super) fn lines(&self, reply: &ReplyForm) -> Vec<String> {
+    /// The requests of the row: what they show, the lines to send, the form of the reply in RESP2 and RESP3. A line of
+    /// the second connection begins with `B> `, the others with `> `; the last one gets the reply.
+    pub(super) fn examples(&self) -> Vec<Example> {
+        let of_replies = self.replies.iter().map(|reply| Example {
+            shows: reply.when.to_owned(),
+            lines: self.lines(reply.before, reply.example),
+            forms: [Resp::Two, Resp::Three].map(|resp| reply.form.text(resp)),
+        });
+        let of_errors = self.errors.iter().filter_map(|error| {
+            let lines = match (error.code, error.example) {
+                // Whatever the command, on a string.
+                ("WRONGTYPE", _) => {
+                    let request = self.replies.first()?.example.replace("{fence}", "1");
+                    self.lines(&["SET jobs:1 text"], &request)
+                }
+                (_, "") => return None,
+                (_, example) => self.lines(error.before, example),
+            };
+            let form = format!("-{}", error.code);
+            Some(Example {
+                shows: error.when.to_owned(),
+                lines,
+                forms: [form.clone(), form],
+            })
+        });
+        of_replies.chain(of_errors).collect()
+    }
+
+    fn lines(&self, before: &[&str], example: &str) -> Vec<String> {
         let (hold, request) = self.family().map_or(("", ""), ways_in);
-        let whole = |line: &str| line.replace("{hold}", hold).replace("{request}", request);
-        let before = reply.before.iter().map(|line| {
-            let line = whole(line);
+        let whole = |line: &&str| {
+            let line = line.replace("{hold}", hold).replace("{request}", request);
             if line.starts_with("B> ") {
                 line
             } else {
                 format!("> {line}")
             }
-        });
-        let request = format!("> {} {}", self.name.as_str(), reply.example);
-        before.chain([request]).collect()
+        };
+        let last = format!("> {} {example}", self.name.as_str());
+        before.iter().map(whole).chain([last]).collect()
     }
+}
+
+pub(super) struct Example {
+    shows: String,
+    pub(super) lines: Vec<String>,
+    forms: [String; 2],
 }
 
 /// Requests of a family: one that makes `a-41` hold `jobs:1`, and one of `b-72` that then has to wait.
@@ -115,20 +146,23 @@ impl Form {
 }
 
 const HEADER: &str = "\
-# Every form of reply in the table of commands (src/commands), with requests that get it on an empty server. A unit
-# test writes this file, and the server tests send what it says. `B> ` is sent by a second connection, which then
-# waits; the reply is that of the last line.
+# Every form of reply and the errors in the table of commands (src/commands), with requests that get them on an empty
+# server. A unit test writes this file, and the server tests send what it says. `B> ` is sent by a second connection,
+# which then waits; the reply is that of the last line.
 ";
 
 /// The examples of all commands.
 pub(super) fn examples() -> String {
     let mut text = HEADER.to_owned();
     for row in &ROWS {
-        for reply in row.replies {
-            let lines = row.lines(reply).join("\n");
-            let (two, three) = (reply.form.text(Resp::Two), reply.form.text(Resp::Three));
-            let (name, when) = (row.name.as_str(), reply.when);
-            text += &format!("\n# {name}: {when}\n{lines}\nRESP2 {two}\nRESP3 {three}\n");
+        for Example {
+            shows,
+            lines,
+            forms: [two, three],
+        } in row.examples()
+        {
+            let (name, lines) = (row.name.as_str(), lines.join("\n"));
+            text += &format!("\n# {name}: {shows}\n{lines}\nRESP2 {two}\nRESP3 {three}\n");
         }
     }
     text

@@ -219,6 +219,16 @@ impl Arg {
             parts: arguments(reply),
         };
         assert_eq!(arg.kind == "oneof", !arg.parts.is_empty(), "{reply:?}");
+        let summary = word("summary").expect("every argument says what it means");
+        let is_sentence = summary.ends_with('.') && summary.matches(". ").count() == 0;
+        assert!(is_sentence, "{reply:?}");
+        // Numbers and texts have bounds.
+        let has_bounds = summary.contains(" to ") && summary.ends_with(").");
+        assert_eq!(
+            has_bounds,
+            ["integer", "string"].contains(&arg.kind.as_str()),
+            "{reply:?}"
+        );
         if arg.kind == "key" {
             assert_eq!(*reply.field("key_spec_index"), 0, "{reply:?}");
         }

@@ -1,5 +1,5 @@
-//! Every form of reply in the table of commands is what servers send: the file of examples has requests for each,
-//! and the form of the reply in RESP2 and in RESP3.
+//! Every form of reply in the table of commands is what servers send, and so are its errors: the file of examples has
+//! requests for each, and the form of the reply in RESP2 and in RESP3.
 
 use crate::harness::*;
 use crate::steps::*;
@@ -46,6 +46,8 @@ enum Form {
     List(Box<Form>),
     Map(Vec<(String, Form)>),
     Either(Vec<Form>),
+    /// With this code.
+    Error(&'static str),
 }
 
 impl Form {
@@ -71,6 +73,7 @@ impl Form {
                     };
                 fields.len() == found.len() && fields.iter().zip(found).all(fits)
             }
+            (Form::Error(code), Reply::Error(text)) => text.split(' ').next() == Some(code),
             (Form::Either(forms), reply) => forms.iter().any(|form| form.fits(reply)),
             _ => false,
         }
@@ -82,6 +85,9 @@ struct Reader(&'static str);
 
 impl Reader {
     fn form(text: &'static str) -> Form {
+        if let Some(code) = text.strip_prefix('-') {
+            return Form::Error(code);
+        }
         let mut reader = Reader(text);
         let form = reader.either();
         assert_eq!(reader.0, "", "left over of {text:?}");
