@@ -1,32 +1,26 @@
 //! The one way in which ACQUIRE, ADD and BEGIN are carried out.
 
 use super::Outcome;
-use super::grammar::{Call, Flag, Name, Number, Row, Run, User, Words};
+use super::grammar::{Call, Flag, Number, Terms, User, Words};
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
 use crate::module::{entropy, respond, run, settings};
 use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
-use dsync_engine::{Family, Request, Wait};
+use dsync_engine::{Request, Wait};
 
 /// The costs are those of ordered maps. A key has its holds by fence, token and deadline, and its queue by
 /// rank and token; the server has all waiters by request, connection and moment, and all EPHEMERAL holds.
 pub(super) const REQUESTING: &str = "O(log(N)) with N the number of holds and waiters, for the request, for each waiter \
                           that is served (128 at most) and each overdue hold that is ended (1,024 at most)";
 
-/// What requests that may be granted a hold have in common.
-pub(super) const REQUEST: Row = Row {
-    name: Name::of(Family::Lock, ""),
-    summary: "",
+/// Of requests that may be granted a hold.
+pub(super) const REQUEST: Terms = Terms {
     since: "0.1.0",
     complexity: REQUESTING,
     flags: c"write deny-oom blocking",
     key: KeyUse::ReadsAndChanges,
     tips: "nondeterministic_output",
     users: &[User::Worker],
-    args: &[],
-    replies: &[],
-    errors: &[],
-    run: Run::OnKey(Family::Lock, |call| acquire(call, Claim::Exclusive)),
 };
 
 pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> Outcome {

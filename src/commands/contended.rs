@@ -5,7 +5,7 @@
 
 use super::Outcome;
 use super::arguments::COUNT_KEYS;
-use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, User};
+use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, Terms, User};
 use super::parse::Parsed;
 use super::replies::SYNTAX;
 use crate::module::redis::context::Ctx;
@@ -23,13 +23,15 @@ const DEFAULT_COUNT: u64 = 10;
 pub(super) const CONTENDED: Row = Row {
     name: Name::new("DSYNC", "CONTENDED"),
     summary: "Returns the keys that have waiters, the longest wait first.",
-    since: "0.1.0",
-    complexity: "O(N*log(N)) with N the number of keys that have waiters",
-    flags: c"readonly admin",
-    key: KeyUse::NoKey,
-    // Each node knows its own waiters; merging the lists by their last field is the client's.
-    tips: "nondeterministic_output request_policy:all_shards response_policy:special",
-    users: &[User::Operator],
+    terms: Terms {
+        since: "0.1.0",
+        complexity: "O(N*log(N)) with N the number of keys that have waiters",
+        flags: c"readonly admin",
+        key: KeyUse::NoKey,
+        // Each node knows its own waiters; merging the lists by their last field is the client's.
+        tips: "nondeterministic_output request_policy:all_shards response_policy:special",
+        users: &[User::Operator],
+    },
     args: &[COUNT_KEYS],
     replies: &[ReplyForm {
         when: "always",

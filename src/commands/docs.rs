@@ -25,16 +25,16 @@ pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
         );
     }
     ROWS.iter()
-        .try_for_each(|row| describe(ctx, &docs(row), row.since, has_own))
+        .try_for_each(|row| describe(ctx, &docs(row), row.terms.since, has_own))
 }
 
 fn docs(row: &Row) -> Docs {
     Docs {
         name: row.name.as_str().to_owned(),
         summary: row.summary(),
-        complexity: row.complexity,
-        key: row.key,
-        tips: row.tips,
+        complexity: row.terms.complexity,
+        key: row.terms.key,
+        tips: row.terms.tips,
         categories: categories(row),
         args: row.args.iter().map(described).collect(),
     }
@@ -51,7 +51,12 @@ impl Row {
 /// an operator does is an administrator's and dangerous in anybody else's hands. The module's own are for users that do
 /// one job.
 fn categories(row: &Row) -> Categories {
-    let flags: Vec<_> = row.flags.to_bytes().split(|byte| *byte == b' ').collect();
+    let flags: Vec<_> = row
+        .terms
+        .flags
+        .to_bytes()
+        .split(|byte| *byte == b' ')
+        .collect();
     let has = |flag: &str| flags.contains(&flag.as_bytes());
     let mut servers = Vec::new();
     for (flag, category) in [
@@ -64,10 +69,10 @@ fn categories(row: &Row) -> Categories {
         }
     }
     servers.push(if has("fast") { "fast" } else { "slow" });
-    if row.users == [User::Operator] {
+    if row.terms.users == [User::Operator] {
         servers.extend(["admin", "dangerous"]);
     }
-    let users = row.users.iter().map(|user| match user {
+    let users = row.terms.users.iter().map(|user| match user {
         User::Worker => "dsync-worker",
         User::Observer => "dsync-observer",
         User::Operator => "dsync-operator",

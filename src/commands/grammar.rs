@@ -24,6 +24,19 @@ pub(super) struct Row {
     pub(super) name: Name,
     /// One sentence. `{key}` stands for the key in words: "a lock".
     pub(super) summary: &'static str,
+    pub(super) terms: Terms,
+    /// Positional arguments first; options come in any order after them, each at most once.
+    pub(super) args: &'static [Arg],
+    /// Every form of reply that is not an error, the usual one first.
+    pub(super) replies: &'static [ReplyForm],
+    /// The module's own errors; the server's own (OOM, READONLY and so on) follow from the flags.
+    pub(super) errors: &'static [ErrorCode],
+    pub(super) run: Run,
+}
+
+/// What the server is told of a command besides its arguments; many rows have the same.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
     pub(super) since: &'static str,
     pub(super) complexity: &'static str,
     /// The server's words, separated by spaces; one it does not know refuses the module.
@@ -33,13 +46,6 @@ pub(super) struct Row {
     pub(super) tips: &'static str,
     /// Whose job it is. The ACL categories follow from this and from the flags.
     pub(super) users: &'static [User],
-    /// Positional arguments first; options come in any order after them, each at most once.
-    pub(super) args: &'static [Arg],
-    /// Every form of reply that is not an error, the usual one first.
-    pub(super) replies: &'static [ReplyForm],
-    /// The module's own errors; the server's own (OOM, READONLY and so on) follow from the flags.
-    pub(super) errors: &'static [ErrorCode],
-    pub(super) run: Run,
 }
 
 /// How a command is carried out.
@@ -252,6 +258,7 @@ pub(super) enum Number {
 }
 
 impl Number {
+    /// Counted by the last one.
     pub(super) const KINDS: usize = Number::Count as usize + 1;
 }
 
@@ -265,6 +272,7 @@ pub(super) enum Words {
 }
 
 impl Words {
+    /// Counted by the last one.
     pub(super) const KINDS: usize = Words::Reason as usize + 1;
 }
 
@@ -278,6 +286,7 @@ pub(super) enum Flag {
 }
 
 impl Flag {
+    /// Counted by the last one.
     pub(super) const KINDS: usize = Flag::Unpin as usize + 1;
 }
 

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::acquire::{REQUEST, REQUESTING, acquire, client, wait};
 use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, TOKENS};
-use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User};
+use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, Terms, User};
 use super::replies::{GRANT, QUEUE_FULL, ROUND_UNBLOCKED, SYNTAX, UNBLOCKED, WRONG_TYPE};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
@@ -19,6 +19,7 @@ use dsync_engine::types::{Claim, Token};
 pub(super) const ADD: Row = Row {
     name: Name::of(Family::Group, "ADD"),
     summary: "Adds a member to {key}, and may wait until there is room.",
+    terms: REQUEST,
     args: &[KEY, LIMIT, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
@@ -36,7 +37,6 @@ pub(super) const ADD: Row = Row {
     ],
     errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
     run: Run::OnKey(Family::Group, |call| acquire(call, Claim::Member)),
-    ..REQUEST
 };
 
 /// ```text
@@ -45,13 +45,15 @@ pub(super) const ADD: Row = Row {
 pub(super) const DONE: Row = Row {
     name: Name::of(Family::Group, "DONE"),
     summary: "Ends members of {key}, by their tokens, with their jobs done.",
-    since: "0.1.0",
-    complexity: "O(M*log(N)) with M the number of tokens and N the number of holds and waiters, and O(log(N)) \
+    terms: Terms {
+        since: "0.1.0",
+        complexity: "O(M*log(N)) with M the number of tokens and N the number of holds and waiters, and O(log(N)) \
                  for each waiter that is served (128 at most)",
-    flags: c"write fast",
-    key: KeyUse::Removes,
-    tips: "",
-    users: &[User::Worker],
+        flags: c"write fast",
+        key: KeyUse::Removes,
+        tips: "",
+        users: &[User::Worker],
+    },
     args: &[KEY, TOKENS],
     replies: &[ReplyForm {
         when: "always: how many of the tokens ended a live membership",
@@ -80,12 +82,14 @@ fn done(call: &Call<'_>) -> Outcome {
 pub(super) const WAIT: Row = Row {
     name: Name::of(Family::Group, "WAIT"),
     summary: "Returns how many members were done and lost once the round of {key} is finished, and may wait for that.",
-    since: "0.1.0",
-    complexity: REQUESTING,
-    flags: c"write blocking",
-    key: KeyUse::ReadsAndChanges,
-    tips: "",
-    users: &[User::Worker],
+    terms: Terms {
+        since: "0.1.0",
+        complexity: REQUESTING,
+        flags: c"write blocking",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        users: &[User::Worker],
+    },
     args: &[KEY, BLOCK],
     replies: &[
         ReplyForm {
@@ -125,12 +129,14 @@ fn wait_for_all(call: &Call<'_>) -> Outcome {
 pub(super) const EXPECT: Row = Row {
     name: Name::of(Family::Group, "EXPECT"),
     summary: "Declares how many jobs the round of {key} has, and returns how many are still owed.",
-    since: "0.1.0",
-    complexity: REQUESTING,
-    flags: c"write deny-oom",
-    key: KeyUse::ReadsAndChanges,
-    tips: "",
-    users: &[User::Worker],
+    terms: Terms {
+        since: "0.1.0",
+        complexity: REQUESTING,
+        flags: c"write deny-oom",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        users: &[User::Worker],
+    },
     args: &[KEY, JOBS],
     replies: &[ReplyForm {
         when: "always: how many jobs are still owed",

@@ -3,7 +3,7 @@
 //! A row is made for a family; the rows of one command differ in their names and in the words for the key.
 
 use super::arguments::{COUNT, FENCE, KEY, LEASE, TOKEN};
-use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, User};
+use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, Terms, User};
 use super::info;
 use super::replies::{
     ABSENT, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, SEMAPHORE_INFO, SYNTAX, WRONG_TYPE, YES,
@@ -13,6 +13,30 @@ use crate::module::reply::count;
 use crate::module::run::{look, run};
 use dsync_engine::Family;
 use dsync_engine::types::{Fence, LeaseMs};
+
+/// Of the commands that change a hold.
+const CHANGE: Terms = Terms {
+    since: "0.1.0",
+    complexity: ENDING,
+    flags: c"write fast",
+    key: KeyUse::Changes,
+    tips: "",
+    users: &[User::Worker],
+};
+
+/// Of the commands that end one.
+const END: Terms = Terms {
+    key: KeyUse::Removes,
+    ..CHANGE
+};
+
+/// Of the commands that only look.
+const LOOK: Terms = Terms {
+    flags: c"readonly fast",
+    key: KeyUse::Reads,
+    tips: "nondeterministic_output",
+    ..CHANGE
+};
 
 const ENDING: &str = "O(log(N)) with N the number of holds and waiters, for the hold and for each waiter that is \
                       served (128 at most)";
@@ -24,7 +48,7 @@ pub(super) const fn release(family: Family) -> Row {
     Row {
         name: Name::of(family, "RELEASE"),
         summary: "Ends a hold of {key} early, or withdraws a queued request, by its token.",
-        key: KeyUse::Removes,
+        terms: END,
         args: &[KEY, TOKEN],
         replies: &[
             ReplyForm {
@@ -40,6 +64,7 @@ pub(super) const fn release(family: Family) -> Row {
                 example: "jobs:1 b-72",
             },
         ],
+        errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             let released = run(call.ctx, &call.key, |engine, key, now| {
@@ -48,7 +73,6 @@ pub(super) const fn release(family: Family) -> Row {
             call.ctx.integer(i64::from(released??));
             Ok(())
         }),
-        ..change(family)
     }
 }
 
@@ -59,6 +83,7 @@ pub(super) const fn renew(family: Family) -> Row {
     Row {
         name: Name::of(family, "RENEW"),
         summary: "Starts the lease of a hold of {key} anew, by its token.",
+        terms: CHANGE,
         args: &[KEY, TOKEN, LEASE],
         replies: &[
             ReplyForm {
@@ -74,6 +99,7 @@ pub(super) const fn renew(family: Family) -> Row {
                 example: "jobs:1 b-72",
             },
         ],
+        errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             let lease = call.parsed.small(Number::Duration).map(LeaseMs);
@@ -83,7 +109,6 @@ pub(super) const fn renew(family: Family) -> Row {
             call.ctx.integer(i64::from(renewed??));
             Ok(())
         }),
-        ..change(family)
     }
 }
 
@@ -94,8 +119,11 @@ pub(super) const fn check(family: Family) -> Row {
     Row {
         name: Name::of(family, "CHECK"),
         summary: "Returns how many milliseconds of lease a token has left on {key}.",
-        complexity: "O(log(N)) with N the number of holds of the key",
-        users: &[User::Worker, User::Observer],
+        terms: Terms {
+            complexity: "O(log(N)) with N the number of holds of the key",
+            users: &[User::Worker, User::Observer],
+            ..LOOK
+        },
         args: &[KEY, TOKEN],
         replies: &[
             ReplyForm {
@@ -111,6 +139,7 @@ pub(super) const fn check(family: Family) -> Row {
                 example: "jobs:1 b-72",
             },
         ],
+        errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             let left_ms = look(call.ctx, &call.key, |engine, key, now| {
@@ -119,7 +148,6 @@ pub(super) const fn check(family: Family) -> Row {
             call.ctx.integer(count(left_ms??));
             Ok(())
         }),
-        ..view(family)
     }
 }
 
@@ -130,8 +158,10 @@ pub(super) const fn revoke(family: Family) -> Row {
     Row {
         name: Name::of(family, "REVOKE"),
         summary: "Ends anybody's hold of {key}, by its fence.",
-        key: KeyUse::Removes,
-        users: &[User::Operator],
+        terms: Terms {
+            users: &[User::Operator],
+            ..END
+        },
         args: &[KEY, FENCE],
         replies: &[
             ReplyForm {
@@ -147,6 +177,7 @@ pub(super) const fn revoke(family: Family) -> Row {
                 example: "jobs:1 1",
             },
         ],
+        errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
             // The parser has made sure that there is a number.
             let fence = Fence(call.parsed.number(Number::Fence).unwrap_or_default());
@@ -156,7 +187,6 @@ pub(super) const fn revoke(family: Family) -> Row {
             call.ctx.integer(i64::from(revoked??));
             Ok(())
         }),
-        ..change(family)
     }
 }
 
@@ -167,8 +197,11 @@ pub(super) const fn info(family: Family) -> Row {
     Row {
         name: Name::of(family, "INFO"),
         summary: "Returns who holds {key}, who waits for it, and since when.",
-        complexity: "O(log(N)+C) with N the number of holds and waiters and C the COUNT",
-        users: &[User::Observer, User::Operator],
+        terms: Terms {
+            complexity: "O(log(N)+C) with N the number of holds and waiters and C the COUNT",
+            users: &[User::Observer, User::Operator],
+            ..LOOK
+        },
         args: &[KEY, COUNT],
         replies: match family {
             Family::Lock => const { &[found(LOCK_INFO), ABSENT] },
@@ -176,6 +209,7 @@ pub(super) const fn info(family: Family) -> Row {
             Family::Group => const { &[found(GROUP_INFO), ABSENT] },
             Family::Once => const { &[found(ONCE_INFO), ABSENT] },
         },
+        errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
             let shown = call.parsed.number(Number::Count);
             let shown = usize::try_from(shown.unwrap_or(info::DEFAULT_COUNT)).unwrap_or_default();
@@ -186,7 +220,6 @@ pub(super) const fn info(family: Family) -> Row {
             })??;
             Ok(())
         }),
-        ..view(family)
     }
 }
 
@@ -197,33 +230,5 @@ const fn found(form: Form) -> ReplyForm {
         form,
         before: &["{hold}", "B> {request} BLOCK 0 OWNER web-1"],
         example: "jobs:1 COUNT 5",
-    }
-}
-
-/// What the commands that change a hold have in common.
-const fn change(family: Family) -> Row {
-    Row {
-        name: Name::of(family, ""),
-        summary: "",
-        since: "0.1.0",
-        complexity: ENDING,
-        flags: c"write fast",
-        key: KeyUse::Changes,
-        tips: "",
-        users: &[User::Worker],
-        args: &[],
-        replies: &[],
-        errors: &[SYNTAX, WRONG_TYPE],
-        run: Run::OnKey(family, |_| Ok(())),
-    }
-}
-
-/// What the commands that only look have in common.
-const fn view(family: Family) -> Row {
-    Row {
-        flags: c"readonly fast",
-        key: KeyUse::Reads,
-        tips: "nondeterministic_output",
-        ..change(family)
     }
 }

@@ -15,6 +15,7 @@ use dsync_engine::types::Claim;
 pub(super) const ACQUIRE: Row = Row {
     name: Name::of(Family::Lock, "ACQUIRE"),
     summary: "Acquires a hold of {key}, exclusive or shared, and may wait for it.",
+    terms: REQUEST,
     args: &[KEY, SHARED, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
@@ -38,7 +39,6 @@ pub(super) const ACQUIRE: Row = Row {
         UNBLOCKED,
     ],
     run: Run::OnKey(Family::Lock, run),
-    ..REQUEST
 };
 
 fn run(call: &Call<'_>) -> Outcome {

@@ -7,7 +7,7 @@ use super::acquire::{REQUEST, acquire};
 use super::arguments::{
     BLOCK, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWN_TOKEN, OWNER, REASON, RESULT, TOKEN,
 };
-use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User, Words};
+use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, Terms, User, Words};
 use super::replies::{NO, QUEUE_FULL, SYNTAX, UNBLOCKED, WRONG_TYPE, YES};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
@@ -27,6 +27,7 @@ const STORING: &str = "O(log(N)+S) with N the number of holds and waiters and S 
 pub(super) const BEGIN: Row = Row {
     name: Name::of(Family::Once, "BEGIN"),
     summary: "Begins work that is to be done once, or returns how it ended, and may wait for either.",
+    terms: REQUEST,
     args: &[KEY, MAX, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
@@ -69,7 +70,16 @@ pub(super) const BEGIN: Row = Row {
     ],
     errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
     run: Run::OnKey(Family::Once, |call| acquire(call, Claim::Run)),
-    ..REQUEST
+};
+
+/// Of DONE and FAIL.
+const END: Terms = Terms {
+    since: "0.1.0",
+    complexity: STORING,
+    flags: c"write deny-oom",
+    key: KeyUse::Changes,
+    tips: "",
+    users: &[User::Worker],
 };
 
 /// ```text
@@ -78,6 +88,7 @@ pub(super) const BEGIN: Row = Row {
 pub(super) const DONE: Row = Row {
     name: Name::of(Family::Once, "DONE"),
     summary: "Ends a run, by its token, with the work done, and keeps the result.",
+    terms: END,
     args: &[KEY, TOKEN, RESULT, KEEP],
     replies: &[
         ReplyForm {
@@ -93,8 +104,8 @@ pub(super) const DONE: Row = Row {
             example: "jobs:1 b-72",
         },
     ],
+    errors: &[SYNTAX, WRONG_TYPE],
     run: Run::OnKey(Family::Once, done),
-    ..END
 };
 
 fn done(call: &Call<'_>) -> Outcome {
@@ -115,6 +126,7 @@ fn done(call: &Call<'_>) -> Outcome {
 pub(super) const FAIL: Row = Row {
     name: Name::of(Family::Once, "FAIL"),
     summary: "Ends a run, by its token, with the work still to be done.",
+    terms: END,
     args: &[KEY, TOKEN, REASON],
     replies: &[
         ReplyForm {
@@ -130,8 +142,8 @@ pub(super) const FAIL: Row = Row {
             example: "jobs:1 b-72",
         },
     ],
+    errors: &[SYNTAX, WRONG_TYPE],
     run: Run::OnKey(Family::Once, fail),
-    ..END
 };
 
 fn fail(call: &Call<'_>) -> Outcome {
@@ -144,19 +156,3 @@ fn fail(call: &Call<'_>) -> Outcome {
     call.ctx.integer(i64::from(ran??));
     Ok(())
 }
-
-/// What DONE and FAIL have in common.
-const END: Row = Row {
-    name: Name::of(Family::Once, ""),
-    summary: "",
-    since: "0.1.0",
-    complexity: STORING,
-    flags: c"write deny-oom",
-    key: KeyUse::Changes,
-    tips: "",
-    users: &[User::Worker],
-    args: &[],
-    replies: &[],
-    errors: &[SYNTAX, WRONG_TYPE],
-    run: Run::OnKey(Family::Once, done),
-};

@@ -77,19 +77,16 @@ pub(super) fn parse<'a>(
         if at >= count {
             return Err(wrong_arity(row));
         }
-        // The server opens the key by its own string.
-        if !matches!(arg.kind, Kind::Key) {
-            let last = if arg.times == Times::OnceOrMore {
-                count - 1
-            } else {
-                at
-            };
-            while at <= last {
-                parsed.take_positional(arg, typed.arg(at).unwrap_or_default(), at, &bound)?;
-                at += 1;
+        loop {
+            // The server opens the key by its own string.
+            if !matches!(arg.kind, Kind::Key) {
+                let value = typed.arg(at).unwrap_or_default();
+                parsed.take_positional(arg, value, at, &bound)?;
             }
-        } else {
             at += 1;
+            if at == count || arg.times != Times::OnceOrMore {
+                break;
+            }
         }
         options = rest;
     }

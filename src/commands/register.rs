@@ -38,8 +38,8 @@ struct Handler<const AT: usize>;
 
 impl<const AT: usize> Command for Handler<AT> {
     const NAME: &'static CStr = ROWS[AT].name.as_c_str();
-    const FLAGS: &'static CStr = ROWS[AT].flags;
-    const HAS_KEY: bool = !matches!(ROWS[AT].key, KeyUse::NoKey);
+    const FLAGS: &'static CStr = ROWS[AT].terms.flags;
+    const HAS_KEY: bool = !matches!(ROWS[AT].terms.key, KeyUse::NoKey);
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) {
         match carry_out(&ROWS[AT], ctx, args) {

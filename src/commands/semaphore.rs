@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::acquire::{REQUEST, REQUESTING, acquire};
 use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, PERMITS, PINNED};
-use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, User};
+use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, Terms, User};
 use super::replies::{
     GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
 };
@@ -19,6 +19,7 @@ use dsync_engine::types::Claim;
 pub(super) const ACQUIRE: Row = Row {
     name: Name::of(Family::Semaphore, "ACQUIRE"),
     summary: "Acquires a hold of permits of {key}, and may wait for it.",
+    terms: REQUEST,
     args: &[
         KEY, LIMIT, PERMITS, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER,
     ],
@@ -49,7 +50,6 @@ pub(super) const ACQUIRE: Row = Row {
         let permits = call.parsed.small(Number::Permits).unwrap_or(1);
         acquire(call, Claim::Permits(permits))
     }),
-    ..REQUEST
 };
 
 /// ```text
@@ -58,12 +58,14 @@ pub(super) const ACQUIRE: Row = Row {
 pub(super) const PIN: Row = Row {
     name: Name::of(Family::Semaphore, "LIMIT"),
     summary: "Pins or unpins the limit of {key}, and returns the one in force before.",
-    since: "0.1.0",
-    complexity: REQUESTING,
-    flags: c"write deny-oom",
-    key: KeyUse::ReadsAndChanges,
-    tips: "",
-    users: &[User::Operator],
+    terms: Terms {
+        since: "0.1.0",
+        complexity: REQUESTING,
+        flags: c"write deny-oom",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        users: &[User::Operator],
+    },
     args: &[KEY, PINNED],
     replies: &[ReplyForm {
         when: "always: the limit in force before, -1 where there was none",

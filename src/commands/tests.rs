@@ -73,10 +73,13 @@ fn every_row_says_everything() {
             "{name}: {}",
             row.summary()
         );
-        for text in [row.summary, row.since, row.complexity] {
+        for text in [row.summary, row.terms.since, row.terms.complexity] {
             assert!(!text.is_empty(), "{name}");
         }
-        assert!(!row.users.is_empty() && !row.replies.is_empty(), "{name}");
+        assert!(
+            !row.terms.users.is_empty() && !row.replies.is_empty(),
+            "{name}"
+        );
         for reply in row.replies {
             assert!(
                 !reply.when.is_empty() && !reply.example.is_empty(),
@@ -92,10 +95,10 @@ fn every_row_says_everything() {
         assert!(codes.contains("ERR"), "{name}");
         let has_key = row.family().is_some();
         assert_eq!(codes.contains("WRONGTYPE"), has_key, "{name}");
-        assert_eq!(row.key != KeyUse::NoKey, has_key, "{name}");
+        assert_eq!(row.terms.key != KeyUse::NoKey, has_key, "{name}");
         let first_is_key = matches!(row.args.first(), Some(arg) if matches!(arg.kind, Kind::Key));
         assert_eq!(first_is_key, has_key, "{name}");
-        let may_wait = row.flags.to_string_lossy().contains("blocking");
+        let may_wait = row.terms.flags.to_string_lossy().contains("blocking");
         assert_eq!(codes.contains("UNBLOCKED"), may_wait, "{name}");
         assert_eq!(codes.contains("QUEUEFULL"), may_wait, "{name}");
     }
