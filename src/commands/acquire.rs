@@ -1,7 +1,8 @@
 //! The one way in which ACQUIRE, ADD and BEGIN are carried out.
 
 use super::Outcome;
-use super::grammar::{Call, Flag, Number, Terms, User, Words};
+use super::grammar::{Flag, Number, Words};
+use super::row::{Call, Terms, User};
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
 use crate::module::{entropy, respond, run, settings};

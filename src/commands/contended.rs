@@ -5,9 +5,10 @@
 
 use super::Outcome;
 use super::arguments::COUNT_KEYS;
-use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, Terms, User};
+use super::grammar::Number;
 use super::parse::Parsed;
-use super::replies::SYNTAX;
+use super::replies::{Form, ReplyForm, SYNTAX};
+use super::row::{Name, Row, Run, Terms, User};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;

@@ -2,7 +2,8 @@
 //! HELP, the arity that the server enforces, the keys that cluster clients and ACL rules go by, and who may
 //! call it.
 
-use super::grammar::{Arg, Integer, Kind, Most, Row, Text, Times, User, key_in_words};
+use super::grammar::{Arg, Integer, Kind, Most, Text, Times};
+use super::row::{Row, User, key_in_words};
 use super::table::ROWS;
 use crate::module::redis::context::{Ctx, Level};
 use crate::module::redis::docs::{ArgDocs, ArgKind, Categories, Docs, add_categories, describe};

@@ -3,8 +3,11 @@
 use super::Outcome;
 use super::acquire::{REQUEST, REQUESTING, acquire, client, wait};
 use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, TOKENS};
-use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, Terms, User};
-use super::replies::{GRANT, QUEUE_FULL, ROUND_UNBLOCKED, SYNTAX, UNBLOCKED, WRONG_TYPE};
+use super::grammar::Number;
+use super::replies::{
+    Form, GRANT, QUEUE_FULL, ROUND_UNBLOCKED, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE,
+};
+use super::row::{Call, Name, Row, Run, Terms, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::respond;

@@ -3,11 +3,13 @@
 //! A row is made for a family; the rows of one command differ in their names and in the words for the key.
 
 use super::arguments::{COUNT, FENCE, KEY, LEASE, TOKEN};
-use super::grammar::{Form, Name, Number, ReplyForm, Row, Run, Terms, User};
+use super::grammar::Number;
 use super::info;
 use super::replies::{
-    ABSENT, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, SEMAPHORE_INFO, SYNTAX, WRONG_TYPE, YES,
+    ABSENT, Form, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, ReplyForm, SEMAPHORE_INFO, SYNTAX,
+    WRONG_TYPE, YES,
 };
+use super::row::{Name, Row, Run, Terms, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::run::{look, run};

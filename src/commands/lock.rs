@@ -3,8 +3,9 @@
 use super::Outcome;
 use super::acquire::{REQUEST, acquire};
 use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, OWN_TOKEN, OWNER, SHARED};
-use super::grammar::{Call, Flag, Form, Name, ReplyForm, Row, Run};
-use super::replies::{GRANT, MISMATCH, QUEUE_FULL, SYNTAX, UNBLOCKED, WRONG_TYPE};
+use super::grammar::Flag;
+use super::replies::{Form, GRANT, MISMATCH, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE};
+use super::row::{Call, Name, Row, Run};
 use dsync_engine::Family;
 use dsync_engine::types::Claim;
 

@@ -18,6 +18,7 @@ mod once;
 mod parse;
 mod register;
 mod replies;
+mod row;
 mod semaphore;
 mod table;
 #[cfg(test)]

@@ -7,8 +7,9 @@ use super::acquire::{REQUEST, acquire};
 use super::arguments::{
     BLOCK, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWN_TOKEN, OWNER, REASON, RESULT, TOKEN,
 };
-use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, Terms, User, Words};
-use super::replies::{NO, QUEUE_FULL, SYNTAX, UNBLOCKED, WRONG_TYPE, YES};
+use super::grammar::{Number, Words};
+use super::replies::{Form, NO, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES};
+use super::row::{Call, Name, Row, Run, Terms, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
 use dsync_engine::Family;

@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use super::grammar::{Arg, Bound, Flag, Integer, Kind, Most, Number, Row, Text, Times, Words};
+use super::grammar::{Arg, Bound, Flag, Integer, Kind, Most, Number, Text, Times, Words};
+use super::row::Row;
 use crate::module::redis::args::{Args, parse_i64};
 
 /// What was asked, checked against the bounds of the command's row.

@@ -6,8 +6,9 @@
 
 use std::ffi::CStr;
 
-use super::grammar::{Bound, Call, Row, Run};
+use super::grammar::Bound;
 use super::parse::{Parsed, parse, possible_secrets, wrong_arity};
+use super::row::{Call, Row, Run};
 use super::table::ROWS;
 use super::{Failure, Outcome};
 use crate::module::redis::args::Args;

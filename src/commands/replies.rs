@@ -1,7 +1,74 @@
-//! The forms of replies and the errors that several rows of the table have, each written once.
+//! What replies look like, and the forms and errors that several rows of the table have.
 
-use super::grammar::{ErrorCode, Form, ReplyForm};
 use Form::{Array, Bulk, Either, Integer, Is, List, Map, Null, Word};
+
+/// An error that the command itself can give, besides those of the server; and a request that gets it, or nothing
+/// where it takes more than requests one after the other.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
+pub(super) struct ErrorCode {
+    pub(super) code: &'static str,
+    pub(super) when: &'static str,
+    /// As in [`ReplyForm`].
+    pub(super) before: &'static [&'static str],
+    pub(super) example: &'static str,
+}
+
+impl ErrorCode {
+    pub(super) const fn new(code: &'static str, when: &'static str) -> ErrorCode {
+        ErrorCode {
+            code,
+            when,
+            before: &[],
+            example: "",
+        }
+    }
+
+    pub(super) const fn by(
+        self,
+        before: &'static [&'static str],
+        example: &'static str,
+    ) -> ErrorCode {
+        ErrorCode {
+            before,
+            example,
+            ..self
+        }
+    }
+}
+
+/// One form of reply, and a request that gets it.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
+pub(super) struct ReplyForm {
+    pub(super) when: &'static str,
+    pub(super) form: Form,
+    /// What was sent before, to a server without keys. `{hold}` stands for the family's request that makes
+    /// `a-41` hold `jobs:1`; what follows `B> ` is sent by a second connection, which then waits.
+    pub(super) before: &'static [&'static str],
+    /// The arguments of the request. `{fence}` stands for the fence in the reply to the line before.
+    pub(super) example: &'static str,
+}
+
+/// What a reply looks like. RESP3 has nulls and maps; in RESP2 a null is a null bulk string, and a map a flat
+/// array of names and values.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
+pub(super) enum Form {
+    Null,
+    Integer,
+    /// This number.
+    Is(i64),
+    Bulk,
+    /// This text.
+    Word(&'static str),
+    /// These elements; the names are the documentation's.
+    Array(&'static [(&'static str, Form)]),
+    /// Any number of these.
+    List(&'static Form),
+    Map(&'static [(&'static str, Form)]),
+    Either(&'static [Form]),
+}
 
 /// `[token, fence]`
 pub(super) const GRANT: Form = Array(&[("token", Bulk), ("fence", Integer)]);

@@ -3,10 +3,11 @@
 use super::Outcome;
 use super::acquire::{REQUEST, REQUESTING, acquire};
 use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, PERMITS, PINNED};
-use super::grammar::{Call, Form, Name, Number, ReplyForm, Row, Run, Terms, User};
+use super::grammar::Number;
 use super::replies::{
-    GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
+    Form, GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
 };
+use super::row::{Call, Name, Row, Run, Terms, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
 use dsync_engine::Family;

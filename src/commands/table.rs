@@ -4,8 +4,8 @@
 //! The commands that clients do not call are listed in `internal`.
 
 use super::contended::CONTENDED;
-use super::grammar::Row;
 use super::holding::{check, info, release, renew, revoke};
+use super::row::Row;
 use super::{group, lock, once, semaphore};
 use dsync_engine::Family::{Group, Lock, Once, Semaphore};
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::grammar::{Arg, Bound, Flag, Kind, Number, Row, Times, Words, prefix};
+use super::grammar::{Arg, Bound, Flag, Kind, Number, Times, Words};
 use super::parse::{Parsed, Typed, parse, possible_secrets};
+use super::row::{Row, prefix};
 use super::table::ROWS;
 use super::written::examples;
 use crate::module::redis::docs::KeyUse;

@@ -1,7 +1,9 @@
 //! The table as text: the syntax of commands, the forms of replies, and the examples, which a test sends to real
 //! servers.
 
-use super::grammar::{Arg, Form, Kind, Row, Times};
+use super::grammar::{Arg, Kind, Times};
+use super::replies::Form;
+use super::row::Row;
 use super::table::ROWS;
 use dsync_engine::Family;
 
