@@ -1,5 +1,5 @@
-//! The table of all public commands. A new command is a row beside its function, in its family's file, and a line
-//! here.
+//! The table of all public commands. A new command is a row beside its function, in its family's file, a line here,
+//! and the next number in `register`, which the compiler asks for.
 //!
 //! The commands that clients do not call are listed in `internal`.
 

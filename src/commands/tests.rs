@@ -10,6 +10,7 @@ use super::row::{Row, prefix};
 use super::table::ROWS;
 use super::written::examples;
 use crate::module::redis::docs::KeyUse;
+use dsync_engine::Family;
 
 /// A request as a line of words.
 struct Line<'a>(Vec<&'a [u8]>);
@@ -202,34 +203,53 @@ fn without_names(syntax: &str) -> String {
     plain
 }
 
+/// `name syntax`, for each family where the line is of all.
+fn of_each_family(line: &str) -> Vec<String> {
+    match line.split_once("<family>") {
+        None => vec![line.to_owned()],
+        Some((_, rest)) => {
+            let of_family = |family| format!("{}{rest}", prefix(family));
+            Family::ALL.into_iter().map(of_family).collect()
+        }
+    }
+}
+
 #[test]
 fn readme_lists_the_commands_of_the_table() {
     let readme = fs::read_to_string(root("README.md")).expect("README.md");
     let (_, commands) = readme.split_once("\n## Commands\n").expect("a chapter");
     let list = commands.split("```").nth(1).expect("a list of commands");
-    let mut listed = BTreeSet::new();
-    for line in list.lines().filter(|line| !line.trim().is_empty()) {
-        let line = line
-            .split("  family:")
-            .next()
-            .expect("a part before a remark")
-            .trim();
-        let (name, syntax) = line.split_once(' ').expect("a name and a syntax");
-        let syntax = without_names(syntax.trim());
-        match name.strip_prefix("<family>") {
-            None => {
-                listed.insert(format!("{name} {syntax}"));
-            }
-            Some(verb) => {
-                for family in dsync_engine::Family::ALL {
-                    listed.insert(format!("{}{verb} {syntax}", prefix(family)));
-                }
-            }
-        }
-    }
+    let lines = list.lines().filter(|line| !line.trim().is_empty());
+    let listed: BTreeSet<_> = lines
+        .flat_map(|line| {
+            let line = line.split("  family:").next().unwrap_or_default().trim();
+            let (name, syntax) = line.split_once(' ').expect("a name and a syntax");
+            of_each_family(&format!("{name} {}", without_names(syntax.trim())))
+        })
+        .collect();
     let line = |row: &Row| format!("{} {}", row.name.as_str(), without_names(&row.syntax()));
     let expected: BTreeSet<_> = ROWS.iter().map(line).collect();
     assert_eq!(listed, expected);
+}
+
+#[test]
+fn grammar_above_each_row_is_that_of_the_row() {
+    let mut found = BTreeSet::new();
+    for file in fs::read_dir(root("src/commands")).expect("a folder") {
+        let path = file.expect("a file").path();
+        let source = fs::read_to_string(path).expect("a source file");
+        for block in source.split("\n/// ```text\n").skip(1) {
+            let block = block.split("/// ```\n").next().unwrap_or_default();
+            let words: Vec<_> = block
+                .split_whitespace()
+                .filter(|word| *word != "///")
+                .collect();
+            found.extend(of_each_family(&words.join(" ")));
+        }
+    }
+    let line = |row: &Row| format!("{} {}", row.name.as_str(), row.syntax());
+    let expected: BTreeSet<_> = ROWS.iter().map(line).collect();
+    assert_eq!(found, expected);
 }
 
 #[test]
