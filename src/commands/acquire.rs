@@ -1,57 +1,67 @@
-//! The one way in which ACQUIRE and ADD are carried out.
+//! The one way in which ACQUIRE, ADD and BEGIN are carried out.
 
-use std::ffi::CStr;
-
-use super::options::{self, Grammar};
-use super::{Outcome, leases, wrong_arity};
-use crate::module::redis::args::Args;
+use super::Outcome;
+use super::grammar::{Flag, Number, Words};
+use super::row::{Call, Terms, User};
 use crate::module::redis::context::{Ctx, CtxFacts};
-use crate::module::{entropy, respond, run};
-use dsync_engine::types::{ClientId, Now};
+use crate::module::redis::docs::KeyUse;
+use crate::module::{entropy, respond, run, settings};
+use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
 use dsync_engine::{Request, Wait};
 
-pub(super) fn acquire(
-    ctx: Ctx<'_>,
-    args: &Args<'_>,
-    grammar: Grammar,
-    name: &'static CStr,
-) -> Outcome {
-    redact_tokens(ctx, args);
-    let Some(key) = args.name(1) else {
-        return wrong_arity(name);
-    };
-    let options = options::parse(args, 2, grammar, leases())?;
+/// The costs are those of ordered maps. A key has its holds by fence, token and deadline, and its queue by
+/// rank and token; the server has all waiters by request, connection and moment, and all EPHEMERAL holds.
+pub(super) const REQUESTING: &str = "O(log(N)) with N the number of holds and waiters, for the request, for each waiter \
+                          that is served (128 at most) and each overdue hold that is ended (1,024 at most)";
+
+/// Of requests that may be granted a hold.
+pub(super) const REQUEST: Terms = Terms {
+    since: "0.1.0",
+    complexity: REQUESTING,
+    flags: c"write deny-oom blocking",
+    key: KeyUse::ReadsAndChanges,
+    tips: "nondeterministic_output",
+    users: &[User::Worker],
+};
+
+pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> Outcome {
+    let Call { ctx, parsed, .. } = *call;
     let facts = ctx.facts();
     let client = client(ctx, facts);
-    if options.ephemeral && client == ClientId::NONE {
+    let ephemeral = parsed.has(Flag::Ephemeral);
+    if ephemeral && client == ClientId::NONE {
         return Err("ERR EPHEMERAL is not for scripts, functions and modules: \
                     they have no connection whose end could end the hold"
             .to_owned()
             .into());
     }
     let may_block = facts.may_block();
-    let reply = run::run(ctx, &key, |engine, key, now| {
-        let claim = options.claim(grammar);
-        let may_return = options.token.is_some();
+    let lease = parsed.small(Number::Duration).map(LeaseMs);
+    let lease = lease.unwrap_or_else(|| settings::leases().default_lease());
+    let token = parsed.text(Words::Token).and_then(Token::parse);
+    // No text is no owner.
+    let owner = parsed.text(Words::Owner).filter(|text| !text.is_empty());
+    let reply = run::run(ctx, &call.key, |engine, key, now| {
+        let may_return = token.is_some();
         let request = Request {
             claim,
-            limit: options.limit,
-            most: options.most,
-            lease: options.lease,
+            limit: parsed.small(Number::Limit),
+            most: parsed.small(Number::Attempts),
+            lease,
             // Where the server forbids blocking the request is a try, as with BLPOP.
-            wait: options
-                .block_ms
+            wait: parsed
+                .number(Number::BlockMs)
                 .filter(|_| may_block)
                 .map(|ms| wait(ms, now)),
-            token: options.token.unwrap_or_else(entropy::new_token),
+            token: token.unwrap_or_else(entropy::new_token),
             may_return,
             client,
-            ephemeral: options.ephemeral,
-            owner: options.owner,
+            ephemeral,
+            owner: owner.map(Into::into),
         };
         engine.acquire(key, request, now)
     })?;
-    respond(ctx, key.bytes(), reply);
+    respond(ctx, call.key.bytes(), reply);
     Ok(())
 }
 
@@ -68,15 +78,5 @@ pub(super) fn client(ctx: Ctx<'_>, facts: CtxFacts) -> ClientId {
         _ if facts.in_lua() => ClientId::NONE,
         u64::MAX => ClientId::NONE,
         id => ClientId(id),
-    }
-}
-
-/// Keeps the token out of MONITOR and SLOWLOG, whatever is wrong with the rest: every argument behind a
-/// word TOKEN, for the word may be the value of another option.
-fn redact_tokens(ctx: Ctx<'_>, args: &Args<'_>) {
-    for (at, word) in args.iter().enumerate().skip(2) {
-        if word.eq_ignore_ascii_case(b"TOKEN") {
-            ctx.redact(at + 1);
-        }
     }
 }

@@ -1,47 +1,61 @@
 //! DSYNC.CONTENDED: where anybody waits, the longest wait first. The first thing to type when something
 //! is stuck.
 //!
-//! ```text
-//! DSYNC.CONTENDED [COUNT n]
-//! ```
-//!
-//! Each entry is `[db, key, type, waiters, longest-wait-ms]`. It tells of all databases and keys, and is
-//! an administrator's command for that.
+//! It tells of all databases and keys, and is an administrator's command for that.
 
-use std::ffi::CStr;
-
-use super::options::parse_single;
-use super::{Outcome, conclude};
-use crate::module::redis::args::Args;
-use crate::module::redis::command::{Command, register};
+use super::Outcome;
+use super::arguments::COUNT_KEYS;
+use super::grammar::Number;
+use super::parse::Parsed;
+use super::replies::{Form, ReplyForm, SYNTAX};
+use super::row::{Name, Row, Run, Terms, User};
 use crate::module::redis::context::Ctx;
+use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::run::survey;
 use dsync_engine::Family;
 
-/// How many keys are listed, and how many may be asked for.
+/// How many keys are listed without COUNT.
 const DEFAULT_COUNT: u64 = 10;
-const MAX_COUNT: u64 = 1_000;
 
-pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
-    register::<Contended>(ctx)
-}
+/// ```text
+/// DSYNC.CONTENDED [COUNT count]
+/// ```
+pub(super) const CONTENDED: Row = Row {
+    name: Name::new("DSYNC", "CONTENDED"),
+    summary: "Returns the keys that have waiters, the longest wait first.",
+    terms: Terms {
+        since: "0.1.0",
+        complexity: "O(N*log(N)) with N the number of keys that have waiters",
+        flags: c"readonly admin",
+        key: KeyUse::NoKey,
+        // Each node knows its own waiters; merging the lists by their last field is the client's.
+        tips: "nondeterministic_output request_policy:all_shards response_policy:special",
+        users: &[User::Operator],
+    },
+    args: &[COUNT_KEYS],
+    replies: &[ReplyForm {
+        when: "always",
+        form: Form::List(&Form::Array(&[
+            ("db", Form::Integer),
+            ("key", Form::Bulk),
+            ("type", Form::Bulk),
+            ("waiters", Form::Integer),
+            ("longest-wait-ms", Form::Integer),
+        ])),
+        before: &[
+            "DLOCK.ACQUIRE jobs:1 TOKEN a-41",
+            "B> DLOCK.ACQUIRE jobs:1 TOKEN b-72 BLOCK 0",
+        ],
+        example: "COUNT 5",
+    }],
+    errors: &[SYNTAX],
+    run: Run::OnServer(contended),
+};
 
-pub(super) struct Contended;
-
-impl Command for Contended {
-    const NAME: &'static CStr = c"DSYNC.CONTENDED";
-    const FLAGS: &'static CStr = c"readonly admin";
-    const HAS_KEY: bool = false;
-
-    fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        conclude(ctx, contended(ctx, &args));
-    }
-}
-
-fn contended(ctx: Ctx<'_>, args: &Args<'_>) -> Outcome {
-    let shown = parse_single(args, 1, ("COUNT", "keys"), (1, MAX_COUNT))?;
-    let shown = usize::try_from(shown.unwrap_or(DEFAULT_COUNT)).unwrap_or_default();
+fn contended(ctx: Ctx<'_>, parsed: &Parsed<'_>) -> Outcome {
+    let shown = parsed.number(Number::Count).unwrap_or(DEFAULT_COUNT);
+    let shown = usize::try_from(shown).unwrap_or_default();
     survey(|engine, now| {
         let keys = engine.contended(shown, now);
         ctx.array(keys.len());

@@ -1,134 +1,162 @@
-//! DWG: wait groups.
-//!
-//! ```text
-//! DWG.ADD    key [LIMIT n] [EX s | PX ms] [BLOCK ms] [TOKEN t] [EPHEMERAL] [OWNER text]
-//! DWG.DONE   key token [token ...]
-//! DWG.WAIT   key [BLOCK ms]
-//! DWG.EXPECT key n
-//! DWG.RELEASE | RENEW | CHECK | REVOKE | INFO        see `holding`
-//! ```
+//! DWG: wait groups. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use std::ffi::CStr;
-
-use super::acquire::{acquire, client, wait};
-use super::holding::{self, Names};
-use super::{Outcome, conclude, options, wrong_arity};
-use crate::module::redis::args::Args;
-use crate::module::redis::command::{Command, register};
-use crate::module::redis::context::Ctx;
+use super::Outcome;
+use super::acquire::{REQUEST, REQUESTING, acquire, client, wait};
+use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, TOKENS};
+use super::grammar::Number;
+use super::replies::{
+    Form, GRANT, QUEUE_FULL, ROUND_UNBLOCKED, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE,
+};
+use super::row::{Call, Name, Row, Run, Terms, User};
+use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::respond;
 use crate::module::run::run;
 use dsync_engine::Family;
-use dsync_engine::types::{MAX_PERMITS, Token};
+use dsync_engine::types::{Claim, Token};
 
-struct Group;
+/// ```text
+/// DWG.ADD key [LIMIT limit] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL]
+///     [OWNER text]
+/// ```
+pub(super) const ADD: Row = Row {
+    name: Name::of(Family::Group, "ADD"),
+    summary: "Adds a member to {key}, and may wait until there is room.",
+    terms: REQUEST,
+    args: &[KEY, LIMIT, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
+    replies: &[
+        ReplyForm {
+            when: "granted",
+            form: GRANT,
+            before: &[],
+            example: "jobs:1 LIMIT 8 TOKEN a-41",
+        },
+        ReplyForm {
+            when: "LIMIT members live or others wait, and there is no BLOCK or it ran out",
+            form: Form::Null,
+            before: &["{hold}"],
+            example: "jobs:1 LIMIT 1 TOKEN b-72",
+        },
+    ],
+    errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
+    run: Run::OnKey(Family::Group, |call| acquire(call, Claim::Member)),
+};
 
-impl Names for Group {
-    const FAMILY: Family = Family::Group;
-    const RELEASE: &'static CStr = c"DWG.RELEASE";
-    const RENEW: &'static CStr = c"DWG.RENEW";
-    const CHECK: &'static CStr = c"DWG.CHECK";
-    const REVOKE: &'static CStr = c"DWG.REVOKE";
-    const INFO: &'static CStr = c"DWG.INFO";
-}
+/// ```text
+/// DWG.DONE key token [token ...]
+/// ```
+pub(super) const DONE: Row = Row {
+    name: Name::of(Family::Group, "DONE"),
+    summary: "Ends members of {key}, by their tokens, with their jobs done.",
+    terms: Terms {
+        since: "0.1.0",
+        complexity: "O(M*log(N)) with M the number of tokens and N the number of holds and waiters, and O(log(N)) \
+                 for each waiter that is served (128 at most)",
+        flags: c"write fast",
+        key: KeyUse::Removes,
+        tips: "",
+        users: &[User::Worker],
+    },
+    args: &[KEY, TOKENS],
+    replies: &[ReplyForm {
+        when: "always: how many of the tokens ended a live membership",
+        form: Form::Integer,
+        before: &["{hold}"],
+        example: "jobs:1 a-41 b-72",
+    }],
+    errors: &[SYNTAX, WRONG_TYPE],
+    run: Run::OnKey(Family::Group, done),
+};
 
-pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
-    register::<Add>(ctx)?;
-    register::<Done>(ctx)?;
-    register::<Wait>(ctx)?;
-    register::<Expect>(ctx)?;
-    holding::register_all::<Group>(ctx)
-}
-
-struct Add;
-
-impl Command for Add {
-    const NAME: &'static CStr = c"DWG.ADD";
-    const FLAGS: &'static CStr = c"write deny-oom blocking";
-    const HAS_KEY: bool = true;
-
-    fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        conclude(ctx, acquire(ctx, &args, options::GROUP, Self::NAME));
-    }
-}
-
-/// `DWG.DONE key token [token ...]`: how many members ended now.
-struct Done;
-
-impl Command for Done {
-    const NAME: &'static CStr = c"DWG.DONE";
-    const FLAGS: &'static CStr = c"write fast";
-    const HAS_KEY: bool = true;
-
-    fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        conclude(ctx, done(ctx, &args));
-    }
-}
-
-fn done(ctx: Ctx<'_>, args: &Args<'_>) -> Outcome {
-    (2..args.len()).for_each(|at| ctx.redact(at));
-    let (Some(key), true) = (args.name(1), args.len() > 2) else {
-        return wrong_arity(Done::NAME);
-    };
-    let tokens: Vec<Token> = args
-        .iter()
-        .skip(2)
-        .map(options::token)
-        .collect::<Result<_, _>>()?;
-    let ended = run(ctx, &key, |engine, key, now| engine.done(key, &tokens, now))??;
-    ctx.integer(count(ended));
+fn done(call: &Call<'_>) -> Outcome {
+    let tokens: Vec<Token> = call.args.iter().skip(2).filter_map(Token::parse).collect();
+    let ended = run(call.ctx, &call.key, |engine, key, now| {
+        engine.done(key, &tokens, now)
+    })??;
+    call.ctx.integer(count(ended));
     Ok(())
 }
 
-/// `DWG.WAIT key [BLOCK ms]`: `[done, lapsed]` of the finished round, or nil.
+/// ```text
+/// DWG.WAIT key [BLOCK milliseconds]
+/// ```
 ///
 /// Flagged as a write, for it may find holds overdue, and their end is replicated: replicas refuse it.
-struct Wait;
+pub(super) const WAIT: Row = Row {
+    name: Name::of(Family::Group, "WAIT"),
+    summary: "Returns how many members were done and lost once the round of {key} is finished, and may wait for that.",
+    terms: Terms {
+        since: "0.1.0",
+        complexity: REQUESTING,
+        flags: c"write blocking",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        users: &[User::Worker],
+    },
+    args: &[KEY, BLOCK],
+    replies: &[
+        ReplyForm {
+            when: "the round is finished: how many members were done, and how many were lost",
+            form: Form::Array(&[("done", Form::Integer), ("lapsed", Form::Integer)]),
+            before: &["{hold}", "DWG.DONE jobs:1 a-41"],
+            example: "jobs:1 BLOCK 0",
+        },
+        ReplyForm {
+            when: "the round is not finished, and there is no BLOCK or it ran out",
+            form: Form::Null,
+            before: &["{hold}"],
+            example: "jobs:1",
+        },
+    ],
+    errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, ROUND_UNBLOCKED],
+    run: Run::OnKey(Family::Group, wait_for_all),
+};
 
-impl Command for Wait {
-    const NAME: &'static CStr = c"DWG.WAIT";
-    const FLAGS: &'static CStr = c"write blocking";
-    const HAS_KEY: bool = true;
-
-    fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        conclude(ctx, wait_for_all(ctx, &args));
-    }
-}
-
-fn wait_for_all(ctx: Ctx<'_>, args: &Args<'_>) -> Outcome {
-    let Some(key) = args.name(1) else {
-        return wrong_arity(Wait::NAME);
-    };
-    let facts = ctx.facts();
-    let block_ms = options::parse_block(args, 2)?.filter(|_| facts.may_block());
-    let client = client(ctx, facts);
-    let reply = run(ctx, &key, |engine, key, now| {
+fn wait_for_all(call: &Call<'_>) -> Outcome {
+    let facts = call.ctx.facts();
+    let block_ms = call
+        .parsed
+        .number(Number::BlockMs)
+        .filter(|_| facts.may_block());
+    let client = client(call.ctx, facts);
+    let reply = run(call.ctx, &call.key, |engine, key, now| {
         engine.wait(key, block_ms.map(|ms| wait(ms, now)), client, now)
     })?;
-    respond(ctx, key.bytes(), reply);
+    respond(call.ctx, call.key.bytes(), reply);
     Ok(())
 }
 
-/// `DWG.EXPECT key n`: how many jobs are still owed.
-struct Expect;
+/// ```text
+/// DWG.EXPECT key jobs
+/// ```
+pub(super) const EXPECT: Row = Row {
+    name: Name::of(Family::Group, "EXPECT"),
+    summary: "Declares how many jobs the round of {key} has, and returns how many are still owed.",
+    terms: Terms {
+        since: "0.1.0",
+        complexity: REQUESTING,
+        flags: c"write deny-oom",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        users: &[User::Worker],
+    },
+    args: &[KEY, JOBS],
+    replies: &[ReplyForm {
+        when: "always: how many jobs are still owed",
+        form: Form::Integer,
+        before: &[],
+        example: "jobs:1 2",
+    }],
+    errors: &[SYNTAX, WRONG_TYPE],
+    run: Run::OnKey(Family::Group, expect),
+};
 
-impl Command for Expect {
-    const NAME: &'static CStr = c"DWG.EXPECT";
-    const FLAGS: &'static CStr = c"write deny-oom";
-    const HAS_KEY: bool = true;
-
-    fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        conclude(ctx, expect(ctx, &args));
-    }
-}
-
-fn expect(ctx: Ctx<'_>, args: &Args<'_>) -> Outcome {
-    let (3, Some(key), Some(text)) = (args.len(), args.name(1), args.get(2)) else {
-        return wrong_arity(Expect::NAME);
-    };
-    let jobs = options::small("the total", "jobs", text, 1, MAX_PERMITS)?;
-    let owed = run(ctx, &key, |engine, key, now| engine.expect(key, jobs, now))??;
-    ctx.integer(count(owed));
+fn expect(call: &Call<'_>) -> Outcome {
+    // The parser has made sure that there is a number.
+    let jobs = call.parsed.small(Number::Jobs).unwrap_or_default();
+    let owed = run(call.ctx, &call.key, |engine, key, now| {
+        engine.expect(key, jobs, now)
+    })??;
+    call.ctx.integer(count(owed));
     Ok(())
 }

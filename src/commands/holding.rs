@@ -1,148 +1,236 @@
 //! The commands that all families share: what can be done with a hold, and the look at a key.
 //!
-//! ```text
-//! RELEASE key token
-//! RENEW   key token [EX seconds | PX milliseconds]
-//! CHECK   key token
-//! REVOKE  key fence
-//! INFO    key [COUNT n]
-//! ```
+//! A row is made for a family; the rows of one command differ in their names and in the words for the key.
 
-use std::ffi::CStr;
-use std::marker::PhantomData;
-
-use super::options::{number, parse_lease, parse_single, token};
-use super::{Outcome, conclude, info, leases, wrong_arity};
-use crate::module::redis::args::Args;
-use crate::module::redis::command::{Command, register};
-use crate::module::redis::context::Ctx;
+use super::arguments::{COUNT, FENCE, KEY, LEASE, TOKEN};
+use super::grammar::Number;
+use super::info;
+use super::replies::{
+    ABSENT, Form, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, ReplyForm, SEMAPHORE_INFO, SYNTAX,
+    WRONG_TYPE, YES,
+};
+use super::row::{Name, Row, Run, Terms, User};
+use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::run::{look, run};
 use dsync_engine::Family;
-use dsync_engine::types::Fence;
+use dsync_engine::types::{Fence, LeaseMs};
 
-/// The names that the shared commands have in one family.
-pub(super) trait Names {
-    const FAMILY: Family;
-    const RELEASE: &'static CStr;
-    const RENEW: &'static CStr;
-    const CHECK: &'static CStr;
-    const REVOKE: &'static CStr;
-    const INFO: &'static CStr;
+/// Of the commands that change a hold.
+const CHANGE: Terms = Terms {
+    since: "0.1.0",
+    complexity: ENDING,
+    flags: c"write fast",
+    key: KeyUse::Changes,
+    tips: "",
+    users: &[User::Worker],
+};
+
+/// Of the commands that end one.
+const END: Terms = Terms {
+    key: KeyUse::Removes,
+    ..CHANGE
+};
+
+/// Of the commands that only look.
+const LOOK: Terms = Terms {
+    flags: c"readonly fast",
+    key: KeyUse::Reads,
+    tips: "nondeterministic_output",
+    ..CHANGE
+};
+
+const ENDING: &str = "O(log(N)) with N the number of holds and waiters, for the hold and for each waiter that is \
+                      served (128 at most)";
+
+/// ```text
+/// <family>.RELEASE key token
+/// ```
+pub(super) const fn release(family: Family) -> Row {
+    Row {
+        name: Name::of(family, "RELEASE"),
+        summary: "Ends a hold of {key} early, or withdraws a queued request, by its token.",
+        terms: END,
+        args: &[KEY, TOKEN],
+        replies: &[
+            ReplyForm {
+                when: "1 when the token's hold ended or its queued request was withdrawn",
+                form: YES,
+                before: &["{hold}"],
+                example: "jobs:1 a-41",
+            },
+            ReplyForm {
+                when: "0 when there was neither",
+                form: NO,
+                before: &["{hold}"],
+                example: "jobs:1 b-72",
+            },
+        ],
+        errors: &[SYNTAX, WRONG_TYPE],
+        run: Run::OnKey(family, |call| {
+            let token = call.token()?;
+            let released = run(call.ctx, &call.key, |engine, key, now| {
+                engine.release(key, call.family, &token, now)
+            });
+            call.ctx.integer(i64::from(released??));
+            Ok(())
+        }),
+    }
 }
 
-pub(super) fn register_all<N: Names>(ctx: Ctx<'_>) -> Result<(), String> {
-    register::<Release<N>>(ctx)?;
-    register::<Renew<N>>(ctx)?;
-    register::<Check<N>>(ctx)?;
-    register::<Revoke<N>>(ctx)?;
-    register::<Info<N>>(ctx)
+/// ```text
+/// <family>.RENEW key token [EX seconds | PX milliseconds]
+/// ```
+pub(super) const fn renew(family: Family) -> Row {
+    Row {
+        name: Name::of(family, "RENEW"),
+        summary: "Starts the lease of a hold of {key} anew, by its token.",
+        terms: CHANGE,
+        args: &[KEY, TOKEN, LEASE],
+        replies: &[
+            ReplyForm {
+                when: "1 when the lease was renewed",
+                form: YES,
+                before: &["{hold}"],
+                example: "jobs:1 a-41 PX 30000",
+            },
+            ReplyForm {
+                when: "0 when the hold is lost; it is never taken anew",
+                form: NO,
+                before: &["{hold}"],
+                example: "jobs:1 b-72",
+            },
+        ],
+        errors: &[SYNTAX, WRONG_TYPE],
+        run: Run::OnKey(family, |call| {
+            let token = call.token()?;
+            let lease = call.parsed.small(Number::Duration).map(LeaseMs);
+            let renewed = run(call.ctx, &call.key, |engine, key, now| {
+                engine.renew(key, call.family, &token, lease, now)
+            });
+            call.ctx.integer(i64::from(renewed??));
+            Ok(())
+        }),
+    }
 }
 
-const CHANGES: &CStr = c"write fast";
-const LOOKS: &CStr = c"readonly fast";
-
-macro_rules! command {
-    ($(#[$doc:meta])* $type:ident, $name:ident, $flags:expr, $body:expr) => {
-        $(#[$doc])*
-        struct $type<N>(PhantomData<N>);
-
-        impl<N: Names> Command for $type<N> {
-            const NAME: &'static CStr = N::$name;
-            const FLAGS: &'static CStr = $flags;
-            const HAS_KEY: bool = true;
-
-            fn run(ctx: Ctx<'_>, args: Args<'_>) {
-                conclude(ctx, $body(ctx, &args, N::FAMILY, N::$name));
-            }
-        }
-    };
+/// ```text
+/// <family>.CHECK key token
+/// ```
+pub(super) const fn check(family: Family) -> Row {
+    Row {
+        name: Name::of(family, "CHECK"),
+        summary: "Returns how many milliseconds of lease a token has left on {key}.",
+        terms: Terms {
+            complexity: "O(log(N)) with N the number of holds of the key",
+            users: &[User::Worker, User::Observer],
+            ..LOOK
+        },
+        args: &[KEY, TOKEN],
+        replies: &[
+            ReplyForm {
+                when: "milliseconds of lease left, rounded up",
+                form: Form::Integer,
+                before: &["{hold}"],
+                example: "jobs:1 a-41",
+            },
+            ReplyForm {
+                when: "0 when the token does not hold, or is overdue",
+                form: NO,
+                before: &["{hold}"],
+                example: "jobs:1 b-72",
+            },
+        ],
+        errors: &[SYNTAX, WRONG_TYPE],
+        run: Run::OnKey(family, |call| {
+            let token = call.token()?;
+            let left_ms = look(call.ctx, &call.key, |engine, key, now| {
+                engine.check(key, call.family, &token, now)
+            });
+            call.ctx.integer(count(left_ms??));
+            Ok(())
+        }),
+    }
 }
 
-command!(
-    /// `RELEASE key token`: 1, or 0 where the token neither holds nor waits.
-    Release, RELEASE, CHANGES, release
-);
-command!(
-    /// `RENEW key token [EX s | PX ms]`: 1, or 0 where the hold is lost.
-    Renew, RENEW, CHANGES, renew
-);
-command!(
-    /// `CHECK key token`: milliseconds of lease left, 0 where it does not hold or is overdue.
-    Check, CHECK, LOOKS, check
-);
-command!(
-    /// `REVOKE key fence`: 1, or 0 where no hold has the fence.
-    Revoke, REVOKE, CHANGES, revoke
-);
-command!(
-    /// `INFO key [COUNT n]`: a map, or nil for an absent key.
-    Info, INFO, LOOKS, info
-);
-
-fn release(ctx: Ctx<'_>, args: &Args<'_>, family: Family, name: &'static CStr) -> Outcome {
-    ctx.redact(2);
-    let (3, Some(key), Some(text)) = (args.len(), args.name(1), args.get(2)) else {
-        return wrong_arity(name);
-    };
-    let token = token(text)?;
-    let released = run(ctx, &key, |engine, key, now| {
-        engine.release(key, family, &token, now)
-    });
-    ctx.integer(i64::from(released??));
-    Ok(())
+/// ```text
+/// <family>.REVOKE key fence
+/// ```
+pub(super) const fn revoke(family: Family) -> Row {
+    Row {
+        name: Name::of(family, "REVOKE"),
+        summary: "Ends anybody's hold of {key}, by its fence.",
+        terms: Terms {
+            users: &[User::Operator],
+            ..END
+        },
+        args: &[KEY, FENCE],
+        replies: &[
+            ReplyForm {
+                when: "1 when the hold ended",
+                form: YES,
+                before: &["{hold}"],
+                example: "jobs:1 {fence}",
+            },
+            ReplyForm {
+                when: "0 when there was no such hold",
+                form: NO,
+                before: &["{hold}"],
+                example: "jobs:1 1",
+            },
+        ],
+        errors: &[SYNTAX, WRONG_TYPE],
+        run: Run::OnKey(family, |call| {
+            // The parser has made sure that there is a number.
+            let fence = Fence(call.parsed.number(Number::Fence).unwrap_or_default());
+            let revoked = run(call.ctx, &call.key, |engine, key, now| {
+                engine.revoke(key, call.family, fence, now)
+            });
+            call.ctx.integer(i64::from(revoked??));
+            Ok(())
+        }),
+    }
 }
 
-fn renew(ctx: Ctx<'_>, args: &Args<'_>, family: Family, name: &'static CStr) -> Outcome {
-    ctx.redact(2);
-    let (Some(key), Some(text)) = (args.name(1), args.get(2)) else {
-        return wrong_arity(name);
-    };
-    let token = token(text)?;
-    let lease = parse_lease(args, 3, leases())?;
-    let renewed = run(ctx, &key, |engine, key, now| {
-        engine.renew(key, family, &token, lease, now)
-    });
-    ctx.integer(i64::from(renewed??));
-    Ok(())
+/// ```text
+/// <family>.INFO key [COUNT count]
+/// ```
+pub(super) const fn info(family: Family) -> Row {
+    Row {
+        name: Name::of(family, "INFO"),
+        summary: "Returns who holds {key}, who waits for it, and since when.",
+        terms: Terms {
+            complexity: "O(log(N)+C) with N the number of holds and waiters and C the COUNT",
+            users: &[User::Observer, User::Operator],
+            ..LOOK
+        },
+        args: &[KEY, COUNT],
+        replies: match family {
+            Family::Lock => const { &[found(LOCK_INFO), ABSENT] },
+            Family::Semaphore => const { &[found(SEMAPHORE_INFO), ABSENT] },
+            Family::Group => const { &[found(GROUP_INFO), ABSENT] },
+            Family::Once => const { &[found(ONCE_INFO), ABSENT] },
+        },
+        errors: &[SYNTAX, WRONG_TYPE],
+        run: Run::OnKey(family, |call| {
+            let shown = call.parsed.number(Number::Count);
+            let shown = usize::try_from(shown.unwrap_or(info::DEFAULT_COUNT)).unwrap_or_default();
+            look(call.ctx, &call.key, |engine, key, now| {
+                engine
+                    .info(key, call.family, shown, now)
+                    .map(|found| info::reply(call.ctx, found.as_ref()))
+            })??;
+            Ok(())
+        }),
+    }
 }
 
-fn check(ctx: Ctx<'_>, args: &Args<'_>, family: Family, name: &'static CStr) -> Outcome {
-    ctx.redact(2);
-    let (3, Some(key), Some(text)) = (args.len(), args.name(1), args.get(2)) else {
-        return wrong_arity(name);
-    };
-    let token = token(text)?;
-    let left_ms = look(ctx, &key, |engine, key, now| {
-        engine.check(key, family, &token, now)
-    });
-    ctx.integer(count(left_ms??));
-    Ok(())
-}
-
-fn revoke(ctx: Ctx<'_>, args: &Args<'_>, family: Family, name: &'static CStr) -> Outcome {
-    let (3, Some(key), Some(text)) = (args.len(), args.name(1), args.get(2)) else {
-        return wrong_arity(name);
-    };
-    let fence = Fence(number("a fence", "", text, 1, Fence::MAX.0)?);
-    let revoked = run(ctx, &key, |engine, key, now| {
-        engine.revoke(key, family, fence, now)
-    });
-    ctx.integer(i64::from(revoked??));
-    Ok(())
-}
-
-fn info(ctx: Ctx<'_>, args: &Args<'_>, family: Family, name: &'static CStr) -> Outcome {
-    let Some(key) = args.name(1) else {
-        return wrong_arity(name);
-    };
-    let bounds = (1, info::MAX_COUNT);
-    let shown = parse_single(args, 2, ("COUNT", "holders and waiters"), bounds)?;
-    let shown = usize::try_from(shown.unwrap_or(info::DEFAULT_COUNT)).unwrap_or_default();
-    look(ctx, &key, |engine, key, now| {
-        engine
-            .info(key, family, shown, now)
-            .map(|found| info::reply(ctx, found.as_ref()))
-    })??;
-    Ok(())
+/// INFO of a key that is there.
+const fn found(form: Form) -> ReplyForm {
+    ReplyForm {
+        when: "the key is there",
+        form,
+        before: &["{hold}", "B> {request} BLOCK 0 OWNER web-1"],
+        example: "jobs:1 COUNT 5",
+    }
 }

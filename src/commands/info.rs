@@ -8,9 +8,8 @@ use crate::module::reply::count;
 use dsync_engine::info::{HoldInfo, Info, Particulars, WaiterInfo};
 use dsync_engine::types::{Claim, ClientId, UnixMs};
 
-/// How many holders and waiters are listed, and how many may be asked for.
+/// How many holders and waiters are listed without COUNT.
 pub(super) const DEFAULT_COUNT: u64 = 10;
-pub(super) const MAX_COUNT: u64 = 1_000;
 
 /// What a server that follows another says instead of a number.
 const UNKNOWN: &str = "unknown on a replica";

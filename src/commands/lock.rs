@@ -1,44 +1,52 @@
-//! DLOCK: locks.
-//!
-//! ```text
-//! DLOCK.ACQUIRE key [SHARED] [EX s | PX ms] [BLOCK ms] [TOKEN t] [EPHEMERAL] [OWNER text]
-//! DLOCK.RELEASE | RENEW | CHECK | REVOKE | INFO      see `holding`
-//! ```
+//! DLOCK: locks. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use std::ffi::CStr;
-
-use super::acquire::acquire;
-use super::holding::{self, Names};
-use super::{conclude, options};
-use crate::module::redis::args::Args;
-use crate::module::redis::command::{Command, register};
-use crate::module::redis::context::Ctx;
+use super::Outcome;
+use super::acquire::{REQUEST, acquire};
+use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, OWN_TOKEN, OWNER, SHARED};
+use super::grammar::Flag;
+use super::replies::{Form, GRANT, MISMATCH, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE};
+use super::row::{Call, Name, Row, Run};
 use dsync_engine::Family;
+use dsync_engine::types::Claim;
 
-struct Lock;
+/// ```text
+/// DLOCK.ACQUIRE key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token]
+///     [EPHEMERAL] [OWNER text]
+/// ```
+pub(super) const ACQUIRE: Row = Row {
+    name: Name::of(Family::Lock, "ACQUIRE"),
+    summary: "Acquires a hold of {key}, exclusive or shared, and may wait for it.",
+    terms: REQUEST,
+    args: &[KEY, SHARED, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
+    replies: &[
+        ReplyForm {
+            when: "granted",
+            form: GRANT,
+            before: &[],
+            example: "jobs:1 PX 30000 TOKEN a-41",
+        },
+        ReplyForm {
+            when: "others hold or wait, and there is no BLOCK or it ran out",
+            form: Form::Null,
+            before: &["{hold}"],
+            example: "jobs:1 SHARED TOKEN b-72",
+        },
+    ],
+    errors: &[
+        SYNTAX,
+        WRONG_TYPE,
+        MISMATCH.by(&["{hold}"], "jobs:1 SHARED TOKEN a-41"),
+        QUEUE_FULL,
+        UNBLOCKED,
+    ],
+    run: Run::OnKey(Family::Lock, run),
+};
 
-impl Names for Lock {
-    const FAMILY: Family = Family::Lock;
-    const RELEASE: &'static CStr = c"DLOCK.RELEASE";
-    const RENEW: &'static CStr = c"DLOCK.RENEW";
-    const CHECK: &'static CStr = c"DLOCK.CHECK";
-    const REVOKE: &'static CStr = c"DLOCK.REVOKE";
-    const INFO: &'static CStr = c"DLOCK.INFO";
-}
-
-pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
-    register::<Acquire>(ctx)?;
-    holding::register_all::<Lock>(ctx)
-}
-
-struct Acquire;
-
-impl Command for Acquire {
-    const NAME: &'static CStr = c"DLOCK.ACQUIRE";
-    const FLAGS: &'static CStr = c"write deny-oom blocking";
-    const HAS_KEY: bool = true;
-
-    fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        conclude(ctx, acquire(ctx, &args, options::LOCK, Self::NAME));
-    }
+fn run(call: &Call<'_>) -> Outcome {
+    let claim = if call.parsed.has(Flag::Shared) {
+        Claim::Shared
+    } else {
+        Claim::Exclusive
+    };
+    acquire(call, claim)
 }

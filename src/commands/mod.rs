@@ -1,32 +1,40 @@
-//! The commands, one file a family: the grammar above the parser, the parser, the reply.
+//! The commands: one table of all of them, one parser that walks it, one file a family with its rows and the
+//! functions that carry them out.
 //!
 //! A command is parsed into a value, the engine decides, the shell carries out. Nothing here knows how
 //! holds or queues work; nothing below knows how a command is spelled.
 
 mod acquire;
+mod arguments;
 mod contended;
 mod docs;
+mod grammar;
 mod group;
 mod holding;
 mod info;
+mod internal;
 mod lock;
 mod once;
-mod options;
+mod parse;
+mod register;
+mod replies;
+mod row;
 mod semaphore;
-
-use std::ffi::CStr;
+mod table;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod written;
 
 use crate::module::redis::context::Ctx;
-use crate::module::settings::{self, LeaseSettings, OnceSettings};
 use dsync_engine::WrongType;
 
+/// Registers the commands of the table and describes them, and describes those of `internal`, which have been
+/// registered.
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    lock::register_all(ctx)?;
-    semaphore::register_all(ctx)?;
-    group::register_all(ctx)?;
-    once::register_all(ctx)?;
-    contended::register_all(ctx)?;
-    docs::describe_all(ctx)
+    register::register_all(ctx)?;
+    docs::describe_all(ctx)?;
+    internal::describe_all(ctx)
 }
 
 /// The reply has been given, or this is why there is none.
@@ -48,27 +56,4 @@ impl From<String> for Failure {
     fn from(line: String) -> Failure {
         Failure::Error(line)
     }
-}
-
-fn conclude(ctx: Ctx<'_>, outcome: Outcome) {
-    match outcome {
-        Ok(()) => {}
-        Err(Failure::WrongType) => ctx.error_wrong_type(),
-        Err(Failure::Error(line)) => ctx.error(&line),
-    }
-}
-
-fn wrong_arity(name: &CStr) -> Outcome {
-    let name = name.to_string_lossy();
-    Err(Failure::Error(format!(
-        "ERR wrong number of arguments for '{name}' command"
-    )))
-}
-
-fn once_settings() -> OnceSettings {
-    settings::once()
-}
-
-fn leases() -> LeaseSettings {
-    settings::leases()
 }

@@ -1,83 +1,88 @@
-//! DSEM: semaphores.
-//!
-//! ```text
-//! DSEM.ACQUIRE key [LIMIT n] [PERMITS n] [EX s | PX ms] [BLOCK ms] [TOKEN t] [EPHEMERAL] [OWNER text]
-//! DSEM.LIMIT   key n | NONE
-//! DSEM.RELEASE | RENEW | CHECK | REVOKE | INFO       see `holding`
-//! ```
+//! DSEM: semaphores. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use std::ffi::CStr;
-
-use super::acquire::acquire;
-use super::holding::{self, Names};
-use super::{Outcome, conclude, options, wrong_arity};
-use crate::module::redis::args::Args;
-use crate::module::redis::command::{Command, register};
-use crate::module::redis::context::Ctx;
+use super::Outcome;
+use super::acquire::{REQUEST, REQUESTING, acquire};
+use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, PERMITS, PINNED};
+use super::grammar::Number;
+use super::replies::{
+    Form, GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
+};
+use super::row::{Call, Name, Row, Run, Terms, User};
+use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
 use dsync_engine::Family;
-use dsync_engine::types::MAX_PERMITS;
+use dsync_engine::types::Claim;
 
-struct Semaphore;
+/// ```text
+/// DSEM.ACQUIRE key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds] [BLOCK milliseconds]
+///     [TOKEN token] [EPHEMERAL] [OWNER text]
+/// ```
+pub(super) const ACQUIRE: Row = Row {
+    name: Name::of(Family::Semaphore, "ACQUIRE"),
+    summary: "Acquires a hold of permits of {key}, and may wait for it.",
+    terms: REQUEST,
+    args: &[
+        KEY, LIMIT, PERMITS, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER,
+    ],
+    replies: &[
+        ReplyForm {
+            when: "granted",
+            form: GRANT,
+            before: &[],
+            example: "jobs:1 LIMIT 2 TOKEN a-41",
+        },
+        ReplyForm {
+            when: "too few permits are available or others wait, and there is no BLOCK or it ran out",
+            form: Form::Null,
+            before: &["{hold}"],
+            example: "jobs:1 LIMIT 2 PERMITS 2 TOKEN b-72",
+        },
+    ],
+    errors: &[
+        SYNTAX,
+        WRONG_TYPE,
+        MISMATCH.by(&["{hold}"], "jobs:1 PERMITS 2 TOKEN a-41"),
+        NO_LIMIT.by(&[], "jobs:1 TOKEN a-41"),
+        TOO_MANY.by(&["{hold}"], "jobs:1 PERMITS 3 TOKEN b-72"),
+        QUEUE_FULL,
+        UNBLOCKED,
+    ],
+    run: Run::OnKey(Family::Semaphore, |call| {
+        let permits = call.parsed.small(Number::Permits).unwrap_or(1);
+        acquire(call, Claim::Permits(permits))
+    }),
+};
 
-impl Names for Semaphore {
-    const FAMILY: Family = Family::Semaphore;
-    const RELEASE: &'static CStr = c"DSEM.RELEASE";
-    const RENEW: &'static CStr = c"DSEM.RENEW";
-    const CHECK: &'static CStr = c"DSEM.CHECK";
-    const REVOKE: &'static CStr = c"DSEM.REVOKE";
-    const INFO: &'static CStr = c"DSEM.INFO";
-}
+/// ```text
+/// DSEM.LIMIT key limit | NONE
+/// ```
+pub(super) const PIN: Row = Row {
+    name: Name::of(Family::Semaphore, "LIMIT"),
+    summary: "Pins or unpins the limit of {key}, and returns the one in force before.",
+    terms: Terms {
+        since: "0.1.0",
+        complexity: REQUESTING,
+        flags: c"write deny-oom",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        users: &[User::Operator],
+    },
+    args: &[KEY, PINNED],
+    replies: &[ReplyForm {
+        when: "always: the limit in force before, -1 where there was none",
+        form: Form::Integer,
+        before: &["{hold}"],
+        example: "jobs:1 3",
+    }],
+    errors: &[SYNTAX, WRONG_TYPE],
+    run: Run::OnKey(Family::Semaphore, pin),
+};
 
-pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
-    register::<Acquire>(ctx)?;
-    register::<Limit>(ctx)?;
-    holding::register_all::<Semaphore>(ctx)
-}
-
-struct Acquire;
-
-impl Command for Acquire {
-    const NAME: &'static CStr = c"DSEM.ACQUIRE";
-    const FLAGS: &'static CStr = c"write deny-oom blocking";
-    const HAS_KEY: bool = true;
-
-    fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        conclude(ctx, acquire(ctx, &args, options::SEMAPHORE, Self::NAME));
-    }
-}
-
-/// `DSEM.LIMIT key n | NONE`: the limit in force before, or -1 where there was none.
-struct Limit;
-
-impl Command for Limit {
-    const NAME: &'static CStr = c"DSEM.LIMIT";
-    const FLAGS: &'static CStr = c"write deny-oom";
-    const HAS_KEY: bool = true;
-
-    fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        conclude(ctx, limit(ctx, &args));
-    }
-}
-
-fn limit(ctx: Ctx<'_>, args: &Args<'_>) -> Outcome {
-    let (3, Some(key), Some(text)) = (args.len(), args.name(1), args.get(2)) else {
-        return wrong_arity(Limit::NAME);
-    };
-    let pinned = if text.eq_ignore_ascii_case(b"NONE") {
-        None
-    } else {
-        Some(options::small(
-            "the limit",
-            "permits, or NONE",
-            text,
-            0,
-            MAX_PERMITS,
-        )?)
-    };
-    let before = run(ctx, &key, |engine, key, now| {
+fn pin(call: &Call<'_>) -> Outcome {
+    let pinned = call.parsed.small(Number::Limit);
+    let before = run(call.ctx, &call.key, |engine, key, now| {
         engine.pin_limit(key, pinned, now)
     })??;
-    ctx.integer(before.map_or(-1, i64::from));
+    call.ctx.integer(before.map_or(-1, i64::from));
     Ok(())
 }

@@ -26,6 +26,7 @@ mod data_files;
 mod dumps;
 mod ephemeral;
 mod events;
+mod examples;
 mod failover;
 mod first_listener;
 mod furniture;

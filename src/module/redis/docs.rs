@@ -3,7 +3,7 @@
 //! Set after the command was registered, once, while the module is loaded. ACL categories are an API of
 //! 7.2, and new ones of 7.4 and Valkey 8: on 7.0 the commands belong to none, and rules name them.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::ptr::{null, null_mut};
 
 use redis_module::raw;
@@ -20,15 +20,15 @@ pub(crate) struct Docs {
     /// What a client in front of several servers should know, in the server's words; or nothing.
     pub(crate) tips: &'static str,
     pub(crate) categories: Categories,
-    pub(crate) args: &'static [Arg],
+    pub(crate) args: Vec<ArgDocs>,
 }
 
 /// Names of ACL categories without `@`, separated by spaces.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 pub(crate) struct Categories {
-    pub(crate) servers: &'static str,
+    pub(crate) servers: String,
     /// The module's own, see [`add_categories`].
-    pub(crate) own: &'static str,
+    pub(crate) own: String,
 }
 
 /// What the command does with argument 1: with the key, and with what is in it.
@@ -45,53 +45,40 @@ pub(crate) enum KeyUse {
     Removes,
 }
 
-#[derive(Clone, Copy)]
 pub(crate) enum ArgKind {
     Key,
     Text,
     Integer,
     /// Only its token.
     Word,
-    OneOf(&'static [Arg]),
+    OneOf(Vec<ArgDocs>),
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct Arg {
-    pub(crate) name: &'static CStr,
+pub(crate) struct ArgDocs {
+    pub(crate) name: &'static str,
     pub(crate) kind: ArgKind,
     /// The word before the value, or instead of one.
-    pub(crate) token: Option<&'static CStr>,
+    pub(crate) token: Option<&'static str>,
+    /// Nothing where it is empty.
+    pub(crate) summary: String,
     pub(crate) optional: bool,
     pub(crate) multiple: bool,
 }
 
-impl Arg {
-    pub(crate) const fn new(name: &'static CStr, kind: ArgKind) -> Self {
-        Arg {
+impl ArgDocs {
+    pub(crate) fn new(name: &'static str, kind: ArgKind) -> Self {
+        ArgDocs {
             name,
             kind,
             token: None,
+            summary: String::new(),
             optional: false,
             multiple: false,
         }
     }
 
-    pub(crate) const fn token(self, token: &'static CStr) -> Self {
-        Arg {
-            token: Some(token),
-            ..self
-        }
-    }
-
-    pub(crate) const fn optional(self) -> Self {
-        Arg {
-            optional: true,
-            ..self
-        }
-    }
-
-    pub(crate) const fn multiple(self) -> Self {
-        Arg {
+    pub(crate) fn multiple(self) -> Self {
+        ArgDocs {
             multiple: true,
             ..self
         }
@@ -119,7 +106,7 @@ pub(crate) fn add_categories(ctx: Ctx, names: &[&CStr]) -> bool {
 }
 
 /// Describes a command that was registered before. `has_own` says whether the own categories exist.
-pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &CStr, has_own: bool) -> Result<(), String> {
+pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &str, has_own: bool) -> Result<(), String> {
     let refused = |what: &str| format!("the server refused the {what} of {}", docs.name);
     let name = c_string(&docs.name);
     // SAFETY: a live context and a C string; NULL when there is no such command.
@@ -127,9 +114,10 @@ pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &CStr, has_own: bool) -> Re
     if command.is_null() {
         return Err(refused("lookup"));
     }
-    let [summary, complexity, tips] = [&docs.summary, docs.complexity, docs.tips].map(c_string);
-    let mut held = Vec::new();
-    let args = raw_args(docs.args, &mut held);
+    let [summary, complexity, tips, since] =
+        [&docs.summary, docs.complexity, docs.tips, since].map(c_string);
+    let mut held = Held::default();
+    let args = raw_args(&docs.args, &mut held);
     let mut specs = [key_spec(docs.key), key_spec(KeyUse::NoKey)];
     let info = raw::RedisModuleCommandInfo {
         version: &raw const LAYOUT,
@@ -142,7 +130,7 @@ pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &CStr, has_own: bool) -> Re
         } else {
             tips.as_ptr()
         },
-        arity: arity(docs.args),
+        arity: arity(&docs.args),
         key_specs: if docs.key == KeyUse::NoKey {
             null_mut()
         } else {
@@ -159,7 +147,7 @@ pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &CStr, has_own: bool) -> Re
     let Some(set_categories) = optional!(RedisModule_SetCommandACLCategories) else {
         return Ok(());
     };
-    let Categories { servers, own } = docs.categories;
+    let Categories { servers, own } = &docs.categories;
     let own = if has_own { own } else { "" };
     let categories = c_string(format!("{servers} {own}").trim());
     // SAFETY: a command of ours, a C string, while the module is loaded.
@@ -171,7 +159,7 @@ pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &CStr, has_own: bool) -> Re
 }
 
 /// The number of arguments with the name; negative: at least so many. The server refuses any other.
-fn arity(args: &[Arg]) -> i32 {
+fn arity(args: &[ArgDocs]) -> i32 {
     let required = args.iter().filter(|arg| !arg.optional).count();
     let least = i32::try_from(1 + required).unwrap_or(i32::MAX);
     if args.iter().any(|arg| arg.optional || arg.multiple) {
@@ -181,11 +169,30 @@ fn arity(args: &[Arg]) -> i32 {
     }
 }
 
-type RawArgs = Vec<raw::RedisModuleCommandArg>;
+/// What raw arguments point to.
+#[derive(Default)]
+struct Held {
+    lists: Vec<Vec<raw::RedisModuleCommandArg>>,
+    texts: Vec<CString>,
+}
+
+impl Held {
+    /// The text for C; NULL where it is empty.
+    fn text(&mut self, text: &str) -> *const c_char {
+        if text.is_empty() {
+            return null();
+        }
+        let text = c_string(text);
+        // The bytes stay where they are when the list grows.
+        let start = text.as_ptr();
+        self.texts.push(text);
+        start
+    }
+}
 
 /// The arguments as C wants them: an array that ends with an empty element, kept alive by `held`.
-fn raw_args(args: &[Arg], held: &mut Vec<RawArgs>) -> *mut raw::RedisModuleCommandArg {
-    let mut list: RawArgs = args.iter().map(|arg| raw_arg(arg, held)).collect();
+fn raw_args(args: &[ArgDocs], held: &mut Held) -> *mut raw::RedisModuleCommandArg {
+    let mut list: Vec<_> = args.iter().map(|arg| raw_arg(arg, held)).collect();
     list.push(raw::RedisModuleCommandArg {
         name: null(),
         type_: 0,
@@ -199,12 +206,12 @@ fn raw_args(args: &[Arg], held: &mut Vec<RawArgs>) -> *mut raw::RedisModuleComma
         display_text: null(),
     });
     let start = list.as_mut_ptr();
-    held.push(list);
+    held.lists.push(list);
     start
 }
 
-fn raw_arg(arg: &Arg, held: &mut Vec<RawArgs>) -> raw::RedisModuleCommandArg {
-    let (type_, subargs) = match arg.kind {
+fn raw_arg(arg: &ArgDocs, held: &mut Held) -> raw::RedisModuleCommandArg {
+    let (type_, subargs) = match &arg.kind {
         ArgKind::Key => (
             raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
             null_mut(),
@@ -233,13 +240,12 @@ fn raw_arg(arg: &Arg, held: &mut Vec<RawArgs>) -> raw::RedisModuleCommandArg {
     if arg.multiple {
         flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE as i32;
     }
-    let text = |text: Option<&CStr>| text.map_or(null::<c_char>(), CStr::as_ptr);
     raw::RedisModuleCommandArg {
-        name: arg.name.as_ptr(),
+        name: held.text(arg.name),
         type_,
         key_spec_index: 0,
-        token: text(arg.token),
-        summary: null(),
+        token: held.text(arg.token.unwrap_or_default()),
+        summary: held.text(&arg.summary),
         since: null(),
         flags,
         deprecated_since: null(),

@@ -1,0 +1,217 @@
+//! What replies look like, and the forms and errors that several rows of the table have.
+
+use Form::{Array, Bulk, Either, Integer, Is, List, Map, Null, Word};
+
+/// An error that the command itself can give, besides those of the server; and a request that gets it, or nothing
+/// where it takes more than requests one after the other.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
+pub(super) struct ErrorCode {
+    pub(super) code: &'static str,
+    pub(super) when: &'static str,
+    /// As in [`ReplyForm`].
+    pub(super) before: &'static [&'static str],
+    pub(super) example: &'static str,
+}
+
+impl ErrorCode {
+    pub(super) const fn new(code: &'static str, when: &'static str) -> ErrorCode {
+        ErrorCode {
+            code,
+            when,
+            before: &[],
+            example: "",
+        }
+    }
+
+    pub(super) const fn by(
+        self,
+        before: &'static [&'static str],
+        example: &'static str,
+    ) -> ErrorCode {
+        ErrorCode {
+            before,
+            example,
+            ..self
+        }
+    }
+}
+
+/// One form of reply, and a request that gets it.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
+pub(super) struct ReplyForm {
+    pub(super) when: &'static str,
+    pub(super) form: Form,
+    /// What was sent before, to a server without keys. `{hold}` stands for the family's request that makes
+    /// `a-41` hold `jobs:1`; what follows `B> ` is sent by a second connection, which then waits.
+    pub(super) before: &'static [&'static str],
+    /// The arguments of the request. `{fence}` stands for the fence in the reply to the line before.
+    pub(super) example: &'static str,
+}
+
+/// What a reply looks like. RESP3 has nulls and maps; in RESP2 a null is a null bulk string, and a map a flat
+/// array of names and values.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
+pub(super) enum Form {
+    Null,
+    Integer,
+    /// This number.
+    Is(i64),
+    Bulk,
+    /// This text.
+    Word(&'static str),
+    /// These elements; the names are the documentation's.
+    Array(&'static [(&'static str, Form)]),
+    /// Any number of these.
+    List(&'static Form),
+    Map(&'static [(&'static str, Form)]),
+    Either(&'static [Form]),
+}
+
+/// `[token, fence]`
+pub(super) const GRANT: Form = Array(&[("token", Bulk), ("fence", Integer)]);
+
+/// The command took effect.
+pub(super) const YES: Form = Is(1);
+
+/// The command found nothing to do.
+pub(super) const NO: Form = Is(0);
+
+pub(super) const SYNTAX: ErrorCode = ErrorCode::new(
+    "ERR",
+    "a syntax error or a value out of bounds; the text names the option, the value and the bound",
+);
+
+pub(super) const WRONG_TYPE: ErrorCode =
+    ErrorCode::new("WRONGTYPE", "the key holds something else");
+
+pub(super) const MISMATCH: ErrorCode = ErrorCode::new(
+    "MISMATCH",
+    "the token holds or waits for this key with another mode or number of permits",
+);
+
+pub(super) const NO_LIMIT: ErrorCode =
+    ErrorCode::new("NOLIMIT", "no LIMIT was given and none is in force");
+
+pub(super) const TOO_MANY: ErrorCode =
+    ErrorCode::new("TOOMANY", "PERMITS is more than the limit in force");
+
+pub(super) const QUEUE_FULL: ErrorCode = ErrorCode::new(
+    "QUEUEFULL",
+    "as many requests wait as dsync.max-waiters-per-key or dsync.max-waiters allows",
+);
+
+pub(super) const UNBLOCKED: ErrorCode = ErrorCode::new(
+    "UNBLOCKED",
+    "the request waited, and its own token asked again or released it, or CLIENT UNBLOCK ended the wait, or \
+           the server became a replica",
+);
+
+/// Of WAIT, which has no token.
+pub(super) const ROUND_UNBLOCKED: ErrorCode = ErrorCode::new(
+    "UNBLOCKED",
+    "the request waited, and the group was removed, or CLIENT UNBLOCK ended the wait, or the server became a \
+           replica",
+);
+
+/// INFO of an absent key.
+pub(super) const ABSENT: ReplyForm = ReplyForm {
+    when: "there is no such key",
+    form: Null,
+    before: &[],
+    example: "jobs:1",
+};
+
+const OR_NULL_TEXT: Form = Either(&[Bulk, Null]);
+const OR_NULL_NUMBER: Form = Either(&[Integer, Null]);
+/// A replica knows no waiters and says so in words.
+const OR_UNKNOWN: Form = Either(&[Integer, Bulk]);
+
+macro_rules! holders {
+    ($claim:expr) => {
+        List(&Map(&[
+            ("fence", Integer),
+            ("owner", OR_NULL_TEXT),
+            ("client", OR_NULL_NUMBER),
+            ("lease-left-ms", Integer),
+            ("held-ms", Integer),
+            $claim,
+        ]))
+    };
+}
+
+macro_rules! waiters {
+    ($claim:expr) => {
+        List(&Map(&[
+            ("owner", OR_NULL_TEXT),
+            ("client", OR_NULL_NUMBER),
+            ("age-ms", Integer),
+            $claim,
+        ]))
+    };
+}
+
+const MODE: (&str, Form) = ("mode", Bulk);
+const PERMITS: (&str, Form) = ("permits", Integer);
+const HOLDERS: (&str, Form) = ("holders", Integer);
+const WAITERS: (&str, Form) = ("waiters", OR_UNKNOWN);
+const LONGEST_WAIT: (&str, Form) = ("longest-wait-ms", OR_UNKNOWN);
+const FIRST_HOLDERS: (&str, Form) = ("first-holders", holders!(MODE));
+const FIRST_WAITERS: (&str, Form) = ("first-waiters", waiters!(MODE));
+
+pub(super) const LOCK_INFO: Form = Map(&[
+    ("type", Word("lock")),
+    ("state", Bulk),
+    HOLDERS,
+    WAITERS,
+    LONGEST_WAIT,
+    FIRST_HOLDERS,
+    FIRST_WAITERS,
+]);
+
+pub(super) const SEMAPHORE_INFO: Form = Map(&[
+    ("type", Word("semaphore")),
+    ("state", Bulk),
+    ("limit", OR_NULL_NUMBER),
+    ("pinned-limit", OR_NULL_NUMBER),
+    ("limit-changes", Integer),
+    ("available", Integer),
+    HOLDERS,
+    WAITERS,
+    LONGEST_WAIT,
+    ("first-holders", holders!(PERMITS)),
+    ("first-waiters", waiters!(PERMITS)),
+]);
+
+pub(super) const GROUP_INFO: Form = Map(&[
+    ("type", Word("group")),
+    ("state", Bulk),
+    ("limit", OR_NULL_NUMBER),
+    ("limit-changes", Integer),
+    ("expected", OR_NULL_NUMBER),
+    ("owed", Integer),
+    ("done", Integer),
+    ("lapsed", Integer),
+    ("kept-until-unix-ms", OR_NULL_NUMBER),
+    HOLDERS,
+    WAITERS,
+    LONGEST_WAIT,
+    FIRST_HOLDERS,
+    FIRST_WAITERS,
+]);
+
+pub(super) const ONCE_INFO: Form = Map(&[
+    ("type", Word("once")),
+    ("state", Bulk),
+    ("attempts", Integer),
+    ("last-reason", OR_NULL_TEXT),
+    ("result-bytes", OR_NULL_NUMBER),
+    ("kept-until-unix-ms", OR_NULL_NUMBER),
+    HOLDERS,
+    WAITERS,
+    LONGEST_WAIT,
+    FIRST_HOLDERS,
+    FIRST_WAITERS,
+]);
