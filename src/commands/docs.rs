@@ -64,6 +64,7 @@ const TOKEN: Arg = Arg::new(c"token", ArgKind::Text);
 const TOKENS: Arg = TOKEN.multiple();
 const FENCE: Arg = Arg::new(c"fence", ArgKind::Integer);
 const JOBS: Arg = Arg::new(c"jobs", ArgKind::Integer);
+const PACKED: Arg = Arg::new(c"packed", ArgKind::Text);
 const CHANGES: Arg = Arg::new(c"change", ArgKind::Text).multiple();
 
 const SHARED: Arg = word(c"shared", c"SHARED");
@@ -198,7 +199,7 @@ fn of_all(Family { name, key }: Family) -> [Docs; 5] {
 }
 
 /// The commands that one family has, or none.
-fn of_one() -> [Docs; 12] {
+fn of_one() -> [Docs; 13] {
     [
         request(
             "DLOCK.ACQUIRE",
@@ -290,12 +291,21 @@ fn of_one() -> [Docs; 12] {
         },
         Docs {
             name: "DSYNC.APPLY".to_owned(),
+            summary: "Is refused: only dsync 0.1.0 wrote it; not for clients.".to_owned(),
+            complexity: "O(1)",
+            key: KeyUse::ReadsAndChanges,
+            tips: "",
+            categories: INTERNAL,
+            args: &[KEY, CHANGES],
+        },
+        Docs {
+            name: "DSYN".to_owned(),
             summary: "Carries out what another server decided; not for clients.".to_owned(),
             complexity: "O(M*log(N)) with M the number of changes and N the number of holds of the server",
             key: KeyUse::ReadsAndChanges,
             tips: "",
             categories: INTERNAL,
-            args: &[KEY, CHANGES],
+            args: &[KEY, PACKED],
         },
     ]
 }

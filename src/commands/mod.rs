@@ -4,6 +4,7 @@
 //! holds or queues work; nothing below knows how a command is spelled.
 
 mod acquire;
+mod apply;
 mod contended;
 mod docs;
 mod group;
@@ -21,6 +22,7 @@ use crate::module::redis::context::Ctx;
 use crate::module::settings::{self, LeaseSettings, OnceSettings};
 
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    apply::register_all(ctx)?;
     lock::register_all(ctx)?;
     semaphore::register_all(ctx)?;
     group::register_all(ctx)?;

@@ -48,13 +48,6 @@ impl End {
             .find(|(end, _)| *end == self)
             .map_or("", |(_, word)| word)
     }
-
-    pub(super) fn parse(word: &[u8]) -> Option<End> {
-        End::ALL
-            .iter()
-            .find(|(_, w)| w.as_bytes() == word)
-            .map(|(end, _)| *end)
-    }
 }
 
 /// The scalars of a semaphore.
@@ -148,7 +141,7 @@ impl Change {
         }
     }
 
-    /// The first word of the change as it is written: see [`super::wire`].
+    /// What people call it: in logs, and in [`super::wire`].
     pub(super) fn verb(&self) -> &'static str {
         match self {
             Change::Grant(_) => "GRANT",

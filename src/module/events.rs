@@ -6,7 +6,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{Load, SHELL, data_type, journal, listeners, node, timers, waiters};
+use super::{Load, SHELL, freed, journal, listeners, node, timers, waiters};
 use crate::engine::types::{ClientId, Db};
 use crate::engine::{Beginning, StateId};
 
@@ -25,7 +25,7 @@ fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
         ServerEvent::BeforeSleep => before_sleep(ctx),
         ServerEvent::AfterSleep => after_sleep(ctx),
         ServerEvent::Cron => {
-            data_type::collect_freed();
+            freed::collect();
             listeners::ask(ctx);
             timers::cron(ctx);
             journal::cron(ctx);

@@ -3,9 +3,10 @@
 //! [`run`] is the only way from a request or a timer into the engine; [`waiters`] is where clients wait;
 //! [`timers`] and [`events`] are how time and the server come in. Everything unsafe is in [`redis`].
 
-mod data_type;
 pub(crate) mod entropy;
 mod events;
+pub(crate) mod followed;
+mod freed;
 mod journal;
 mod lease_clock;
 mod listeners;
@@ -13,14 +14,16 @@ mod metrics;
 mod node;
 mod notify;
 pub(crate) mod redis;
-mod replicate;
+pub(crate) mod replicate;
 pub(crate) mod reply;
 pub(crate) mod run;
 pub(crate) mod settings;
 mod slots;
 mod timers;
+mod values;
 mod waiters;
 
+use followed::Load;
 use lease_clock::LeaseClock;
 use redis::args::Args;
 use redis::context::Ctx;
@@ -31,7 +34,6 @@ use settings::{LeaseSettings, OnceSettings};
 use crate::engine::answer::Answer;
 use crate::engine::effect::Effects;
 use crate::engine::types::{LeaseUs, MonoUs, Now};
-use crate::engine::wire::Arguments;
 use crate::engine::{Beginning, Engine, Reply};
 
 /// Everything the module knows.
@@ -63,15 +65,7 @@ pub(crate) struct Shell {
     load: Load,
     /// Buffers that are used again and again.
     spare_effects: Option<Effects>,
-    written: Arguments,
-}
-
-/// What has become of the changes in the AOF that is being loaded, or was loaded last.
-#[derive(Default)]
-struct Load {
-    applied: u64,
-    /// As the operator allowed.
-    skipped: u64,
+    packed: Vec<u8>,
 }
 
 /// The one shell, made on first use.
@@ -105,9 +99,8 @@ pub(crate) fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     let sleep_us = timers::cron_period_us(ctx);
     SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
     waiters::register();
-    data_type::register(ctx)?;
+    values::register(ctx)?;
     probe::register(ctx)?;
-    replicate::register(ctx)?;
     crate::commands::register(ctx)?;
     metrics::register(ctx)?;
     settings::register(ctx, &table)?;
@@ -171,7 +164,7 @@ impl Shell {
             unapplied: 0,
             load: Load::default(),
             spare_effects: None,
-            written: Arguments::default(),
+            packed: Vec::new(),
         }
     }
 

@@ -14,7 +14,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
 use super::redis::{clock, detached};
-use super::{SHELL, data_type, listeners, run};
+use super::{SHELL, freed, listeners, run};
 use crate::engine::answer::Answer;
 use crate::engine::types::Now;
 
@@ -129,7 +129,7 @@ pub(super) fn cron_period_us(ctx: Ctx<'_>) -> u64 {
 /// Does what is due, a bounded part of it.
 fn tick(ctx: Ctx<'_>) {
     let started_us = clock::monotonic_us();
-    data_type::collect_freed();
+    freed::collect();
     let facts = ctx.facts();
     let decides = facts.is_primary() && !facts.loading();
     if decides {

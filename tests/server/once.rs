@@ -1026,7 +1026,7 @@ fn the_primary_says_exactly_what_became_of_the_work() {
         commands.iter().map(|command| words(command)).collect()
     };
     let apply = |changes: &[String]| -> Vec<String> {
-        let head = ["DSYNC.APPLY", "job", "once:1"].map(str::to_owned);
+        let head = ["DSYN", "job", "once"].map(str::to_owned);
         head.into_iter().chain(changes.iter().cloned()).collect()
     };
     let number = |change: &str, at: usize| -> u64 {

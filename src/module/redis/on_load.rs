@@ -40,8 +40,8 @@ static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAl
 #[global_allocator]
 static ALLOCATOR: std::alloc::System = std::alloc::System;
 
-/// 0.1.0
-const VERSION: c_int = 100;
+/// 0.2.0
+const VERSION: c_int = 200;
 
 /// # Safety
 /// Called by the server, once, on its main thread.
