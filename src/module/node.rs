@@ -50,7 +50,7 @@ pub(super) struct Node {
     /// Of its slots, when it last looked. An older one is less than the true one: then what the node tells is
     /// more than it has to be, and others leap farther.
     epoch: u64,
-    /// The slots are to be taken for its own, as they are when it next looks.
+    /// At its next look this node settles all its slots but those ordered here since it took over.
     is_new: bool,
     /// What it knows of its slots may be out of date.
     has_to_look: bool,
@@ -165,11 +165,26 @@ fn keep(state: WriteState) {
     });
 }
 
-/// The server has begun to decide, with fences far ahead: the others are told at once.
+/// Goes past all fences heard of, because the primary that this node replaces may have been given a slot whose
+/// fences this node has not seen: the fence of its first grant there may be lost, or there was none. Then tells
+/// the others at once, since this node's fences are far ahead now.
+///
+/// Looks at its slots later: the server gives a promoted node its slots after this event.
 pub(super) fn took_over(ctx: Ctx<'_>) {
-    if with_node(|node| (node.is_new, node.has_to_look) = (true, true)).is_some() {
-        tell(ctx, cluster::epochs(ctx).own);
+    let is_node = with_node(|node| {
+        (node.is_new, node.has_to_look) = (true, true);
+        node.slots.forget_orders();
+    });
+    if is_node.is_some() {
+        let epoch = cluster::epochs(ctx).own;
+        SHELL.with(|shell| shell.engine.leap_past_heard(distance(epoch)));
+        tell(ctx, epoch);
     }
+}
+
+/// How far past the fences heard of an owner of a slot with this epoch goes.
+fn distance(epoch: u64) -> u64 {
+    epoch.saturating_mul(EPOCH_US)
 }
 
 /// Before a client's command on the key: is its slot new here?
@@ -186,8 +201,8 @@ pub(super) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
     if with_node(|node| node.slots.settle(slot)) == Some(true) {
         look(ctx);
         let is_served = with_node(|node| node.slots.is_served(slot)) == Some(true);
-        let distance = epoch_of(cluster::epochs(ctx), is_served).saturating_mul(EPOCH_US);
-        SHELL.with(|shell| shell.engine.leap_past_heard(distance));
+        let epoch = epoch_of(cluster::epochs(ctx), is_served);
+        SHELL.with(|shell| shell.engine.leap_past_heard(distance(epoch)));
     }
 }
 
@@ -291,13 +306,12 @@ fn look(ctx: Ctx<'_>) {
 const LAST_FENCE: &[u8] = b"fence:1 ";
 
 fn tell(ctx: Ctx<'_>, epoch: u64) {
-    let distance = epoch.saturating_mul(EPOCH_US);
     let told = SHELL.with(|shell| {
         let (last, now) = (shell.engine.last_fence(), shell.now());
         if let Some(node) = &mut shell.node {
             node.told = last;
         }
-        let told = Fence(last.0.saturating_sub(distance));
+        let told = Fence(last.0.saturating_sub(distance(epoch)));
         // Others go by it, and so must this node, should it be given back what it gave away.
         shell.engine.hear_fence(told, now);
         told

@@ -10,6 +10,10 @@ impl SlotSet {
         SlotSet(Box::new([0; SLOTS as usize / 64]))
     }
 
+    fn all() -> SlotSet {
+        SlotSet(Box::new([u64::MAX; SLOTS as usize / 64]))
+    }
+
     fn place(slot: u16) -> (usize, u64) {
         let slot = slot % SLOTS;
         (usize::from(slot / 64), 1 << (slot % 64))
@@ -61,6 +65,8 @@ pub(super) struct Slots {
     migrating: SlotSet,
     /// Those whose keys this node has decided about since they came.
     settled: SlotSet,
+    /// Those that a command has ordered here and that are not settled yet.
+    ordered: SlotSet,
 }
 
 impl Slots {
@@ -70,6 +76,7 @@ impl Slots {
             importing: SlotSet::new(),
             migrating: SlotSet::new(),
             settled: SlotSet::new(),
+            ordered: SlotSet::new(),
         }
     }
 
@@ -97,25 +104,36 @@ impl Slots {
         self.migrating = seen.migrating;
     }
 
-    /// What is here now was here before.
+    /// Settles every slot of this node, except those that were ordered here and are not settled yet: an order
+    /// can come before this node has looked at its slots for the first time.
     pub(super) fn settle_all(&mut self) {
-        self.settled = self.served.clone();
-        for (settled, importing) in self.settled.0.iter_mut().zip(self.importing.0.iter()) {
-            *settled |= importing;
+        let here = self.served.0.iter().zip(self.importing.0.iter());
+        let words = self.settled.0.iter_mut().zip(self.ordered.0.iter());
+        for ((settled, ordered), (served, importing)) in words.zip(here) {
+            *settled = (served | importing) & !ordered;
         }
     }
 
-    /// The first decision about a key of this slot since it came?
+    /// Settles the slot. Returns whether it was new: this is the first decision about a key of it since it came.
     pub(super) fn settle(&mut self, slot: u16) -> bool {
+        self.ordered.remove(slot);
         self.settled.add(slot)
     }
 
     /// What comes is new, even if it was away for a moment only.
     pub(super) fn follow(&mut self, order: Order) {
         match order {
-            Order::Comes(slot) => self.settled.remove(slot),
-            Order::Several => self.settled = SlotSet::new(),
+            Order::Comes(slot) => {
+                self.settled.remove(slot);
+                self.ordered.add(slot);
+            }
+            Order::Several => (self.settled, self.ordered) = (SlotSet::new(), SlotSet::all()),
         }
+    }
+
+    /// Forgets which slots were ordered here.
+    pub(super) fn forget_orders(&mut self) {
+        self.ordered = SlotSet::new();
     }
 
     pub(super) fn is_served(&self, slot: u16) -> bool {
@@ -369,6 +387,24 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
         assert!(slots.settle(5) && !slots.settle(4));
         slots.follow(Order::Several);
         assert!(slots.settle(5) && slots.settle(4));
+    }
+
+    #[test]
+    fn settle_all_leaves_out_slots_ordered_since() {
+        let mut slots = seen(NODES);
+        slots.settle_all();
+        slots.follow(Order::Comes(5));
+        slots.see(NODES);
+        slots.settle_all();
+        assert!(slots.settle(5) && !slots.settle(4));
+        slots.settle_all();
+        assert!(!slots.settle(5), "settled once");
+        slots.follow(Order::Several);
+        slots.settle_all();
+        assert!(slots.settle(4));
+        slots.forget_orders();
+        slots.settle_all();
+        assert!(!slots.settle(5));
     }
 
     #[test]

@@ -89,3 +89,57 @@ fn the_fences_of_a_promoted_node_are_followed_wherever_the_slot_goes() {
         assert_calm(&cluster[node]);
     }
 }
+
+/// A promoted node takes all slots that it finds when it first looks, a moment after its promotion, for slots
+/// that it has decided about. One that went away and came back before that look is not among them.
+#[test]
+fn slot_that_returns_before_a_promoted_node_looks_is_new_there() {
+    let builder = Cluster::builder().with_replicas();
+    let cluster = builder.node_timeout_ms(2_000).start();
+    let all: Vec<usize> = (0..cluster.len()).collect();
+    let (staying, key) = (cluster.key_of(0, "staying"), cluster.key_of(0, "k"));
+    let (home, slot) = (cluster.slot(&staying), cluster.slot(&key));
+    let mut router = cluster.router_from(0);
+    pass(&mut router, &key);
+    cluster.fail_over_to(3, home, &all);
+    cluster[0].wait_for_sync();
+    let mut node = cluster[0].connect();
+    // A node looks in its cron, which now sleeps for a second.
+    assert_eq!(call!(node, "CONFIG", "SET", "hz", 1), "OK");
+    cluster.fail_over_to(0, home, &all);
+    let before = pass(&mut router, &key);
+    cluster.move_empty(slot, 0, 1);
+    let there = pass(&mut router, &key);
+    assert!(there > before, "{there} at node 1 follows {before}");
+    cluster.move_empty(slot, 1, 0);
+    // The cron is overdue after this, so the node looks before it reads the next command.
+    assert_eq!(call!(node, "DEBUG", "SLEEP", "1.1"), "OK");
+    let back = pass(&mut router, &key);
+    assert!(back > there, "{back} at home follows {there} at node 1");
+}
+
+/// The story: node 0 was promoted twice, so its fences are ahead of those that one promotion leaps to. It gives a
+/// slot to node 1, which dies before it grants anything there. The replica of node 1 has seen no fence of the slot.
+#[test]
+fn slot_that_its_owner_never_used_keeps_its_order_when_the_owner_fails_over() {
+    let builder = Cluster::builder().with_replicas();
+    let cluster = builder.node_timeout_ms(2_000).start();
+    let all: Vec<usize> = (0..cluster.len()).collect();
+    let (staying, key) = (cluster.key_of(0, "staying"), cluster.key_of(0, "k"));
+    let (home, slot) = (cluster.slot(&staying), cluster.slot(&key));
+    for (promoted, primary) in [(3, 0), (0, 3)] {
+        cluster.fail_over_to(promoted, home, &all);
+        cluster[primary].wait_for_sync();
+    }
+    let mut router = cluster.router_from(0);
+    let before = pass(&mut router, &key);
+    cluster.move_empty(slot, 0, 1);
+    cluster.fail_over_to(4, slot, &all);
+    // The cron is overdue after this: the node looks at its slots, and takes them for its own.
+    assert_eq!(call!(cluster[4].connect(), "DEBUG", "SLEEP", "0.2"), "OK");
+    let after = pass(&mut router, &key);
+    assert!(
+        after > before,
+        "{after} at node 4 follows {before} at node 0"
+    );
+}
