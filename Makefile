@@ -35,9 +35,9 @@ fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, 
 
 lint: ## check format, clippy's lints and the documentation
 	@sh scripts/need.sh build
-	cargo fmt --check
-	cargo clippy --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --document-private-items
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
 
 # Does not build: under sudo there is often no cargo, and what root builds the user cannot clean.
 install: ## install the built module where the server may load it (PREFIX=, MODULE_DIR=, DESTDIR=)

@@ -2,8 +2,7 @@
 //! Valkey.
 //!
 //! Three layers, and every arrow has one direction: `commands` knows how requests are spelled,
-//! `module` knows the server, `engine` knows the rules.
+//! `module` knows the server, the crate `dsync_engine` knows the rules.
 
 mod commands;
-mod engine;
 mod module;

@@ -4,11 +4,11 @@ use std::ffi::CStr;
 
 use super::options::{self, Grammar};
 use super::{Outcome, leases, wrong_arity};
-use crate::engine::types::{ClientId, Now};
-use crate::engine::{Request, Wait};
 use crate::module::redis::args::Args;
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::{entropy, respond, run};
+use dsync_engine::types::{ClientId, Now};
+use dsync_engine::{Request, Wait};
 
 pub(super) fn acquire(
     ctx: Ctx<'_>,

@@ -13,12 +13,12 @@
 
 use std::ffi::CStr;
 
-use crate::engine::wire;
 use crate::module::followed::{self, Consequence};
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register, register_with_flags};
 use crate::module::redis::context::{Ctx, Level};
 use crate::module::replicate;
+use dsync_engine::wire;
 
 /// How much of a key a line of the log shows, in bytes.
 const SHOWN: usize = 128;

@@ -12,12 +12,12 @@ use std::ffi::CStr;
 
 use super::options::parse_single;
 use super::{Outcome, conclude};
-use crate::engine::Family;
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register};
 use crate::module::redis::context::Ctx;
 use crate::module::reply::count;
 use crate::module::run::survey;
+use dsync_engine::Family;
 
 /// How many keys are listed, and how many may be asked for.
 const DEFAULT_COUNT: u64 = 10;

@@ -13,14 +13,14 @@ use std::ffi::CStr;
 use super::acquire::{acquire, client, wait};
 use super::holding::{self, Names};
 use super::{Outcome, conclude, options, wrong_arity};
-use crate::engine::Family;
-use crate::engine::types::{MAX_PERMITS, Token};
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register};
 use crate::module::redis::context::Ctx;
 use crate::module::reply::count;
 use crate::module::respond;
 use crate::module::run::run;
+use dsync_engine::Family;
+use dsync_engine::types::{MAX_PERMITS, Token};
 
 struct Group;
 

@@ -13,13 +13,13 @@ use std::marker::PhantomData;
 
 use super::options::{number, parse_lease, parse_single, token};
 use super::{Outcome, conclude, info, leases, wrong_arity};
-use crate::engine::Family;
-use crate::engine::types::Fence;
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register};
 use crate::module::redis::context::Ctx;
 use crate::module::reply::count;
 use crate::module::run::{look, run};
+use dsync_engine::Family;
+use dsync_engine::types::Fence;
 
 /// The names that the shared commands have in one family.
 pub(super) trait Names {

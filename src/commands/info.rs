@@ -3,10 +3,10 @@
 //! A map of the same fields for every key of a family, and maps within it: RESP3 has maps, RESP2 flat
 //! arrays of names and values. Times are durations up to now, in milliseconds.
 
-use crate::engine::info::{HoldInfo, Info, Particulars, WaiterInfo};
-use crate::engine::types::{Claim, ClientId, UnixMs};
 use crate::module::redis::context::Ctx;
 use crate::module::reply::count;
+use dsync_engine::info::{HoldInfo, Info, Particulars, WaiterInfo};
+use dsync_engine::types::{Claim, ClientId, UnixMs};
 
 /// How many holders and waiters are listed, and how many may be asked for.
 pub(super) const DEFAULT_COUNT: u64 = 10;

@@ -10,10 +10,10 @@ use std::ffi::CStr;
 use super::acquire::acquire;
 use super::holding::{self, Names};
 use super::{conclude, options};
-use crate::engine::Family;
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register};
 use crate::module::redis::context::Ctx;
+use dsync_engine::Family;
 
 struct Lock;
 

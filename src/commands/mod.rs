@@ -17,9 +17,9 @@ mod semaphore;
 
 use std::ffi::CStr;
 
-use crate::engine::WrongType;
 use crate::module::redis::context::Ctx;
 use crate::module::settings::{self, LeaseSettings, OnceSettings};
+use dsync_engine::WrongType;
 
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     apply::register_all(ctx)?;

@@ -14,11 +14,11 @@ use super::acquire::acquire;
 use super::holding::{self, Names};
 use super::options::{self, Texts};
 use super::{Outcome, conclude, once_settings, wrong_arity};
-use crate::engine::Family;
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register};
 use crate::module::redis::context::Ctx;
 use crate::module::run::run;
+use dsync_engine::Family;
 
 /// What FAIL says where the worker does not.
 const NO_REASON: &[u8] = b"failed";

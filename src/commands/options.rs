@@ -14,9 +14,9 @@
 //!
 //! Every error names the option, the value and the bound; none repeats a token.
 
-use crate::engine::types::{Claim, LeaseMs, MAX_OWNER_LEN, MAX_PERMITS, Token};
 use crate::module::redis::args::{Args, parse_i64};
 use crate::module::settings::{LeaseSettings, OnceSettings};
+use dsync_engine::types::{Claim, LeaseMs, MAX_OWNER_LEN, MAX_PERMITS, Token};
 
 /// The longest BLOCK, in milliseconds: past it the arithmetic of moments would saturate.
 const MAX_BLOCK_MS: u64 = (1 << 53) - 1;

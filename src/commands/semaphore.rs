@@ -11,12 +11,12 @@ use std::ffi::CStr;
 use super::acquire::acquire;
 use super::holding::{self, Names};
 use super::{Outcome, conclude, options, wrong_arity};
-use crate::engine::Family;
-use crate::engine::types::MAX_PERMITS;
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register};
 use crate::module::redis::context::Ctx;
 use crate::module::run::run;
+use dsync_engine::Family;
+use dsync_engine::types::MAX_PERMITS;
 
 struct Semaphore;
 

@@ -3,7 +3,7 @@
 
 use rand::Rng as _;
 
-use crate::engine::types::Token;
+use dsync_engine::types::Token;
 
 pub(crate) fn new_token() -> Token {
     let mut random = [0; 16];
@@ -18,7 +18,7 @@ pub(crate) fn new_token() -> Token {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::types::new_token_buffer;
+    use dsync_engine::types::new_token_buffer;
 
     #[test]
     fn a_token_is_a_version_4_uuid_and_never_the_last_one() {

@@ -7,8 +7,8 @@ use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
 use super::{Load, SHELL, freed, journal, listeners, node, timers, waiters};
-use crate::engine::types::{ClientId, Db};
-use crate::engine::{Beginning, StateId};
+use dsync_engine::types::{ClientId, Db};
+use dsync_engine::{Beginning, StateId};
 
 pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     events::subscribe(ctx, on_event)?;

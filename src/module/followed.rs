@@ -4,9 +4,9 @@
 use super::redis::context::Ctx;
 use super::redis::name::KeyName;
 use super::{SHELL, journal, notify, run, settings};
-use crate::engine::Family;
-use crate::engine::change::Change;
-use crate::engine::follow::Unfollowed;
+use dsync_engine::Family;
+use dsync_engine::change::Change;
+use dsync_engine::follow::Unfollowed;
 
 /// What has become of the changes in the AOF that is being loaded, or was loaded last.
 #[derive(Default)]

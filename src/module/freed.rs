@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::SHELL;
-use crate::engine::StateId;
+use dsync_engine::StateId;
 
 /// At most [`CHUNK`] of them in each part.
 static FREED_ELSEWHERE: Mutex<VecDeque<Vec<StateId>>> = Mutex::new(VecDeque::new());

@@ -10,10 +10,10 @@ use super::SHELL;
 use super::redis::clock;
 use super::redis::context::{Ctx, Level, log};
 use super::redis::setting;
-use crate::engine::Misfit;
-use crate::engine::change::Change;
-use crate::engine::effect::Note;
-use crate::engine::types::Fence;
+use dsync_engine::Misfit;
+use dsync_engine::change::Change;
+use dsync_engine::effect::Note;
+use dsync_engine::types::Fence;
 
 /// How many lapses of one second have a line of their own.
 const LINES_A_SECOND: u32 = 10;

@@ -8,8 +8,8 @@ use std::ffi::CString;
 use super::redis::context::Ctx;
 use super::redis::info::{self, InfoSink};
 use super::{SHELL, Shell};
-use crate::engine::Family;
-use crate::engine::stats::{Counters, WAIT_BOUNDS_MS};
+use dsync_engine::Family;
+use dsync_engine::stats::{Counters, WAIT_BOUNDS_MS};
 
 pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     info::register(ctx, write)

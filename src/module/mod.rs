@@ -31,10 +31,10 @@ use redis::gil::GilCell;
 use redis::{clock, detached, probe};
 use settings::{LeaseSettings, OnceSettings};
 
-use crate::engine::answer::Answer;
-use crate::engine::effect::Effects;
-use crate::engine::types::{LeaseUs, MonoUs, Now};
-use crate::engine::{Beginning, Engine, Reply};
+use dsync_engine::answer::Answer;
+use dsync_engine::effect::Effects;
+use dsync_engine::types::{LeaseUs, MonoUs, Now};
+use dsync_engine::{Beginning, Engine, Reply};
 
 /// Everything the module knows.
 pub(crate) struct Shell {

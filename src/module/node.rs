@@ -29,7 +29,7 @@ use super::redis::probe::{WriteState, writes_allowed};
 use super::redis::{clock, name::KeyName};
 use super::slots::{self, Order, Redirected, Slots};
 use super::{SHELL, Shell};
-use crate::engine::types::Fence;
+use dsync_engine::types::Fence;
 
 /// How often the node tells its last fence: if there is a new one, or while it is ahead of the clock, for a
 /// message can be lost, and a node can be new.

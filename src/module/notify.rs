@@ -7,8 +7,8 @@ use std::ffi::CStr;
 
 use super::redis::context::Ctx;
 use super::redis::name::KeyName;
-use crate::engine::Family;
-use crate::engine::change::{Change, End};
+use dsync_engine::Family;
+use dsync_engine::change::{Change, End};
 
 pub(super) fn changed(ctx: Ctx<'_>, name: &KeyName<'_>, family: Family, changes: &[Change]) {
     for event in changes.iter().filter_map(|change| event(family, change)) {

@@ -15,9 +15,9 @@ use std::ffi::CStr;
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
 use super::{SHELL, listeners};
-use crate::engine::Family;
-use crate::engine::change::Change;
-use crate::engine::wire;
+use dsync_engine::Family;
+use dsync_engine::change::Change;
+use dsync_engine::wire;
 
 /// The command that carries changes.
 pub(crate) const STREAM: &CStr = c"DSYN";

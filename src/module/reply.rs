@@ -1,9 +1,9 @@
 //! Answers and refusals in the words of the protocol: the one place where they are spelled.
 
 use super::redis::context::Ctx;
-use crate::engine::answer::Answer;
-use crate::engine::types::new_token_buffer;
-use crate::engine::{FullQueue, Refusal};
+use dsync_engine::answer::Answer;
+use dsync_engine::types::new_token_buffer;
+use dsync_engine::{FullQueue, Refusal};
 
 pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
     match answer {

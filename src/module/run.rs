@@ -8,10 +8,11 @@ use super::redis::context::{Ctx, Level};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
 use super::{SHELL, journal, node, notify, replicate, timers, waiters};
-use crate::engine::answer::Answer;
-use crate::engine::effect::Effects;
-use crate::engine::types::{Db, Now};
-use crate::engine::{Engine, Family, Key, StateId, WrongType};
+use dsync_engine::answer::Answer;
+use dsync_engine::effect::Effects;
+use dsync_engine::tasks::Task;
+use dsync_engine::types::{Db, Now};
+use dsync_engine::{Engine, Family, Key, StateId, WrongType};
 
 /// A command's call, which may change the key. The server has taken the command, so it takes writes now:
 /// what was last found out about that may be older than what has changed since.
@@ -21,7 +22,24 @@ pub(crate) fn run<R>(
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
     node::arrive(ctx, name.bytes());
-    run_if(ctx, name, |_| true, call)
+    let mut opened = OpenKey::open_write(ctx, name);
+    let mut state = found(&opened)?;
+    if let Some(task) = overdue_retirement(ctx, name, state) {
+        let forget = |engine: &mut Engine, key: &mut Key<'_>, now| engine.perform(task, key, now);
+        run_opened(ctx, name, opened, state, |_| true, forget);
+        opened = OpenKey::open_write(ctx, name);
+        state = found(&opened)?;
+    }
+    Ok(run_opened(ctx, name, opened, state, |_| true, call))
+}
+
+/// What is over is forgotten in a step of its own, before the command: a new key may follow it, of another family.
+fn overdue_retirement(ctx: Ctx<'_>, name: &KeyName<'_>, state: Option<StateId>) -> Option<Task> {
+    state?;
+    SHELL.with(|shell| {
+        let key = Key::found(Db(ctx.db()), name.bytes(), state);
+        shell.engine.overdue_retirement(&key, shell.now())
+    })
 }
 
 /// The timer's call, which may change the key if the server takes writes and the key is its own.
@@ -31,17 +49,20 @@ pub(super) fn run_task<R>(
     is_ours: bool,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
-    run_if(ctx, name, |now| now.may_write && is_ours, call)
+    let opened = OpenKey::open_write(ctx, name);
+    let state = found(&opened)?;
+    let may_write = |now: Now| now.may_write && is_ours;
+    Ok(run_opened(ctx, name, opened, state, may_write, call))
 }
 
-fn run_if<R>(
+fn run_opened<R>(
     ctx: Ctx<'_>,
     name: &KeyName<'_>,
+    opened: OpenKey<'_>,
+    before: Option<StateId>,
     may_write: impl FnOnce(Now) -> bool,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
-) -> Result<R, WrongType> {
-    let opened = OpenKey::open_write(ctx, name);
-    let before = found(&opened)?;
+) -> R {
     let bytes = name.bytes();
     let (now, result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
         let mut now = shell.now();
@@ -67,7 +88,7 @@ fn run_if<R>(
     carry_out(ctx, name, family, is_freed, &mut effects);
     SHELL.with(|shell| shell.spare_effects = Some(effects));
     timers::arm_from(ctx, now);
-    Ok(result)
+    result
 }
 
 /// A call that looks only.

@@ -4,7 +4,7 @@ use super::redis::args::Args;
 use super::redis::config::{self, Checked, Hooks, Setting};
 use super::redis::context::Ctx;
 use super::{SHELL, Shell};
-use crate::engine::types::LeaseMs;
+use dsync_engine::types::LeaseMs;
 
 /// What the commands need besides the engine's own settings.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,8 @@ use super::redis::name::KeyName;
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
 use super::redis::{clock, detached};
 use super::{SHELL, freed, listeners, run};
-use crate::engine::answer::Answer;
-use crate::engine::types::Now;
+use dsync_engine::answer::Answer;
+use dsync_engine::types::Now;
 
 /// How long a tick may take, and how many tasks it may do.
 const TICK_US: u64 = 1_000;

@@ -11,9 +11,9 @@ use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
 use super::redis::value_type::{Aux, ValueType, register_type, register_type_with_aux};
 use super::replicate::STREAM;
 use super::{SHELL, freed, journal, timers};
-use crate::engine::saved::{self, Assembly};
-use crate::engine::types::{Db, Fence};
-use crate::engine::{Body, Family, StateId, wire};
+use dsync_engine::saved::{self, Assembly};
+use dsync_engine::types::{Db, Fence};
+use dsync_engine::{Body, Family, StateId, wire};
 
 pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_type_with_aux::<LockType, LastFence>(ctx)?;

@@ -18,9 +18,9 @@ use super::redis::blocked::{self, Hooks, ParkedClient};
 use super::redis::context::Ctx;
 use super::redis::shadow::shadow_name;
 use super::{SHELL, reply, timers};
-use crate::engine::answer::Answer;
-use crate::engine::effect::{HandedOver, Wake};
-use crate::engine::types::{ClientId, WaiterId};
+use dsync_engine::answer::Answer;
+use dsync_engine::effect::{HandedOver, Wake};
+use dsync_engine::types::{ClientId, WaiterId};
 
 /// A client between parking and its reply.
 struct Parked {

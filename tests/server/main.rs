@@ -7,11 +7,6 @@
 //! Stories of partitions make network namespaces, as root or in user namespaces; where that is not to be
 //! had, `DSYNC_TEST_NO_NAMESPACES=1` leaves them out.
 
-// The crate is a `cdylib`, which no test can link to, so the engine is compiled in from its source.
-#[allow(dead_code)]
-#[path = "../../src/engine/mod.rs"]
-#[allow(unused_imports)]
-mod engine;
 mod harness;
 
 mod atomic_migration;
@@ -65,6 +60,7 @@ mod replicas;
 mod replication_effects;
 mod replication_stream;
 mod restarts;
+mod retention;
 mod retries;
 mod scenarios;
 mod secrets;

@@ -129,7 +129,27 @@ impl Drop for ParkedClient {
     }
 }
 
-pub(super) fn unblock(waiter: NonZeroU64) {
+/// Lets a client go that may not be unblocked before the running command is over: see [`late_release`].
+pub(super) fn unblock_next_turn(ctx: Ctx<'_>, waiter: NonZeroU64) {
+    let data = std::ptr::without_provenance_mut(waiter.get() as usize);
+    // SAFETY: a live context; the callback is a function of this library, and its data a number nobody
+    // dereferences.
+    unsafe { required!(RedisModule_CreateTimer)(ctx.raw(), 0, Some(on_next_turn), data) };
+}
+
+unsafe extern "C" fn on_next_turn(_: *mut raw::RedisModuleCtx, data: *mut c_void) {
+    guard(
+        c"a late release",
+        || (),
+        || {
+            if let Some(waiter) = NonZeroU64::new(data.addr() as u64) {
+                unblock(waiter);
+            }
+        },
+    );
+}
+
+fn unblock(waiter: NonZeroU64) {
     let Some(Handle(handle)) = take_handle(waiter) else {
         return;
     };

@@ -7,8 +7,8 @@ use redis_module::raw;
 
 use super::api::required;
 use super::context::Ctx;
-use super::key;
 use super::name::KeyName;
+use super::open;
 
 /// What a command has answered.
 pub(super) struct CallReply(*mut raw::RedisModuleCallReply);
@@ -18,7 +18,7 @@ pub(super) struct CallReply(*mut raw::RedisModuleCallReply);
 /// # Panics
 /// While a key is open: other modules may filter the call.
 pub(super) fn ask(ctx: Ctx<'_>, command: &CStr, args: &[&[u8]]) -> Option<CallReply> {
-    key::assert_none_open();
+    open::assert_none();
     let strings: Vec<KeyName> = args.iter().map(|arg| KeyName::new(arg)).collect();
     let mut vector: Vec<_> = strings.iter().map(KeyName::raw).collect();
     // SAFETY: a live context; `v` reads a vector of live string objects and its length, and takes references of

@@ -7,6 +7,7 @@ use redis_module::raw;
 
 use super::api::required;
 use super::args::Args;
+use super::blocked::unblock_next_turn;
 use super::context::Ctx;
 use super::guard::guard;
 use super::late_release::Running;
@@ -66,6 +67,8 @@ unsafe extern "C" fn trampoline<C: Command>(
     let (debt, running) = (Debt::one(), Running::begin());
     guard(C::NAME, || (), || C::run(ctx, args));
     debt.settle(ctx);
-    running.end(ctx);
+    if let Some(waiter) = running.end() {
+        unblock_next_turn(ctx, waiter);
+    }
     raw::REDISMODULE_OK as i32
 }

@@ -1,66 +1,34 @@
 //! The context of a callback: who calls, in which database, under which circumstances, and what may
 //! be told to others.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use redis_module::raw;
 
 use super::api::{optional, required};
 pub(crate) use super::facts::CtxFacts;
+use super::log::c_string;
+pub(crate) use super::log::{Level, log};
 use super::name::KeyName;
-use super::{detached, key};
+use super::open;
 
 /// Valid for the callback it was given to: it cannot be kept, nor sent to another thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Ctx<'a> {
     raw: *mut raw::RedisModuleCtx,
     lifetime: PhantomData<&'a ()>,
-    /// Whether it belongs to a command, whose client can be parked.
-    is_command: bool,
+    kind: Kind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Level {
-    Debug,
-    Notice,
-    Warning,
-}
-
-impl Level {
-    fn name(self) -> &'static CStr {
-        match self {
-            Level::Debug => c"debug",
-            Level::Notice => c"notice",
-            Level::Warning => c"warning",
-        }
-    }
-}
-
-/// A line in the server's log. From any thread.
-pub(crate) fn log(level: Level, text: &str) {
-    let Some(write) = optional!(RedisModule_Log) else {
-        return;
-    };
-    let text = c_string(text);
-    // SAFETY: RM_Log accepts a NULL context, is thread safe, and formats one C string.
-    unsafe {
-        write(
-            std::ptr::null_mut(),
-            level.name().as_ptr(),
-            c"%s".as_ptr(),
-            text.as_ptr(),
-        )
-    }
-}
-
-/// Text that C can read to its end: what follows a NUL would be lost, so NULs become spaces.
-pub(super) fn c_string(text: &str) -> CString {
-    let bytes: Vec<u8> = text
-        .bytes()
-        .map(|b| if b == 0 { b' ' } else { b })
-        .collect();
-    CString::new(bytes).unwrap_or_default()
+enum Kind {
+    /// Of a command, whose client can be parked.
+    Command,
+    /// Of any other callback.
+    Callback,
+    /// Our own: what is written with it would be propagated outside of any unit of execution.
+    Detached,
 }
 
 impl<'a> Ctx<'a> {
@@ -71,7 +39,7 @@ impl<'a> Ctx<'a> {
         Ctx {
             raw,
             lifetime: PhantomData,
-            is_command: false,
+            kind: Kind::Callback,
         }
     }
 
@@ -81,12 +49,23 @@ impl<'a> Ctx<'a> {
         Ctx {
             raw,
             lifetime: PhantomData,
-            is_command: true,
+            kind: Kind::Command,
+        }
+    }
+
+    /// # Safety
+    /// `raw` is a detached context that lives for all of `'a`, which this thread spends under the server's
+    /// global lock.
+    pub(super) unsafe fn detached(raw: *mut raw::RedisModuleCtx) -> Self {
+        Ctx {
+            raw,
+            lifetime: PhantomData,
+            kind: Kind::Detached,
         }
     }
 
     pub(super) fn is_command(self) -> bool {
-        self.is_command
+        self.kind == Kind::Command
     }
 
     pub(super) fn raw(self) -> *mut raw::RedisModuleCtx {
@@ -146,7 +125,7 @@ impl<'a> Ctx<'a> {
     /// With the detached context: the server would stop at an assertion.
     pub(crate) fn replicate(self, command: &CStr, name: &KeyName, argument: &[u8]) -> bool {
         assert!(
-            !detached::is(self),
+            self.kind != Kind::Detached,
             "nothing is replicated outside of a command or a timer"
         );
         // SAFETY: RM_Replicate takes a reference of its own to the string object of `s`, which needs no
@@ -185,7 +164,7 @@ impl<'a> Ctx<'a> {
     /// # Panics
     /// While a key is open: other modules hear it, and may change what it refers to.
     pub(crate) fn notify(self, event: &CStr, name: &KeyName) {
-        key::assert_none_open();
+        open::assert_none();
         // SAFETY: a live context, a C string, a live string object.
         unsafe {
             required!(RedisModule_NotifyKeyspaceEvent)(

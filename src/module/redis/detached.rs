@@ -31,17 +31,12 @@ pub(crate) fn free() {
     }
 }
 
-/// Whether `ctx` is it: what it writes would be propagated outside of any unit of execution.
-pub(super) fn is(ctx: Ctx<'_>) -> bool {
-    ctx.raw() == DETACHED.load(Relaxed)
-}
-
 /// Calls `body` with it, from a callback that holds the server's global lock.
 pub(crate) fn with(body: impl FnOnce(Ctx<'_>)) {
     let detached = DETACHED.load(Relaxed);
     // A value may be freed on a thread without the lock: there is no context for that.
     if !detached.is_null() && guard::is_inside() {
         // SAFETY: alive while the static has it; this thread holds the global lock, as for every context.
-        body(unsafe { Ctx::from_raw(detached) });
+        body(unsafe { Ctx::detached(detached) });
     }
 }

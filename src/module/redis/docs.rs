@@ -9,7 +9,8 @@ use std::ptr::{null, null_mut};
 use redis_module::raw;
 
 use super::api::{optional, required};
-use super::context::{Ctx, c_string};
+use super::context::Ctx;
+use super::log::c_string;
 
 pub(crate) struct Docs {
     pub(crate) name: String,

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::context::{Level, log};
+use super::log::{Level, log};
 
 thread_local! {
     static MAIN: Cell<bool> = const { Cell::new(false) };

@@ -2,20 +2,19 @@
 //! keeps the number in the place of a pointer it never follows. So nothing read from the keyspace
 //! is ever dereferenced.
 //!
-//! A key is open alone: a second handle, or a call that lets others delete, would leave this one
-//! with a freed object, which the server reads when it closes it. Opening another one, notifying or
-//! probing meanwhile therefore panics. Close before effects.
+//! A key is open alone, see [`open`]: opening another one, notifying or probing meanwhile panics. Close
+//! before effects.
 
-use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw;
 
 use super::api::required;
 use super::context::Ctx;
 use super::name::KeyName;
+use super::open;
+use super::value::{id_of, pointer_of};
 use super::value_type::{self, Family};
 
 /// What a key holds.
@@ -24,15 +23,6 @@ pub(crate) enum Content {
     Absent,
     Ours { family: Family, id: NonZeroU32 },
     Other,
-}
-
-/// Whether a key is open. Only touched under the server's global lock.
-static OPEN: AtomicBool = AtomicBool::new(false);
-
-/// # Panics
-/// When a key is open.
-pub(super) fn assert_none_open() {
-    assert!(!OPEN.load(Relaxed), "a key is still open");
 }
 
 /// Open from `open_read` or `open_write` until it is dropped.
@@ -62,11 +52,11 @@ impl<'a> Key<'a> {
     }
 
     fn open(ctx: Ctx<'a>, name: &KeyName, mode: i32) -> Self {
-        assert_none_open();
+        open::assert_none();
         // SAFETY: a live context and a live string, of which RM_OpenKey takes its own reference. No
         // other handle is open.
         let raw = unsafe { required!(RedisModule_OpenKey)(ctx.raw(), name.raw(), mode) };
-        OPEN.store(true, Relaxed);
+        open::note(true);
         Key {
             raw,
             lifetime: PhantomData,
@@ -121,15 +111,6 @@ impl Drop for Key<'_> {
     fn drop(&mut self) {
         // SAFETY: RM_CloseKey accepts NULL, and an open key once.
         unsafe { required!(RedisModule_CloseKey)(self.raw) }
-        OPEN.store(false, Relaxed);
+        open::note(false);
     }
-}
-
-/// The number that a value pointer stands for.
-pub(super) fn id_of(value: *const c_void) -> Option<NonZeroU32> {
-    u32::try_from(value.addr()).ok().and_then(NonZeroU32::new)
-}
-
-pub(super) fn pointer_of(id: NonZeroU32) -> *mut c_void {
-    std::ptr::without_provenance_mut(id.get() as usize)
 }

@@ -4,16 +4,8 @@
 //! command's duration has been booked twice. So such a release waits for the next turn of the event
 //! loop, on all servers alike.
 
-use std::ffi::c_void;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-
-use redis_module::raw;
-
-use super::api::required;
-use super::blocked::unblock;
-use super::context::Ctx;
-use super::guard::guard;
 
 /// The waiter parked by the command that is running, or 0; and whether it was let go already.
 /// Only touched under the server's global lock.
@@ -48,25 +40,10 @@ impl Running {
         Running { outer }
     }
 
-    pub(super) fn end(self, ctx: Ctx<'_>) {
+    /// Returns the waiter that was let go too early, if there is one: to be unblocked in the next turn.
+    pub(super) fn end(self) -> Option<NonZeroU64> {
         let waiter = PARKING.swap(self.outer.0, Relaxed);
-        if TOO_EARLY.swap(self.outer.1, Relaxed) {
-            let data = std::ptr::without_provenance_mut(waiter as usize);
-            // SAFETY: a live context; the callback is a function of this library, and its data a
-            // number nobody dereferences.
-            unsafe { required!(RedisModule_CreateTimer)(ctx.raw(), 0, Some(on_next_turn), data) };
-        }
+        let too_early = TOO_EARLY.swap(self.outer.1, Relaxed);
+        NonZeroU64::new(waiter).filter(|_| too_early)
     }
-}
-
-unsafe extern "C" fn on_next_turn(_: *mut raw::RedisModuleCtx, data: *mut c_void) {
-    guard(
-        c"a late release",
-        || (),
-        || {
-            if let Some(waiter) = NonZeroU64::new(data.addr() as u64) {
-                unblock(waiter);
-            }
-        },
-    );
 }

@@ -20,7 +20,7 @@ use super::args::Args;
 use super::call::CallReply;
 use super::command::{self, Command};
 use super::context::Ctx;
-use super::key;
+use super::open;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WriteState {
@@ -73,7 +73,7 @@ fn has_persist(ctx: Ctx) -> bool {
 /// # Panics
 /// While a key is open: other modules may filter the call.
 pub(crate) fn writes_allowed(ctx: Ctx, key: &[u8]) -> WriteState {
-    key::assert_none_open();
+    open::assert_none();
     match ask(ctx, DRY.load(Relaxed), key) {
         Ok(()) => WriteState::Ok,
         Err(reason) => refusal(reason),

@@ -8,7 +8,8 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use super::api::required;
-use super::context::{Ctx, c_string};
+use super::context::Ctx;
+use super::log::c_string;
 
 /// How many values the running command or answer still owes. Only touched under the server's global
 /// lock.

@@ -16,8 +16,8 @@ use super::api::required;
 use super::context::Ctx;
 use super::guard::{guard, guard_unlocked, on_main_thread};
 use super::io::{AofWriter, Digest, Loader, Malformed, Saver};
-use super::key::{id_of, pointer_of};
 use super::name::bytes_of;
+use super::value::{id_of, pointer_of};
 
 /// Which of our types a value has: the number its `ValueType` chose, below `FAMILIES`.
 pub(crate) type Family = u8;

@@ -26,12 +26,12 @@ use std::str::FromStr;
 
 use crc::{CRC_32_ISCSI, Crc};
 
-use crate::engine::Family;
-use crate::engine::change::{Change, Limits, Tally};
-use crate::engine::hold::Grant;
-use crate::engine::once::{Completion, Reason};
-use crate::engine::types::{Claim, Fence, LeaseMs, Token, UnixMs, new_token_buffer};
-use crate::engine::wire;
+use dsync_engine::Family;
+use dsync_engine::change::{Change, Limits, Tally};
+use dsync_engine::hold::Grant;
+use dsync_engine::once::{Completion, Reason};
+use dsync_engine::types::{Claim, Fence, LeaseMs, Token, UnixMs, new_token_buffer};
+use dsync_engine::wire;
 
 /// The command that carries packed strings: its name, a key, a string.
 pub const STREAM: &str = "DSYN";

@@ -1,0 +1,280 @@
+//! ACQUIRE and ADD: grant now, queue, or refuse.
+//!
+//! A request never passes an earlier one: as long as anybody waits, even one that would fit queues
+//! behind, or fails if it may not wait. The one exception is no request at all: a token that holds the
+//! key, or has a place in the queue, is the same request sent again, and gets what it already has.
+
+use super::answer::{Answer, Refusal};
+use super::change::Change;
+use super::hold::Grant;
+use super::types::{Claim, Fence, Now, QueueId, Token};
+use super::wait_queue::{Left, Place, Request, Standing, Waiter};
+use super::{Body, Engine, Key, Reply};
+
+impl Engine {
+    pub fn acquire(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
+        let family = request.claim.family();
+        if self.body(key, family).is_err() {
+            return Reply::Now(Answer::WrongType);
+        }
+        // Before anything lapses: an overdue hold is still its token's, and renewed by it.
+        if let Some(answer) = self.again(key, &request, now) {
+            self.settle(key, now);
+            return Reply::Now(answer);
+        }
+        self.lapse_due(key, now);
+        self.serve(key, now);
+        // The key was removed a moment ago, and one who waited for it has it now.
+        if self.body(key, family).is_err() {
+            self.settle(key, now);
+            return Reply::Now(Answer::WrongType);
+        }
+        // Serving may have granted, just now, the earlier sending of this very request.
+        if let Some(answer) = self.again(key, &request, now) {
+            self.settle(key, now);
+            return Reply::Now(answer);
+        }
+        let reply = self.first_time(key, request, now);
+        self.settle(key, now);
+        match reply {
+            // What came before it may have been served in between, and it with them.
+            Reply::Queued(id) => self.effects.answer_to(id).map_or(reply, Reply::Now),
+            Reply::Now(_) => reply,
+        }
+    }
+
+    /// A token that holds the key has the same hold again: the same fence, the lease from now, bound
+    /// to the connection that asks. Nothing is counted twice.
+    pub(super) fn again(
+        &mut self,
+        key: &mut Key<'_>,
+        request: &Request,
+        now: Now,
+    ) -> Option<Answer> {
+        let holds = self.body_mut(key)?.holds_mut();
+        let hold = holds.by_token(&request.token)?;
+        if hold.claim != request.claim {
+            return Some(Answer::Refused(Refusal::Mismatch));
+        }
+        let fence = hold.fence;
+        self.renew_hold(key, fence, request.lease, now);
+        self.bind(key, fence, request);
+        Some(self.granted(key, request.token.clone(), fence))
+    }
+
+    fn first_time(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
+        let queue = self.queues.find(key.db, key.name);
+        let mut vacant = None;
+        if let Some(id) = queue
+            && let Some((place, standing)) = self
+                .queues
+                .get(id)
+                .and_then(|queue| queue.find(&request.token))
+        {
+            if standing.claim() != request.claim {
+                return Reply::Now(Answer::Refused(Refusal::Mismatch));
+            }
+            match (request.wait, standing) {
+                (Some(_), _) => return self.resume(id, place, request),
+                (None, Standing::Waiting(_)) => return Reply::Now(Answer::NotGranted),
+                // A vacant place delays nobody, its own token included: a try like any other.
+                (None, Standing::Vacant(_)) => vacant = Some((id, place)),
+            }
+        }
+        if let Some(answer) = self.concluded(key, request.most) {
+            return Reply::Now(answer);
+        }
+        let limit = match self.limit_for(key, &request) {
+            Ok(limit) => limit,
+            Err(refusal) => return Reply::Now(Answer::Refused(refusal)),
+        };
+        let waiting = queue
+            .and_then(|id| self.queues.get(id))
+            .is_some_and(|q| q.has_waiting());
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        let fits = match body {
+            Some(body) => body.admits(request.claim, limit),
+            None => limit != Some(0),
+        };
+        if fits && !waiting {
+            let (token, family) = (request.token.clone(), request.claim.family());
+            let Some(fence) = self.grant(key, request, now) else {
+                return Reply::Now(Answer::NotGranted);
+            };
+            self.stats.counters_mut(family).granted_at_once += 1;
+            if let Some((queue, place)) = vacant {
+                self.queues.leave(queue, place);
+            }
+            return Reply::Now(self.granted(key, token, fence));
+        }
+        if request.wait.is_none() {
+            return Reply::Now(Answer::NotGranted);
+        }
+        if let Err(full) = self.queues.make_room(queue, self.queue_bounds()) {
+            return Reply::Now(Answer::Refused(Refusal::QueueFull(full)));
+        }
+        self.queue_up(key, request, now)
+    }
+
+    /// The limit that the request is judged by.
+    fn limit_for(&self, key: &Key<'_>, request: &Request) -> Result<Option<u32>, Refusal> {
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        let in_force = body.and_then(Body::limit_in_force);
+        match request.claim {
+            Claim::Exclusive | Claim::Shared | Claim::Run => Ok(None),
+            Claim::Member => Ok(request.limit.or(in_force)),
+            Claim::Permits(permits) => {
+                let pinned = match body {
+                    Some(Body::Semaphore(semaphore)) => semaphore.limits().pinned,
+                    _ => None,
+                };
+                let limit = pinned
+                    .or(request.limit)
+                    .or(in_force)
+                    .ok_or(Refusal::NoLimit)?;
+                // Under a limit of 0 the semaphore is paused, and nothing is said about sizes.
+                if limit >= 1 && permits > limit {
+                    return Err(Refusal::TooMany { permits, limit });
+                }
+                Ok(Some(limit))
+            }
+        }
+    }
+
+    fn queue_up(&mut self, key: &mut Key<'_>, mut request: Request, now: Now) -> Reply {
+        let queue = self.queues.find_or_make(key.db, key.name);
+        // Its limit takes force as it enters the queue, and never again.
+        let asked = request.limit.take();
+        self.put_limit_in_force(key, request.claim, asked);
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        let limit = asked.or_else(|| body.and_then(Body::limit_to_remember));
+        if let Some(limit) = limit
+            && let Some(queue) = self.queues.get_mut(queue)
+        {
+            queue.remember_limit(request.claim.family(), limit);
+        }
+        let id = self.queues.next_waiter();
+        let place = self.queues.next_place();
+        self.queues.join(
+            queue,
+            place,
+            Waiter {
+                id,
+                request,
+                since: now.mono,
+            },
+        );
+        Reply::Queued(id)
+    }
+
+    /// The same request sent again by a new connection: it takes over the place, waiting or vacant.
+    fn resume(&mut self, queue: QueueId, place: Place, mut request: Request) -> Reply {
+        // It entered the queue before; its limit has had its turn.
+        request.limit = None;
+        let since = match self.queues.leave(queue, place) {
+            Some(Left::Waiter(old)) => {
+                self.effects.wake(old.id, Answer::Superseded);
+                old.since
+            }
+            Some(Left::Vacancy(vacancy)) => vacancy.since,
+            Some(Left::Watcher(watcher)) => watcher.since,
+            None => return Reply::Now(Answer::NotGranted),
+        };
+        let id = self.queues.next_waiter();
+        self.queues
+            .join(queue, place, Waiter { id, request, since });
+        Reply::Queued(id)
+    }
+
+    fn put_limit_in_force(&mut self, key: &mut Key<'_>, claim: Claim, asked: Option<u32>) {
+        let Some(limit) = asked else { return };
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        if body.and_then(Body::limit_asked) != Some(limit) {
+            // One that is refused is in the log; the request is judged by the limit in force then.
+            let _ = self.decide(key, claim.family(), Change::Limit(limit));
+        }
+    }
+
+    /// Grants the request: from here on it is a hold. `None` where the state has refused it.
+    pub(super) fn grant(
+        &mut self,
+        key: &mut Key<'_>,
+        mut request: Request,
+        now: Now,
+    ) -> Option<Fence> {
+        let fence = self.next_fence(now);
+        let family = request.claim.family();
+        self.put_limit_in_force(key, request.claim, request.limit);
+        let token = std::mem::replace(&mut request.token, Token::Uuid([0; 16]));
+        let grant = Grant {
+            fence,
+            token,
+            claim: request.claim,
+            lease: request.lease,
+            deadline: now.unix().after_ms(u64::from(request.lease.0)),
+            granted: now.unix(),
+            renewed: false,
+            owner: request.owner.take(),
+        };
+        self.decide(key, family, Change::Grant(grant)).ok()?;
+        if let Some(id) = key.state {
+            self.set_due(id, fence, now.lease.after(request.lease));
+        }
+        self.bind(key, fence, &request);
+        Some(fence)
+    }
+
+    /// How a request is told that it holds.
+    pub(super) fn granted(&self, key: &Key<'_>, token: Token, fence: Fence) -> Answer {
+        match key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body)
+        {
+            Some(Body::Once(once)) => Answer::Run {
+                token,
+                fence,
+                attempt: once.record().attempts,
+            },
+            _ => Answer::Granted { token, fence },
+        }
+    }
+
+    /// Notes whose connection the hold was given to, for people and for EPHEMERAL.
+    fn bind(&mut self, key: &Key<'_>, fence: Fence, request: &Request) {
+        let Some(id) = key.state else { return };
+        let Some(holds) = self.states.get_mut(id).map(|state| state.body.holds_mut()) else {
+            return;
+        };
+        let before = holds
+            .get(fence)
+            .filter(|hold| hold.ephemeral)
+            .map(super::Hold::client);
+        holds.bind(fence, request.client, request.ephemeral);
+        if let Some(client) = before {
+            self.ephemeral.remove(&(client, fence));
+        }
+        if request.ephemeral {
+            self.ephemeral.insert((request.client, fence), id);
+        }
+        // A new connection has it: the end of the old one no longer matters.
+        if !self.ending.is_empty() {
+            self.ending.remove(&fence);
+        }
+        if let Some(put_off) = self.put_off_ends.remove(&fence) {
+            self.put_off.remove(&put_off);
+        }
+    }
+}

@@ -1,0 +1,561 @@
+//! Holds, and the set of them that one key has: by fence, by token, by deadline.
+//!
+//! A key with a single hold, as every exclusive lock is, keeps it in place: a million held locks are
+//! why a [`Hold`] is packed and why nothing is allocated for it. The first companion moves the set
+//! into ordered maps; all its operations are then logarithmic, and none copies the set.
+//!
+//! Deliberately absent: who may hold (the policies' business), and the passing of time: a hold whose
+//! deadline has come stays in the set until somebody ends it.
+//!
+//! Hash maps were rejected for the larger sets: growing one moves every hold in one step, which is a
+//! stall somebody else waits for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
+
+/// A number below 2^48 in six bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct U48([u8; 6]);
+
+impl U48 {
+    const MAX: u64 = (1 << 48) - 1;
+
+    /// Saturates: 2^48 milliseconds are the year 10889, and as many connections take longer.
+    fn new(n: u64) -> U48 {
+        let [a, b, c, d, e, f, ..] = n.min(U48::MAX).to_le_bytes();
+        U48([a, b, c, d, e, f])
+    }
+
+    fn get(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    }
+}
+
+/// What all servers agree on about a hold: this is replicated and saved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grant {
+    pub fence: Fence,
+    pub token: Token,
+    pub claim: Claim,
+    pub lease: LeaseMs,
+    /// The wall-clock end of the lease, as it was written at the grant or the last renewal.
+    pub deadline: UnixMs,
+    pub granted: UnixMs,
+    pub renewed: bool,
+    pub owner: Option<Box<[u8]>>,
+}
+
+/// What few holds have.
+#[derive(Clone)]
+struct Extras {
+    /// The token, where it is no UUID.
+    text: Option<Box<[u8]>>,
+    owner: Option<Box<[u8]>>,
+}
+
+/// One grant of a lock, of permits or of a membership.
+#[derive(Clone)]
+pub struct Hold {
+    pub fence: Fence,
+    /// When the lease runs out by this server's lease clock. It counts only if it is not before the moment at
+    /// which this server last took over: see [`super::role`].
+    pub due: LeaseUs,
+    /// The token, where it is a UUID; zeros where `extras` has its text.
+    uuid: [u8; 16],
+    extras: Option<Box<Extras>>,
+    pub claim: Claim,
+    pub lease: LeaseMs,
+    deadline: U48,
+    granted: U48,
+    client: U48,
+    pub renewed: bool,
+    /// Ends with the connection of `client`.
+    pub ephemeral: bool,
+}
+
+impl Hold {
+    /// A hold that nobody here is connected to, whose lease has yet to be given a moment.
+    #[must_use]
+    pub fn new(grant: &Grant) -> Hold {
+        let (uuid, text) = match &grant.token {
+            Token::Uuid(uuid) => (*uuid, None),
+            Token::Text(text) => ([0; 16], Some(text.clone())),
+        };
+        let owner = grant.owner.clone();
+        Hold {
+            fence: grant.fence,
+            due: LeaseUs(0),
+            uuid,
+            extras: (text.is_some() || owner.is_some()).then(|| Box::new(Extras { text, owner })),
+            claim: grant.claim,
+            lease: grant.lease,
+            deadline: U48::new(grant.deadline.0),
+            granted: U48::new(grant.granted.0),
+            client: U48::new(ClientId::NONE.0),
+            renewed: grant.renewed,
+            ephemeral: false,
+        }
+    }
+
+    /// What the other servers and the files know of it.
+    #[must_use]
+    pub fn to_grant(&self) -> Grant {
+        Grant {
+            fence: self.fence,
+            token: self.token(),
+            claim: self.claim,
+            lease: self.lease,
+            deadline: self.deadline(),
+            granted: self.granted(),
+            renewed: self.renewed,
+            owner: self.owner().map(Into::into),
+        }
+    }
+
+    #[must_use]
+    pub fn token(&self) -> Token {
+        match self.extras.as_deref() {
+            Some(Extras {
+                text: Some(text), ..
+            }) => Token::Text(text.clone()),
+            _ => Token::Uuid(self.uuid),
+        }
+    }
+
+    #[must_use]
+    pub fn has_token(&self, token: &Token) -> bool {
+        let text = self
+            .extras
+            .as_deref()
+            .and_then(|extras| extras.text.as_deref());
+        match (token, text) {
+            (Token::Uuid(uuid), None) => *uuid == self.uuid,
+            (Token::Text(theirs), Some(ours)) => **theirs == *ours,
+            (Token::Uuid(_), Some(_)) | (Token::Text(_), None) => false,
+        }
+    }
+
+    #[must_use]
+    pub fn owner(&self) -> Option<&[u8]> {
+        self.extras
+            .as_deref()
+            .and_then(|extras| extras.owner.as_deref())
+    }
+
+    #[must_use]
+    pub fn deadline(&self) -> UnixMs {
+        UnixMs(self.deadline.get())
+    }
+
+    #[must_use]
+    pub fn granted(&self) -> UnixMs {
+        UnixMs(self.granted.get())
+    }
+
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        ClientId(self.client.get())
+    }
+
+    pub fn set_client(&mut self, client: ClientId) {
+        self.client = U48::new(client.0);
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.extras.as_deref().map_or(0, |extras| {
+            size_of::<Extras>()
+                + extras.text.as_deref().map_or(0, <[u8]>::len)
+                + extras.owner.as_deref().map_or(0, <[u8]>::len)
+        })
+    }
+}
+
+/// The holds of one key.
+#[derive(Clone, Default)]
+pub enum HoldSet {
+    #[default]
+    Empty,
+    One(Hold),
+    Many(Box<Many>),
+}
+
+/// Invariant: the three indexes name the same holds; `by_deadline` under each hold's own `due`;
+/// `permits` and `heap_bytes` are the sums over the holds.
+#[derive(Clone, Default)]
+pub struct Many {
+    by_fence: BTreeMap<Fence, Hold>,
+    by_token: BTreeMap<Token, Fence>,
+    /// Ties are broken by the fence: the older hold first.
+    by_deadline: BTreeSet<(LeaseUs, Fence)>,
+    permits: u64,
+    /// The sum of what the holds have on the heap, so that MEMORY USAGE need not ask each of them.
+    heap_bytes: usize,
+}
+
+impl Many {
+    fn insert(&mut self, hold: Hold) {
+        self.by_token.insert(hold.token(), hold.fence);
+        self.by_deadline.insert((hold.due, hold.fence));
+        self.permits += u64::from(hold.claim.permits());
+        self.heap_bytes += hold.heap_bytes();
+        self.by_fence.insert(hold.fence, hold);
+    }
+
+    fn remove(&mut self, fence: Fence) -> Option<Hold> {
+        let hold = self.by_fence.remove(&fence)?;
+        self.by_token.remove(&hold.token());
+        self.by_deadline.remove(&(hold.due, fence));
+        self.permits -= u64::from(hold.claim.permits());
+        self.heap_bytes -= hold.heap_bytes();
+        Some(hold)
+    }
+}
+
+impl HoldSet {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            HoldSet::Empty => 0,
+            HoldSet::One(_) => 1,
+            HoldSet::Many(many) => many.by_fence.len(),
+        }
+    }
+
+    /// The sum of what the holds take of a limit.
+    #[must_use]
+    pub fn permits(&self) -> u64 {
+        match self {
+            HoldSet::Empty => 0,
+            HoldSet::One(hold) => u64::from(hold.claim.permits()),
+            HoldSet::Many(many) => many.permits,
+        }
+    }
+
+    #[must_use]
+    pub fn get(&self, fence: Fence) -> Option<&Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence == fence),
+            HoldSet::Many(many) => many.by_fence.get(&fence),
+        }
+    }
+
+    #[must_use]
+    pub fn by_token(&self, token: &Token) -> Option<&Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.has_token(token)),
+            HoldSet::Many(many) => many.by_fence.get(many.by_token.get(token)?),
+        }
+    }
+
+    /// The oldest hold.
+    #[must_use]
+    pub fn first(&self) -> Option<&Hold> {
+        self.iter().next()
+    }
+
+    /// The hold that runs out first, among those whose `due` is not before `since`.
+    #[must_use]
+    pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some((hold.due, hold.fence)).filter(|(due, _)| *due >= since),
+            HoldSet::Many(many) => many.by_deadline.range((since, Fence(0))..).next().copied(),
+        }
+    }
+
+    /// A hold whose `due` is before `since`, found without a walk past the others.
+    #[must_use]
+    pub fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.due < since),
+            HoldSet::Many(many) => {
+                let (_, fence) = many.by_deadline.first().filter(|(due, _)| *due < since)?;
+                many.by_fence.get(fence)
+            }
+        }
+    }
+
+    /// Oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Hold> {
+        let (one, many) = match self {
+            HoldSet::Empty => (None, None),
+            HoldSet::One(hold) => (Some(hold), None),
+            HoldSet::Many(many) => (None, Some(many.by_fence.values())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    /// Whether a hold could join: fences and tokens are never used twice in a set.
+    #[must_use]
+    pub fn accepts(&self, fence: Fence, token: &Token) -> bool {
+        self.get(fence).is_none() && self.by_token(token).is_none()
+    }
+
+    /// Adds a hold that [`HoldSet::accepts`].
+    pub fn insert(&mut self, hold: Hold) {
+        debug_assert!(self.accepts(hold.fence, &hold.token()));
+        *self = match std::mem::take(self) {
+            HoldSet::Empty => HoldSet::One(hold),
+            HoldSet::One(first) => {
+                let mut many = Box::<Many>::default();
+                many.insert(first);
+                many.insert(hold);
+                HoldSet::Many(many)
+            }
+            HoldSet::Many(mut many) => {
+                many.insert(hold);
+                HoldSet::Many(many)
+            }
+        };
+    }
+
+    pub fn remove(&mut self, fence: Fence) -> Option<Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) if hold.fence != fence => None,
+            HoldSet::One(_) => match std::mem::take(self) {
+                HoldSet::One(hold) => Some(hold),
+                HoldSet::Empty | HoldSet::Many(_) => None,
+            },
+            HoldSet::Many(many) => {
+                let hold = many.remove(fence);
+                if many.by_fence.is_empty() {
+                    *self = HoldSet::Empty;
+                }
+                hold
+            }
+        }
+    }
+
+    /// A renewal, or the same hold answered again: a new lease, written down as ending at `deadline`.
+    pub fn renew(&mut self, fence: Fence, lease: LeaseMs, deadline: UnixMs) -> bool {
+        self.change(fence, |hold| {
+            hold.lease = lease;
+            hold.deadline = U48::new(deadline.0);
+            hold.renewed = true;
+        })
+    }
+
+    /// Gives the hold's lease a moment on this server's lease clock.
+    pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
+        if let HoldSet::Many(many) = self {
+            let Some(hold) = many.by_fence.get_mut(&fence) else {
+                return false;
+            };
+            // Out under the old moment before in under the new one: an entry left under a moment
+            // that no hold has would lapse it early, or never.
+            many.by_deadline.remove(&(hold.due, fence));
+            hold.due = due;
+            many.by_deadline.insert((due, fence));
+            return true;
+        }
+        self.change(fence, |hold| hold.due = due)
+    }
+
+    /// The connection that the hold was given to.
+    pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> bool {
+        self.change(fence, |hold| {
+            hold.set_client(client);
+            hold.ephemeral = ephemeral;
+        })
+    }
+
+    /// `change` may touch anything but what the set is indexed by.
+    fn change(&mut self, fence: Fence, change: impl FnOnce(&mut Hold)) -> bool {
+        let hold = match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence == fence),
+            HoldSet::Many(many) => many.by_fence.get_mut(&fence),
+        };
+        hold.map(change).is_some()
+    }
+
+    /// Takes the set apart, a hold or an index entry a step: whoever stops on the way can go on later.
+    pub fn into_pieces(self) -> impl Iterator<Item = Option<Hold>> {
+        let (one, many) = match self {
+            HoldSet::Empty => (None, None),
+            HoldSet::One(hold) => (Some(hold), None),
+            HoldSet::Many(many) => (None, Some(*many)),
+        };
+        let many = many.into_iter().flat_map(|many| {
+            let holds = many.by_fence.into_values().map(Some);
+            let tokens = many.by_token.into_iter().map(|_| None);
+            let deadlines = many.by_deadline.into_iter().map(|_| None);
+            holds.chain(tokens).chain(deadlines)
+        });
+        one.into_iter().map(Some).chain(many)
+    }
+
+    /// Bytes on the heap, index nodes counted as if they were full.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            HoldSet::Empty => 0,
+            HoldSet::One(hold) => hold.heap_bytes(),
+            HoldSet::Many(many) => {
+                let an_entry = size_of::<(Fence, Hold)>()
+                    + size_of::<(Token, Fence)>()
+                    + size_of::<(LeaseUs, Fence)>();
+                many.heap_bytes + size_of::<Many>() + many.by_fence.len() * an_entry
+            }
+        }
+    }
+
+    /// The indexes agree with each other.
+    #[cfg(debug_assertions)]
+    pub fn check_invariants(&self) {
+        let HoldSet::Many(many) = self else { return };
+        assert!(!many.by_fence.is_empty(), "an empty set takes no box");
+        assert_eq!(many.by_fence.len(), many.by_token.len(), "a token a hold");
+        assert_eq!(
+            many.by_fence.len(),
+            many.by_deadline.len(),
+            "a deadline a hold"
+        );
+        for (fence, hold) in &many.by_fence {
+            assert_eq!(*fence, hold.fence);
+            assert_eq!(many.by_token.get(&hold.token()), Some(fence));
+            assert!(
+                many.by_deadline.contains(&(hold.due, *fence)),
+                "{fence:?} under its due"
+            );
+        }
+        let permits: u64 = self
+            .iter()
+            .map(|hold| u64::from(hold.claim.permits()))
+            .sum();
+        assert_eq!(many.permits, permits, "the sum of permits");
+        let heap_bytes: usize = self.iter().map(Hold::heap_bytes).sum();
+        assert_eq!(many.heap_bytes, heap_bytes, "the sum of bytes on the heap");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(n: u64, permits: u32) -> Hold {
+        let mut hold = Hold::new(&Grant {
+            fence: Fence(n),
+            token: Token::parse(format!("token-{n}").as_bytes()).expect("legal"),
+            claim: Claim::Permits(permits),
+            lease: LeaseMs(1_000),
+            deadline: UnixMs(5_000),
+            granted: UnixMs(4_000),
+            renewed: false,
+            owner: n.is_multiple_of(2).then(|| b"somebody".as_slice().into()),
+        });
+        hold.due = LeaseUs(1_000 * (10 - n));
+        hold
+    }
+
+    #[test]
+    fn sets_of_every_small_size_agree_with_a_plain_list() {
+        for size in 0..6 {
+            for removed in 0..=size {
+                let mut set = HoldSet::default();
+                for n in 1..=size {
+                    set.insert(hold(n, 2));
+                    set.check_invariants();
+                }
+                let gone = set.remove(Fence(removed));
+                set.check_invariants();
+                let case = format!("{size} holds, {removed} removed");
+                let left: Vec<u64> = (1..=size).filter(|n| *n != removed).collect();
+                assert_eq!(gone.is_some(), removed > 0, "{case}");
+                assert_eq!(
+                    set.iter().map(|h| h.fence.0).collect::<Vec<_>>(),
+                    left,
+                    "{case}"
+                );
+                assert_eq!(set.permits(), 2 * left.len() as u64, "{case}");
+                let earliest = left
+                    .iter()
+                    .max()
+                    .map(|n| (LeaseUs(1_000 * (10 - n)), Fence(*n)));
+                assert_eq!(set.earliest(LeaseUs(0)), earliest, "{case}");
+                let pieces: Vec<Option<Hold>> = set.into_pieces().collect();
+                let indexed = if left.len() > 1 || removed > 0 && size > 1 {
+                    2 * left.len()
+                } else {
+                    0
+                };
+                assert_eq!(pieces.len(), left.len() + indexed, "{case}");
+                let holds = pieces.iter().flatten().map(|hold| hold.fence.0);
+                assert_eq!(holds.collect::<Vec<_>>(), left, "{case}");
+            }
+        }
+    }
+
+    /// A hold whose moment is of an earlier term counts as one that has none.
+    #[test]
+    fn earliest_and_first_before_split_the_holds_at_the_moment_given() {
+        for size in 0..5 {
+            let mut set = HoldSet::default();
+            (1..=size).for_each(|n| set.insert(hold(n, 1)));
+            let dues: Vec<u64> = (1..=size).map(|n| 1_000 * (10 - n)).rev().collect();
+            for since in (4_999..=10_001).filter(|us| us % 1_000 <= 1 || us % 1_000 == 999) {
+                let case = format!("{size} holds, since {since}");
+                let earliest = set.earliest(LeaseUs(since)).map(|(due, _)| due.0);
+                let expected = dues.iter().copied().find(|due| *due >= since);
+                assert_eq!(earliest, expected, "{case}");
+                let before = set.first_before(LeaseUs(since)).map(|hold| hold.due.0);
+                let expected = dues.first().copied().filter(|due| *due < since);
+                assert_eq!(before, expected, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_moved_deadline_moves_in_the_index() {
+        for size in 1..4 {
+            let mut set = HoldSet::default();
+            (1..=size).for_each(|n| set.insert(hold(n, 1)));
+            assert!(set.set_due(Fence(1), LeaseUs(1)), "{size} holds");
+            set.check_invariants();
+            assert_eq!(
+                set.earliest(LeaseUs(0)),
+                Some((LeaseUs(1), Fence(1))),
+                "{size} holds"
+            );
+            assert!(!set.set_due(Fence(9), LeaseUs(1)), "{size} holds");
+        }
+    }
+
+    #[test]
+    fn a_hold_gives_back_what_it_was_granted_with() {
+        for n in 1..3 {
+            let hold = hold(n, 3);
+            assert_eq!(Hold::new(&hold.to_grant()).to_grant(), hold.to_grant());
+            assert!(hold.has_token(&hold.token()));
+            assert!(
+                !hold.has_token(&Token::Uuid([0; 16])),
+                "a text is no UUID of zeros"
+            );
+        }
+    }
+
+    #[test]
+    fn a_held_lock_stays_small() {
+        assert!(size_of::<Hold>() <= 80, "{} bytes", size_of::<Hold>());
+        assert_eq!(size_of::<HoldSet>(), size_of::<Hold>());
+    }
+
+    #[test]
+    fn six_bytes_hold_48_bits_and_saturate() {
+        for n in [0, 1, 0xffff_ffff, U48::MAX - 1, U48::MAX] {
+            assert_eq!(U48::new(n).get(), n);
+        }
+        assert_eq!(U48::new(U48::MAX + 1).get(), U48::MAX);
+    }
+}

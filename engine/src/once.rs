@@ -1,0 +1,188 @@
+//! Work-once: one run at a time, handed on until it is done.
+//!
+//! `sync.Once` for a fleet, with failover. A run is a hold; how it ends decides what its attempt was: done,
+//! failed and to be tried again, or handed back as if it had never begun. What is known (the result, the
+//! attempts, the last reason) is kept for a while after the last thing that happened.
+
+use std::sync::Arc;
+
+use super::answer::Answer;
+use super::end::End;
+use super::hold::{Hold, HoldSet};
+use super::types::{Token, UnixMs};
+
+/// Why the last attempt came to nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    Lapsed,
+    Revoked,
+    /// What FAIL said.
+    Given(Arc<[u8]>),
+}
+
+impl Reason {
+    /// As people and waiters are told.
+    #[must_use]
+    pub fn text(&self) -> Arc<[u8]> {
+        match self {
+            Reason::Lapsed => Arc::from(b"lapsed".as_slice()),
+            Reason::Revoked => Arc::from(b"revoked".as_slice()),
+            Reason::Given(text) => Arc::clone(text),
+        }
+    }
+}
+
+/// How the work was done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The token that said so; it may say so again.
+    pub token: Token,
+    pub result: Option<Arc<[u8]>>,
+    pub keep_until: UnixMs,
+}
+
+/// What is known of the work besides the present run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Attempts that have begun and were not handed back.
+    pub attempts: u64,
+    pub reason: Option<Reason>,
+    /// The token of the last run, if that one ended by silence: should its worker come back with the work
+    /// done before anybody else has begun, or been told that there is no hope, then it is done.
+    pub late: Option<Token>,
+    pub done: Option<Completion>,
+    /// When something last happened.
+    pub touched: UnixMs,
+}
+
+impl Record {
+    /// Bytes on the heap.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let reason = match &self.reason {
+            Some(Reason::Given(text)) => text.len(),
+            Some(Reason::Lapsed | Reason::Revoked) | None => 0,
+        };
+        let result = self.done.as_ref().and_then(|done| done.result.as_deref());
+        reason + result.map_or(0, <[u8]>::len)
+    }
+}
+
+#[derive(Clone)]
+pub struct Once {
+    /// At most one.
+    pub runs: HoldSet,
+    record: Record,
+    /// When somebody was last seen waiting here; known to the server that decides alone.
+    last_watched: UnixMs,
+    /// The moment under which the engine's index has this key, if it has.
+    pub retention: Option<UnixMs>,
+}
+
+impl Once {
+    pub(super) fn new() -> Once {
+        Once {
+            runs: HoldSet::Empty,
+            record: Record {
+                attempts: 0,
+                reason: None,
+                late: None,
+                done: None,
+                // Whatever happens first says when: a server that follows has another clock.
+                touched: UnixMs(0),
+            },
+            last_watched: UnixMs(0),
+            retention: None,
+        }
+    }
+
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    pub fn set_record(&mut self, record: Record) {
+        self.record = record;
+    }
+
+    /// Whether a run may begin: nobody runs, and the work is not done.
+    #[must_use]
+    pub fn admits(&self) -> bool {
+        self.runs.is_empty() && self.record.done.is_none()
+    }
+
+    /// Whether a request that allows this many attempts has to give up.
+    #[must_use]
+    pub fn is_exhausted(&self, most: Option<u32>) -> bool {
+        most.is_some_and(|most| self.record.attempts >= u64::from(most))
+    }
+
+    /// What everybody is told once the work is done.
+    #[must_use]
+    pub fn answer_done(&self) -> Option<Answer> {
+        let done = self.record.done.as_ref()?;
+        Some(Answer::Done {
+            result: done.result.clone(),
+            attempt: self.record.attempts,
+        })
+    }
+
+    /// A run has begun: the attempt counts, and whoever ran before cannot be late any more.
+    pub fn begun(&mut self, at: UnixMs) {
+        self.record.attempts = self.record.attempts.saturating_add(1);
+        self.record.late = None;
+        self.touch(at);
+    }
+
+    /// A run has ended without a word on its work.
+    pub fn ended(&mut self, run: &Hold, how: End, at: UnixMs) {
+        match how {
+            End::Lapsed | End::Disconnected => {
+                self.record.late = Some(run.token());
+                self.record.reason = Some(Reason::Lapsed);
+            }
+            End::Revoked => self.record.reason = Some(Reason::Revoked),
+            // Handed back, or never taken: the attempt has not been made.
+            End::Released | End::Undelivered => {
+                self.record.attempts = self.record.attempts.saturating_sub(1);
+            }
+            End::Done => {}
+        }
+        self.touch(at);
+    }
+
+    pub fn failed(&mut self, reason: Arc<[u8]>, at: UnixMs) {
+        self.record.reason = Some(Reason::Given(reason));
+        self.touch(at);
+    }
+
+    /// Somebody has been told that there is no hope.
+    pub fn given_up(&mut self) {
+        self.record.late = None;
+    }
+
+    pub fn complete(&mut self, done: Completion) {
+        self.record.late = None;
+        self.record.done = Some(done);
+    }
+
+    /// Somebody waits here.
+    pub fn watched(&mut self, at: UnixMs) {
+        self.last_watched = self.last_watched.max(at);
+    }
+
+    /// How long what is known is kept, if nothing more happens and nobody waits. Attempts and reasons
+    /// are kept as long as results; where there are none, there is nothing to keep.
+    #[must_use]
+    pub fn retained_until(&self, keep_ms: u64) -> UnixMs {
+        match &self.record.done {
+            Some(done) => done.keep_until,
+            None if self.record.attempts == 0 && self.record.reason.is_none() => UnixMs(0),
+            None => self.record.touched.max(self.last_watched).after_ms(keep_ms),
+        }
+    }
+
+    fn touch(&mut self, at: UnixMs) {
+        self.record.touched = self.record.touched.max(at);
+    }
+}

@@ -1,0 +1,469 @@
+//! All queues of the server: found by key, by request and by connection, with every moment at which a
+//! wait or a vacant place runs out.
+//!
+//! A queue belongs to a database number and a name, not to a value: it outlives the removal of its
+//! key, and stays where it is when databases are swapped. Queues exist only on the server that
+//! decides, and only while somebody is in them.
+//!
+//! A queue that an event has touched outside a request is *due*: it is visited as soon as the server
+//! can write, in the order in which the queues became due, a bounded slice at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::Family;
+use super::answer::{Answer, FullQueue};
+use super::due::Due;
+use super::key_name::KeyName;
+use super::leftovers::SMALL;
+use super::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
+use super::wait_queue::{Left, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
+
+/// How many may be in queues.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueBounds {
+    pub per_key: u64,
+    pub server: u64,
+}
+
+struct Queue {
+    db: Db,
+    name: KeyName,
+    queue: WaitQueue,
+    /// The moment under which it is in `by_since`.
+    since: Option<MonoUs>,
+}
+
+/// Invariants: every place of every queue is in `by_waiter`, unless it is vacant, and under its
+/// moment in `moments`, if it has one; every queue in which somebody waits is in `by_since`, under the moment
+/// since when its longest waiter waits; `due` names queues that exist;
+/// a queue without places is due, and dropped when it is visited.
+#[derive(Default)]
+pub struct Queues {
+    queues: BTreeMap<QueueId, Queue>,
+    by_key: BTreeMap<Db, BTreeMap<KeyName, QueueId>>,
+    by_waiter: BTreeMap<WaiterId, (QueueId, Place)>,
+    /// A connection waits for one reply at a time.
+    by_client: BTreeMap<ClientId, WaiterId>,
+    /// When waits and vacant places run out.
+    moments: BTreeSet<(MonoUs, QueueId, Place)>,
+    /// Vacant places alone, for when room is needed: the one that runs out first goes first.
+    vacant: BTreeSet<(MonoUs, QueueId, Place)>,
+    /// Where somebody waits, the longest wait first.
+    by_since: BTreeSet<(MonoUs, QueueId)>,
+    due: Due,
+    places: u64,
+    /// Those whose client waits for a reply, by what they wait for.
+    waiting: [u64; Family::ALL.len()],
+    last_number: u64,
+}
+
+impl Queues {
+    #[must_use]
+    pub fn find(&self, db: Db, name: &[u8]) -> Option<QueueId> {
+        if self.queues.is_empty() {
+            return None;
+        }
+        self.by_key.get(&db)?.get(name).copied()
+    }
+
+    #[must_use]
+    pub fn get(&self, id: QueueId) -> Option<&WaitQueue> {
+        self.queues.get(&id).map(|queue| &queue.queue)
+    }
+
+    /// The queue itself. Places are taken and left through [`Queues`] only, which keeps the indexes.
+    pub fn get_mut(&mut self, id: QueueId) -> Option<&mut WaitQueue> {
+        self.queues.get_mut(&id).map(|queue| &mut queue.queue)
+    }
+
+    #[must_use]
+    pub fn key(&self, id: QueueId) -> Option<(Db, &KeyName)> {
+        self.queues.get(&id).map(|queue| (queue.db, &queue.name))
+    }
+
+    /// The queue of a key, made if there is none. It must be joined at once: no queue is empty.
+    pub fn find_or_make(&mut self, db: Db, name: &[u8]) -> QueueId {
+        if let Some(id) = self.find(db, name) {
+            return id;
+        }
+        let id = QueueId(self.number());
+        let name = KeyName::from(name);
+        self.by_key.entry(db).or_default().insert(name.clone(), id);
+        self.queues.insert(
+            id,
+            Queue {
+                db,
+                name,
+                queue: WaitQueue::default(),
+                since: None,
+            },
+        );
+        id
+    }
+
+    /// Rank and request numbers come from one count, in the order of arrival.
+    pub fn next_place(&mut self) -> Place {
+        Place(self.number())
+    }
+
+    pub fn next_waiter(&mut self) -> WaiterId {
+        WaiterId(NonZeroU64::new(self.number()).unwrap_or(NonZeroU64::MIN))
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Makes room for one more in the queue of a key, at the cost of vacant places.
+    ///
+    /// # Errors
+    /// The bound that is reached with waiters alone.
+    pub fn make_room(
+        &mut self,
+        queue: Option<QueueId>,
+        bounds: QueueBounds,
+    ) -> Result<(), FullQueue> {
+        while let Some(id) = queue
+            && self
+                .get(id)
+                .is_some_and(|queue| queue.len() as u64 >= bounds.per_key)
+        {
+            let oldest = self.get(id).and_then(WaitQueue::oldest_vacancy);
+            let place = oldest.ok_or(FullQueue::Key {
+                bound: bounds.per_key,
+            })?;
+            self.leave(id, place);
+        }
+        while self.places >= bounds.server {
+            let oldest = self.vacant.first().copied();
+            let (_, id, place) = oldest.ok_or(FullQueue::Server {
+                bound: bounds.server,
+            })?;
+            self.leave(id, place);
+        }
+        Ok(())
+    }
+
+    pub fn join(&mut self, id: QueueId, place: Place, waiter: Waiter) {
+        let deadline = waiter.request.wait.and_then(Wait::deadline);
+        self.seat(id, place, waiter.id, waiter.request.client, deadline);
+        self.waiting[waiter.request.claim.family() as usize] += 1;
+        self.change(id, |queue| queue.join(place, waiter));
+    }
+
+    pub fn watch(&mut self, id: QueueId, place: Place, watcher: Watcher) {
+        self.seat(
+            id,
+            place,
+            watcher.id,
+            watcher.client,
+            watcher.wait.deadline(),
+        );
+        self.waiting[Family::Group as usize] += 1;
+        self.change(id, |queue| queue.watch(place, watcher));
+    }
+
+    /// Decides the answer of all watchers there are.
+    pub fn answer_watchers(&mut self, id: QueueId, answer: Answer) {
+        self.change(id, |queue| queue.answer_watchers(answer));
+    }
+
+    /// Changes who waits in a queue, and keeps it under the moment of its longest wait.
+    fn change<R>(&mut self, id: QueueId, change: impl FnOnce(&mut WaitQueue) -> R) -> Option<R> {
+        let queue = self.queues.get_mut(&id)?;
+        let result = change(&mut queue.queue);
+        let since = queue.queue.waiting_since();
+        if since != queue.since {
+            if let Some(before) = std::mem::replace(&mut queue.since, since) {
+                self.by_since.remove(&(before, id));
+            }
+            if let Some(since) = since {
+                self.by_since.insert((since, id));
+            }
+        }
+        Some(result)
+    }
+
+    fn seat(
+        &mut self,
+        id: QueueId,
+        place: Place,
+        waiter: WaiterId,
+        client: ClientId,
+        deadline: Option<MonoUs>,
+    ) {
+        self.places += 1;
+        self.by_waiter.insert(waiter, (id, place));
+        self.by_client.insert(client, waiter);
+        if let Some(deadline) = deadline {
+            self.moments.insert((deadline, id, place));
+        }
+    }
+
+    /// Keeps a place that was just left.
+    pub fn keep(&mut self, id: QueueId, place: Place, vacancy: Vacancy) {
+        self.places += 1;
+        self.moments.insert((vacancy.until, id, place));
+        self.vacant.insert((vacancy.until, id, place));
+        if let Some(queue) = self.get_mut(id) {
+            queue.keep(place, vacancy);
+        }
+    }
+
+    /// Takes whoever is there out of the queue and of every index. A queue that is empty then is due,
+    /// and stays until [`Queues::drop_if_empty`].
+    pub fn leave(&mut self, id: QueueId, place: Place) -> Option<Left> {
+        let (left, is_empty) = self.change(id, |queue| {
+            let left = queue.leave(place);
+            (left, queue.is_empty())
+        })?;
+        let left = left?;
+        self.places -= 1;
+        if let Some(family) = left.family() {
+            self.waiting[family as usize] -= 1;
+        }
+        let (seat, moment) = match &left {
+            Left::Waiter(waiter) => (
+                Some((waiter.id, waiter.request.client)),
+                waiter.request.wait.and_then(Wait::deadline),
+            ),
+            Left::Watcher(watcher) => (Some((watcher.id, watcher.client)), watcher.wait.deadline()),
+            Left::Vacancy(vacancy) => (None, Some(vacancy.until)),
+        };
+        if let Some((waiter, client)) = seat {
+            self.by_waiter.remove(&waiter);
+            // A connection whose request was superseded by another of its own waits anew.
+            if self.by_client.get(&client) == Some(&waiter) {
+                self.by_client.remove(&client);
+            }
+        }
+        if let Some(moment) = moment {
+            self.moments.remove(&(moment, id, place));
+            self.vacant.remove(&(moment, id, place));
+        }
+        if is_empty {
+            self.set_due(id);
+        }
+        Some(left)
+    }
+
+    pub fn drop_if_empty(&mut self, id: QueueId) {
+        let Some(queue) = self.queues.get(&id).filter(|queue| queue.queue.is_empty()) else {
+            return;
+        };
+        if let Some(names) = self.by_key.get_mut(&queue.db) {
+            names.remove(&queue.name);
+            if names.is_empty() {
+                self.by_key.remove(&queue.db);
+            }
+        }
+        self.queues.remove(&id);
+        self.settle(id);
+    }
+
+    /// Those whose client waits for a reply, by what they wait for. Vacant places are no waiters.
+    #[must_use]
+    pub fn waiting(&self, family: Family) -> u64 {
+        self.waiting[family as usize]
+    }
+
+    /// The queues in which somebody waits, with their keys and the moment since when, the longest wait first.
+    pub fn by_longest_wait(&self) -> impl Iterator<Item = (MonoUs, Db, &KeyName, &WaitQueue)> {
+        self.by_since.iter().filter_map(|(since, id)| {
+            let queue = self.queues.get(id)?;
+            Some((*since, queue.db, &queue.name, &queue.queue))
+        })
+    }
+
+    #[must_use]
+    pub fn seat_of(&self, waiter: WaiterId) -> Option<(QueueId, Place)> {
+        self.by_waiter.get(&waiter).copied()
+    }
+
+    #[must_use]
+    pub fn waiter_of(&self, client: ClientId) -> Option<WaiterId> {
+        self.by_client.get(&client).copied()
+    }
+
+    /// The queue wants a visit.
+    pub fn set_due(&mut self, id: QueueId) {
+        if self.queues.contains_key(&id) {
+            self.due.set(id);
+        }
+    }
+
+    /// Somebody has left the queue without having been served: it wants a visit.
+    pub fn left_unserved(&mut self, id: QueueId) {
+        if let Some(queue) = self.get_mut(id) {
+            queue.left_unserved = true;
+        }
+        self.set_due(id);
+    }
+
+    /// All queues of the database, or of all, want a visit: at once if they are few, and otherwise as
+    /// [`Queues::sweep`] comes to them.
+    pub fn set_all_due(&mut self, db: Option<Db>) {
+        if !self.queues.is_empty() {
+            self.due.start_sweep(db);
+        }
+        if self.queues.len() <= SMALL {
+            self.sweep(&mut { u32::MAX });
+        }
+    }
+
+    /// Goes on making queues due; to look at one costs one of the budget.
+    pub fn sweep(&mut self, budget: &mut u32) {
+        while *budget > 0
+            && let Some((db, after)) = self.due.sweep()
+        {
+            *budget -= 1;
+            let rest = (after.map_or(Unbounded, Excluded), Unbounded);
+            let next = self.queues.range(rest).next();
+            self.due.swept(db, next.map(|(id, _)| *id));
+            if let Some((id, queue)) = next
+                && db.is_none_or(|db| queue.db == db)
+            {
+                self.due.set(*id);
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn is_sweeping(&self) -> bool {
+        self.due.is_sweeping()
+    }
+
+    /// The queue has been visited.
+    pub fn settle(&mut self, id: QueueId) {
+        self.due.settle(id);
+    }
+
+    /// The queue has been visited, and there is nothing left to do for it now.
+    pub fn settle_or_drop(&mut self, id: QueueId) {
+        self.settle(id);
+        self.drop_if_empty(id);
+    }
+
+    #[must_use]
+    pub fn is_due(&self, id: QueueId) -> bool {
+        self.due.contains(id)
+    }
+
+    /// The queue that has been due for longest.
+    #[must_use]
+    pub fn first_due(&self) -> Option<QueueId> {
+        self.due.first()
+    }
+
+    /// The place that runs out next, and when.
+    #[must_use]
+    pub fn first_moment(&self) -> Option<(MonoUs, QueueId, Place)> {
+        self.moments.first().copied()
+    }
+
+    /// Whether this place runs out at this moment, still.
+    #[must_use]
+    pub fn runs_out(&self, moment: MonoUs, id: QueueId, place: Place) -> bool {
+        self.moments.contains(&(moment, id, place))
+    }
+
+    /// Everybody who waits for a reply.
+    pub fn waiters(&self) -> impl Iterator<Item = WaiterId> {
+        self.by_waiter.keys().copied()
+    }
+
+    /// Empties all queues, and returns what was in them.
+    #[must_use]
+    pub fn clear(&mut self) -> Queues {
+        let empty = Queues {
+            last_number: self.last_number,
+            ..Queues::default()
+        };
+        std::mem::replace(self, empty)
+    }
+
+    /// Whether it takes long to drop.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.places > SMALL as u64 || self.queues.len() > SMALL
+    }
+
+    /// Takes everything apart, an entry of one of the maps a step.
+    pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
+        let queues = self.queues.into_values();
+        let names = self.by_key.into_values().flatten().map(drop);
+        queues
+            .flat_map(|queue| queue.queue.into_pieces())
+            .chain(names)
+            .chain(self.by_waiter.into_iter().map(drop))
+            .chain(self.by_client.into_iter().map(drop))
+            .chain(self.moments.into_iter().map(drop))
+            .chain(self.vacant.into_iter().map(drop))
+            .chain(self.by_since.into_iter().map(drop))
+            .chain(self.due.into_pieces())
+    }
+
+    /// Whether the queue is due, or will be when it is swept.
+    #[cfg(debug_assertions)]
+    pub fn will_be_due(&self, id: QueueId) -> bool {
+        let db = self.queues.get(&id).map(|queue| queue.db);
+        self.is_due(id) || db.is_some_and(|db| self.due.will_sweep(db))
+    }
+
+    /// The indexes agree with the queues.
+    #[cfg(debug_assertions)]
+    pub fn check_invariants(&self) {
+        let mut places = 0;
+        for (id, queue) in &self.queues {
+            let Queue {
+                db,
+                name,
+                queue,
+                since,
+            } = queue;
+            assert_eq!(*since, queue.waiting_since(), "{id:?}: the longest wait");
+            assert!(since.is_none_or(|since| self.by_since.contains(&(since, *id))));
+            queue.check_invariants();
+            places += queue.len();
+            assert_eq!(
+                self.find(*db, name.as_bytes()),
+                Some(*id),
+                "{id:?} is found by its key"
+            );
+            assert!(
+                !queue.is_empty() || self.is_due(*id),
+                "{id:?} is empty and nobody will look"
+            );
+            for waiter in queue.waiting() {
+                let seat = self.seat_of(waiter.id).expect("a waiter's seat");
+                assert_eq!(seat.0, *id);
+                assert_eq!(self.waiter_of(waiter.request.client), Some(waiter.id));
+            }
+        }
+        assert_eq!(self.places, places as u64, "places in all");
+        let waiters: usize = self
+            .queues
+            .values()
+            .map(|queue| queue.queue.waiters())
+            .sum();
+        let waiting: u64 = self.waiting.iter().sum();
+        assert_eq!(waiting, waiters as u64, "waiters by family");
+        assert_eq!(self.by_waiter.len(), waiters, "a seat a waiter");
+        assert_eq!(self.by_client.len(), waiters, "a connection a waiter");
+        self.due.check_invariants();
+        let waited = self.queues.values().filter(|queue| queue.since.is_some());
+        assert_eq!(self.by_since.len(), waited.count(), "a wait a queue");
+        assert!(self.moments.is_superset(&self.vacant));
+        for (_, id, place) in &self.moments {
+            let taken = self.by_waiter.values().any(|seat| *seat == (*id, *place));
+            let vacant = self
+                .vacant
+                .iter()
+                .any(|(_, queue, at)| (queue, at) == (id, place));
+            assert!(taken || vacant, "a moment for a place that nobody has");
+        }
+    }
+}

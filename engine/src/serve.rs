@@ -1,0 +1,425 @@
+//! Who is next. Every call that changes a key or its queue ends in [`Engine::settle`], so that after any
+//! event there is never a grantable waiter at the head of a queue that nobody will look at again.
+//!
+//! Answers go out a bounded slice at a time; a queue with more to do stays due, and while anybody
+//! still waits in it new requests line up behind.
+
+use super::answer::{Answer, Refusal};
+use super::change::Change;
+use super::effect::{HandedOver, Wake};
+use super::types::{Claim, LeaseUs, Now, QueueId};
+use super::wait_queue::{Left, Place};
+use super::{Body, End, Engine, Family, Key, StateId};
+
+/// How many waiters one call answers.
+const SLICE: u32 = 128;
+
+/// How many overdue holds one call ends.
+const LAPSES: u32 = 1_024;
+
+/// What the queue of a key needs next.
+enum Next {
+    /// Nothing: whoever is first must wait.
+    Nothing,
+    Tell(Place, Answer),
+    Grant(Place),
+    /// Its token holds already: the hold came with a key that was renamed or exchanged.
+    Again(Place),
+    /// The round was over before.
+    Finished,
+    /// As many attempts as this request allows have come to nothing.
+    GiveUp(Place),
+    /// The round is over: all its watchers are to be told.
+    Finish,
+    /// What the watchers watched is gone, or has become something else.
+    Dismiss(Answer),
+}
+
+impl Engine {
+    /// Serves whoever can be served, and leaves the key as it should be found: gone if it is at its
+    /// end, in the deadline index otherwise.
+    pub(super) fn settle(&mut self, key: &mut Key<'_>, now: Now) {
+        // Also a queue that is empty now, and goes with this visit: the last one has just left it.
+        let was_waited = self.queues.find(key.db, key.name).is_some();
+        self.serve(key, now);
+        let queue = self.queues.find(key.db, key.name);
+        let waited = queue
+            .and_then(|id| self.queues.get(id))
+            .is_some_and(|q| q.waiters() > 0);
+        let Some(id) = key.state else { return };
+        if was_waited && let Some(body) = self.body_mut(key) {
+            body.watched(now.unix());
+        }
+        if let Some(queue) = queue {
+            self.queues.drop_if_empty(queue);
+        }
+        if now.may_write && self.is_at_its_end(key, waited, now) {
+            self.vanish(key);
+        } else {
+            self.index(id);
+        }
+    }
+
+    fn vanish(&mut self, key: &mut Key<'_>) {
+        let family = self
+            .body_mut(key)
+            .map_or(Family::Lock, |body| body.family());
+        let _ = self.decide(key, family, Change::Vanish);
+        self.discard(key);
+    }
+
+    /// Forgets a state that has been kept long enough, in a step of its own: those who wait under its name are
+    /// served next, and what they are granted is a new state. Returns whether it was time.
+    pub(super) fn forget_if_over(&mut self, key: &mut Key<'_>, now: Now) -> bool {
+        let is_over = self.is_over(key, now);
+        if is_over {
+            self.vanish(key);
+            if let Some(queue) = self.queues.find(key.db, key.name) {
+                self.queues.set_due(queue);
+            }
+        }
+        is_over
+    }
+
+    /// Whether the state has been kept long enough. Requests do not keep a result or a tally longer: a queue stands
+    /// before one only when RENAME or SWAPDB brought the key to it.
+    pub(super) fn is_over(&self, key: &Key<'_>, now: Now) -> bool {
+        let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
+            return false;
+        };
+        let is_concluded = match &state.body {
+            Body::Lock(_) | Body::Semaphore(_) => return false,
+            Body::Group(group) => group.tally().finished.is_some(),
+            Body::Once(once) => once.record().done.is_some(),
+        };
+        let is_used = !state.body.holds().is_empty()
+            || !is_concluded && self.queues.find(key.db, key.name).is_some();
+        !is_used && self.is_at_its_end(key, false, now)
+    }
+
+    /// An absent key that somebody waits for was removed a moment ago: they were here first.
+    pub(super) fn settle_if_absent(&mut self, key: &mut Key<'_>, now: Now) {
+        if key.state.is_none() {
+            self.settle(key, now);
+        }
+    }
+
+    fn is_at_its_end(&self, key: &Key<'_>, waited: bool, now: Now) -> bool {
+        let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
+            return false;
+        };
+        if !state.body.holds().is_empty() {
+            return false;
+        }
+        match &state.body {
+            Body::Lock(_) => true,
+            Body::Semaphore(semaphore) => !semaphore.outlives_use() && !waited,
+            Body::Group(_) | Body::Once(_) => {
+                let until = state.body.retained_until(&self.settings);
+                !waited && until.is_none_or(|until| until <= now.unix())
+            }
+        }
+    }
+
+    /// How far the key is open to one who asks now and may not wait: 0 where everybody is turned away, and
+    /// the more the larger the number. When a call has raised it, capacity was gained that nobody is
+    /// queued for.
+    ///
+    /// To be asked before and after a call, and compared if [`super::effect::Effects::may_gain`] says so.
+    pub fn openness(&mut self, key: &Key<'_>) -> u64 {
+        let queue = self.queues.find(key.db, key.name);
+        if let Some(queue) = queue.and_then(|id| self.queues.get_mut(id)) {
+            if std::mem::take(&mut queue.left_unserved) {
+                // Until somebody left, a moment ago, new requests had to line up behind.
+                self.effects.may_gain = true;
+                return 0;
+            }
+            if queue.has_waiting() {
+                return 0;
+            }
+        }
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        match body {
+            None => u64::MAX,
+            Some(Body::Lock(lock)) => {
+                u64::from(lock.admits(Claim::Shared)) + u64::from(lock.admits(Claim::Exclusive))
+            }
+            Some(Body::Semaphore(semaphore)) => {
+                let limit = semaphore.limit_in_force().map_or(0, u64::from);
+                limit.saturating_sub(semaphore.holds.permits())
+            }
+            // Without a gate nobody is ever turned away.
+            Some(Body::Group(group)) => group.tally().limit.map_or(u64::MAX, |limit| {
+                u64::from(limit).saturating_sub(group.members.len() as u64)
+            }),
+            Some(Body::Once(once)) => u64::from(once.admits()),
+        }
+    }
+
+    /// Answers waiters as long as the first of them can be answered.
+    pub(super) fn serve(&mut self, key: &mut Key<'_>, now: Now) {
+        let queue = self.queues.find(key.db, key.name);
+        if !now.may_write {
+            if let Some(queue) = queue {
+                self.queues.set_due(queue);
+            }
+            return;
+        }
+        let Some(queue) = queue else {
+            if let Some(Body::Group(group)) = self.body_mut(key)
+                && group.is_over(false)
+            {
+                self.finish_round(key, now);
+            }
+            return;
+        };
+        self.remember_limit(key, queue);
+        for _ in 0..SLICE {
+            match self.next_in(key, queue) {
+                Next::Nothing => return self.queues.settle_or_drop(queue),
+                Next::Tell(place, answer) => self.tell(queue, place, answer),
+                Next::Grant(place) => self.grant_next(key, queue, place, now),
+                Next::Again(place) => self.grant_again(key, queue, place, now),
+                Next::Finished => {
+                    let answer = self.finished(key);
+                    self.queues.answer_watchers(queue, answer);
+                }
+                Next::GiveUp(place) => {
+                    let answer = self.give_up(key);
+                    self.tell(queue, place, answer);
+                }
+                Next::Finish => {
+                    let answer = self.finish_round(key, now);
+                    self.queues.answer_watchers(queue, answer);
+                }
+                Next::Dismiss(answer) => self.queues.answer_watchers(queue, answer),
+            }
+        }
+        self.queues.set_due(queue);
+    }
+
+    fn next_in(&self, key: &Key<'_>, id: QueueId) -> Next {
+        let Some(queue) = self.queues.get(id) else {
+            return Next::Nothing;
+        };
+        if let Some((place, answer)) = queue.next_answered() {
+            return Next::Tell(place, answer);
+        }
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        if queue.has_watching() {
+            match body {
+                Some(Body::Group(_)) => {}
+                Some(Body::Lock(_) | Body::Semaphore(_) | Body::Once(_)) => {
+                    return Next::Dismiss(Answer::WrongType);
+                }
+                None => return Next::Dismiss(Answer::Removed),
+            }
+        }
+        // Without a state the head begins afresh, under the limit that its family last waited for.
+        let waits_for = queue.head().map(|(_, head)| head.request.claim.family());
+        let remembered = waits_for.and_then(|family| queue.limit(family));
+        let limit = body.map_or(remembered, Body::limit_in_force);
+        let semaphore = waits_for == Some(Family::Semaphore)
+            && body.is_none_or(|body| body.family() == Family::Semaphore);
+        if let Some(limit) = limit.filter(|limit| *limit >= 1 && semaphore)
+            && let Some((place, permits)) = queue.above(limit)
+        {
+            return Next::Tell(place, Answer::Refused(Refusal::TooMany { permits, limit }));
+        }
+        let Some((place, head)) = queue.head() else {
+            return match body {
+                Some(Body::Group(group)) if group.is_over(false) => Next::Finish,
+                // They watched another group; this one came in its place and is over already.
+                Some(Body::Group(group))
+                    if queue.has_watching() && group.tally().finished.is_some() =>
+                {
+                    Next::Finished
+                }
+                _ => Next::Nothing,
+            };
+        };
+        let claim = head.request.claim;
+        let fits = match body {
+            Some(body) if body.family() != claim.family() => {
+                return Next::Tell(place, Answer::WrongType);
+            }
+            Some(body) if body.holds().by_token(&head.request.token).is_some() => {
+                return Next::Again(place);
+            }
+            Some(Body::Semaphore(_)) | None
+                if matches!(claim, Claim::Permits(_)) && limit.is_none() =>
+            {
+                return Next::Tell(place, Answer::Refused(Refusal::NoLimit));
+            }
+            Some(body) => body.admits(claim, limit),
+            None => limit != Some(0),
+        };
+        if let Some(Body::Once(once)) = body {
+            if let Some(answer) = once.answer_done() {
+                return Next::Tell(place, answer);
+            }
+            if fits && once.is_exhausted(head.request.most) {
+                return Next::GiveUp(place);
+            }
+        }
+        if fits {
+            Next::Grant(place)
+        } else {
+            Next::Nothing
+        }
+    }
+
+    /// Keeps in mind what the queue goes by should the key be removed.
+    fn remember_limit(&mut self, key: &Key<'_>, queue: QueueId) {
+        let body = key
+            .state
+            .and_then(|id| self.states.get(id))
+            .map(|state| &state.body);
+        if let Some(body) = body
+            && let Some(limit) = body.limit_to_remember()
+            && let Some(queue) = self.queues.get_mut(queue)
+        {
+            queue.remember_limit(body.family(), limit);
+        }
+    }
+
+    pub(super) fn tell(&mut self, queue: QueueId, place: Place, answer: Answer) {
+        let left = self.queues.leave(queue, place);
+        if let Some(waiter) = left.as_ref().and_then(Left::waiter) {
+            self.effects.wake(waiter, answer);
+        }
+    }
+
+    fn grant_next(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
+        let Some(Left::Waiter(mut waiter)) = self.queues.leave(queue, place) else {
+            return;
+        };
+        if key.state.is_none() {
+            let family = waiter.request.claim.family();
+            let queue = self.queues.get(queue);
+            waiter.request.limit = queue.and_then(|queue| queue.limit(family));
+        }
+        let origin = waiter.origin(place);
+        let (token, family) = (waiter.request.token.clone(), waiter.request.claim.family());
+        let Some(fence) = self.grant(key, waiter.request, now) else {
+            return self.effects.wake(waiter.id, Answer::NotGranted);
+        };
+        let waited_ms = now.mono.ms_since(waiter.since);
+        self.stats.granted_after(family, waited_ms);
+        let answer = self.granted(key, token, fence);
+        self.effects.wakes.push(Wake {
+            waiter: waiter.id,
+            answer,
+            grant: key.state.map(|state| HandedOver {
+                state,
+                fence,
+                origin,
+            }),
+        });
+    }
+
+    fn grant_again(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
+        let Some(Left::Waiter(waiter)) = self.queues.leave(queue, place) else {
+            return;
+        };
+        let token = &waiter.request.token;
+        let hold = self
+            .body_mut(key)
+            .and_then(|body| body.holds().by_token(token));
+        let fence = hold.map(|hold| hold.fence);
+        let grant = fence.and_then(|fence| {
+            Some(HandedOver {
+                state: key.state?,
+                fence,
+                origin: waiter.origin(place),
+            })
+        });
+        if let Some(answer) = self.again(key, &waiter.request, now) {
+            let grant = grant.filter(|_| !matches!(answer, Answer::Refused(_)));
+            self.effects.wakes.push(Wake {
+                waiter: waiter.id,
+                answer,
+                grant,
+            });
+        }
+    }
+
+    fn finish_round(&mut self, key: &mut Key<'_>, now: Now) -> Answer {
+        let keep_until = now.unix().after_ms(self.settings.group_keep_ms);
+        let _ = self.decide(key, Family::Group, Change::Finish { keep_until });
+        self.finished(key)
+    }
+
+    fn finished(&mut self, key: &Key<'_>) -> Answer {
+        match self.body_mut(key) {
+            Some(Body::Group(group)) => {
+                let tally = group.tally();
+                Answer::Finished {
+                    done: tally.done,
+                    lost: tally.lost,
+                }
+            }
+            _ => Answer::Finished { done: 0, lost: 0 },
+        }
+    }
+
+    /// Ends the holds of this key whose lease has run out.
+    pub(super) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
+        if !now.may_write {
+            return;
+        }
+        if let Some(id) = key.state {
+            self.walk_ahead(id, LAPSES);
+        }
+        for _ in 0..LAPSES {
+            let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
+                return;
+            };
+            let family = state.body.family();
+            let earliest = state.body.holds().earliest(self.role.since());
+            let due = earliest.filter(|(due, _)| *due <= now.lease);
+            let Some((_, fence)) = due else { return };
+            self.end(key, family, fence, End::Lapsed, now);
+        }
+    }
+
+    /// Puts the state under its next moments, if it is this server's to watch them.
+    pub(super) fn index(&mut self, id: StateId) {
+        let Some(state) = self.states.get_mut(id) else {
+            return;
+        };
+        if !self.role.is_serving() || self.spaces.db(state.space).is_none() {
+            return;
+        }
+        match state.body.holds().earliest(self.role.since()) {
+            Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
+            None => self.leases.cancel(id),
+        }
+        // Also while somebody waits: the waiters stay with the name, the state may go elsewhere.
+        let idle = state.body.holds().is_empty();
+        let until = state.body.retained_until(&self.settings).filter(|_| idle);
+        if let Some(noted) = state.body.retention_mut() {
+            if let Some(before) = std::mem::replace(noted, until) {
+                self.retention.remove(&(before, id));
+            }
+            if let Some(until) = until {
+                self.retention.insert((until, id));
+            }
+        }
+    }
+
+    pub(super) fn unindex(&mut self, id: StateId) {
+        self.leases.cancel(id);
+        if let Some(state) = self.states.get_mut(id)
+            && let Some(until) = state.body.retention_mut().and_then(Option::take)
+        {
+            self.retention.remove(&(until, id));
+        }
+    }
+}

@@ -1,0 +1,607 @@
+//! The store of states: values under small integer ids, in fixed chunks.
+//!
+//! Guaranteed: a value never moves. Growth allocates one more chunk and copies nothing but the
+//! directory (24 bytes for 1,024 values), because the server's allocator has no realloc and a
+//! `Vec` of a million states would be copied while clients wait. A value costs
+//! `size_of::<Option<T>>()` and one bit; with a niche in `T` that is `size_of::<T>()`. An id stays
+//! with its value, and after `take` with nobody, until `free` gives it back: so a keyspace value
+//! that is freed on another thread can hand in its id late, and meanwhile the id never names a
+//! stranger.
+//!
+//! Deliberately absent: generations in ids. They would cost four bytes a value to detect what
+//! reserving prevents.
+//!
+//! Rejected: a free list threaded through the slots (an enum of value and link has no niche left,
+//! and every slot grows), and a stack of free ids (four bytes for each id ever freed). One bit an
+//! id tells used from free, which `free` must know anyway to be harmless on an id that is not in
+//! use, and finding a zero bit is as fast.
+
+use std::num::NonZeroU32;
+
+const CHUNK_BITS: u32 = 10;
+const CHUNK: usize = 1 << CHUNK_BITS;
+const WORDS: usize = CHUNK / 64;
+
+/// The last chunk but one that 31 bits could number, so that no id reaches [`StateId::MAX`].
+const MAX_CHUNKS: usize = (1 << (31 - CHUNK_BITS)) - 1;
+
+/// How many chunks without any id in use keep their memory. Enough that a server going back and
+/// forth over the border of a chunk does not allocate, few enough that a burst of a million locks
+/// does not stay for good.
+const SPARE_CHUNKS: usize = 8;
+
+/// The name of one state, as small as a keyspace value can be. Never zero, and below 2^31, so that
+/// an index can link states by plain `u32` and has zero and the top bit for its own marks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StateId(NonZeroU32);
+
+impl From<StateId> for NonZeroU32 {
+    fn from(id: StateId) -> NonZeroU32 {
+        id.0
+    }
+}
+
+impl StateId {
+    pub const MAX: u32 = u32::MAX >> 1;
+
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The id with this number; `None` for zero and past [`StateId::MAX`].
+    pub fn from_raw(raw: u32) -> Option<Self> {
+        NonZeroU32::new(raw)
+            .filter(|raw| raw.get() <= Self::MAX)
+            .map(Self)
+    }
+
+    /// The chunk and the slot in it.
+    const fn place(self) -> (usize, usize) {
+        let index = self.get() as usize - 1;
+        (index >> CHUNK_BITS, index & (CHUNK - 1))
+    }
+
+    fn at(chunk: usize, slot: usize) -> Option<Self> {
+        u32::try_from((chunk << CHUNK_BITS) + slot + 1)
+            .ok()
+            .and_then(Self::from_raw)
+    }
+}
+
+/// Which ids of one chunk are in use.
+struct Ids {
+    /// Bit `slot` is set from `insert` to `free`, so also while the id is only reserved.
+    in_use: [u64; WORDS],
+    /// The number of bits set.
+    count: usize,
+    /// Where the chunk is in `roomy`; means nothing while it is not there.
+    roomy_at: usize,
+}
+
+struct Chunk<T> {
+    /// `CHUNK` slots, or none at all: then no id of the chunk is in use and its memory was given
+    /// back. A slot without its bit in `ids` is `None`; one with it is `None` only while the id is
+    /// reserved.
+    slots: Box<[Option<T>]>,
+    /// Boxed so that growing the directory copies three words a chunk.
+    ids: Box<Ids>,
+}
+
+pub struct Slab<T> {
+    /// Chunk `c` holds the ids from `c * CHUNK + 1` to `(c + 1) * CHUNK`. Never shrinks.
+    chunks: Vec<Chunk<T>>,
+    /// Exactly the chunks that have slots and an id to give, each once. Ids are given from the
+    /// last.
+    roomy: Vec<usize>,
+    /// Exactly the chunks without slots, each once. They are used again only when no other has
+    /// room, so that one lock taken and given back over and over does not allocate each time.
+    bare: Vec<usize>,
+    /// The number of values present; reserved ids do not count.
+    len: usize,
+    /// The number of chunks that have their slots but no id in use; at most `max_spare`.
+    spare: usize,
+    /// `chunks` never holds more.
+    max_chunks: usize,
+    /// Constant, like `max_chunks`; both are fields so that tests can make them small.
+    max_spare: usize,
+}
+
+impl Ids {
+    const NONE_IN_USE: Self = Self {
+        in_use: [0; WORDS],
+        count: 0,
+        roomy_at: 0,
+    };
+
+    const fn contains(&self, slot: usize) -> bool {
+        self.in_use[slot / 64] & 1 << (slot % 64) != 0
+    }
+
+    /// Marks the lowest free slot as used and names it.
+    fn claim(&mut self) -> Option<usize> {
+        let word = self.in_use.iter().position(|&word| word != u64::MAX)?;
+        let bit = self.in_use[word].trailing_ones() as usize;
+        self.in_use[word] |= 1 << bit;
+        self.count += 1;
+        Some(word * 64 + bit)
+    }
+
+    /// Marks the slot as free; false if it was.
+    fn release(&mut self, slot: usize) -> bool {
+        let was_used = self.contains(slot);
+        if was_used {
+            self.in_use[slot / 64] &= !(1 << (slot % 64));
+            self.count -= 1;
+        }
+        was_used
+    }
+
+    /// The slots in use from `first` on, ascending.
+    fn used_from(&self, first: usize) -> impl Iterator<Item = usize> {
+        (first / 64..WORDS).flat_map(move |word| {
+            let mut bits = self.in_use[word];
+            if word == first / 64 {
+                bits &= u64::MAX << (first % 64);
+            }
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(word * 64 + bit)
+            })
+        })
+    }
+}
+
+impl<T> Slab<T> {
+    pub const fn new() -> Self {
+        Self::with_bounds(MAX_CHUNKS, SPARE_CHUNKS)
+    }
+
+    const fn with_bounds(max_chunks: usize, max_spare: usize) -> Self {
+        Self {
+            chunks: Vec::new(),
+            roomy: Vec::new(),
+            bare: Vec::new(),
+            len: 0,
+            spare: 0,
+            max_chunks,
+            max_spare,
+        }
+    }
+
+    /// Stores the value under an id that is not in use. `None`, and the value is dropped, when
+    /// there is no such id.
+    #[must_use]
+    pub fn insert(&mut self, value: T) -> Option<StateId> {
+        let c = match self.roomy.last() {
+            Some(&c) => c,
+            None => self.open_chunk()?,
+        };
+        let chunk = &mut self.chunks[c];
+        if chunk.ids.count == 0 {
+            self.spare -= 1;
+        }
+        let slot = chunk.ids.claim();
+        debug_assert!(slot.is_some(), "a roomy chunk has no free id");
+        let slot = slot?;
+        debug_assert!(chunk.slots[slot].is_none(), "a free id has a value");
+        chunk.slots[slot] = Some(value);
+        if chunk.ids.count == CHUNK {
+            self.roomy.pop();
+        }
+        self.len += 1;
+        StateId::at(c, slot)
+    }
+
+    /// `None` as well for a reserved id, and for one that was never given.
+    pub fn get(&self, id: StateId) -> Option<&T> {
+        let (c, slot) = id.place();
+        self.chunks.get(c)?.slots.get(slot)?.as_ref()
+    }
+
+    /// As [`Slab::get`].
+    pub fn get_mut(&mut self, id: StateId) -> Option<&mut T> {
+        let (c, slot) = id.place();
+        self.chunks.get_mut(c)?.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Removes the value and keeps the id reserved: it is not given again before [`Slab::free`].
+    pub fn take(&mut self, id: StateId) -> Option<T> {
+        let (c, slot) = id.place();
+        let value = self.chunks.get_mut(c)?.slots.get_mut(slot)?.take()?;
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// Gives the id back, and drops its value if it still has one. Harmless on an id that is not
+    /// in use.
+    pub fn free(&mut self, id: StateId) {
+        let (c, slot) = id.place();
+        let Some(chunk) = self.chunks.get_mut(c) else {
+            return;
+        };
+        if !chunk.ids.release(slot) {
+            return;
+        }
+        let value = chunk.slots[slot].take();
+        self.len -= usize::from(value.is_some());
+        if chunk.ids.count == CHUNK - 1 {
+            chunk.ids.roomy_at = self.roomy.len();
+            self.roomy.push(c);
+        }
+        if chunk.ids.count == 0 {
+            self.spare += 1;
+            if self.spare > self.max_spare {
+                self.strip_chunk(c);
+            }
+        }
+        // Last, because a destructor is foreign code: if it panics, the slab is already in order.
+        drop(value);
+    }
+
+    /// The number of values; reserved ids do not count.
+    #[cfg(test)]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All values, ids ascending.
+    #[cfg(debug_assertions)]
+    pub fn iter(&self) -> impl Iterator<Item = (StateId, &T)> {
+        self.values_from(0)
+    }
+
+    /// The ids of the next `n` values past `after` (from the first for `None`), ascending. Fewer
+    /// than `n` mean the end.
+    ///
+    /// A walk in slices goes on from the last id it was given, whether or not that is still in
+    /// use. It meets once each value that was there all along, and may miss one that was inserted
+    /// meanwhile. Gaps cost one comparison for a chunk without ids in use, and one for every 64
+    /// ids in the others.
+    pub fn ids_after(&self, after: Option<StateId>, n: usize) -> impl Iterator<Item = StateId> {
+        // Ids count from one and indexes from zero, so the number of an id is the index of the
+        // next.
+        let first = after.map_or(0, |id| id.get() as usize);
+        self.values_from(first).map(|(id, _)| id).take(n)
+    }
+
+    fn values_from(&self, first: usize) -> impl Iterator<Item = (StateId, &T)> {
+        let first_chunk = first >> CHUNK_BITS;
+        self.chunks
+            .iter()
+            .enumerate()
+            .skip(first_chunk)
+            .filter(|(_, chunk)| chunk.ids.count != 0)
+            .flat_map(move |(c, chunk)| {
+                let first_slot = if c == first_chunk {
+                    first & (CHUNK - 1)
+                } else {
+                    0
+                };
+                chunk.ids.used_from(first_slot).filter_map(move |slot| {
+                    Some((StateId::at(c, slot)?, chunk.slots[slot].as_ref()?))
+                })
+            })
+    }
+
+    /// Makes one more chunk roomy: one whose memory was given back, or else a new one.
+    fn open_chunk(&mut self) -> Option<usize> {
+        let c = self.bare.pop().unwrap_or(self.chunks.len());
+        if c == self.max_chunks {
+            return None;
+        }
+        if c == self.chunks.len() {
+            self.chunks.push(Chunk {
+                slots: Box::default(),
+                ids: Box::new(Ids::NONE_IN_USE),
+            });
+        }
+        let chunk = &mut self.chunks[c];
+        chunk.slots = std::iter::repeat_with(|| None).take(CHUNK).collect();
+        chunk.ids.roomy_at = self.roomy.len();
+        self.roomy.push(c);
+        self.spare += 1;
+        Some(c)
+    }
+
+    /// Gives back the memory of a chunk without any id in use.
+    fn strip_chunk(&mut self, c: usize) {
+        let chunk = &mut self.chunks[c];
+        debug_assert_eq!(chunk.ids.count, 0, "chunk {c} is in use");
+        chunk.slots = Box::default();
+        let at = chunk.ids.roomy_at;
+        self.roomy.swap_remove(at);
+        if let Some(&moved) = self.roomy.get(at) {
+            self.chunks[moved].ids.roomy_at = at;
+        }
+        self.bare.push(c);
+        self.spare -= 1;
+    }
+
+    /// Panics unless every field's comment holds. Walks everything.
+    #[cfg(test)]
+    pub fn check_invariants(&self) {
+        let mut len = 0;
+        let mut spare = 0;
+        let mut roomy = Vec::new();
+        let mut bare = Vec::new();
+        for (c, chunk) in self.chunks.iter().enumerate() {
+            let count: u32 = chunk.ids.in_use.iter().map(|word| word.count_ones()).sum();
+            assert_eq!(chunk.ids.count, count as usize, "chunk {c}: count");
+            if chunk.slots.is_empty() {
+                assert_eq!(count, 0, "chunk {c}: ids in use without slots");
+                bare.push(c);
+            } else {
+                assert_eq!(chunk.slots.len(), CHUNK, "chunk {c}: slots");
+                spare += usize::from(count == 0);
+            }
+            for (slot, value) in chunk.slots.iter().enumerate() {
+                assert!(
+                    value.is_none() || chunk.ids.contains(slot),
+                    "chunk {c}: slot {slot} has a value, but its id is free"
+                );
+                len += usize::from(value.is_some());
+            }
+            if !chunk.slots.is_empty() && chunk.ids.count < CHUNK {
+                assert_eq!(
+                    self.roomy.get(chunk.ids.roomy_at),
+                    Some(&c),
+                    "chunk {c}: roomy_at"
+                );
+                roomy.push(c);
+            }
+        }
+        for (name, listed, expected) in [("roomy", &self.roomy, roomy), ("bare", &self.bare, bare)]
+        {
+            let mut listed = listed.clone();
+            listed.sort_unstable();
+            assert_eq!(listed, expected, "{name}");
+        }
+        assert_eq!(self.len, len, "len");
+        assert_eq!(self.spare, spare, "spare");
+        assert!(self.spare <= self.max_spare, "{} spare chunks", self.spare);
+        assert!(self.chunks.len() <= self.max_chunks, "too many chunks");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::rc::Rc;
+
+    struct XorShift(u64);
+
+    impl XorShift {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 >> 33).unwrap() % bound
+        }
+    }
+
+    fn id(raw: u32) -> StateId {
+        StateId::from_raw(raw).unwrap()
+    }
+
+    #[test]
+    fn ids_are_positive_and_leave_the_top_bit_free() {
+        for (raw, valid) in [
+            (0, false),
+            (1, true),
+            (1024, true),
+            (StateId::MAX, true),
+            (StateId::MAX + 1, false),
+            (u32::MAX, false),
+        ] {
+            assert_eq!(
+                StateId::from_raw(raw).map(StateId::get),
+                valid.then_some(raw),
+                "{raw}"
+            );
+        }
+        assert!(StateId::at(MAX_CHUNKS - 1, CHUNK - 1).unwrap().get() < StateId::MAX);
+        assert_eq!(size_of::<Option<StateId>>(), 4);
+    }
+
+    #[test]
+    fn a_slot_is_no_larger_than_its_value() {
+        assert_eq!(size_of::<Option<Box<u64>>>(), size_of::<Box<u64>>());
+        let mut slab = Slab::new();
+        slab.insert(Box::new(7_u64)).unwrap();
+        assert_eq!(
+            size_of_val(&*slab.chunks[0].slots),
+            CHUNK * size_of::<Box<u64>>()
+        );
+    }
+
+    #[test]
+    fn values_never_move() {
+        let mut slab = Slab::new();
+        let first = slab.insert(0_usize).unwrap();
+        let address = std::ptr::from_ref(slab.get(first).unwrap());
+        for value in 1..5 * CHUNK {
+            slab.insert(value).unwrap();
+        }
+        assert_eq!(std::ptr::from_ref(slab.get(first).unwrap()), address);
+        slab.check_invariants();
+    }
+
+    #[test]
+    fn ids_run_out_at_the_bound_and_come_back() {
+        let mut slab = Slab::with_bounds(2, 0);
+        for n in 1..=2 * CHUNK {
+            assert_eq!(slab.insert(n).map(|id| id.get() as usize), Some(n));
+        }
+        assert_eq!(slab.insert(0), None);
+        slab.check_invariants();
+
+        // A reserved id is still in use.
+        assert_eq!(slab.take(id(77)), Some(77));
+        assert_eq!(slab.insert(0), None);
+        slab.free(id(77));
+        assert_eq!(slab.insert(1), Some(id(77)));
+        assert_eq!(slab.insert(0), None);
+        slab.check_invariants();
+    }
+
+    #[test]
+    fn a_reserved_id_answers_nothing_and_is_given_once_after_free() {
+        let mut slab = Slab::new();
+        let a = slab.insert('a').unwrap();
+        assert_eq!(slab.take(a), Some('a'));
+        assert_eq!(slab.take(a), None);
+        assert_eq!((slab.get(a), slab.len()), (None, 0));
+        assert_eq!(slab.iter().count(), 0);
+
+        let b = slab.insert('b').unwrap();
+        assert_ne!(a, b);
+        slab.free(a);
+        slab.free(a);
+        slab.free(id(5000));
+        slab.check_invariants();
+
+        let c = slab.insert('c').unwrap();
+        let d = slab.insert('d').unwrap();
+        assert_eq!(BTreeSet::from([a, b, c, d]).len(), 3);
+        assert_eq!((c, slab.get(b), slab.get(c)), (a, Some(&'b'), Some(&'c')));
+        *slab.get_mut(d).unwrap() = 'e';
+        assert_eq!(slab.get(d), Some(&'e'));
+    }
+
+    #[test]
+    fn free_drops_the_value_exactly_once() {
+        let witness = Rc::new(());
+        let mut slab = Slab::new();
+        let ids: Vec<_> = (0..10)
+            .map(|_| slab.insert(Rc::clone(&witness)).unwrap())
+            .collect();
+        drop(slab.take(ids[0]));
+        assert_eq!(Rc::strong_count(&witness), 10);
+        slab.free(ids[0]);
+        slab.free(ids[1]);
+        slab.free(ids[1]);
+        assert_eq!(Rc::strong_count(&witness), 9);
+        drop(slab);
+        assert_eq!(Rc::strong_count(&witness), 1);
+    }
+
+    #[test]
+    fn a_burst_gives_its_memory_back() {
+        let mut slab = Slab::new();
+        let chunks = 4 * SPARE_CHUNKS;
+        let ids: Vec<_> = (0..chunks * CHUNK)
+            .map(|n| slab.insert(n).unwrap())
+            .collect();
+        for id in &ids {
+            slab.free(*id);
+        }
+        slab.check_invariants();
+        let kept = |slab: &Slab<usize>| {
+            slab.chunks
+                .iter()
+                .filter(|chunk| !chunk.slots.is_empty())
+                .count()
+        };
+        assert_eq!(kept(&slab), SPARE_CHUNKS);
+        assert_eq!(slab.get(ids[0]), None);
+        assert_eq!(slab.take(ids[chunks * CHUNK - 1]), None);
+
+        // One value coming and going finds memory that is there.
+        for n in 0..10 {
+            let id = slab.insert(n).unwrap();
+            assert_eq!(kept(&slab), SPARE_CHUNKS);
+            slab.free(id);
+        }
+        slab.check_invariants();
+
+        // The second burst uses the same ids.
+        for n in 0..chunks * CHUNK {
+            assert!(slab.insert(n).unwrap() <= ids[chunks * CHUNK - 1]);
+        }
+        assert_eq!((slab.chunks.len(), kept(&slab)), (chunks, chunks));
+        slab.check_invariants();
+    }
+
+    #[test]
+    fn slices_of_every_size_meet_every_value_once() {
+        let mut slab = Slab::new();
+        for n in 0..3 * CHUNK {
+            slab.insert(n).unwrap();
+        }
+        // The second chunk is left empty, the others keep the borders of words and chunks.
+        for n in 0..3 * CHUNK {
+            let keep = [0, 1, 62, 63, 64, 65, CHUNK - 1].contains(&(n % CHUNK)) && n / CHUNK != 1;
+            if !keep {
+                slab.free(StateId::at(0, n).unwrap());
+            }
+        }
+        slab.take(id(2)).unwrap();
+        let all: Vec<_> = slab.iter().map(|(id, _)| id).collect();
+        assert_eq!(all.len(), 13);
+        for n in 1..=all.len() + 1 {
+            let mut met = Vec::new();
+            loop {
+                let slice: Vec<_> = slab.ids_after(met.last().copied(), n).collect();
+                met.extend_from_slice(&slice);
+                if slice.len() < n {
+                    break;
+                }
+            }
+            assert_eq!(met, all, "slices of {n}");
+        }
+        assert_eq!(slab.ids_after(None, 0).count(), 0);
+        assert_eq!(slab.ids_after(Some(id(StateId::MAX)), 9).count(), 0);
+    }
+
+    #[test]
+    fn histories_agree_with_a_map() {
+        const CHUNKS: usize = 3;
+        let mut stripped = false;
+        for seed in 1..=8 {
+            let mut random = XorShift(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
+            let mut slab = Slab::with_bounds(CHUNKS, random.below(CHUNKS));
+            let mut present = BTreeMap::new();
+            let mut reserved = BTreeSet::new();
+            // How many in ten steps are leaving: the slab fills up, drains, hovers, and again.
+            for leaving in [2, 9, 5, 1, 9, 6] {
+                for step in 0..6000 {
+                    let id = id(u32::try_from(1 + random.below(CHUNKS * CHUNK + 9)).unwrap());
+                    if random.below(10) >= leaving {
+                        if let Some(id) = slab.insert(step) {
+                            assert!(!reserved.contains(&id), "seed {seed}: {id:?} is reserved");
+                            assert_eq!(present.insert(id, step), None, "seed {seed}: {id:?}");
+                        } else {
+                            let in_use = present.len() + reserved.len();
+                            assert_eq!(in_use, CHUNKS * CHUNK, "seed {seed}: refused too early");
+                        }
+                    } else if random.below(3) == 0 {
+                        let value = present.remove(&id);
+                        assert_eq!(slab.take(id), value, "seed {seed}: {id:?}");
+                        if value.is_some() {
+                            reserved.insert(id);
+                        }
+                    } else {
+                        // Mostly one that is in use, or draining would not drain.
+                        let value = present.range(id..).map(|(id, _)| *id).next();
+                        let late = reserved.range(id..).copied().next();
+                        let id = [value, late, Some(id)][random.below(3)].unwrap_or(id);
+                        slab.free(id);
+                        present.remove(&id);
+                        reserved.remove(&id);
+                    }
+                    assert_eq!(slab.get(id), present.get(&id), "seed {seed}: {id:?}");
+                    assert_eq!(slab.len(), present.len(), "seed {seed}");
+                    stripped |= !slab.bare.is_empty();
+                    if step % 64 == 0 {
+                        slab.check_invariants();
+                        let values = slab.iter().map(|(id, value)| (id, *value));
+                        assert!(values.eq(present.clone()), "seed {seed}, step {step}");
+                    }
+                }
+            }
+        }
+        assert!(stripped, "no chunk was ever given back");
+    }
+}

@@ -1,0 +1,450 @@
+//! What one key is: its family's policy over a set of holds, and the one way in which it changes.
+//!
+//! [`Body::apply`] is used by the server that decides and by those that follow it, which is why they
+//! come out equal. It checks whatever a decision would have: a change may come from a file.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Settings;
+use super::change::{Change, End};
+use super::hold::{Hold, HoldSet};
+use super::key_name::KeyName;
+use super::lock::Lock;
+use super::once::Once;
+use super::semaphore::Semaphore;
+use super::spaces::Space;
+use super::types::{Claim, UnixMs};
+use super::wait_group::WaitGroup;
+
+/// The kinds of keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Family {
+    Lock,
+    Semaphore,
+    Group,
+    Once,
+}
+
+impl Family {
+    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
+
+    /// Its number, where states are written and where the server's types are told apart.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Family::Lock => 0,
+            Family::Semaphore => 1,
+            Family::Group => 2,
+            Family::Once => 3,
+        }
+    }
+
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Family> {
+        Family::ALL
+            .into_iter()
+            .find(|family| family.number() == number)
+    }
+
+    /// Whether holds of this family make such claims.
+    #[must_use]
+    pub fn grants(self, claim: Claim) -> bool {
+        match claim {
+            Claim::Exclusive | Claim::Shared => self == Family::Lock,
+            Claim::Permits(_) => self == Family::Semaphore,
+            Claim::Member => self == Family::Group,
+            Claim::Run => self == Family::Once,
+        }
+    }
+}
+
+impl Claim {
+    #[must_use]
+    pub fn family(self) -> Family {
+        match self {
+            Claim::Exclusive | Claim::Shared => Family::Lock,
+            Claim::Permits(_) => Family::Semaphore,
+            Claim::Member => Family::Group,
+            Claim::Run => Family::Once,
+        }
+    }
+}
+
+/// A change that does not fit the state it was meant for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misfit {
+    /// Another family's change.
+    Family,
+    /// The fence or the token is taken, or the lock is held otherwise.
+    Taken,
+    /// No hold has this fence.
+    NoHold,
+    /// There is no room for another state.
+    Full,
+    /// VANISH, with changes behind it.
+    Vanished,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misfit::Family => "the key is of another family",
+            Misfit::Taken => "its fence or its token is taken, or the key is held otherwise",
+            Misfit::NoHold => "no hold of the key has its fence",
+            Misfit::Full => "there is no room for another key",
+            Misfit::Vanished => "the key vanishes, and yet more happens to it",
+        })
+    }
+}
+
+/// The policy of a family with its holds. The rare, larger ones are boxed so that a lock is small.
+#[derive(Clone)]
+pub enum Body {
+    Lock(Lock),
+    Semaphore(Box<Semaphore>),
+    Group(Box<WaitGroup>),
+    Once(Box<Once>),
+}
+
+/// The value of one key.
+#[derive(Clone)]
+pub struct State {
+    pub body: Body,
+    pub space: Space,
+    /// Where it is found, for when its time comes.
+    pub name: KeyName,
+}
+
+impl Body {
+    #[must_use]
+    pub fn new(family: Family) -> Body {
+        match family {
+            Family::Lock => Body::Lock(Lock::default()),
+            Family::Semaphore => Body::Semaphore(Box::default()),
+            Family::Group => Body::Group(Box::new(WaitGroup::new())),
+            Family::Once => Body::Once(Box::new(Once::new())),
+        }
+    }
+
+    #[must_use]
+    pub fn family(&self) -> Family {
+        match self {
+            Body::Lock(_) => Family::Lock,
+            Body::Semaphore(_) => Family::Semaphore,
+            Body::Group(_) => Family::Group,
+            Body::Once(_) => Family::Once,
+        }
+    }
+
+    #[must_use]
+    pub fn holds(&self) -> &HoldSet {
+        match self {
+            Body::Lock(lock) => &lock.holds,
+            Body::Semaphore(semaphore) => &semaphore.holds,
+            Body::Group(group) => &group.members,
+            Body::Once(once) => &once.runs,
+        }
+    }
+
+    /// Drops everything but the holds.
+    #[must_use]
+    pub fn into_holds(self) -> HoldSet {
+        match self {
+            Body::Lock(lock) => lock.holds,
+            Body::Semaphore(semaphore) => semaphore.holds,
+            Body::Group(group) => group.members,
+            Body::Once(once) => once.runs,
+        }
+    }
+
+    pub fn holds_mut(&mut self) -> &mut HoldSet {
+        match self {
+            Body::Lock(lock) => &mut lock.holds,
+            Body::Semaphore(semaphore) => &mut semaphore.holds,
+            Body::Group(group) => &mut group.members,
+            Body::Once(once) => &mut once.runs,
+        }
+    }
+
+    #[must_use]
+    pub fn limit_in_force(&self) -> Option<u32> {
+        match self {
+            Body::Lock(_) | Body::Once(_) => None,
+            Body::Semaphore(semaphore) => semaphore.limit_in_force(),
+            Body::Group(group) => group.tally().limit,
+        }
+    }
+
+    /// How often the limit in force has become another.
+    #[must_use]
+    pub fn limit_changes(&self) -> u64 {
+        match self {
+            Body::Lock(_) | Body::Once(_) => 0,
+            Body::Semaphore(semaphore) => semaphore.limits().changes,
+            Body::Group(group) => group.tally().limit_changes,
+        }
+    }
+
+    /// The limit that requests last asked for.
+    #[must_use]
+    pub fn limit_asked(&self) -> Option<u32> {
+        match self {
+            Body::Lock(_) | Body::Once(_) => None,
+            Body::Semaphore(semaphore) => semaphore.limits().limit,
+            Body::Group(group) => group.tally().limit,
+        }
+    }
+
+    /// What a queue goes by should its key be removed: what requests asked for, or else what they were
+    /// judged by. A pause is the operator's, and goes with the key.
+    #[must_use]
+    pub fn limit_to_remember(&self) -> Option<u32> {
+        self.limit_asked()
+            .or(self.limit_in_force())
+            .filter(|limit| *limit >= 1)
+    }
+
+    /// Whether the claim fits beside the holds there are, under this limit.
+    #[must_use]
+    pub fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
+        match self {
+            Body::Lock(lock) => lock.admits(claim),
+            Body::Semaphore(semaphore) => {
+                limit.is_some_and(|limit| semaphore.admits(claim.permits(), limit))
+            }
+            Body::Group(group) => group.admits(limit),
+            Body::Once(once) => once.admits(),
+        }
+    }
+
+    /// Carries out one change; what ended is returned.
+    ///
+    /// # Errors
+    /// For a change that does not fit; nothing has changed then.
+    pub fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
+        match change {
+            Change::Grant(grant) => {
+                if !self.family().grants(grant.claim) {
+                    return Err(Misfit::Family);
+                }
+                let alone = match self {
+                    Body::Lock(lock) => !lock.admits(grant.claim),
+                    Body::Once(once) => !once.admits(),
+                    Body::Semaphore(_) | Body::Group(_) => false,
+                };
+                if alone || !self.holds().accepts(grant.fence, &grant.token) {
+                    return Err(Misfit::Taken);
+                }
+                match self {
+                    Body::Group(group) => group.begin(grant.granted),
+                    Body::Once(once) => once.begun(grant.granted),
+                    Body::Lock(_) | Body::Semaphore(_) => {}
+                }
+                self.holds_mut().insert(Hold::new(grant));
+            }
+            Change::Renew {
+                fence,
+                lease,
+                deadline,
+            } => {
+                if !self.holds_mut().renew(*fence, *lease, *deadline) {
+                    return Err(Misfit::NoHold);
+                }
+            }
+            Change::End { fence, how, at } => {
+                let ended = self.holds_mut().remove(*fence).ok_or(Misfit::NoHold)?;
+                if let Body::Once(once) = self {
+                    once.ended(&ended, *how, *at);
+                }
+                if let Body::Group(group) = self {
+                    match how {
+                        End::Done => group.count_done(),
+                        End::Lapsed | End::Revoked | End::Disconnected => group.count_lost(),
+                        End::Released | End::Undelivered => {}
+                    }
+                    group.touch(*at);
+                }
+                return Ok(Some(ended));
+            }
+            Change::Limit(limit) => match self {
+                Body::Lock(_) | Body::Once(_) => return Err(Misfit::Family),
+                Body::Semaphore(semaphore) => semaphore.ask_limit(*limit),
+                Body::Group(group) => group.ask_limit(*limit),
+            },
+            Change::Pin(limit) => self.semaphore()?.pin(*limit),
+            Change::Expect { jobs, at } => self.group()?.expect(*jobs, *at),
+            Change::Finish { keep_until } => {
+                let group = self.group()?;
+                if !group.members.is_empty() {
+                    return Err(Misfit::Taken);
+                }
+                group.finish(*keep_until);
+            }
+            Change::Limits(limits) => self.semaphore()?.set_limits(*limits),
+            Change::Tally(tally) => {
+                let group = self.group()?;
+                if tally.finished.is_some() && !group.members.is_empty() {
+                    return Err(Misfit::Taken);
+                }
+                group.set_tally(*tally);
+            }
+            Change::Fail { fence, reason, at } => {
+                let once = self.once()?;
+                let ended = once.runs.remove(*fence).ok_or(Misfit::NoHold)?;
+                once.failed(Arc::clone(reason), *at);
+                return Ok(Some(ended));
+            }
+            Change::Complete { fence, done } => {
+                let once = self.once()?;
+                let ended = match fence {
+                    Some(fence) => Some(once.runs.remove(*fence).ok_or(Misfit::NoHold)?),
+                    None if once.runs.is_empty() => None,
+                    None => return Err(Misfit::Taken),
+                };
+                once.complete(done.clone());
+                return Ok(ended);
+            }
+            Change::GiveUp => self.once()?.given_up(),
+            Change::Record(record) => {
+                let once = self.once()?;
+                if record.done.is_some() && !once.runs.is_empty() {
+                    return Err(Misfit::Taken);
+                }
+                once.set_record(record.clone());
+            }
+            // The key goes, not the state: that is for the engine, which keeps the states.
+            Change::Vanish => {}
+        }
+        Ok(None)
+    }
+
+    fn semaphore(&mut self) -> Result<&mut Semaphore, Misfit> {
+        match self {
+            Body::Semaphore(semaphore) => Ok(semaphore),
+            Body::Lock(_) | Body::Group(_) | Body::Once(_) => Err(Misfit::Family),
+        }
+    }
+
+    fn group(&mut self) -> Result<&mut WaitGroup, Misfit> {
+        match self {
+            Body::Group(group) => Ok(group),
+            Body::Lock(_) | Body::Semaphore(_) | Body::Once(_) => Err(Misfit::Family),
+        }
+    }
+
+    fn once(&mut self) -> Result<&mut Once, Misfit> {
+        match self {
+            Body::Once(once) => Ok(once),
+            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => Err(Misfit::Family),
+        }
+    }
+
+    /// How long the key is kept without holds and waiters; families that keep nothing go at once.
+    #[must_use]
+    pub fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
+        match self {
+            Body::Lock(_) | Body::Semaphore(_) => None,
+            Body::Group(group) => Some(group.retained_until(settings.group_idle_ms)),
+            Body::Once(once) => Some(once.retained_until(settings.once_keep_ms)),
+        }
+    }
+
+    /// Where the engine notes under which moment it has indexed the key.
+    pub fn retention_mut(&mut self) -> Option<&mut Option<UnixMs>> {
+        match self {
+            Body::Lock(_) | Body::Semaphore(_) => None,
+            Body::Group(group) => Some(&mut group.retention),
+            Body::Once(once) => Some(&mut once.retention),
+        }
+    }
+
+    /// Somebody waits for the key.
+    pub fn watched(&mut self, at: UnixMs) {
+        match self {
+            Body::Lock(_) | Body::Semaphore(_) => {}
+            Body::Group(group) => group.watched(at),
+            Body::Once(once) => once.watched(at),
+        }
+    }
+
+    /// The change that gives a state of this family all that this one has besides its holds.
+    #[must_use]
+    pub fn scalars(&self) -> Option<Change> {
+        match self {
+            Body::Lock(_) => None,
+            Body::Semaphore(semaphore) => Some(Change::Limits(semaphore.limits())),
+            Body::Group(group) => Some(Change::Tally(group.tally())),
+            Body::Once(once) => Some(Change::Record(once.record().clone())),
+        }
+    }
+
+    /// The changes that make this state out of a new one, as an AOF is rewritten: first the scalars,
+    /// then the holds, oldest first. A group's tally comes last, for each grant begins a round.
+    pub fn as_changes(&self) -> impl Iterator<Item = Change> {
+        let (first, last) = match self {
+            Body::Lock(_) => (None, None),
+            Body::Semaphore(_) => (self.scalars(), None),
+            Body::Group(_) | Body::Once(_) => (None, self.scalars()),
+        };
+        let grants = self
+            .holds()
+            .iter()
+            .map(|hold| Change::Grant(hold.to_grant()));
+        first.into_iter().chain(grants).chain(last)
+    }
+
+    /// Bytes on the heap.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let own = match self {
+            Body::Lock(_) => 0,
+            Body::Semaphore(_) => size_of::<Semaphore>(),
+            Body::Group(_) => size_of::<WaitGroup>(),
+            Body::Once(once) => size_of::<Once>() + once.record().heap_bytes(),
+        };
+        own + self.holds().heap_bytes()
+    }
+
+    /// The holds agree with their policy.
+    #[cfg(debug_assertions)]
+    pub fn check_invariants(&self) {
+        self.holds().check_invariants();
+        let family = self.family();
+        assert!(
+            self.holds().iter().all(|hold| family.grants(hold.claim)),
+            "claims of the family"
+        );
+        if let Body::Lock(lock) = self {
+            let exclusive = lock.holds.iter().any(|hold| hold.claim == Claim::Exclusive);
+            assert!(
+                !exclusive || lock.holds.len() == 1,
+                "an exclusive hold is alone"
+            );
+        }
+        if let Body::Once(once) = self {
+            let run = once.runs.len();
+            assert!(
+                run + usize::from(once.record().done.is_some()) <= 1,
+                "one run, or it is done"
+            );
+        }
+        if let Body::Group(group) = self {
+            assert!(
+                group.tally().finished.is_none() || group.members.is_empty(),
+                "a finished round has no members"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_no_larger_than_its_hold() {
+        assert_eq!(size_of::<Body>(), size_of::<Hold>());
+        assert_eq!(size_of::<Option<State>>(), size_of::<Hold>() + 32);
+    }
+}

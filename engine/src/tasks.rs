@@ -1,0 +1,461 @@
+//! What comes due by itself: leases, waits, vacant places, retention, and visits that were put off.
+//!
+//! The caller asks for the next task, opens its key, and performs it; each task concerns one key. When
+//! it is best asked again is [`Engine::next_wake`]; asking early, or twice, does nothing.
+
+use super::answer::Answer;
+use super::change::End;
+use super::effect::HandedOver;
+use super::key_name::KeyName;
+use super::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs, WaiterId};
+use super::wait_queue::{Left, Origin, Place, Vacancy};
+use super::{Engine, Key, StateId, background};
+
+/// How a hold is to end whose connection is gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Ending {
+    pub state: StateId,
+    pub how: End,
+    /// The place that becomes vacant for the hold's token, and until when.
+    pub vacates: Option<(Origin, MonoUs)>,
+}
+
+/// One thing to be done for one key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Task {
+    /// End a hold whose connection is gone.
+    End { fence: Fence, ending: Ending },
+    /// Look after leases that have run out.
+    Lapse(StateId),
+    /// Serve a queue that something happened to.
+    Serve(QueueId),
+    /// A wait or a vacant place has run out.
+    RunOut {
+        moment: MonoUs,
+        queue: QueueId,
+        place: Place,
+    },
+    /// A finished or idle group has been kept long enough.
+    Retire { state: StateId, until: UnixMs },
+}
+
+const KINDS: usize = 6;
+
+/// How long a task is put off whose key cannot be written here for now.
+const PUT_OFF_MS: u64 = 50;
+
+impl Engine {
+    /// The next task that is due, its key and the key's database. Each look into the lease index is
+    /// paid from `budget`; without any left there is no task.
+    ///
+    /// While the server does not take writes only waits run out; everything else stays due.
+    pub fn next_task(&mut self, now: Now, budget: &mut u32) -> Option<(Task, Db, KeyName)> {
+        while *budget > 0 {
+            *budget -= 1;
+            let task = (0..KINDS).find_map(|offset| {
+                let kind = (self.turn + offset) % KINDS;
+                self.next_of_kind(kind, now, budget)
+            })?;
+            // One of each kind in turn: a wave of one kind delays the others by their share only.
+            self.turn = (self.turn + 1) % KINDS;
+            if let Some((db, name)) = self.whereabouts(task) {
+                return Some((task, db, name));
+            }
+        }
+        None
+    }
+
+    fn next_of_kind(&mut self, kind: usize, now: Now, budget: &mut u32) -> Option<Task> {
+        match kind {
+            // A hold that is about to end may be what somebody waits for: the grant wins.
+            0 if now.may_write && self.is_ending(budget) => None,
+            0 => {
+                let (moment, queue, place) = self.queues.first_moment()?;
+                (moment <= now.mono).then_some(Task::RunOut {
+                    moment,
+                    queue,
+                    place,
+                })
+            }
+            _ if !now.may_write => None,
+            1 => self.next_end(budget),
+            2 => self.leases.pop_due(now.lease.0, budget).map(Task::Lapse),
+            3 => {
+                let queue = self.queues.first_due()?;
+                self.queues.settle(queue);
+                Some(Task::Serve(queue))
+            }
+            4 => {
+                let (until, state) = self.retention.first().copied()?;
+                (until <= now.unix()).then_some(Task::Retire { state, until })
+            }
+            _ => {
+                let (until, task) = self.put_off.first().copied()?;
+                if until > now.mono {
+                    return None;
+                }
+                // What has come due again by itself meanwhile is looked at twice, and put off as one.
+                self.put_off.pop_first();
+                if let Task::End { fence, .. } = task {
+                    self.put_off_ends.remove(&fence);
+                }
+                Some(task)
+            }
+        }
+    }
+
+    /// The task's key cannot be written here for now, though this server takes writes: in a cluster its
+    /// slot may be another node's. It is looked at again in a while.
+    fn put_off(&mut self, task: Task, now: Now) {
+        if let Task::Retire { state, until } = task {
+            // Nothing else takes it out of its index, where it would come first for ever.
+            self.retention.remove(&(until, state));
+            let found = self.states.get_mut(state);
+            if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
+                *noted = None;
+            }
+        }
+        let entry = (now.mono.after_ms(PUT_OFF_MS), task);
+        if let Task::End { fence, .. } = task {
+            // One that was found undelivered stays that: nobody knew of it, so nothing is lost.
+            if self.put_off_ends.contains_key(&fence) {
+                return;
+            }
+            self.put_off_ends.insert(fence, entry);
+        }
+        self.put_off.insert(entry);
+    }
+
+    /// The task that forgets what this key has kept long enough by now. To be performed before a request on the
+    /// key, so that no request is told what is over, however late the timer is.
+    #[must_use]
+    pub fn overdue_retirement(&self, key: &Key<'_>, now: Now) -> Option<Task> {
+        let state = key.state.filter(|_| self.is_serving())?;
+        let until = self
+            .states
+            .get(state)?
+            .body
+            .retained_until(&self.settings)?;
+        let is_over = until <= now.unix() && self.is_over(key, now);
+        is_over.then_some(Task::Retire { state, until })
+    }
+
+    /// Whether there are holds to be ended. Connections that are gone and have no hold any more are forgotten
+    /// on the way, each at the cost of one of the budget.
+    fn is_ending(&mut self, budget: &mut u32) -> bool {
+        if !self.ending.is_empty() {
+            return true;
+        }
+        while let Some(client) = self.closed.first().copied() {
+            if *budget == 0 || self.ephemeral_of(client).is_some() {
+                return true;
+            }
+            *budget -= 1;
+            self.closed.remove(&client);
+        }
+        false
+    }
+
+    fn next_end(&mut self, budget: &mut u32) -> Option<Task> {
+        if !self.is_ending(budget) {
+            return None;
+        }
+        if let Some((fence, ending)) = self.ending.pop_first() {
+            return Some(Task::End { fence, ending });
+        }
+        let client = self.closed.first().copied()?;
+        let (fence, state) = self.ephemeral_of(client)?;
+        // Taken out here and not when it ends: it may be put off, and must not come first again and again.
+        self.ephemeral.remove(&(client, fence));
+        let ending = Ending {
+            state,
+            how: End::Disconnected,
+            vacates: None,
+        };
+        Some(Task::End { fence, ending })
+    }
+
+    /// The oldest hold that ends with this connection.
+    fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
+        let held = (client, Fence(0))..=(client, Fence::MAX);
+        let ((_, fence), state) = self.ephemeral.range(held).next()?;
+        Some((*fence, *state))
+    }
+
+    /// Where the task is to be done. A task for what is no longer there is put away.
+    fn whereabouts(&mut self, task: Task) -> Option<(Db, KeyName)> {
+        match task {
+            Task::End {
+                ending: Ending { state, .. },
+                ..
+            }
+            | Task::Lapse(state)
+            | Task::Retire { state, .. } => {
+                let found = self.states.get(state);
+                let found = found
+                    .and_then(|state| Some((self.spaces.db(state.space)?, state.name.clone())));
+                if found.is_none() {
+                    self.unindex(state);
+                }
+                found
+            }
+            Task::Serve(queue) | Task::RunOut { queue, .. } => {
+                self.queues.key(queue).map(|(db, name)| (db, name.clone()))
+            }
+        }
+    }
+
+    /// Does what is due for this key, the task and whatever else. Where this key may not be written, only
+    /// its waits run out.
+    pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
+        if !now.may_write && !matches!(task, Task::RunOut { .. }) {
+            return self.put_off(task, now);
+        }
+        if now.may_write && self.forget_if_over(key, now) {
+            return;
+        }
+        match task {
+            Task::End { fence, ending } => self.end_disconnected(key, fence, ending, now),
+            Task::RunOut {
+                moment,
+                queue,
+                place,
+            } => {
+                // If a grant is due at the same time, the grant wins.
+                self.lapse_due(key, now);
+                self.serve(key, now);
+                let more =
+                    now.may_write && (self.queues.is_due(queue) || self.has_overdue(key, now));
+                if !more && self.queues.runs_out(moment, queue, place) {
+                    self.run_out(queue, place);
+                }
+            }
+            Task::Lapse(_) | Task::Serve(_) | Task::Retire { .. } => {}
+        }
+        self.lapse_due(key, now);
+        self.settle(key, now);
+    }
+
+    /// Ends a hold whose connection is gone, if it is still there. The token of a grant that was not
+    /// delivered has its place again: its retry is first as before.
+    fn end_disconnected(&mut self, key: &mut Key<'_>, fence: Fence, ending: Ending, now: Now) {
+        if key.state != Some(ending.state) {
+            return;
+        }
+        let Some(body) = self.body_mut(key) else {
+            return;
+        };
+        let family = body.family();
+        let Some(hold) = body.holds().get(fence) else {
+            return;
+        };
+        let (token, claim) = (hold.token(), hold.claim);
+        self.end(key, family, fence, ending.how, now);
+        if let Some((Origin { place, since }, until)) = ending.vacates {
+            let vacancy = Vacancy {
+                token,
+                claim,
+                since,
+                until,
+            };
+            self.vacate(key, place, vacancy);
+        }
+    }
+
+    /// Keeps a place for its token, if there is room for one more.
+    fn vacate(&mut self, key: &Key<'_>, place: Place, vacancy: Vacancy) {
+        let queue = self.queues.find(key.db, key.name);
+        let stands = queue
+            .and_then(|id| self.queues.get(id))
+            .is_some_and(|queue| queue.find(&vacancy.token).is_some());
+        if stands || self.queues.make_room(queue, self.queue_bounds()).is_err() {
+            return;
+        }
+        let queue = self.queues.find_or_make(key.db, key.name);
+        self.queues.keep(queue, place, vacancy);
+    }
+
+    /// More had run out than one call ends.
+    fn has_overdue(&self, key: &Key<'_>, now: Now) -> bool {
+        let state = key.state.and_then(|id| self.states.get(id));
+        let since = self.role.since();
+        let earliest = state.and_then(|state| state.body.holds().earliest(since));
+        earliest.is_some_and(|(due, _)| due <= now.lease)
+    }
+
+    fn run_out(&mut self, queue: QueueId, place: Place) {
+        let decided = self
+            .queues
+            .get(queue)
+            .and_then(|queue| queue.answer_for(place))
+            .cloned();
+        let answer = decided.unwrap_or(Answer::NotGranted);
+        let Some(left) = self.queues.leave(queue, place) else {
+            return;
+        };
+        if let (Answer::NotGranted, Some(family)) = (&answer, left.family()) {
+            self.stats.counters_mut(family).wait_timeouts += 1;
+        }
+        if let Some(waiter) = left.waiter() {
+            self.effects.may_gain = true;
+            self.effects.wake(waiter, answer);
+        }
+    }
+
+    /// The key of a task holds a value of the server's own, or has left for another node: whoever waits
+    /// under its name is told so. A bounded slice at a time, as ever.
+    pub fn turn_away(&mut self, db: Db, name: &[u8], why: &Answer) {
+        let Some(id) = self.queues.find(db, name) else {
+            return;
+        };
+        for _ in 0..128 {
+            self.queues.answer_watchers(id, why.clone());
+            let Some(queue) = self.queues.get(id) else {
+                return;
+            };
+            // Vacant places go with the rest: what their tokens asked for is no more.
+            let next = queue.head().map(|(place, _)| place);
+            let next = next.or_else(|| queue.oldest_vacancy());
+            let next = next.map(|place| (place, why.clone()));
+            let Some((place, answer)) = queue.next_answered().or(next) else {
+                return self.queues.settle_or_drop(id);
+            };
+            self.tell(id, place, answer);
+        }
+        self.queues.set_due(id);
+    }
+
+    /// Microseconds until there is something to do; `None` when nothing is due at any time. Zero as
+    /// long as something is left over. A server that follows has nothing but background work to do.
+    #[must_use]
+    pub fn next_wake(&self, now: Now) -> Option<u64> {
+        let background = self.has_background().then_some(background::PAUSE_US);
+        if !self.is_serving() {
+            return background;
+        }
+        let waits = self.queues.first_moment();
+        let waits = waits.map(|(at, ..)| at.0.saturating_sub(now.mono.0));
+        if !now.may_write {
+            return waits.into_iter().chain(background).min();
+        }
+        if self.has_work() {
+            return Some(0);
+        }
+        let leases = self
+            .leases
+            .next_due_us()
+            .map(|due| due.saturating_sub(now.lease.0));
+        let retention = self.retention.first();
+        let retention = retention.map(|(until, _)| until.ms_left(now.unix()).saturating_mul(1_000));
+        let put_off = self.put_off.first();
+        let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
+        [waits, leases, retention, put_off, background]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether anything waits for the server to take writes again.
+    #[must_use]
+    pub fn is_held_up(&self, now: Now) -> bool {
+        !now.may_write && self.is_serving() && self.has_work()
+    }
+
+    /// Whether holds are to be ended or queues to be served.
+    fn has_work(&self) -> bool {
+        let ends = !self.ending.is_empty() || !self.closed.is_empty();
+        ends || self.queues.first_due().is_some()
+    }
+
+    /// The connection has closed. Its waiter leaves, at once; a place whose token may come back is
+    /// kept for a while. Its ephemeral holds end as soon as the server can write. Says whether it had
+    /// anything here: most connections have not.
+    pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
+        let mut concerned = false;
+        if let Some(waiter) = self.queues.waiter_of(client)
+            && let Some((queue, place)) = self.queues.seat_of(waiter)
+        {
+            let left = self.queues.leave(queue, place);
+            if let Some(family) = left.as_ref().and_then(Left::family) {
+                self.stats.counters_mut(family).wait_disconnects += 1;
+            }
+            if let Some(Left::Waiter(waiter)) = left
+                && waiter.request.may_return
+                && self.settings.rejoin_ms > 0
+            {
+                let until = now.mono.after_ms(self.settings.rejoin_ms);
+                let (token, claim) = (waiter.request.token, waiter.request.claim);
+                let vacancy = Vacancy {
+                    token,
+                    claim,
+                    since: waiter.since,
+                    until,
+                };
+                self.queues.keep(queue, place, vacancy);
+            }
+            self.queues.left_unserved(queue);
+            concerned = true;
+        }
+        if self.ephemeral_of(client).is_some() {
+            self.closed.insert(client);
+            concerned = true;
+        }
+        concerned
+    }
+
+    /// The waiter leaves for good, without an answer of the engine's; says whether it waited.
+    pub fn leave(&mut self, waiter: WaiterId) -> bool {
+        let Some((queue, place)) = self.queues.seat_of(waiter) else {
+            return false;
+        };
+        self.queues.leave(queue, place);
+        self.queues.left_unserved(queue);
+        true
+    }
+
+    /// The reply to a waiter that was granted could not be delivered: the grant ends and passes on.
+    /// `closed` says that the connection has closed: then its token, which may come back on another one,
+    /// keeps the place.
+    pub fn undelivered(&mut self, grant: HandedOver, client: ClientId, closed: bool, now: Now) {
+        let HandedOver {
+            state,
+            fence,
+            origin,
+        } = grant;
+        let Some(found) = self.states.get(state) else {
+            return;
+        };
+        // Given again to another connection in the meantime, it is that one's.
+        if found
+            .body
+            .holds()
+            .get(fence)
+            .is_some_and(|hold| hold.client() == client)
+        {
+            let keeps = closed && self.settings.rejoin_ms > 0;
+            let until = now.mono.after_ms(self.settings.rejoin_ms);
+            let vacates = origin.filter(|_| keeps).map(|origin| (origin, until));
+            self.ending.insert(
+                fence,
+                Ending {
+                    state,
+                    how: End::Undelivered,
+                    vacates,
+                },
+            );
+        }
+    }
+
+    /// Everybody who waits is told, for this server serves nobody any more. In one go: the server itself turns
+    /// its blocked clients away in one go, and what this costs is a fraction of it.
+    pub fn dismiss_all(&mut self) {
+        let waiters: Vec<_> = self.queues.waiters().collect();
+        waiters
+            .into_iter()
+            .for_each(|waiter| self.effects.wake(waiter, Answer::Demoted));
+        let queues = self.queues.clear();
+        if queues.is_large() {
+            self.leftovers.drop_pieces(queues.into_pieces());
+        }
+    }
+}

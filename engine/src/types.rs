@@ -1,0 +1,290 @@
+//! The engine's vocabulary: one newtype for every number that could be taken for another.
+//!
+//! Three clocks meet here and never mix. Leases run on the *lease clock* ([`LeaseUs`]), which stands
+//! still while the server cannot serve; waits run on the plain monotonic clock ([`MonoUs`]); what is
+//! saved, replicated or kept for later readers is a wall-clock moment ([`UnixMs`]). All three arrive
+//! together in a [`Now`]; the engine itself never asks for the time.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+/// A database number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Db(pub i32);
+
+/// A connection, by the server's own number. Zero stands for "none that this server knows".
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct ClientId(pub u64);
+
+impl ClientId {
+    /// A hold that came from a file or from the primary has no connection here.
+    pub const NONE: ClientId = ClientId(0);
+}
+
+/// One queued request. A place that is taken over gets a new one, so that the old request and the
+/// new one are never confused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WaiterId(pub NonZeroU64);
+
+/// The queue of one key, as the server that decides numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct QueueId(pub(super) u64);
+
+/// The public number of a hold: strictly increasing over all keys of a server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fence(pub u64);
+
+impl Fence {
+    /// Fences stay exact in every client language, also where numbers are doubles.
+    pub const MAX: Fence = Fence((1 << 53) - 1);
+
+    /// The moment it would have been drawn at if it were no more than the clock.
+    #[must_use]
+    pub fn unix(self) -> UnixMs {
+        UnixMs(self.0 / 1_000)
+    }
+}
+
+/// A moment on the lease clock, in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LeaseUs(pub u64);
+
+impl LeaseUs {
+    /// The end of a lease that starts now.
+    #[must_use]
+    pub fn after(self, lease: LeaseMs) -> LeaseUs {
+        self.after_ms(u64::from(lease.0))
+    }
+
+    /// This many milliseconds later; the far end of the clock where that is beyond it.
+    #[must_use]
+    pub fn after_ms(self, ms: u64) -> LeaseUs {
+        LeaseUs(self.0.saturating_add(ms.saturating_mul(1_000)))
+    }
+
+    /// Milliseconds from `now` to this moment, rounded up; zero when it has come.
+    #[must_use]
+    pub fn ms_left(self, now: LeaseUs) -> u64 {
+        self.0.saturating_sub(now.0).div_ceil(1_000)
+    }
+}
+
+/// A moment on the monotonic clock, in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct MonoUs(pub u64);
+
+impl MonoUs {
+    /// This many milliseconds later; the far end of the clock where that is beyond it.
+    #[must_use]
+    pub fn after_ms(self, ms: u64) -> MonoUs {
+        MonoUs(self.0.saturating_add(ms.saturating_mul(1_000)))
+    }
+
+    /// Whole milliseconds since an earlier moment.
+    #[must_use]
+    pub fn ms_since(self, earlier: MonoUs) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1_000
+    }
+}
+
+/// A wall-clock moment, in milliseconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct UnixMs(pub u64);
+
+impl UnixMs {
+    /// The last moment that fits the 48 bits a hold keeps it in: the year 10889.
+    pub const MAX: UnixMs = UnixMs((1 << 48) - 1);
+
+    /// This many milliseconds later, at most [`UnixMs::MAX`].
+    #[must_use]
+    pub fn after_ms(self, ms: u64) -> UnixMs {
+        UnixMs(self.0.saturating_add(ms).min(UnixMs::MAX.0))
+    }
+
+    /// Milliseconds from `now` to this moment; zero when it has come.
+    #[must_use]
+    pub fn ms_left(self, now: UnixMs) -> u64 {
+        self.0.saturating_sub(now.0)
+    }
+}
+
+/// How long a hold lasts unless renewed, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LeaseMs(pub u32);
+
+impl LeaseMs {
+    /// The longest lease that any setting can allow: thirty days.
+    pub const MAX: LeaseMs = LeaseMs(2_592_000_000);
+}
+
+/// The time of one call, on every clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    pub lease: LeaseUs,
+    pub mono: MonoUs,
+    /// Microseconds since 1970; fences are made from it.
+    pub unix_us: u64,
+    /// Whether the server takes writes at this moment. While it does not, holds neither begin nor
+    /// end: only waiters may leave.
+    pub may_write: bool,
+}
+
+impl Now {
+    #[must_use]
+    pub fn unix(&self) -> UnixMs {
+        UnixMs((self.unix_us / 1_000).min(UnixMs::MAX.0))
+    }
+}
+
+/// What a request asks of a key, and what its hold then has of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// A lock, alone.
+    Exclusive,
+    /// A lock, together with any number of other shared holds.
+    Shared,
+    /// This many of a semaphore's permits.
+    Permits(u32),
+    /// One membership of a wait group.
+    Member,
+    /// A run of work that is done once.
+    Run,
+}
+
+impl Claim {
+    /// How much of a limit it takes.
+    #[must_use]
+    pub fn permits(self) -> u32 {
+        match self {
+            Claim::Permits(n) => n,
+            Claim::Exclusive | Claim::Shared | Claim::Member | Claim::Run => 1,
+        }
+    }
+}
+
+/// The largest limit, number of permits and number of expected jobs.
+pub const MAX_PERMITS: u32 = 1_000_000;
+/// The longest result and reason that any setting can allow, in bytes.
+pub const MAX_RESULT_LEN: usize = 16 << 20;
+/// The longest owner text, in bytes.
+pub const MAX_OWNER_LEN: usize = 128;
+
+/// The secret name of a hold: 1 to 128 bytes.
+///
+/// A version-4 UUID in its canonical spelling, which is what the server hands out, is kept in 16
+/// bytes and comes back to the letter; any other text is kept as it is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Token {
+    Uuid([u8; 16]),
+    Text(Box<[u8]>),
+}
+
+/// Where [`Token::text`] spells a UUID.
+pub type TokenBuffer = [u8; uuid::fmt::Hyphenated::LENGTH];
+
+impl Token {
+    /// The longest token, in bytes.
+    pub const MAX_LEN: usize = 128;
+
+    /// The token with this text, if it is of a legal length.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Token> {
+        if text.is_empty() || text.len() > Token::MAX_LEN {
+            return None;
+        }
+        if text.len() == uuid::fmt::Hyphenated::LENGTH
+            && let Ok(id) = uuid::Uuid::try_parse_ascii(text)
+        {
+            let token = Token::Uuid(id.into_bytes());
+            // Capitals name the same UUID but another token: texts are compared, not numbers.
+            if token.text(&mut new_token_buffer()) == text {
+                return Some(token);
+            }
+        }
+        Some(Token::Text(text.into()))
+    }
+
+    /// Its text; `buffer` is where a UUID is spelled.
+    #[must_use]
+    pub fn text<'a>(&'a self, buffer: &'a mut TokenBuffer) -> &'a [u8] {
+        match self {
+            Token::Uuid(bytes) => uuid::Uuid::from_bytes(*bytes)
+                .hyphenated()
+                .encode_lower(buffer)
+                .as_bytes(),
+            Token::Text(text) => text,
+        }
+    }
+}
+
+/// An empty [`TokenBuffer`].
+#[must_use]
+pub fn new_token_buffer() -> TokenBuffer {
+    [0; uuid::fmt::Hyphenated::LENGTH]
+}
+
+/// Tokens are secrets: no log line and no panic message may spell one.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spelled(text: &[u8]) -> Vec<u8> {
+        let mut buffer = new_token_buffer();
+        Token::parse(text)
+            .expect("legal")
+            .text(&mut buffer)
+            .to_vec()
+    }
+
+    #[test]
+    fn every_token_comes_back_to_the_letter() {
+        let texts: [&[u8]; 7] = [
+            b"a",
+            b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59",
+            b"8F14E45F-CEEA-467F-A8F5-6D1E2C3B4A59",
+            b"8f14e45fceea467fa8f56d1e2c3b4a59",
+            b"{8f14e45f-ceea-467f-a8f5-6d1e2c3b4a5}",
+            b"\0\xff\r\n",
+            &[b'x'; 128],
+        ];
+        for text in texts {
+            assert_eq!(spelled(text), text, "{}", String::from_utf8_lossy(text));
+        }
+        assert!(matches!(Token::parse(texts[1]), Some(Token::Uuid(_))));
+        assert!(matches!(Token::parse(texts[2]), Some(Token::Text(_))));
+        assert_ne!(Token::parse(texts[1]), Token::parse(texts[2]));
+    }
+
+    #[test]
+    fn a_token_has_1_to_128_bytes() {
+        assert_eq!(Token::parse(b""), None);
+        assert_eq!(Token::parse(&[b'x'; 129]), None);
+    }
+
+    #[test]
+    fn no_debug_output_shows_a_token() {
+        let token = Token::parse(b"secret").expect("legal");
+        assert_eq!(format!("{token:?}"), "Token(…)");
+    }
+
+    #[test]
+    fn what_is_left_of_a_lease_is_rounded_up() {
+        for (now, left) in [
+            (0, 2),
+            (1, 2),
+            (999, 2),
+            (1_000, 1),
+            (1_999, 1),
+            (2_000, 0),
+            (9_999, 0),
+        ] {
+            assert_eq!(LeaseUs(2_000).ms_left(LeaseUs(now)), left, "at {now}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The wait group: members that come and go, and rounds that finish.
+//!
+//! A round is over when no member lives, nobody is queued to be added and, where a total is
+//! expected, that many are done. Who is queued is known to the server that decides, and only there:
+//! that a round is over is therefore decided once and written down as a change of its own.
+
+use super::hold::HoldSet;
+use super::types::UnixMs;
+
+/// The scalars of a wait group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tally {
+    pub limit: Option<u32>,
+    pub limit_changes: u64,
+    pub expected: Option<u32>,
+    /// Members of this round that ended by DONE.
+    pub done: u64,
+    /// Members of this round that were lost: lapsed, revoked, or gone with their connection.
+    pub lost: u64,
+    /// When something last happened.
+    pub touched: UnixMs,
+    /// The round is finished, and its tally is kept until then.
+    pub finished: Option<UnixMs>,
+}
+
+#[derive(Clone)]
+pub struct WaitGroup {
+    pub members: HoldSet,
+    tally: Tally,
+    /// When somebody was last seen waiting here; known to the server that decides alone.
+    last_watched: UnixMs,
+    /// The moment under which the engine's index has this group, if it has.
+    pub retention: Option<UnixMs>,
+}
+
+impl WaitGroup {
+    #[must_use]
+    pub fn new() -> WaitGroup {
+        WaitGroup {
+            members: HoldSet::Empty,
+            tally: Tally {
+                limit: None,
+                limit_changes: 0,
+                expected: None,
+                done: 0,
+                lost: 0,
+                // Whatever happens first says when: a server that follows has another clock.
+                touched: UnixMs(0),
+                finished: None,
+            },
+            last_watched: UnixMs(0),
+            retention: None,
+        }
+    }
+
+    /// Somebody waits here.
+    pub fn watched(&mut self, at: UnixMs) {
+        self.last_watched = self.last_watched.max(at);
+    }
+
+    /// How long the group is kept if nothing more happens and nobody waits.
+    #[must_use]
+    pub fn retained_until(&self, idle_ms: u64) -> UnixMs {
+        let idle = self.tally.touched.max(self.last_watched).after_ms(idle_ms);
+        self.tally.finished.unwrap_or(idle)
+    }
+
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    pub fn set_tally(&mut self, tally: Tally) {
+        self.tally = tally;
+    }
+
+    /// The gate: fewer than the limit live, where there is one.
+    #[must_use]
+    pub fn admits(&self, limit: Option<u32>) -> bool {
+        limit.is_none_or(|limit| self.members.len() < limit as usize)
+    }
+
+    pub fn ask_limit(&mut self, limit: u32) {
+        if self.tally.limit.is_some_and(|before| before != limit) {
+            self.tally.limit_changes = self.tally.limit_changes.saturating_add(1);
+        }
+        self.tally.limit = Some(limit);
+    }
+
+    /// How many of the expected jobs are not done.
+    #[must_use]
+    pub fn owed(&self) -> u64 {
+        let expected = self.tally.expected.map_or(0, u64::from);
+        expected.saturating_sub(self.tally.done)
+    }
+
+    /// Whether the round can be finished now; `queued` says that somebody waits to be added.
+    #[must_use]
+    pub fn is_over(&self, queued: bool) -> bool {
+        self.tally.finished.is_none() && self.members.is_empty() && !queued && self.owed() == 0
+    }
+
+    pub fn finish(&mut self, keep_until: UnixMs) {
+        self.tally.finished = Some(keep_until);
+    }
+
+    /// An ADD or EXPECT: after a finished round it opens the next.
+    pub fn begin(&mut self, at: UnixMs) {
+        if self.tally.finished.take().is_some() {
+            self.tally.expected = None;
+            self.tally.done = 0;
+            self.tally.lost = 0;
+        }
+        self.touch(at);
+    }
+
+    pub fn expect(&mut self, jobs: u32, at: UnixMs) {
+        self.begin(at);
+        self.tally.expected = Some(jobs);
+    }
+
+    pub fn count_done(&mut self) {
+        self.tally.done = self.tally.done.saturating_add(1);
+    }
+
+    pub fn count_lost(&mut self) {
+        self.tally.lost = self.tally.lost.saturating_add(1);
+    }
+
+    pub fn touch(&mut self, at: UnixMs) {
+        self.tally.touched = self.tally.touched.max(at);
+    }
+}

@@ -1,0 +1,404 @@
+//! The queue of one key: first come, first served.
+//!
+//! Requests join at the back and are granted from the front, one after the other, and nobody is
+//! served past the head. So a request for many permits is never starved by small ones behind it: the
+//! permits that come back pile up until they suffice for the head.
+//!
+//! A place whose connection closed is kept *vacant* for a while, for the token to come back to. It
+//! keeps its rank but delays nobody, which is why vacant places are not among those that wait: the
+//! head is found without stepping over them, however many there are. Watchers (WAIT of a group) want
+//! nothing for themselves; they are answered all together.
+//!
+//! Ordered maps by rank rather than a linked list: leaving and finding the head cost a few
+//! comparisons, a vacant place is resumed in the middle without a walk, and no step copies the queue.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::Family;
+use super::answer::Answer;
+use super::types::{Claim, ClientId, LeaseMs, MonoUs, Token, WaiterId};
+
+/// The rank of a request among all requests that ever queued on this server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place(pub u64);
+
+/// What a client asks for with ACQUIRE or ADD.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub claim: Claim,
+    /// The limit it brings along.
+    pub limit: Option<u32>,
+    /// For a run: how many attempts it allows in all.
+    pub most: Option<u32>,
+    pub lease: LeaseMs,
+    /// Queue if it cannot be granted at once.
+    pub wait: Option<Wait>,
+    pub token: Token,
+    /// The client chose the token, and may come back with it.
+    pub may_return: bool,
+    pub client: ClientId,
+    pub ephemeral: bool,
+    pub owner: Option<Box<[u8]>>,
+}
+
+impl Waiter {
+    /// Where its token may come back to if a grant does not reach it.
+    #[must_use]
+    pub fn origin(&self, place: Place) -> Option<Origin> {
+        let since = self.since;
+        self.request.may_return.then_some(Origin { place, since })
+    }
+}
+
+/// How long a request waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    Forever,
+    Until(MonoUs),
+}
+
+impl Wait {
+    #[must_use]
+    pub fn deadline(self) -> Option<MonoUs> {
+        match self {
+            Wait::Forever => None,
+            Wait::Until(deadline) => Some(deadline),
+        }
+    }
+}
+
+/// A request that is queued, with its client waiting for the reply.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    pub id: WaiterId,
+    pub request: Request,
+    /// When the place was first taken.
+    pub since: MonoUs,
+}
+
+/// A place that is kept for its token.
+#[derive(Clone, Debug)]
+pub struct Vacancy {
+    pub token: Token,
+    pub claim: Claim,
+    pub since: MonoUs,
+    /// Kept until then.
+    pub until: MonoUs,
+}
+
+/// The place of a waiter that left it to be granted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Origin {
+    pub place: Place,
+    /// When the place was first taken.
+    pub since: MonoUs,
+}
+
+/// A client that waits for a group's round to finish.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    pub id: WaiterId,
+    pub client: ClientId,
+    pub wait: Wait,
+    pub since: MonoUs,
+}
+
+/// Where a token stands in a queue.
+pub enum Standing<'a> {
+    Waiting(&'a Waiter),
+    Vacant(&'a Vacancy),
+}
+
+impl Standing<'_> {
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        match self {
+            Standing::Waiting(waiter) => waiter.request.claim,
+            Standing::Vacant(vacancy) => vacancy.claim,
+        }
+    }
+}
+
+/// Who left a queue.
+pub enum Left {
+    Waiter(Waiter),
+    Vacancy(Vacancy),
+    Watcher(Watcher),
+}
+
+impl Left {
+    /// Whose client waits for a reply, if any does.
+    #[must_use]
+    pub fn waiter(&self) -> Option<WaiterId> {
+        match self {
+            Left::Waiter(waiter) => Some(waiter.id),
+            Left::Watcher(watcher) => Some(watcher.id),
+            Left::Vacancy(_) => None,
+        }
+    }
+
+    /// What it waited for; a vacant place waits for nothing.
+    #[must_use]
+    pub fn family(&self) -> Option<Family> {
+        match self {
+            Left::Waiter(waiter) => Some(waiter.request.claim.family()),
+            Left::Watcher(_) => Some(Family::Group),
+            Left::Vacancy(_) => None,
+        }
+    }
+}
+
+/// Invariants: a place is in exactly one of the maps; `by_token` has the places whose token may
+/// return, waiting or vacant; `heavy` has the waiting places that ask for more than one permit.
+#[derive(Default)]
+pub struct WaitQueue {
+    waiting: BTreeMap<Place, Waiter>,
+    vacant: BTreeMap<Place, Vacancy>,
+    by_token: BTreeMap<Token, Place>,
+    heavy: BTreeSet<(u32, Place)>,
+    watching: BTreeMap<Place, Watcher>,
+    /// Watchers whose answer is decided but not yet given: answers go out in bounded slices.
+    answered: VecDeque<(Answer, BTreeMap<Place, Watcher>)>,
+    /// A request has left without having been served since the queue was last looked at.
+    pub left_unserved: bool,
+    /// By family, the limit that was last in force or asked for here: see [`WaitQueue::limit`].
+    limits: [Option<u32>; Family::ALL.len()],
+}
+
+impl WaitQueue {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All places, vacant ones and watchers included: what the bounds are about.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiters() + self.vacant.len()
+    }
+
+    /// Everybody whose client waits for a reply.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        let answered: usize = self
+            .answered
+            .iter()
+            .map(|(_, watchers)| watchers.len())
+            .sum();
+        self.waiting.len() + self.watching.len() + answered
+    }
+
+    /// Whether a new request has somebody before it.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    #[must_use]
+    pub fn has_watching(&self) -> bool {
+        !self.watching.is_empty()
+    }
+
+    /// The limit under which the next waiter of this family begins when the key has been removed.
+    ///
+    /// One a family: vacant places may keep the queue of a semaphore while the key is reused by a family
+    /// without limits, and a waiter of that family must not be granted under the semaphore's.
+    #[must_use]
+    pub fn limit(&self, family: Family) -> Option<u32> {
+        self.limits[family as usize]
+    }
+
+    /// Remembers the limit that is in force, or was asked for, in this family.
+    pub fn remember_limit(&mut self, family: Family, limit: u32) {
+        self.limits[family as usize] = Some(limit);
+    }
+
+    /// Who is served next.
+    #[must_use]
+    pub fn head(&self) -> Option<(Place, &Waiter)> {
+        self.waiting
+            .first_key_value()
+            .map(|(place, waiter)| (*place, waiter))
+    }
+
+    #[must_use]
+    pub fn find(&self, token: &Token) -> Option<(Place, Standing<'_>)> {
+        let place = *self.by_token.get(token)?;
+        let waiting = self.waiting.get(&place).map(Standing::Waiting);
+        let standing = waiting.or_else(|| self.vacant.get(&place).map(Standing::Vacant))?;
+        Some((place, standing))
+    }
+
+    /// A waiting request for more permits than `limit`, the heaviest first, with its permits.
+    #[must_use]
+    pub fn above(&self, limit: u32) -> Option<(Place, u32)> {
+        let heaviest = self.heavy.last().filter(|(permits, _)| *permits > limit);
+        heaviest.map(|(permits, place)| (*place, *permits))
+    }
+
+    /// The oldest vacant place.
+    #[must_use]
+    pub fn oldest_vacancy(&self) -> Option<Place> {
+        self.vacant.first_key_value().map(|(place, _)| *place)
+    }
+
+    /// Takes a free place, new or left vacant.
+    pub fn join(&mut self, place: Place, waiter: Waiter) {
+        debug_assert!(!self.waiting.contains_key(&place) && !self.vacant.contains_key(&place));
+        if waiter.request.may_return {
+            self.by_token.insert(waiter.request.token.clone(), place);
+        }
+        let permits = waiter.request.claim.permits();
+        if permits > 1 {
+            self.heavy.insert((permits, place));
+        }
+        self.waiting.insert(place, waiter);
+    }
+
+    pub fn watch(&mut self, place: Place, watcher: Watcher) {
+        self.watching.insert(place, watcher);
+    }
+
+    /// Keeps the place of a waiter that has left, for its token.
+    pub fn keep(&mut self, place: Place, vacancy: Vacancy) {
+        debug_assert!(!self.waiting.contains_key(&place));
+        self.by_token.insert(vacancy.token.clone(), place);
+        self.vacant.insert(place, vacancy);
+    }
+
+    pub fn leave(&mut self, place: Place) -> Option<Left> {
+        if let Some(waiter) = self.waiting.remove(&place) {
+            if waiter.request.may_return {
+                self.by_token.remove(&waiter.request.token);
+            }
+            self.heavy.remove(&(waiter.request.claim.permits(), place));
+            return Some(Left::Waiter(waiter));
+        }
+        if let Some(vacancy) = self.vacant.remove(&place) {
+            self.by_token.remove(&vacancy.token);
+            return Some(Left::Vacancy(vacancy));
+        }
+        if let Some(watcher) = self.watching.remove(&place) {
+            return Some(Left::Watcher(watcher));
+        }
+        let watcher = self
+            .answered
+            .iter_mut()
+            .find_map(|(_, watchers)| watchers.remove(&place))?;
+        self.answered.retain(|(_, watchers)| !watchers.is_empty());
+        Some(Left::Watcher(watcher))
+    }
+
+    /// The answer for this place, if one has been decided.
+    #[must_use]
+    pub fn answer_for(&self, place: Place) -> Option<&Answer> {
+        let decided = self
+            .answered
+            .iter()
+            .find(|(_, watchers)| watchers.contains_key(&place));
+        decided.map(|(answer, _)| answer)
+    }
+
+    /// Decides the answer of all watchers there are, in one step whatever their number.
+    pub fn answer_watchers(&mut self, answer: Answer) {
+        if !self.watching.is_empty() {
+            self.answered
+                .push_back((answer, std::mem::take(&mut self.watching)));
+        }
+    }
+
+    /// The next decided answer, and whose it is.
+    #[must_use]
+    pub fn next_answered(&self) -> Option<(Place, Answer)> {
+        let (answer, watchers) = self.answered.front()?;
+        watchers
+            .first_key_value()
+            .map(|(place, _)| (*place, answer.clone()))
+    }
+
+    /// Those who wait for a grant, in the order in which they will be served.
+    pub fn waiting(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiting.values()
+    }
+
+    /// Those who wait for the round to finish.
+    pub fn watching(&self) -> impl Iterator<Item = &Watcher> {
+        self.watching.values()
+    }
+
+    /// What those who wait here wait for.
+    #[must_use]
+    pub fn family(&self) -> Option<Family> {
+        let head = self.waiting.values().next();
+        let watched = (self.waiters() > 0).then_some(Family::Group);
+        head.map(|waiter| waiter.request.claim.family()).or(watched)
+    }
+
+    /// The moment since when the longest waiting of all waits.
+    #[must_use]
+    pub fn waiting_since(&self) -> Option<MonoUs> {
+        // Ranks are given in the order of arrival, so the first of each kind is its oldest.
+        let head = self.waiting.first_key_value();
+        let watcher = self.watching.first_key_value();
+        match (head, watcher) {
+            (Some((_, waiter)), Some((_, watcher))) => Some(waiter.since.min(watcher.since)),
+            (Some((_, waiter)), None) => Some(waiter.since),
+            (None, watcher) => watcher.map(|(_, watcher)| watcher.since),
+        }
+    }
+
+    /// Takes the queue apart, an entry of one of its maps a step.
+    pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
+        let answered = self.answered.into_iter();
+        let answered = answered.flat_map(|(_, watchers)| watchers);
+        let waiting = self.waiting.into_iter().map(drop);
+        waiting
+            .chain(self.vacant.into_iter().map(drop))
+            .chain(self.by_token.into_iter().map(drop))
+            .chain(self.heavy.into_iter().map(drop))
+            .chain(self.watching.into_iter().map(drop))
+            .chain(answered.map(drop))
+    }
+
+    #[cfg(debug_assertions)]
+    pub fn check_invariants(&self) {
+        for (token, place) in &self.by_token {
+            let (at, _) = self.find(token).expect("a token with a place");
+            assert_eq!(at, *place);
+        }
+        let returning = self
+            .waiting
+            .values()
+            .filter(|waiter| waiter.request.may_return)
+            .count();
+        assert_eq!(
+            self.by_token.len(),
+            returning + self.vacant.len(),
+            "tokens that may return"
+        );
+        let heavy = self
+            .waiting
+            .iter()
+            .filter(|(_, w)| w.request.claim.permits() > 1);
+        let heavy: BTreeSet<_> = heavy
+            .map(|(place, waiter)| (waiter.request.claim.permits(), *place))
+            .collect();
+        assert_eq!(self.heavy, heavy, "requests for several permits");
+        assert!(
+            self.answered
+                .iter()
+                .all(|(_, watchers)| !watchers.is_empty())
+        );
+        let places = self
+            .waiting
+            .keys()
+            .chain(self.vacant.keys())
+            .chain(self.watching.keys());
+        let places: BTreeSet<_> = places.collect();
+        assert_eq!(
+            places.len(),
+            self.waiting.len() + self.vacant.len() + self.watching.len(),
+            "a place is in one map"
+        );
+    }
+}

@@ -1,0 +1,389 @@
+//! Everything at its bounds: a table for every moment and every number at which something turns. The tables say
+//! themselves what is right, a microsecond before, at, and after.
+
+use crate::exhaustive::{KEY, MS, settings};
+use crate::model::TICK_US;
+use crate::world::{Step, World, ask};
+use dsync_engine::answer::{Answer, FullQueue, Refusal};
+use dsync_engine::types::{Claim, MAX_PERMITS};
+use dsync_engine::{Family, Settings};
+
+/// Everything that is due after this long.
+fn later(ms: u64) -> [Step; 2] {
+    [Step::Pass { us: ms * MS }, Step::Tick]
+}
+
+/// Three microseconds around a moment: what is so before it, at it, and after it.
+pub fn around(moment_us: u64) -> [(u64, &'static str); 3] {
+    [
+        (moment_us - 1, "a microsecond before"),
+        (moment_us, "at the moment"),
+        (moment_us + 1, "after it"),
+    ]
+}
+
+fn granted(answer: &Option<Answer>) -> bool {
+    matches!(answer, Some(Answer::Granted { .. }))
+}
+
+#[test]
+fn a_lease_ends_at_its_microsecond_for_whoever_asks() {
+    for lease_ms in [1, 7, 10_000] {
+        for (at_us, when) in around(u64::from(lease_ms) * MS) {
+            let over = at_us >= u64::from(lease_ms) * MS;
+            let case = format!("a lease of {lease_ms} ms, {when}");
+            let held = |renewed_at: Option<u64>| {
+                let mut world = World::new(settings());
+                world.step(&Step::Acquire(
+                    ask(KEY, Claim::Exclusive, 0).lease(lease_ms),
+                ));
+                if let Some(us) = renewed_at {
+                    world.step(&Step::Pass { us });
+                    world.step(&Step::Renew(KEY, Family::Lock, 0, None));
+                }
+                world.step(&Step::Pass { us: at_us });
+                world
+            };
+            // A try finds it free from that microsecond on; CHECK says 0 then, and 1 before.
+            let mut world = held(None);
+            let left_ms = world
+                .model
+                .check(KEY, Family::Lock, &crate::world::token(0), world.now);
+            assert_eq!(left_ms, Some(u64::from(!over)), "{case}");
+            world.step(&Step::Check(KEY, Family::Lock, 0));
+            let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
+            assert_eq!(granted(&answer), over, "{case}: a try");
+            assert_eq!(
+                world.notes,
+                usize::from(over),
+                "{case}: it had never been renewed"
+            );
+            // The token itself may still renew it, or have it again, as long as nobody has ended it.
+            let mut world = held(None);
+            world.step(&Step::Renew(KEY, Family::Lock, 0, Some(5)));
+            let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
+            assert!(!granted(&answer), "{case}: renewed");
+            let mut world = held(None);
+            assert!(
+                granted(&world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 0)))),
+                "{case}"
+            );
+            let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
+            assert!(!granted(&answer), "{case}: had again");
+            // A renewal moves the moment, and is remembered.
+            let mut world = held(Some(300));
+            let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
+            assert_eq!(granted(&answer), over, "{case}: after a renewal");
+            assert_eq!(world.notes, 0, "{case}: it had been renewed");
+        }
+    }
+}
+
+#[test]
+fn the_timer_is_never_early_and_at_most_a_tick_late() {
+    for lease_ms in [1_u32, 2, 64, 65, 5_000] {
+        let due_us = u64::from(lease_ms) * MS;
+        let mut world = World::new(settings());
+        world.step(&Step::Acquire(
+            ask(KEY, Claim::Exclusive, 0).lease(lease_ms),
+        ));
+        world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1).block()));
+        // Straight to the engine: a step of the world waits for a whole tick.
+        world.now.lease.0 = due_us - 1;
+        assert!(
+            world.primary.run_tasks(world.now).is_empty(),
+            "{lease_ms} ms: early"
+        );
+        world.now.lease.0 = due_us.next_multiple_of(TICK_US);
+        world.step(&Step::Tick);
+        assert!(
+            matches!(world.told[..], [(1, Answer::Granted { .. })]),
+            "{lease_ms} ms: late"
+        );
+    }
+}
+
+#[test]
+fn a_wait_runs_out_at_its_microsecond() {
+    for claim in [Claim::Exclusive, Claim::Shared] {
+        for (at_us, when) in around(5 * MS) {
+            let mut world = World::new(settings());
+            world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 0)));
+            world.step(&Step::Acquire(ask(KEY, claim, 1).block_ms(5)));
+            world.steps(&[Step::Stall { us: at_us }, Step::Tick]);
+            let expected: &[_] = if at_us < 5 * MS {
+                &[]
+            } else {
+                &[(1, Answer::NotGranted)]
+            };
+            assert_eq!(world.told, expected, "{claim:?}, {when}");
+        }
+    }
+    for (at_us, when) in around(5 * MS) {
+        let mut world = World::new(settings());
+        world.step(&Step::Expect(KEY, 1));
+        world.step(&Step::Wait(KEY, Some(crate::world::Block::Ms(5)), 1));
+        world.steps(&[Step::Stall { us: at_us }, Step::Tick]);
+        let expected: &[_] = if at_us < 5 * MS {
+            &[]
+        } else {
+            &[(1, Answer::NotGranted)]
+        };
+        assert_eq!(world.told, expected, "WAIT, {when}");
+    }
+}
+
+#[test]
+fn a_grant_that_is_due_with_the_end_of_a_wait_wins() {
+    for by in ["its lease", "the end of its connection"] {
+        for stall_us in [5 * MS, 5 * MS + 1, 50 * MS] {
+            let mut world = World::new(settings());
+            world.step(&Step::Acquire(
+                ask(KEY, Claim::Exclusive, 0).lease(5).ephemeral(),
+            ));
+            world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1).block_ms(5)));
+            if by == "its lease" {
+                world.step(&Step::Pass { us: stall_us });
+            } else {
+                world.steps(&[Step::Disconnect(0), Step::Stall { us: stall_us }]);
+            }
+            world.step(&Step::Tick);
+            let won = matches!(world.told[..], [(1, Answer::Granted { .. })]);
+            assert!(
+                won,
+                "the holder ends by {by}, {stall_us} µs on: {:?}",
+                world.told
+            );
+        }
+    }
+}
+
+#[test]
+fn a_vacant_place_is_kept_to_its_microsecond() {
+    for (at_us, when) in around(4 * MS) {
+        let mut world = World::new(settings());
+        world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 0)));
+        world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1).block()));
+        world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 2).block()));
+        world.steps(&[Step::Disconnect(1), Step::Stall { us: at_us }, Step::Tick]);
+        world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1).block()));
+        world.step(&Step::Release(KEY, Family::Lock, 0));
+        let first = if at_us < 4 * MS { 1 } else { 2 };
+        let won = matches!(world.told[..], [(conn, Answer::Granted { .. })] if conn == first);
+        assert!(
+            won,
+            "back {when}: {first} should be first, {:?}",
+            world.told
+        );
+    }
+}
+
+#[test]
+fn a_group_is_kept_to_its_millisecond() {
+    // What a group is kept for after its last event, and how it got there.
+    let finished: &[Step] = &[
+        Step::Acquire(ask(KEY, Claim::Member, 0)),
+        Step::Done(KEY, vec![0]),
+    ];
+    let idle: &[Step] = &[Step::Expect(KEY, 1)];
+    let idle_after_a_member: &[Step] = &[
+        Step::Expect(KEY, 2),
+        Step::Acquire(ask(KEY, Claim::Member, 0)),
+        Step::Pass { us: 7 * MS },
+        Step::Done(KEY, vec![0]),
+    ];
+    for (label, before, kept_ms) in [
+        ("finished", finished, 6),
+        ("idle", idle, 40),
+        ("idle again", idle_after_a_member, 40),
+    ] {
+        for (at_us, when) in around(kept_ms * MS) {
+            for asked in [false, true] {
+                let mut world = World::new(settings());
+                world.steps(before);
+                world.step(&Step::Pass { us: at_us });
+                // A WAIT that comes before the timer finds it gone as well.
+                world.step(&if asked {
+                    Step::Wait(KEY, None, 1)
+                } else {
+                    Step::Tick
+                });
+                let gone = world.primary.state(KEY).is_none();
+                assert_eq!(
+                    gone,
+                    at_us >= kept_ms * MS,
+                    "{label}, {when}, asked: {asked}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_that_somebody_waits_for_is_not_idle() {
+    for (at_us, when) in around(40 * MS) {
+        let mut world = World::new(Settings {
+            rejoin_ms: 0,
+            ..settings()
+        });
+        world.step(&Step::Expect(KEY, 1));
+        world.step(&Step::Pass { us: 10 * MS });
+        world.step(&Step::Wait(KEY, Some(crate::world::Block::Ms(100)), 1));
+        world.steps(&later(100));
+        assert_eq!(world.told, [(1, Answer::NotGranted)]);
+        world.steps(&[Step::Pass { us: at_us }, Step::Tick]);
+        let gone = world.primary.state(KEY).is_none();
+        assert_eq!(
+            gone,
+            at_us >= 40 * MS,
+            "{when} of the last wait's end plus 40 ms"
+        );
+    }
+}
+
+#[test]
+fn limits_and_permits_at_their_bounds() {
+    let too_many = |permits, limit| Some(Answer::Refused(Refusal::TooMany { permits, limit }));
+    for limit in [1, 2, MAX_PERMITS] {
+        for used in [0, 1, limit - 1, limit] {
+            for permits in [1, limit - 1, limit, limit + 1] {
+                if permits == 0 || permits > MAX_PERMITS {
+                    continue;
+                }
+                let case = format!("{permits} of {limit}, {used} used");
+                let mut world = World::new(settings());
+                if used > 0 {
+                    world.step(&Step::Acquire(
+                        ask(KEY, Claim::Permits(used), 0).limit(limit),
+                    ));
+                }
+                let asked = ask(KEY, Claim::Permits(permits), 1).limit(limit);
+                let answer = world.step(&Step::Acquire(asked.clone()));
+                if permits > limit {
+                    assert_eq!(answer, too_many(permits, limit), "{case}");
+                } else {
+                    assert_eq!(granted(&answer), used + permits <= limit, "{case}");
+                }
+                // Who queues instead is served when there is room.
+                let mut world = World::new(settings());
+                if used > 0 {
+                    world.step(&Step::Acquire(
+                        ask(KEY, Claim::Permits(used), 0).limit(limit),
+                    ));
+                }
+                let answer = world.step(&Step::Acquire(asked.block()));
+                assert_eq!(
+                    answer.is_none(),
+                    permits <= limit && used + permits > limit,
+                    "{case}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn pinned_limits_at_their_bounds() {
+    for pinned in [0, 1, 3] {
+        for permits in [1, 3, 4] {
+            let case = format!("{permits} of a pinned {pinned}");
+            let mut world = World::new(settings());
+            world.step(&Step::Pin(KEY, Some(pinned)));
+            // A pin overrules what the request brings.
+            let asked = ask(KEY, Claim::Permits(permits), 1).limit(MAX_PERMITS);
+            let answer = world.step(&Step::Acquire(asked));
+            match pinned {
+                0 => assert_eq!(answer, Some(Answer::NotGranted), "{case}"),
+                _ if permits <= pinned => assert!(granted(&answer), "{case}"),
+                _ => {
+                    let refusal = Refusal::TooMany {
+                        permits,
+                        limit: pinned,
+                    };
+                    assert_eq!(answer, Some(Answer::Refused(refusal)), "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn queues_at_their_bounds() {
+    for per_key in 1..4_u8 {
+        for server in 1..6_u8 {
+            let bounds = Settings {
+                max_waiters_per_key: u64::from(per_key),
+                max_waiters: u64::from(server),
+                ..settings()
+            };
+            let mut world = World::new(bounds);
+            let other = (0, 2);
+            world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 0)));
+            world.step(&Step::Acquire(ask(other, Claim::Exclusive, 0)));
+            world.step(&Step::Acquire(ask(other, Claim::Exclusive, 1).block()));
+            for token in 2..9 {
+                let case = format!("{per_key} a key, {server} in all, token {token}");
+                let before = (token - 2).min(per_key).min(server - 1);
+                let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, token).block()));
+                let full = if before >= per_key {
+                    Some(FullQueue::Key {
+                        bound: u64::from(per_key),
+                    })
+                } else if before + 1 >= server {
+                    Some(FullQueue::Server {
+                        bound: u64::from(server),
+                    })
+                } else {
+                    None
+                };
+                let expected = full.map(|full| Answer::Refused(Refusal::QueueFull(full)));
+                assert_eq!(answer, expected, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lease_taken_over_has_its_rest_and_some_grace() {
+    let grace = Settings {
+        takeover_grace_ms: 5,
+        ..settings()
+    };
+    for lease_ms in [1_u32, 4, 5, 6, 20] {
+        for away_ms in [0, 1, 4, 5, 6, 14, 15, 16, 19, 20, 21, 1_000] {
+            for step in [
+                Step::Restart {
+                    as_changes: false,
+                    ms: away_ms,
+                },
+                Step::Restart {
+                    as_changes: true,
+                    ms: away_ms,
+                },
+                Step::Failover { ms: away_ms },
+                Step::Demote { ms: away_ms },
+            ] {
+                let case = format!("a lease of {lease_ms} ms, {step:?}");
+                let mut world = World::new(grace);
+                world.step(&Step::Acquire(
+                    ask(KEY, Claim::Exclusive, 0).lease(lease_ms),
+                ));
+                world.step(&step);
+                let left_ms =
+                    u64::from(lease_ms).min(u64::from(lease_ms).saturating_sub(away_ms) + 5);
+                for (at_us, when) in around(left_ms * MS) {
+                    let over = at_us >= left_ms * MS;
+                    let mut now = world.now;
+                    now.lease.0 += at_us;
+                    let expected = if over { 0 } else { 1 };
+                    let check = world.primary.call(KEY, Family::Lock, |engine, key| {
+                        engine.check(key, Family::Lock, &crate::world::token(0), now)
+                    });
+                    assert_eq!(check.0, Ok(expected), "{case}, {when}");
+                }
+                world.steps(&[Step::Pass { us: left_ms * MS }, Step::Tick]);
+                assert!(world.primary.state(KEY).is_none(), "{case}");
+            }
+        }
+    }
+}

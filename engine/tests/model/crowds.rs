@@ -1,0 +1,276 @@
+//! Crowds: long queues for one key, driven without the model, which is too plain for them.
+
+use crate::model::{Name, TICK_US};
+use crate::server::Server;
+use crate::stories::word;
+use crate::world::World;
+use dsync_engine::answer::Answer;
+use dsync_engine::effect::Wake;
+use dsync_engine::types::{Claim, ClientId, LeaseMs, LeaseUs, Now, Token, WaiterId};
+use dsync_engine::{Family, Reply, Request, Settings, Wait};
+
+pub const KEY: Name = (0, 0);
+const MS: u64 = 1_000;
+
+/// Waiters or watchers of [`KEY`].
+pub struct Crowd {
+    pub server: Server,
+    pub now: Now,
+    /// Who has been told what, in order.
+    pub told: Vec<(WaiterId, Answer)>,
+}
+
+impl Crowd {
+    pub fn new() -> Crowd {
+        let now = World::new(Settings::default()).now;
+        let mut server = Server::new(Settings::default());
+        server.engine.take_over(now);
+        Crowd {
+            server,
+            now,
+            told: Vec::new(),
+        }
+    }
+
+    /// The server decides, again if it did before: the lease clock is put past that time, as the module does.
+    pub fn take_over(&mut self) {
+        let latest = self.server.engine.latest_due();
+        self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
+        self.server.engine.take_over(self.now);
+    }
+
+    pub fn take(&mut self, wakes: Vec<Wake>) {
+        self.told
+            .extend(wakes.into_iter().map(|wake| (wake.waiter, wake.answer)));
+    }
+
+    pub fn acquire(
+        &mut self,
+        claim: Claim,
+        limit: Option<u32>,
+        wait: Option<Wait>,
+        client: u64,
+    ) -> Reply {
+        let text = format!("client {client}");
+        let request = Request {
+            claim,
+            limit,
+            most: None,
+            lease: LeaseMs(30_000),
+            wait,
+            token: Token::parse(text.as_bytes()).expect("legal"),
+            may_return: true,
+            client: ClientId(client),
+            ephemeral: false,
+            owner: None,
+        };
+        let now = self.now;
+        let (reply, done) = self.server.call(KEY, claim.family(), |engine, key| {
+            engine.acquire(key, request, now)
+        });
+        self.take(done.wakes);
+        reply
+    }
+
+    /// `count` requests that queue, one after the other.
+    pub fn line_up(&mut self, claim: Claim, count: u64, wait: Wait) -> Vec<WaiterId> {
+        let queue_up = |client| match self.acquire(claim, None, Some(wait), client) {
+            Reply::Queued(id) => id,
+            Reply::Now(answer) => panic!("client {client} is told {answer:?}"),
+        };
+        (1..=count).map(queue_up).collect()
+    }
+
+    /// One task of the timer's; whether there was any.
+    pub fn one_task(&mut self) -> bool {
+        let mut budget = 100;
+        let Some((task, ..)) = self.server.engine.next_task(self.now, &mut budget) else {
+            return false;
+        };
+        let now = self.now;
+        let (_, done) = self.server.call(KEY, Family::Lock, |engine, key| {
+            engine.perform(task, key, now)
+        });
+        assert!(
+            done.wakes.len() <= 300,
+            "{} answers in one slice",
+            done.wakes.len()
+        );
+        self.take(done.wakes);
+        true
+    }
+}
+
+/// One event freed ten thousand waiters, and answering them all stopped the server for everybody else.
+#[test]
+fn ten_thousand_are_granted_in_slices_and_nobody_barges_in() {
+    let kinds = [
+        (Claim::Shared, None, Claim::Exclusive),
+        (Claim::Permits(1), Some(20_000), Claim::Permits(20_000)),
+    ];
+    for (claim, limit, first) in kinds {
+        let mut crowd = Crowd::new();
+        crowd.acquire(first, limit, None, 0);
+        let all = crowd.line_up(claim, 10_000, Wait::Forever);
+        let token = Token::parse(b"client 0").expect("legal");
+        let now = crowd.now;
+        let family = claim.family();
+        let (released, done) = crowd.server.call(KEY, family, |engine, key| {
+            engine.release(key, family, &token, now)
+        });
+        assert_eq!(released, Ok(true));
+        assert!(
+            done.wakes.len() < 300,
+            "{claim:?}: {} answers in one slice",
+            done.wakes.len()
+        );
+        crowd.take(done.wakes);
+        let mut tries = 0;
+        while crowd.told.len() < all.len() {
+            assert_eq!(
+                crowd.server.engine.next_wake(crowd.now),
+                Some(0),
+                "{claim:?}: more to do"
+            );
+            if tries < 9 {
+                tries += 1;
+                let reply = crowd.acquire(claim, None, None, 50_000 + tries);
+                assert_eq!(
+                    reply,
+                    Reply::Now(Answer::NotGranted),
+                    "{claim:?}: tries fail in between"
+                );
+            }
+            assert!(
+                crowd.one_task(),
+                "{claim:?}: {} of {} told",
+                crowd.told.len(),
+                all.len()
+            );
+        }
+        let order: Vec<_> = crowd.told.iter().map(|(id, _)| *id).collect();
+        assert_eq!(order, all, "{claim:?}: everybody, in order, once");
+        assert!(
+            crowd
+                .told
+                .iter()
+                .all(|(_, answer)| matches!(answer, Answer::Granted { .. }))
+        );
+        crowd.server.engine.check_invariants(crowd.now);
+        let reply = crowd.acquire(claim, None, None, 60_000);
+        assert!(
+            matches!(reply, Reply::Now(Answer::Granted { .. })),
+            "{claim:?}: the queue is empty"
+        );
+    }
+}
+
+#[test]
+fn ten_thousand_who_wait_for_a_group_are_told_in_slices() {
+    for how in ["finished", "removed", "overwritten"] {
+        let mut crowd = Crowd::new();
+        crowd.acquire(Claim::Member, None, None, 0);
+        let now = crowd.now;
+        let mut all: Vec<WaiterId> = Vec::new();
+        for client in 1..=10_000 {
+            let (reply, _) = crowd.server.call(KEY, Family::Group, |engine, key| {
+                engine.wait(key, Some(Wait::Forever), ClientId(client), now)
+            });
+            let Reply::Queued(id) = reply else {
+                panic!("client {client}: {reply:?}")
+            };
+            all.push(id);
+        }
+        // One of them leaves in the middle of it all.
+        let leaver = 9_000;
+        match how {
+            "finished" => {
+                let token = Token::parse(b"client 0").expect("legal");
+                let (done, effects) = crowd.server.call(KEY, Family::Group, |engine, key| {
+                    engine.done(key, [&token], now)
+                });
+                assert_eq!(done, Ok(1));
+                crowd.take(effects.wakes);
+                // Whoever asks meanwhile knows at once, and a new round does not touch the old answers.
+                let (reply, effects) = crowd.server.call(KEY, Family::Group, |engine, key| {
+                    engine.wait(key, None, ClientId(99_999), now)
+                });
+                crowd.take(effects.wakes);
+                assert_eq!(reply, Reply::Now(Answer::Finished { done: 1, lost: 0 }));
+                crowd.acquire(Claim::Member, None, None, 70_000);
+            }
+            "removed" => crowd.server.delete(KEY),
+            _ => crowd.server.overwrite(KEY),
+        }
+        crowd
+            .server
+            .engine
+            .disconnected(ClientId(leaver + 1), crowd.now);
+        if how == "overwritten" {
+            let told = crowd.server.run_tasks(crowd.now);
+            assert!(told.iter().all(|done| done.wakes.len() < 300), "in slices");
+            told.into_iter().for_each(|done| crowd.take(done.wakes));
+        } else {
+            while crowd.one_task() {}
+        }
+        let answer = match how {
+            "finished" => Answer::Finished { done: 1, lost: 0 },
+            "removed" => Answer::Removed,
+            _ => Answer::WrongType,
+        };
+        all.remove(leaver as usize);
+        let expected: Vec<_> = all.into_iter().map(|id| (id, answer.clone())).collect();
+        assert!(
+            crowd.told == expected,
+            "{how}: {} told of {}",
+            crowd.told.len(),
+            expected.len()
+        );
+        crowd.server.engine.check_invariants(crowd.now);
+    }
+}
+
+/// After a stall both the lock was free and three hundred waits had run out; the one who had been
+/// willing to wait least stood last in the queue, and was sent away though it was about to be granted.
+#[test]
+fn in_a_crowd_too_a_grant_wins_over_the_end_of_a_wait() {
+    let mut crowd = Crowd::new();
+    crowd.acquire(Claim::Exclusive, None, None, 0);
+    crowd.line_up(Claim::Shared, 299, Wait::Forever);
+    let short = Wait::Until(crowd.now.mono.after_ms(5));
+    let Reply::Queued(last) = crowd.acquire(Claim::Shared, None, Some(short), 300) else {
+        panic!("it queues");
+    };
+    crowd.now.mono.0 += 60_000 * MS;
+    crowd.now.lease.0 += (60_000 * MS).next_multiple_of(TICK_US);
+    while crowd.one_task() {}
+    let told = crowd
+        .told
+        .iter()
+        .find(|(id, _)| *id == last)
+        .map(|(_, answer)| word(answer));
+    assert_eq!((crowd.told.len(), told), (300, Some("granted")));
+}
+
+/// So many leases had run out at once that they were ended in two slices; between the two somebody was
+/// refused who would have fitted after the second.
+#[test]
+fn in_a_crowd_of_leases_too_a_grant_wins_over_the_end_of_a_wait() {
+    let mut crowd = Crowd::new();
+    for client in 1_000..3_500 {
+        crowd.acquire(Claim::Permits(1), Some(2_500), None, client);
+    }
+    let short = Wait::Until(crowd.now.mono.after_ms(5));
+    let Reply::Queued(all) = crowd.acquire(Claim::Permits(2_500), None, Some(short), 1) else {
+        panic!("it queues");
+    };
+    crowd.now.mono.0 += 60_000 * MS;
+    crowd.now.lease.0 += (60_000 * MS).next_multiple_of(TICK_US);
+    while crowd.one_task() {}
+    let told: Vec<_> = crowd
+        .told
+        .iter()
+        .map(|(id, answer)| (*id, word(answer)))
+        .collect();
+    assert_eq!(told, [(all, "granted")]);
+}

@@ -1,0 +1,228 @@
+//! Every small case: all sequences of a few calls, compared with the model after each step, as the histories
+//! are. They cannot have the histories' luck: whatever four or five of these calls can do to each other, they
+//! do here.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::model::Name;
+use crate::world::{Ask, Step, World, ask};
+use dsync_engine::types::Claim;
+use dsync_engine::{Family, Settings};
+
+pub const KEY: Name = (0, 0);
+pub const MS: u64 = 1_000;
+
+/// Takes all sequences of `length` steps from the alphabet, each after `before`.
+fn all_sequences(settings: Settings, before: &[Step], alphabet: &[Step], length: u32) {
+    let letters = alphabet.len();
+    let mut taken = 0;
+    for number in 0..letters.pow(length) {
+        // The number's digits are the sequence.
+        let digits = (0..length).map(|place| number / letters.pow(place) % letters);
+        let sequence: Vec<&Step> = digits.map(|digit| &alphabet[digit]).collect();
+        let steps = || before.iter().chain(sequence.iter().copied());
+        let take = || {
+            let mut world = World::new(settings);
+            steps().for_each(|step| {
+                world.step(step);
+            });
+            // Whatever is left over runs out.
+            world.steps(&[Step::Pass { us: 100_000 * MS }, Step::Tick]);
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(take)) {
+            eprintln!("the sequence that fails:");
+            steps().for_each(|step| eprintln!("    {step:?}"));
+            resume_unwind(panic);
+        }
+        taken += 1;
+    }
+    assert_eq!(taken, letters.pow(length), "all of them");
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        rejoin_ms: 4,
+        group_keep_ms: 6,
+        group_idle_ms: 40,
+        ..Settings::default()
+    }
+}
+
+fn lock(token: u8, claim: Claim) -> Ask {
+    ask(KEY, claim, token).lease(3)
+}
+
+#[test]
+fn locks_of_every_short_history() {
+    let (exclusive, shared) = (Claim::Exclusive, Claim::Shared);
+    let alphabet = [
+        Step::Acquire(lock(0, exclusive)),
+        Step::Acquire(lock(1, exclusive).block()),
+        Step::Acquire(lock(2, exclusive).block_ms(2)),
+        Step::Acquire(lock(1, shared).block_ms(5)),
+        Step::Acquire(lock(2, shared).block()),
+        Step::Release(KEY, Family::Lock, 0),
+        Step::Release(KEY, Family::Lock, 1),
+        Step::Disconnect(1),
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    let held = [Step::Acquire(lock(0, exclusive))];
+    all_sequences(settings(), &held, &alphabet, 5);
+}
+
+#[test]
+fn shared_and_ephemeral_locks_of_every_short_history() {
+    let (exclusive, shared) = (Claim::Exclusive, Claim::Shared);
+    let alphabet = [
+        Step::Acquire(lock(0, shared).ephemeral()),
+        Step::Acquire(lock(0, shared).conn(3)),
+        Step::Acquire(lock(1, exclusive).block().ephemeral()),
+        Step::Acquire(lock(2, shared).block()),
+        Step::Acquire(lock(2, shared)),
+        Step::Disconnect(0),
+        Step::Disconnect(1),
+        Step::FindGone {
+            reported_first: false,
+        },
+        Step::Revoke(KEY, Family::Lock, 0),
+        Step::Renew(KEY, Family::Lock, 0, None),
+        Step::Unblock(1),
+        Step::Pass { us: 2 * MS },
+        Step::Tick,
+    ];
+    all_sequences(settings(), &[], &alphabet, 4);
+}
+
+#[test]
+fn semaphores_of_every_short_history() {
+    let permits = |token: u8, n: u32| ask(KEY, Claim::Permits(n), token).lease(3);
+    let alphabet = [
+        Step::Acquire(permits(0, 1).limit(2)),
+        Step::Acquire(permits(1, 2).limit(2).block()),
+        Step::Acquire(permits(2, 1).limit(1).block_ms(2)),
+        Step::Acquire(permits(3, 1).block()),
+        Step::Acquire(permits(4, 3).limit(3)),
+        Step::Release(KEY, Family::Semaphore, 0),
+        Step::Pin(KEY, Some(0)),
+        Step::Pin(KEY, Some(3)),
+        Step::Pin(KEY, None),
+        Step::Disconnect(1),
+        Step::Delete(KEY),
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    all_sequences(
+        settings(),
+        &[Step::Acquire(permits(0, 1).limit(2))],
+        &alphabet,
+        4,
+    );
+}
+
+#[test]
+fn groups_of_every_short_history() {
+    let member = |token: u8| ask(KEY, Claim::Member, token).lease(3);
+    let no_places = Settings {
+        rejoin_ms: 0,
+        ..settings()
+    };
+    let alphabet = [
+        Step::Acquire(member(0)),
+        Step::Acquire(member(1).limit(1).block()),
+        Step::Acquire(member(2).limit(2).block_ms(2).ephemeral()),
+        Step::Wait(KEY, Some(crate::world::Block::Forever), 5),
+        Step::Wait(KEY, None, 6),
+        Step::Expect(KEY, 1),
+        Step::Expect(KEY, 2),
+        Step::Done(KEY, vec![0, 1, 0]),
+        Step::Release(KEY, Family::Group, 1),
+        Step::Disconnect(2),
+        Step::Delete(KEY),
+        Step::Pass { us: 6 * MS },
+        Step::Tick,
+    ];
+    all_sequences(no_places, &[Step::Acquire(member(0))], &alphabet, 4);
+}
+
+fn run(token: u8) -> Ask {
+    ask(KEY, Claim::Run, token).lease(3)
+}
+
+#[test]
+fn work_once_of_every_short_history() {
+    let alphabet = [
+        Step::Acquire(run(0).most(1)),
+        Step::Acquire(run(1).block()),
+        Step::Acquire(run(2).most(2).block_ms(2)),
+        Step::Complete(KEY, 0, Some("r"), Some(2)),
+        Step::Complete(KEY, 1, None, None),
+        Step::Fail(KEY, 0, "broken"),
+        Step::Fail(KEY, 1, ""),
+        Step::Release(KEY, Family::Once, 0),
+        Step::Revoke(KEY, Family::Once, 0),
+        Step::Disconnect(1),
+        Step::Delete(KEY),
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    all_sequences(settings(), &[Step::Acquire(run(0))], &alphabet, 4);
+}
+
+/// Runs that end with their connection, or never reach it; and what is known of them runs out soon.
+#[test]
+fn ephemeral_runs_of_every_short_history() {
+    let forgets = Settings {
+        rejoin_ms: 0,
+        once_keep_ms: 4,
+        ..settings()
+    };
+    let alphabet = [
+        Step::Acquire(run(0).ephemeral()),
+        Step::Acquire(run(0).conn(3)),
+        Step::Acquire(run(1).block().ephemeral()),
+        Step::Acquire(run(2).most(1).block()),
+        Step::FindGone {
+            reported_first: false,
+        },
+        Step::Complete(KEY, 0, Some("r"), None),
+        Step::Complete(KEY, 1, None, Some(1)),
+        Step::Fail(KEY, 1, "broken"),
+        Step::Renew(KEY, Family::Once, 0, None),
+        Step::Release(KEY, Family::Once, 1),
+        Step::Disconnect(0),
+        Step::Disconnect(1),
+        Step::Pass { us: 2 * MS },
+        Step::Tick,
+    ];
+    all_sequences(forgets, &[], &alphabet, 4);
+}
+
+/// A vacant place, with the limit that came with it, outlives its semaphore; then others use the key.
+#[test]
+fn keys_that_change_family_of_every_short_history() {
+    let permits = |token: u8| ask(KEY, Claim::Permits(1), token).lease(3);
+    let before = [
+        Step::Acquire(permits(0).limit(1)),
+        Step::Acquire(permits(1).limit(1).block()),
+        Step::Disconnect(1),
+        Step::Release(KEY, Family::Semaphore, 0),
+    ];
+    let alphabet = [
+        Step::Acquire(ask(KEY, Claim::Exclusive, 2).lease(3)),
+        Step::Acquire(ask(KEY, Claim::Exclusive, 3).block()),
+        Step::Acquire(ask(KEY, Claim::Member, 2).limit(1).lease(3)),
+        Step::Acquire(ask(KEY, Claim::Member, 3).block()),
+        Step::Acquire(run(2)),
+        Step::Acquire(run(3).block()),
+        Step::Acquire(permits(1).block()),
+        Step::Acquire(permits(2)),
+        Step::Complete(KEY, 2, None, Some(2)),
+        Step::Disconnect(3),
+        Step::Delete(KEY),
+        Step::Overwrite(KEY),
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    all_sequences(settings(), &before, &alphabet, 4);
+}

@@ -1,0 +1,185 @@
+//! Long random histories, replayable from a number.
+//!
+//! Every domain is small (a few keys, tokens, limits and milliseconds), so that requests collide:
+//! the same token from two connections, a lease that ends with a wait, a limit that falls while
+//! somebody wants more. A failure prints the seed and the fewest of its steps that still
+//! fail; `DSYNC_SEED=n` runs that history alone, `DSYNC_HISTORIES=n` that many of each kind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::teller::{Kind, Random, Teller, kinds};
+use crate::world::{Step, World};
+
+/// A world for this kind of history, with as much lag as the seed says, and with engines that do their own work
+/// at once, bit by bit or at the ticks only.
+fn world(kind: Kind, seed: u64) -> World {
+    let mut world = World::new(kind.settings);
+    world.skew_ms = seed % 20;
+    world.background = [u32::MAX, 1, 0][(seed % 3) as usize];
+    world
+}
+
+/// Runs one history; the steps it took are left in `trail`.
+fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
+    let mut world = world(kind, seed);
+    let mut teller = Teller {
+        random: Random::new(seed),
+        kind,
+    };
+    let mut take = |world: &mut World, step: Step| {
+        trail.push(step);
+        world.step(trail.last().expect("just pushed"));
+    };
+    for _ in 0..kind.steps {
+        let step = teller.step(&mut world);
+        if is_unsaid(&world, &step) {
+            take(&mut world, Step::Tick);
+        }
+        if is_unsaid(&world, &step) {
+            // The server cannot write, so the timer has settled nothing.
+            continue;
+        }
+        take(&mut world, step);
+        // Now and then a reply cannot be delivered, which is found out at once.
+        if !world.somebody_waits_for_what_it_holds()
+            && !world.told.is_empty()
+            && teller.random.one_in(6)
+            && world.now.may_write
+        {
+            take(
+                &mut world,
+                Step::FindGone {
+                    reported_first: teller.random.one_in(2),
+                },
+            );
+            take(&mut world, Step::Tick);
+        }
+    }
+    // In the end everything runs out, and nobody is left without an answer.
+    take(&mut world, Step::MayWrite(true));
+    take(&mut world, Step::Pass { us: 1_000_000_000 });
+    take(&mut world, Step::Tick);
+}
+
+/// Whether the contract leaves open what comes first: a hold ends, or it is answered again.
+fn is_unsaid(world: &World, step: &Step) -> bool {
+    match step {
+        Step::Disconnect(_) | Step::FindGone { .. } => world.somebody_waits_for_what_it_holds(),
+        Step::Rename(..) | Step::Swap(..) => world.somebodys_hold_is_ending(),
+        _ => false,
+    }
+}
+
+/// Whether all writes are made while the server takes them.
+fn are_possible(steps: &[Step]) -> bool {
+    let mut may_write = true;
+    steps.iter().all(|step| match step {
+        Step::MayWrite(now) => {
+            may_write = *now;
+            true
+        }
+        Step::Disconnect(_)
+        | Step::Unblock(_)
+        | Step::Check(..)
+        | Step::Wait(..)
+        | Step::Pass { .. }
+        | Step::Tick => true,
+        _ => may_write,
+    })
+}
+
+/// What is left of a failing history when every step has been dropped that it fails without.
+fn shortened(kind: Kind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
+    let fails = |steps: &[Step]| {
+        let mut world = world(kind, seed);
+        let mut take = |step: &Step| {
+            let said = !is_unsaid(&world, step);
+            if said {
+                world.step(step);
+            }
+            said
+        };
+        are_possible(steps)
+            && catch_unwind(AssertUnwindSafe(|| steps.iter().all(&mut take))).is_err()
+    };
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut at_once = steps.len().div_ceil(2);
+    while at_once > 0 {
+        let mut from = 0;
+        while from < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(from..(from + at_once).min(fewer.len()));
+            if fails(&fewer) {
+                steps = fewer;
+            } else {
+                from += at_once;
+            }
+        }
+        at_once /= 2;
+    }
+    std::panic::set_hook(loud);
+    steps
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a tester may ask for other seeds"
+)]
+fn number_from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn histories_of(label: &str) {
+    let kind = kinds()
+        .into_iter()
+        .find(|kind| kind.label == label)
+        .expect("a kind");
+    let seeds = match number_from_env("DSYNC_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..number_from_env("DSYNC_HISTORIES").unwrap_or(300) + 1,
+    };
+    for seed in seeds {
+        let mut trail = Vec::new();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(kind, seed, &mut trail))) {
+            let steps = shortened(kind, seed, trail);
+            eprintln!(
+                "{label}: run again with DSYNC_SEED={seed}; it fails with {} steps:",
+                steps.len()
+            );
+            steps.iter().for_each(|step| eprintln!("    {step:?}"));
+            world(kind, seed).steps(&steps);
+            resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn requests() {
+    histories_of("requests");
+}
+
+#[test]
+fn keys_that_move() {
+    histories_of("keys that move");
+}
+
+#[test]
+fn servers_that_change() {
+    histories_of("servers that change");
+}
+
+#[test]
+fn full_queues() {
+    histories_of("full queues");
+}
+
+#[test]
+fn idle_keys() {
+    histories_of("idle keys");
+}
+
+#[test]
+fn keys_that_change_family() {
+    histories_of("keys that change family");
+}

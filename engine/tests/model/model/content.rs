@@ -1,0 +1,155 @@
+//! What a key holds, and what replicas and files must agree on.
+
+use super::once::Work;
+use dsync_engine::answer::Answer;
+use dsync_engine::change::{Change, End, Limits, Tally};
+use dsync_engine::once::Record;
+use dsync_engine::types::{Claim, Token, UnixMs};
+use dsync_engine::{Family, Request};
+
+#[derive(Clone)]
+pub struct Hold {
+    pub fence: u64,
+    pub token: Token,
+    pub claim: Claim,
+    pub lease_ms: u32,
+    pub due_us: u64,
+    pub deadline_ms: u64,
+    pub granted_ms: u64,
+    pub renewed: bool,
+    pub owner: Option<Box<[u8]>>,
+    pub client: u64,
+    pub ephemeral: bool,
+    /// Its connection is known to be gone; it ends at the next tick.
+    pub ending: Option<End>,
+    /// Rank and age of the place at which its token waited for it, if the client chose the token.
+    pub(super) origin: Option<(u64, u64)>,
+    /// How long that place is kept for a grant that could not be delivered.
+    pub(super) vacant_until_us: Option<u64>,
+}
+
+#[derive(Clone)]
+pub struct Content {
+    pub family: Family,
+    pub holds: Vec<Hold>,
+    /// What requests last asked for.
+    pub asked: Option<u32>,
+    pub pinned: Option<u32>,
+    pub limit_changes: u64,
+    pub expected: Option<u32>,
+    pub done: u64,
+    pub lost: u64,
+    pub touched_ms: u64,
+    pub finished_ms: Option<u64>,
+    pub work: Work,
+    /// When a visit last found that somebody had been waiting.
+    pub waited_ms: u64,
+}
+
+impl Content {
+    pub(super) fn new(family: Family, at_ms: u64) -> Content {
+        Content {
+            family,
+            holds: Vec::new(),
+            asked: None,
+            pinned: None,
+            limit_changes: 0,
+            expected: None,
+            done: 0,
+            lost: 0,
+            touched_ms: at_ms,
+            finished_ms: None,
+            work: Work::default(),
+            waited_ms: 0,
+        }
+    }
+
+    pub fn in_force(&self) -> Option<u32> {
+        self.pinned.or(self.asked)
+    }
+
+    pub fn owed(&self) -> u64 {
+        self.expected
+            .map_or(0, |jobs| u64::from(jobs).saturating_sub(self.done))
+    }
+
+    pub fn permits_held(&self) -> u64 {
+        self.holds
+            .iter()
+            .map(|hold| u64::from(hold.claim.permits()))
+            .sum()
+    }
+
+    pub(super) fn fits(&self, claim: Claim, limit: Option<u32>) -> bool {
+        match claim {
+            Claim::Exclusive => self.holds.is_empty(),
+            Claim::Shared => self.holds.iter().all(|hold| hold.claim == Claim::Shared),
+            Claim::Permits(n) => {
+                limit.is_some_and(|limit| self.permits_held() + u64::from(n) <= u64::from(limit))
+            }
+            Claim::Member => limit.is_none_or(|limit| (self.holds.len() as u64) < u64::from(limit)),
+            Claim::Run => self.holds.is_empty() && self.work.done.is_none(),
+        }
+    }
+
+    pub(super) fn ask(&mut self, limit: u32) {
+        let before = (self.in_force(), self.asked);
+        self.asked = Some(limit);
+        let changed = match self.family {
+            Family::Group => before.1.is_some() && before.1 != self.asked,
+            _ => before.0.is_some() && before.0 != self.in_force(),
+        };
+        self.limit_changes += u64::from(changed);
+    }
+
+    pub(super) fn pin(&mut self, limit: Option<u32>) {
+        let before = self.in_force();
+        self.pinned = limit;
+        self.limit_changes += u64::from(before.is_some() && before != self.in_force());
+    }
+
+    /// Answers a BEGIN that is not to run: with the result or, while nobody runs, with FAILED if it allows no
+    /// further attempt.
+    pub(super) fn work_is_over(&mut self, request: &Request) -> Option<Answer> {
+        match self.work.done_answer() {
+            None if self.holds.is_empty() => self.work.give_up(request.most),
+            done => done,
+        }
+    }
+
+    /// An ADD or EXPECT: the next round, if the last one is over.
+    pub(super) fn begin(&mut self, at_ms: u64) {
+        if self.finished_ms.take().is_some() {
+            (self.expected, self.done, self.lost) = (None, 0, 0);
+        }
+        self.touched_ms = self.touched_ms.max(at_ms);
+    }
+
+    /// What replicas and files must agree on besides the holds.
+    pub fn scalars(&self) -> Option<Change> {
+        match self.family {
+            Family::Semaphore => Some(Change::Limits(Limits {
+                limit: self.asked,
+                pinned: self.pinned,
+                changes: self.limit_changes,
+            })),
+            Family::Group => Some(Change::Tally(Tally {
+                limit: self.asked,
+                limit_changes: self.limit_changes,
+                expected: self.expected,
+                done: self.done,
+                lost: self.lost,
+                touched: UnixMs(self.touched_ms),
+                finished: self.finished_ms.map(UnixMs),
+            })),
+            Family::Once => Some(Change::Record(Record {
+                attempts: self.work.attempts,
+                reason: self.work.reason.clone(),
+                late: self.work.silent.clone(),
+                done: self.work.done.clone(),
+                touched: UnixMs(self.touched_ms),
+            })),
+            Family::Lock => None,
+        }
+    }
+}

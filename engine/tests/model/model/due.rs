@@ -1,0 +1,115 @@
+//! What comes due by itself: everything there is is looked at, every time.
+
+use super::content::Hold;
+use super::queue::Sitter;
+use super::{Model, Name, TICK_US, Value, Wake, ms};
+use dsync_engine::Family;
+use dsync_engine::answer::Answer;
+use dsync_engine::change::End;
+use dsync_engine::types::Now;
+
+impl Model {
+    /// Everything that is due, for every key there is.
+    pub fn tick(&mut self, now: Now) {
+        let mut names: Vec<Name> = self.values.iter().map(|(name, _)| *name).collect();
+        names.extend(self.queues.iter().map(|queue| queue.name));
+        names.sort_unstable();
+        names.dedup();
+        if now.may_write {
+            while let Some((name, hold)) = self.first_ending() {
+                let how = hold.ending.expect("it is ending");
+                self.end(name, hold.fence, how, now);
+                if how == End::Undelivered {
+                    self.stand_again(name, hold);
+                }
+                self.visit(name, now);
+            }
+            for name in &names {
+                self.forget_if_over(*name, now);
+                self.visit(*name, now);
+            }
+        }
+        // Grants win over waits that run out, so each is preceded by a visit.
+        while let Some((_, rank, name)) = self.first_to_run_out(now) {
+            self.lapse(name, now);
+            self.serve(name, now);
+            if self.is_foreign(name) {
+                self.tell_all_wrong_type(name);
+            }
+            let seats = self.seats(name).iter();
+            if let Some(seat) = seats.clone().find(|seat| seat.rank == rank) {
+                if let Sitter::Waiting { ticket, .. } | Sitter::Watching { ticket, .. } =
+                    seat.sitter
+                {
+                    self.wakes.push(Wake {
+                        name,
+                        ticket,
+                        answer: Answer::NotGranted,
+                    });
+                    self.queue(name).left = true;
+                }
+                self.queue(name).seats.retain(|seat| seat.rank != rank);
+            }
+            self.visit(name, now);
+        }
+    }
+
+    /// The oldest hold whose connection is known to be gone.
+    pub(super) fn first_ending(&self) -> Option<(Name, Hold)> {
+        let holds = self.values.iter().flat_map(|(name, value)| match value {
+            Value::State(content) => content.holds.iter().map(|hold| (*name, hold)).collect(),
+            Value::Foreign => Vec::new(),
+        });
+        holds
+            .filter(|(_, hold)| hold.ending.is_some())
+            .min_by_key(|(_, hold)| hold.fence)
+            .map(|(name, hold)| (name, hold.clone()))
+    }
+
+    pub(super) fn first_to_run_out(&self, now: Now) -> Option<(u64, u64, Name)> {
+        let seats = self.queues.iter().flat_map(|queue| {
+            let due = queue
+                .seats
+                .iter()
+                .filter_map(|seat| Some((seat.runs_out_us()?, seat.rank)));
+            due.map(|(moment, rank)| (moment, rank, queue.name))
+        });
+        seats.filter(|(moment, ..)| *moment <= now.mono.0).min()
+    }
+
+    /// Microseconds until the first thing is due that nobody has to ask for.
+    pub fn next_event(&self, now: Now) -> Option<u64> {
+        let seats = self.queues.iter().flat_map(|queue| &queue.seats);
+        let waits = seats
+            .filter_map(|seat| Some(seat.runs_out_us()?.saturating_sub(now.mono.0)))
+            .min();
+        if !now.may_write {
+            return waits;
+        }
+        let contents = self.values.iter().filter_map(|(name, value)| match value {
+            Value::State(content) => Some((*name, content)),
+            Value::Foreign => None,
+        });
+        let mut first = waits;
+        for (name, content) in contents {
+            for hold in &content.holds {
+                let at = hold.due_us.div_ceil(TICK_US) * TICK_US;
+                first = first
+                    .into_iter()
+                    .chain([at.saturating_sub(now.lease.0)])
+                    .min();
+            }
+            // A vacant place is no waiter; yet while one is kept, how long a key has been idle is not
+            // said to the millisecond.
+            let over = content.finished_ms.is_some() || content.work.done.is_some();
+            let exact = over || self.settings.rejoin_ms == 0;
+            let unused = content.holds.is_empty() && self.waiters(name) == 0;
+            let is_kept = matches!(content.family, Family::Group | Family::Once);
+            if is_kept && unused && exact {
+                let left_ms = self.kept_until_ms(content).saturating_sub(ms(now));
+                first = first.into_iter().chain([left_ms * 1_000]).min();
+            }
+        }
+        first
+    }
+}

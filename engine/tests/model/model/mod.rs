@@ -1,0 +1,144 @@
+//! The naive model: what locks, semaphores, wait groups and work-once keys do, written from the contract
+//! alone.
+//!
+//! Everything is a plain list that is searched from the front; nothing is indexed, cached or put off,
+//! and every visit of a key looks at everything there is to see. It shares with the engine the
+//! newtypes, [`Request`] and [`Answer`], and no rule. Deliberately absent: slices (nobody is answered
+//! later than at the next look), budgets, and memory of which key is due: [`Model::tick`] looks at all
+//! of them, so whatever the engine forgets to look at shows as a difference.
+//!
+//! Fences are counted here, 1, 2, 3 …; the engine's follow its clock. Only their order is compared.
+//!
+//! - `content`, `queue`: what a key holds, and who waits for its name;
+//! - `requests`, `group`, `once`: what clients ask for;
+//! - `serve`: the rules by which all of that is answered;
+//! - `due`, `events`: what comes due by itself, and what happens to connections, keys and servers.
+
+mod content;
+mod due;
+mod events;
+mod group;
+mod once;
+mod queue;
+mod requests;
+mod serve;
+
+use dsync_engine::answer::Answer;
+use dsync_engine::types::{Now, Token};
+use dsync_engine::{Family, Settings};
+
+pub use content::{Content, Hold};
+pub use queue::{Queue, Seat, Sitter};
+
+/// A database and the number of a key in it.
+pub type Name = (i32, u8);
+
+/// What the timer's resolution makes of a lease: it is found overdue at the next whole tick.
+pub const TICK_US: u64 = 1_024;
+
+/// What the keyspace has under a name.
+#[derive(Clone)]
+#[allow(clippy::large_enum_variant, reason = "the model has a handful of them")]
+pub enum Value {
+    State(Content),
+    /// A string, say.
+    Foreign,
+}
+
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    Now(Answer),
+    Queued(u64),
+}
+
+pub struct Wake {
+    pub name: Name,
+    pub ticket: u64,
+    pub answer: Answer,
+}
+
+pub struct Model {
+    pub settings: Settings,
+    pub values: Vec<(Name, Value)>,
+    pub queues: Vec<Queue>,
+    pub wakes: Vec<Wake>,
+    last_fence: u64,
+    last_number: u64,
+}
+
+fn ms(now: Now) -> u64 {
+    now.unix_us / 1_000
+}
+
+impl Model {
+    pub fn new(settings: Settings) -> Model {
+        Model {
+            settings,
+            values: Vec::new(),
+            queues: Vec::new(),
+            wakes: Vec::new(),
+            last_fence: 0,
+            last_number: 0,
+        }
+    }
+
+    pub fn value(&self, name: Name) -> Option<&Value> {
+        self.values
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, value)| value)
+    }
+
+    pub fn content(&self, name: Name) -> Option<&Content> {
+        match self.value(name) {
+            Some(Value::State(content)) => Some(content),
+            _ => None,
+        }
+    }
+
+    fn content_mut(&mut self, name: Name) -> Option<&mut Content> {
+        match self.values.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, Value::State(content))) => Some(content),
+            _ => None,
+        }
+    }
+
+    fn content_or_new(&mut self, name: Name, family: Family, now: Now) -> &mut Content {
+        if self.value(name).is_none() {
+            self.values
+                .push((name, Value::State(Content::new(family, ms(now)))));
+        }
+        self.content_mut(name).expect("no foreign value gets here")
+    }
+
+    fn is_foreign(&self, name: Name) -> bool {
+        matches!(self.value(name), Some(Value::Foreign))
+    }
+
+    fn is_other(&self, name: Name, family: Family) -> bool {
+        match self.value(name) {
+            None => false,
+            Some(Value::Foreign) => true,
+            Some(Value::State(content)) => content.family != family,
+        }
+    }
+
+    fn hold_of(&self, name: Name, token: &Token) -> Option<&Hold> {
+        self.content(name)?
+            .holds
+            .iter()
+            .find(|hold| hold.token == *token)
+    }
+
+    fn hold_mut(&mut self, name: Name, fence: u64) -> Option<&mut Hold> {
+        self.content_mut(name)?
+            .holds
+            .iter_mut()
+            .find(|hold| hold.fence == fence)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}

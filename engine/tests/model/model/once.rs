@@ -1,0 +1,120 @@
+//! Work that is done once: attempts, the last reason, the result, and who is believed.
+
+use std::sync::Arc;
+
+use super::{Model, Name, ms};
+use dsync_engine::Family;
+use dsync_engine::answer::Answer;
+use dsync_engine::change::End;
+use dsync_engine::once::{Completion, Reason};
+use dsync_engine::types::{Now, Token, UnixMs};
+
+/// What is known of work that is done once.
+#[derive(Clone, Default)]
+pub struct Work {
+    /// Runs that have begun and were not handed back.
+    pub attempts: u64,
+    /// Why the last attempt came to nothing.
+    pub reason: Option<Reason>,
+    /// The token whose run ended by silence, as long as its DONE would still be believed.
+    pub silent: Option<Token>,
+    pub done: Option<Completion>,
+}
+
+impl Work {
+    /// A newer attempt has begun: who was silent is not believed any more.
+    pub(super) fn begin(&mut self) {
+        self.attempts += 1;
+        self.silent = None;
+    }
+
+    /// The token's run has ended without DONE and without FAIL.
+    pub(super) fn end(&mut self, token: &Token, how: End) {
+        match how {
+            End::Lapsed | End::Disconnected => {
+                self.reason = Some(Reason::Lapsed);
+                self.silent = Some(token.clone());
+            }
+            End::Revoked => self.reason = Some(Reason::Revoked),
+            End::Released | End::Undelivered => self.attempts -= 1,
+            End::Done => panic!("no run ends as a member's job does"),
+        }
+    }
+
+    pub(super) fn done_answer(&self) -> Option<Answer> {
+        self.done.as_ref().map(|done| Answer::Done {
+            result: done.result.clone(),
+            attempt: self.attempts,
+        })
+    }
+
+    /// Returns FAILED if `most` attempts have come to nothing. Somebody is told so: from then on the run that
+    /// fell silent is not believed any more.
+    pub(super) fn give_up(&mut self, most: Option<u32>) -> Option<Answer> {
+        if most.is_none_or(|most| self.attempts < u64::from(most)) {
+            return None;
+        }
+        self.silent = None;
+        let reason = match &self.reason {
+            Some(Reason::Lapsed) => b"lapsed".as_slice().into(),
+            Some(Reason::Revoked) => b"revoked".as_slice().into(),
+            Some(Reason::Given(text)) => Arc::clone(text),
+            None => panic!("no attempt fails without a reason"),
+        };
+        Some(Answer::GivenUp {
+            reason,
+            attempts: self.attempts,
+        })
+    }
+}
+
+impl Model {
+    /// DONE of work-once. Returns whether the token is believed.
+    pub fn complete(
+        &mut self,
+        name: Name,
+        token: &Token,
+        result: Option<Arc<[u8]>>,
+        keep_ms: u64,
+        now: Now,
+    ) -> Option<bool> {
+        if self.is_other(name, Family::Once) {
+            return None;
+        }
+        let Some(content) = self.content_mut(name) else {
+            return Some(false);
+        };
+        if let Some(done) = &content.work.done {
+            return Some(done.token == *token);
+        }
+        let runs = content.holds.iter().any(|run| run.token == *token);
+        let was_silent = content.holds.is_empty() && content.work.silent.as_ref() == Some(token);
+        if !runs && !was_silent {
+            return Some(false);
+        }
+        content.holds.clear();
+        content.work.silent = None;
+        content.work.done = Some(Completion {
+            token: token.clone(),
+            result,
+            keep_until: UnixMs(ms(now) + keep_ms),
+        });
+        self.settle(name, now);
+        Some(true)
+    }
+
+    /// FAIL of work-once. Returns whether the token ran.
+    pub fn fail(&mut self, name: Name, token: &Token, reason: &[u8], now: Now) -> Option<bool> {
+        if self.is_other(name, Family::Once) {
+            return None;
+        }
+        let ran = self.hold_of(name, token).is_some();
+        if ran && let Some(content) = self.content_mut(name) {
+            content.holds.clear();
+            content.work.reason = Some(Reason::Given(reason.into()));
+            content.touched_ms = content.touched_ms.max(ms(now));
+            self.settle(name, now);
+        }
+        Some(ran)
+    }
+}

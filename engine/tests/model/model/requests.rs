@@ -1,0 +1,229 @@
+//! What clients ask for, whatever the family.
+
+use super::content::Content;
+use super::queue::{Seat, Sitter};
+use super::{Model, Name, Outcome, Wake};
+use dsync_engine::answer::Answer;
+use dsync_engine::change::End;
+use dsync_engine::types::{Claim, Fence, Now, Token};
+use dsync_engine::{Family, Refusal, Request};
+
+impl Model {
+    pub fn acquire(&mut self, name: Name, request: &Request, now: Now) -> Outcome {
+        let family = request.claim.family();
+        if self.is_other(name, family) {
+            return Outcome::Now(Answer::WrongType);
+        }
+        if let Some(answer) = self.same_hold(name, request, now) {
+            self.settle(name, now);
+            return Outcome::Now(answer);
+        }
+        self.lapse(name, now);
+        self.serve(name, now);
+        let outcome = if self.is_other(name, family) {
+            // The key had been removed, and somebody who waited for it was served just now.
+            Outcome::Now(Answer::WrongType)
+        } else if let Some(answer) = self.same_hold(name, request, now) {
+            Outcome::Now(answer)
+        } else {
+            self.new_request(name, request.clone(), now)
+        };
+        self.settle(name, now);
+        self.told_meanwhile(outcome)
+    }
+
+    /// A request that was decided in the call that queued it is answered at once.
+    pub(super) fn told_meanwhile(&mut self, outcome: Outcome) -> Outcome {
+        if let Outcome::Queued(ticket) = outcome
+            && let Some(at) = self.wakes.iter().position(|wake| wake.ticket == ticket)
+        {
+            return Outcome::Now(self.wakes.remove(at).answer);
+        }
+        outcome
+    }
+
+    /// The token holds the key already: the same hold again, its lease from now.
+    pub(super) fn same_hold(&mut self, name: Name, request: &Request, now: Now) -> Option<Answer> {
+        let hold = self.hold_of(name, &request.token)?;
+        if hold.claim != request.claim {
+            return Some(Answer::Refused(Refusal::Mismatch));
+        }
+        let fence = hold.fence;
+        self.renew_hold(name, fence, request.lease.0, now);
+        let hold = self.hold_mut(name, fence)?;
+        (hold.client, hold.ephemeral, hold.ending) = (request.client.0, request.ephemeral, None);
+        Some(self.granted(name, &request.token, fence))
+    }
+
+    /// How the token is told that it holds.
+    pub(super) fn granted(&self, name: Name, token: &Token, fence: u64) -> Answer {
+        let (token, fence) = (token.clone(), Fence(fence));
+        match self.content(name) {
+            Some(content) if content.family == Family::Once => Answer::Run {
+                token,
+                fence,
+                attempt: content.work.attempts,
+            },
+            _ => Answer::Granted { token, fence },
+        }
+    }
+
+    pub(super) fn new_request(&mut self, name: Name, mut request: Request, now: Now) -> Outcome {
+        let same_token = |seat: &&Seat| seat.token.as_ref() == Some(&request.token);
+        if let Some(seat) = self.seats(name).iter().find(same_token) {
+            if seat.claim != Some(request.claim) {
+                return Outcome::Now(Answer::Refused(Refusal::Mismatch));
+            }
+            if request.wait.is_none() && !seat.is_vacant() {
+                return Outcome::Now(Answer::NotGranted);
+            }
+        }
+        // A vacant place is nothing to a try, not even to its own token's.
+        let stands = self.seats(name).iter().find(same_token);
+        if let Some(seat) = stands.filter(|_| request.wait.is_some()) {
+            let (rank, before) = (seat.rank, seat.sitter.clone());
+            if let Sitter::Waiting { ticket, .. } = before {
+                self.wakes.push(Wake {
+                    name,
+                    ticket,
+                    answer: Answer::Superseded,
+                });
+            }
+            let ticket = self.number();
+            let seats = &mut self.queue(name).seats;
+            let seat = seats
+                .iter_mut()
+                .find(|seat| seat.rank == rank)
+                .expect("found above");
+            seat.sitter = Sitter::Waiting { ticket, request };
+            return Outcome::Queued(ticket);
+        }
+        let family = request.claim.family();
+        let content = self.content_mut(name);
+        if let Some(answer) = content.and_then(|content| content.work_is_over(&request)) {
+            return Outcome::Now(answer);
+        }
+        let in_force = self.content(name).and_then(Content::in_force);
+        let pinned = self.content(name).and_then(|content| content.pinned);
+        let limit = match request.claim {
+            Claim::Exclusive | Claim::Shared | Claim::Run => None,
+            Claim::Member => request.limit.or(in_force),
+            Claim::Permits(permits) => {
+                let Some(limit) = pinned.or(request.limit).or(in_force) else {
+                    return Outcome::Now(Answer::Refused(Refusal::NoLimit));
+                };
+                if limit >= 1 && permits > limit {
+                    return Outcome::Now(Answer::Refused(Refusal::TooMany { permits, limit }));
+                }
+                Some(limit)
+            }
+        };
+        let fits = self
+            .content(name)
+            .is_none_or(|content| content.fits(request.claim, limit));
+        if fits && self.waiting(name).is_empty() {
+            self.give_up_place(name, family, &request.token);
+            return Outcome::Now(self.grant(name, &request, request.limit, now));
+        }
+        if request.wait.is_none() {
+            return Outcome::Now(Answer::NotGranted);
+        }
+        if let Err(full) = self.make_room(name) {
+            return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
+        }
+        // Its limit takes force as it enters the queue, and never again.
+        if let Some(limit) = request.limit.take() {
+            self.put_in_force(name, request.claim.family(), limit, now);
+        }
+        let (ticket, rank) = (self.number(), self.number());
+        let token = request.may_return.then(|| request.token.clone());
+        self.queue(name).seats.push(Seat {
+            rank,
+            claim: Some(request.claim),
+            token,
+            since_us: now.mono.0,
+            sitter: Sitter::Waiting { ticket, request },
+        });
+        self.remember_limit(name);
+        Outcome::Queued(ticket)
+    }
+
+    pub fn release(&mut self, name: Name, family: Family, token: &Token, now: Now) -> Option<bool> {
+        if self.is_other(name, family) {
+            return None;
+        }
+        let fence = self.hold_of(name, token).map(|hold| hold.fence);
+        if let Some(fence) = fence {
+            self.end(name, fence, End::Released, now);
+        }
+        let given_up = self.give_up_place(name, family, token);
+        if fence.is_some() || given_up {
+            self.settle(name, now);
+        }
+        Some(fence.is_some() || given_up)
+    }
+
+    pub fn revoke(&mut self, name: Name, family: Family, fence: u64, now: Now) -> Option<bool> {
+        if self.is_other(name, family) {
+            return None;
+        }
+        let fence = self.hold_mut(name, fence).map(|hold| hold.fence);
+        Some(self.end_and_settle(name, fence, End::Revoked, now))
+    }
+
+    pub(super) fn end_and_settle(
+        &mut self,
+        name: Name,
+        fence: Option<u64>,
+        how: End,
+        now: Now,
+    ) -> bool {
+        if let Some(fence) = fence {
+            self.end(name, fence, how, now);
+            self.settle(name, now);
+        }
+        fence.is_some()
+    }
+
+    pub fn renew(
+        &mut self,
+        name: Name,
+        family: Family,
+        token: &Token,
+        lease_ms: Option<u32>,
+        now: Now,
+    ) -> Option<bool> {
+        if self.is_other(name, family) {
+            return None;
+        }
+        let hold = self
+            .hold_of(name, token)
+            .map(|hold| (hold.fence, hold.lease_ms));
+        if let Some((fence, last)) = hold {
+            self.renew_hold(name, fence, lease_ms.unwrap_or(last), now);
+            self.settle(name, now);
+        }
+        Some(hold.is_some())
+    }
+
+    pub fn check(&self, name: Name, family: Family, token: &Token, now: Now) -> Option<u64> {
+        if self.is_other(name, family) {
+            return None;
+        }
+        let due_us = self.hold_of(name, token).map_or(0, |hold| hold.due_us);
+        Some(due_us.saturating_sub(now.lease.0).div_ceil(1_000))
+    }
+
+    pub fn pin_limit(&mut self, name: Name, limit: Option<u32>, now: Now) -> Option<Option<u32>> {
+        self.serve_the_bereaved(name, now);
+        if self.is_other(name, Family::Semaphore) {
+            return None;
+        }
+        let before = self.content(name).and_then(Content::in_force);
+        if limit.is_some() || self.content(name).is_some() {
+            self.content_or_new(name, Family::Semaphore, now).pin(limit);
+        }
+        self.visit(name, now);
+        Some(before)
+    }
+}

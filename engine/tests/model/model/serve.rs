@@ -1,0 +1,238 @@
+//! The rules: how holds begin and end, who is next, and when a key goes.
+
+use super::content::{Content, Hold};
+use super::{Model, Name, ms};
+use dsync_engine::answer::Answer;
+use dsync_engine::change::End;
+use dsync_engine::types::{Claim, Now};
+use dsync_engine::{Family, Refusal, Request};
+
+impl Model {
+    pub(super) fn visit(&mut self, name: Name, now: Now) {
+        self.lapse(name, now);
+        self.settle(name, now);
+    }
+
+    /// An absent key that somebody waits for was removed a moment ago: they were here first.
+    pub(super) fn serve_the_bereaved(&mut self, name: Name, now: Now) {
+        if self.value(name).is_none() {
+            self.settle(name, now);
+        }
+    }
+
+    pub(super) fn lapse(&mut self, name: Name, now: Now) {
+        if !now.may_write {
+            return;
+        }
+        while let Some(fence) = self.content(name).and_then(|content| {
+            let overdue = content
+                .holds
+                .iter()
+                .filter(|hold| hold.due_us <= now.lease.0);
+            overdue
+                .min_by_key(|hold| (hold.due_us, hold.fence))
+                .map(|hold| hold.fence)
+        }) {
+            self.end(name, fence, End::Lapsed, now);
+        }
+    }
+
+    pub(super) fn end(&mut self, name: Name, fence: u64, how: End, now: Now) {
+        let Some(content) = self.content_mut(name) else {
+            return;
+        };
+        let Some(at) = content.holds.iter().position(|hold| hold.fence == fence) else {
+            return;
+        };
+        let hold = content.holds.remove(at);
+        match (content.family, how) {
+            (Family::Group, End::Done) => content.done += 1,
+            (Family::Group, End::Lapsed | End::Revoked | End::Disconnected) => content.lost += 1,
+            (Family::Once, how) => content.work.end(&hold.token, how),
+            _ => {}
+        }
+        content.touched_ms = content.touched_ms.max(ms(now));
+    }
+
+    pub(super) fn renew_hold(&mut self, name: Name, fence: u64, lease_ms: u32, now: Now) {
+        let Some(hold) = self.hold_mut(name, fence) else {
+            return;
+        };
+        hold.lease_ms = lease_ms;
+        hold.due_us = now.lease.0 + u64::from(lease_ms) * 1_000;
+        hold.deadline_ms = ms(now) + u64::from(lease_ms);
+        hold.renewed = true;
+    }
+
+    pub(super) fn settle(&mut self, name: Name, now: Now) {
+        let before = self.waiters(name) > 0;
+        self.serve(name, now);
+        let waited = self.waiters(name) > 0;
+        let left = std::mem::take(&mut self.queue(name).left);
+        if let Some(content) = self.content_mut(name)
+            && (before || waited || left)
+        {
+            content.waited_ms = content.waited_ms.max(ms(now));
+        }
+        if now.may_write && self.is_at_its_end(name, waited, now) {
+            self.delete(name);
+        }
+        self.queues
+            .retain(|queue| queue.name != name || !queue.seats.is_empty());
+    }
+
+    pub(super) fn kept_until_ms(&self, content: &Content) -> u64 {
+        let idle_from = content.touched_ms.max(content.waited_ms);
+        match (content.family, &content.work.done) {
+            (Family::Once, Some(done)) => done.keep_until.0,
+            // Whatever was begun has been handed back: there is nothing to keep.
+            (Family::Once, None) if content.work.attempts == 0 => 0,
+            (Family::Once, None) => idle_from + self.settings.once_keep_ms,
+            _ => content
+                .finished_ms
+                .unwrap_or(idle_from + self.settings.group_idle_ms),
+        }
+    }
+
+    /// What comes before each request that may write, and before each visit of the timer: a key that has been kept
+    /// long enough is forgotten at its millisecond. Requests in its queue do not keep a result or a tally longer.
+    pub fn forget_if_over(&mut self, name: Name, now: Now) {
+        let Some(content) = self.content(name) else {
+            return;
+        };
+        let is_kept = matches!(content.family, Family::Group | Family::Once);
+        let is_concluded = content.finished_ms.is_some() || content.work.done.is_some();
+        let is_used = !content.holds.is_empty() || !is_concluded && !self.seats(name).is_empty();
+        if now.may_write && is_kept && !is_used && self.kept_until_ms(content) <= ms(now) {
+            self.delete(name);
+        }
+    }
+
+    pub(super) fn is_at_its_end(&self, name: Name, waited: bool, now: Now) -> bool {
+        let Some(content) = self.content(name) else {
+            return false;
+        };
+        content.holds.is_empty()
+            && match content.family {
+                Family::Semaphore => content.pinned.is_none() && !waited,
+                Family::Group | Family::Once => !waited && self.kept_until_ms(content) <= ms(now),
+                Family::Lock => true,
+            }
+    }
+
+    pub(super) fn put_in_force(&mut self, name: Name, family: Family, limit: u32, now: Now) {
+        let content = self.content_or_new(name, family, now);
+        if content.asked != Some(limit) {
+            content.ask(limit);
+        }
+    }
+
+    pub(super) fn grant(
+        &mut self,
+        name: Name,
+        request: &Request,
+        limit: Option<u32>,
+        now: Now,
+    ) -> Answer {
+        self.last_fence += 1;
+        let fence = self.last_fence;
+        let family = request.claim.family();
+        if let Some(limit) = limit {
+            self.put_in_force(name, family, limit, now);
+        }
+        let content = self.content_or_new(name, family, now);
+        content.begin(ms(now));
+        if family == Family::Once {
+            content.work.begin();
+        }
+        content.holds.push(Hold {
+            fence,
+            token: request.token.clone(),
+            claim: request.claim,
+            lease_ms: request.lease.0,
+            due_us: now.lease.0 + u64::from(request.lease.0) * 1_000,
+            deadline_ms: ms(now) + u64::from(request.lease.0),
+            granted_ms: ms(now),
+            renewed: false,
+            owner: request.owner.clone(),
+            client: request.client.0,
+            ephemeral: request.ephemeral,
+            ending: None,
+            origin: None,
+            vacant_until_us: None,
+        });
+        self.granted(name, &request.token, fence)
+    }
+
+    /// Answers from the front whoever can be answered, until the first who cannot.
+    pub(super) fn serve(&mut self, name: Name, now: Now) {
+        if !now.may_write {
+            return;
+        }
+        self.remember_limit(name);
+        loop {
+            if self.is_foreign(name) {
+                return self.tell_all_wrong_type(name);
+            }
+            let content = self.content(name);
+            let is_group = content.is_some_and(|content| content.family == Family::Group);
+            match content {
+                Some(_) if is_group => {}
+                Some(_) => self.tell_watchers(name, &Answer::WrongType),
+                None => self.tell_watchers(name, &Answer::Removed),
+            }
+            let waiting = self.waiting(name);
+            self.finish_if_over(name, waiting.is_empty(), now);
+            let content = self.content(name);
+            let family = content.map(|content| content.family);
+            let is_other = |claim: Claim| family.is_some_and(|family| family != claim.family());
+            // Without a key each family goes by the limit that is remembered for it.
+            let limit_for = |family| match content {
+                Some(content) => content.in_force(),
+                None => self.kept_limit(name, family),
+            };
+            if let Some(limit) = limit_for(Family::Semaphore).filter(|limit| *limit >= 1)
+                && let Some((ticket, request)) = waiting.iter().find(|(_, request)| {
+                    matches!(request.claim, Claim::Permits(n) if n > limit)
+                        && !is_other(request.claim)
+                })
+            {
+                let permits = request.claim.permits();
+                let refusal = Refusal::TooMany { permits, limit };
+                self.tell(name, *ticket, Answer::Refused(refusal));
+                continue;
+            }
+            let Some((ticket, head)) = waiting.first() else {
+                return;
+            };
+            let limit = limit_for(head.claim.family());
+            if is_other(head.claim) {
+                self.tell(name, *ticket, Answer::WrongType);
+                continue;
+            }
+            // A hold that came with a renamed or exchanged key: the waiter has it already.
+            if let Some(answer) = self.same_hold(name, head, now) {
+                self.note_origin(name, *ticket, &head.token);
+                self.tell(name, *ticket, answer);
+                continue;
+            }
+            if matches!(head.claim, Claim::Permits(_)) && limit.is_none() {
+                self.tell(name, *ticket, Answer::Refused(Refusal::NoLimit));
+                continue;
+            }
+            let content = self.content_mut(name);
+            if let Some(answer) = content.and_then(|content| content.work_is_over(head)) {
+                self.tell(name, *ticket, answer);
+                continue;
+            }
+            let content = self.content(name);
+            if content.is_some_and(|content| !content.fits(head.claim, limit)) {
+                return;
+            }
+            let limit = limit.filter(|_| content.is_none());
+            let answer = self.grant(name, head, limit, now);
+            self.note_origin(name, *ticket, &head.token);
+            self.tell(name, *ticket, answer);
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Work-once at its bounds: how many attempts a request allows, who is believed, what is kept and how long.
+//! The tables say themselves what is right.
+
+use crate::bounds::around;
+use crate::exhaustive::{KEY, MS};
+use crate::stories::{word, world};
+use crate::world::{Ask, Step, World, ask};
+use dsync_engine::answer::Answer;
+use dsync_engine::types::Claim;
+use dsync_engine::{Family, Settings};
+
+const OTHER: (i32, u8) = (0, 1);
+
+fn run(token: u8) -> Ask {
+    ask(KEY, Claim::Run, token)
+}
+
+fn fail(token: u8) -> Step {
+    Step::Fail(KEY, token, "broken")
+}
+
+fn done(token: u8) -> Step {
+    Step::Complete(KEY, token, Some("result"), None)
+}
+
+/// The run of the token lapses, and its key stays.
+fn lapse(world: &mut World, token: u8) {
+    world.ask(run(token).lease(5));
+    assert_eq!(world.after_ms(5), []);
+}
+
+fn is_done(world: &World) -> bool {
+    let content = world.model.content(KEY);
+    content.is_some_and(|content| content.work.done.is_some())
+}
+
+fn attempt(answer: Option<&Answer>) -> u64 {
+    match answer {
+        Some(Answer::Run { attempt, .. }) => *attempt,
+        other => panic!("no run: {other:?}"),
+    }
+}
+
+#[test]
+fn request_allows_as_many_attempts_as_its_max() {
+    for made in 0..4 {
+        for most in [None, Some(1), Some(2), Some(3), Some(4)] {
+            for queued in [false, true] {
+                if queued && made == 0 {
+                    continue;
+                }
+                let case = format!("{made} made, MAX {most:?}, queued: {queued}");
+                let mut world = world();
+                let asked = Ask { most, ..run(9) };
+                let mut answer = None;
+                for number in 1..=made {
+                    world.ask(run(number));
+                    // A request that queues does so behind the last of them.
+                    if queued && number == made {
+                        assert_eq!(world.ask(asked.clone().block()), None, "{case}");
+                    }
+                    world.step(&fail(number));
+                    answer = world.told.first().map(|(_, answer)| answer.clone());
+                }
+                if !queued {
+                    answer = world.ask(asked);
+                }
+                if most.is_none_or(|most| u64::from(made) < u64::from(most)) {
+                    assert_eq!(attempt(answer.as_ref()), u64::from(made) + 1, "{case}");
+                } else {
+                    let reason = b"broken".as_slice().into();
+                    let attempts = u64::from(made);
+                    assert_eq!(answer, Some(Answer::GivenUp { reason, attempts }), "{case}");
+                }
+            }
+        }
+    }
+}
+
+/// Each waiter goes by its own MAX: one that is told FAILED makes room for the next.
+#[test]
+fn waiters_give_up_in_turn_until_one_runs() {
+    let mut world = world();
+    world.ask(run(0));
+    world.ask(run(1).most(1).block());
+    world.ask(run(2).most(1).block());
+    world.ask(run(3).most(2).block());
+    world.ask(run(4).most(1).block());
+    world.step(&fail(0));
+    assert_eq!(
+        world.heard(),
+        [(1, "given up"), (2, "given up"), (3, "run")]
+    );
+    world.step(&Step::Complete(KEY, 3, None, None));
+    assert_eq!(world.heard(), [(4, "done")]);
+}
+
+#[test]
+fn handed_back_run_is_no_attempt() {
+    for how in ["released", "undelivered"] {
+        let mut world = world();
+        world.ask(run(0));
+        world.ask(run(1).block());
+        world.ask(run(2).block());
+        world.step(&fail(0));
+        assert_eq!(world.heard(), [(1, "run")], "{how}");
+        if how == "released" {
+            world.step(&Step::Release(KEY, Family::Once, 1));
+        } else {
+            world.step(&Step::FindGone {
+                reported_first: true,
+            });
+            world.step(&Step::Tick);
+        }
+        let answer = world.told.iter().find(|(conn, _)| *conn == 2);
+        assert_eq!(attempt(answer.map(|(_, answer)| answer)), 2, "{how}");
+        // Of the first attempt, handed back, nothing stays behind.
+        let mut world = World::new(Settings::default());
+        world.ask(run(0));
+        world.step(&Step::Release(KEY, Family::Once, 0));
+        assert!(world.primary.state(KEY).is_none());
+    }
+}
+
+/// What happened after a run fell silent, and whether its DONE is still believed.
+#[test]
+fn done_after_lapse_is_believed_until_something_began() {
+    let newer = [Step::Acquire(run(1))];
+    let newer_failed = [Step::Acquire(run(1)), fail(1)];
+    let newer_released = [Step::Acquire(run(1)), Step::Release(KEY, Family::Once, 1)];
+    let newer_lapsed = [
+        Step::Acquire(run(1).lease(5)),
+        Step::Pass { us: 5 * MS },
+        Step::Tick,
+    ];
+    let given_up = [Step::Acquire(run(1).most(1))];
+    let looked_at = [
+        Step::Renew(KEY, Family::Once, 0, None),
+        Step::Check(KEY, Family::Once, 0),
+        fail(0),
+        Step::Release(KEY, Family::Once, 0),
+        done(1),
+    ];
+    let deleted = [Step::Delete(KEY)];
+    let and_back = [Step::Rename(KEY, OTHER), Step::Rename(OTHER, KEY)];
+    let overwritten = [Step::Overwrite(KEY), Step::Delete(KEY)];
+    let restarted = |as_changes| [Step::Restart { as_changes, ms: 3 }];
+    let failed_over = [Step::Failover { ms: 3 }];
+    let demoted = [Step::Demote { ms: 3 }];
+    let cases: [(&[Step], bool); 14] = [
+        (&[], true),
+        (&looked_at, true),
+        (&newer, false),
+        (&newer_failed, false),
+        (&newer_released, false),
+        (&newer_lapsed, false),
+        (&given_up, false),
+        (&deleted, false),
+        (&overwritten, false),
+        (&and_back, true),
+        (&restarted(false), true),
+        (&restarted(true), true),
+        (&failed_over, true),
+        (&demoted, true),
+    ];
+    for (since, believed) in cases {
+        for silent in ["lapsed", "disconnected"] {
+            let mut world = world();
+            if silent == "lapsed" {
+                lapse(&mut world, 0);
+            } else {
+                world.ask(run(0).ephemeral());
+                world.steps(&[Step::Disconnect(0), Step::Tick]);
+            }
+            world.steps(since);
+            world.step(&done(0));
+            assert_eq!(is_done(&world), believed, "{silent}, then {since:?}");
+        }
+    }
+}
+
+/// A run that failed, was handed back or was revoked did not fall silent: its DONE comes too late.
+#[test]
+fn done_after_fail_release_or_revocation_is_not_believed() {
+    let ends = [
+        fail(0),
+        Step::Release(KEY, Family::Once, 0),
+        Step::Revoke(KEY, Family::Once, 0),
+    ];
+    for end in ends {
+        let mut world = world();
+        // Not the first attempt, so that the key stays.
+        lapse(&mut world, 5);
+        world.ask(run(0));
+        world.steps(&[end.clone(), done(0), done(5)]);
+        assert!(!is_done(&world), "{end:?}");
+    }
+}
+
+#[test]
+fn reason_is_that_of_the_last_attempt_that_counts() {
+    let run_ephemeral = || Step::Acquire(run(0).ephemeral());
+    let ends: [(&[Step], &str); 4] = [
+        (&[run_ephemeral(), fail(0)], "broken"),
+        (
+            &[run_ephemeral(), Step::Pass { us: 10_000 * MS }, Step::Tick],
+            "lapsed",
+        ),
+        (
+            &[run_ephemeral(), Step::Disconnect(0), Step::Tick],
+            "lapsed",
+        ),
+        (
+            &[run_ephemeral(), Step::Revoke(KEY, Family::Once, 0)],
+            "revoked",
+        ),
+    ];
+    for (first, _) in &ends {
+        for (last, reason) in &ends {
+            let mut world = world();
+            world.steps(first);
+            world.steps(last);
+            // A run that is handed back says nothing.
+            world.ask(run(1));
+            world.step(&Step::Release(KEY, Family::Once, 1));
+            let reason = reason.as_bytes().into();
+            let answer = world.ask(run(2).most(2));
+            let attempts = 2;
+            assert_eq!(
+                answer,
+                Some(Answer::GivenUp { reason, attempts }),
+                "{first:?}, {last:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn repeated_done_of_the_winner_changes_nothing() {
+    let mut world = world();
+    world.ask(run(0));
+    world.step(&done(0));
+    let saved = world.primary.saved(KEY);
+    world.steps(&[
+        Step::Pass { us: MS },
+        Step::Complete(KEY, 0, Some("another"), Some(1)),
+        Step::Complete(KEY, 1, Some("a stranger's"), Some(1)),
+        fail(0),
+        Step::Release(KEY, Family::Once, 0),
+        Step::Renew(KEY, Family::Once, 0, None),
+    ]);
+    assert_eq!(world.primary.saved(KEY), saved);
+    let result = Some(b"result".as_slice().into());
+    let answer = world.ask(run(0).block());
+    assert_eq!(answer, Some(Answer::Done { result, attempt: 1 }));
+}
+
+#[test]
+fn result_is_kept_to_its_millisecond() {
+    for (at_us, when) in around(6 * MS) {
+        for asked in [false, true] {
+            let mut world = world();
+            lapse(&mut world, 0);
+            world.ask(run(1));
+            world.step(&Step::Complete(KEY, 1, Some("r"), Some(6)));
+            world.step(&Step::Stall { us: at_us });
+            if !asked {
+                world.step(&Step::Tick);
+            }
+            // A BEGIN that comes before the timer must find it gone as well.
+            let answer = world.ask(run(2)).expect("a try");
+            let expected = if at_us < 6 * MS { "done" } else { "run" };
+            assert_eq!(word(&answer), expected, "{when}, asked: {asked}");
+            if at_us >= 6 * MS {
+                assert_eq!(attempt(Some(&answer)), 1, "{when}: forgotten");
+            }
+        }
+    }
+}
+
+#[test]
+fn attempts_are_kept_to_their_millisecond_after_the_last_event() {
+    let settings = Settings {
+        once_keep_ms: 40,
+        rejoin_ms: 0,
+        ..Settings::default()
+    };
+    let failed: &[Step] = &[Step::Acquire(run(0)), fail(0)];
+    let lapsed: &[Step] = &[
+        Step::Acquire(run(0).lease(5)),
+        Step::Pass { us: 5 * MS },
+        Step::Tick,
+    ];
+    let revoked: &[Step] = &[
+        Step::Acquire(run(0)),
+        Step::Pass { us: 7 * MS },
+        Step::Revoke(KEY, Family::Once, 0),
+    ];
+    let handed_back: &[Step] = &[
+        Step::Acquire(run(0)),
+        fail(0),
+        Step::Pass { us: 30 * MS },
+        Step::Acquire(run(1)),
+        Step::Pass { us: 9 * MS },
+        Step::Release(KEY, Family::Once, 1),
+    ];
+    // However long a run takes, the attempts before it are not forgotten.
+    let ran_for_long: &[Step] = &[
+        Step::Acquire(run(0)),
+        fail(0),
+        Step::Acquire(run(1)),
+        Step::Pass { us: 400 * MS },
+        Step::Tick,
+        fail(1),
+    ];
+    for (before, attempts) in [
+        (failed, 1),
+        (lapsed, 1),
+        (revoked, 1),
+        (handed_back, 1),
+        (ran_for_long, 2),
+    ] {
+        for (at_us, when) in around(40 * MS) {
+            for asked in [false, true] {
+                let mut world = World::new(settings);
+                world.steps(before);
+                world.step(&Step::Stall { us: at_us });
+                if !asked {
+                    world.step(&Step::Tick);
+                }
+                let answer = world.ask(run(2));
+                let expected = if at_us < 40 * MS { attempts + 1 } else { 1 };
+                let found = attempt(answer.as_ref());
+                assert_eq!(found, expected, "{before:?}, {when}, asked: {asked}");
+            }
+        }
+    }
+}
+
+/// Attempts, the run and the result go where the key goes, and the next server knows them.
+#[test]
+fn what_is_known_outlives_servers_and_moves_with_its_key() {
+    let ways = [
+        Step::Rename(KEY, OTHER),
+        Step::Rename(KEY, (1, 0)),
+        Step::Swap(0, 1),
+        Step::Restart {
+            as_changes: false,
+            ms: 3,
+        },
+        Step::Restart {
+            as_changes: true,
+            ms: 3,
+        },
+        Step::Failover { ms: 3 },
+        Step::Demote { ms: 3 },
+    ];
+    for way in ways {
+        let there = match way {
+            Step::Rename(_, to) => to,
+            Step::Swap(..) => (1, 0),
+            _ => KEY,
+        };
+        let again = |token: u8| ask(there, Claim::Run, token);
+        let mut world = world();
+        world.ask(run(0));
+        world.step(&fail(0));
+        world.ask(run(1));
+        world.step(&way);
+        let answer = world.ask(again(1));
+        assert_eq!(attempt(answer.as_ref()), 2, "{way:?}: the same run");
+        world.step(&Step::Complete(there, 1, Some("r"), None));
+        let answer = world.ask(again(2)).expect("a try");
+        assert_eq!(word(&answer), "done", "{way:?}");
+    }
+}
+
+/// DEL forgets, whatever was known: the first in line runs as attempt 1.
+#[test]
+fn waiters_of_a_removed_key_run_as_the_first() {
+    let ways = [
+        Step::Delete(KEY),
+        Step::Flush(None),
+        Step::Rename(KEY, OTHER),
+        Step::Swap(0, 1),
+    ];
+    for way in ways {
+        let mut world = world();
+        lapse(&mut world, 0);
+        world.ask(run(1));
+        world.ask(run(2).most(1).block());
+        world.step(&way);
+        world.step(&Step::Tick);
+        let [(2, answer)] = &world.told[..] else {
+            panic!("{way:?}: {:?}", world.told);
+        };
+        assert_eq!(attempt(Some(answer)), 1, "{way:?}");
+        world.step(&done(0));
+        world.step(&done(1));
+        assert!(
+            !is_done(&world),
+            "{way:?}: DONE of the removed key is not believed"
+        );
+    }
+}

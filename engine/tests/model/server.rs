@@ -1,0 +1,378 @@
+//! An engine with a keyspace around it, driven the way the module drives it: open the key, call, store
+//! or delete the key, carry out the effects. Values that the keyspace lets go of are freed later, as a
+//! server with lazy freeing does.
+//!
+//! It knows nothing of the model. A server that follows another is the same thing, fed by
+//! [`Server::follow`].
+
+use std::collections::BTreeMap;
+
+use crate::model::Name;
+use dsync_engine::answer::Answer;
+use dsync_engine::change::Change;
+use dsync_engine::effect::{Note, Wake};
+use dsync_engine::saved::{self, Assembly};
+use dsync_engine::tasks::Task;
+use dsync_engine::types::{Db, Fence, Now, Token};
+use dsync_engine::wire;
+use dsync_engine::{Engine, Family, Key, Settings, State, StateId};
+
+/// The hold that an answer grants.
+pub fn granted(answer: &Answer) -> Option<(&Token, Fence)> {
+    match answer {
+        Answer::Granted { token, fence } | Answer::Run { token, fence, .. } => {
+            Some((token, *fence))
+        }
+        _ => None,
+    }
+}
+
+/// What the keyspace has under a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    State(StateId),
+    Foreign,
+}
+
+/// What a call on one key wanted done.
+pub struct Done {
+    pub name: Name,
+    /// The family of the state that the changes are about.
+    pub family: Family,
+    pub changes: Vec<Change>,
+    pub notes: Vec<Note>,
+    pub wakes: Vec<Wake>,
+}
+
+/// How much of its own work the engine does in one go.
+const SLICE: u32 = 3;
+
+pub struct Server {
+    pub engine: Engine,
+    pub keys: BTreeMap<Name, Stored>,
+    /// Values that are in no key any more and not yet freed.
+    pub let_go: Vec<StateId>,
+}
+
+/// The spelling of a key: some are kept in place by the engine, some on its heap.
+pub fn spelled(name: Name) -> Vec<u8> {
+    match name.1 {
+        n if n % 2 == 0 => format!("k{n}").into_bytes(),
+        n => format!("a key whose name is too long to be kept in place: {n}").into_bytes(),
+    }
+}
+
+impl Server {
+    pub fn new(settings: Settings) -> Server {
+        Server {
+            engine: Engine::new(settings),
+            keys: BTreeMap::new(),
+            let_go: Vec::new(),
+        }
+    }
+
+    pub fn state(&self, name: Name) -> Option<&State> {
+        match self.keys.get(&name) {
+            Some(Stored::State(id)) => self.engine.state(*id),
+            _ => None,
+        }
+    }
+
+    /// One call of the engine on one key that holds nothing foreign.
+    pub fn call<R>(
+        &mut self,
+        name: Name,
+        family: Family,
+        call: impl FnOnce(&mut Engine, &mut Key<'_>) -> R,
+    ) -> (R, Done) {
+        let spelling = spelled(name);
+        let before = match self.keys.get(&name) {
+            Some(Stored::State(id)) => Some(*id),
+            Some(Stored::Foreign) => panic!("{name:?} is not the engine's"),
+            None => None,
+        };
+        let found = before
+            .and_then(|id| self.engine.state(id))
+            .map(|state| state.body.family());
+        let mut key = Key::found(Db(name.0), &spelling, before);
+        let result = call(&mut self.engine, &mut key);
+        let after = key.state;
+        match (before, after) {
+            (None, Some(id)) => {
+                self.keys.insert(name, Stored::State(id));
+            }
+            (Some(id), None) => self.drop_key(name, id),
+            (before, after) => assert_eq!(before, after, "{name:?}: a state for another"),
+        }
+        let left = after
+            .and_then(|id| self.engine.state(id))
+            .map(|state| state.body.family());
+        let done = self.take_effects(name, found.or(left).unwrap_or(family));
+        for wake in &done.wakes {
+            if let Some((_, fence)) = granted(&wake.answer) {
+                let grant = after.map(|id| (id, fence));
+                assert_eq!(
+                    wake.grant.map(|grant| (grant.state, grant.fence)),
+                    grant,
+                    "{name:?}: where the hold of a woken waiter is"
+                );
+                let state = after.and_then(|id| self.engine.state(id));
+                let held = state.is_some_and(|state| state.body.holds().get(fence).is_some());
+                assert!(
+                    held,
+                    "{name:?}: a waiter is told that it holds, under {fence:?}, and does not"
+                );
+            }
+        }
+        (result, done)
+    }
+
+    /// What comes before each request that may write: a key that has been kept long enough is forgotten.
+    pub fn forget_if_over(&mut self, name: Name, now: Now) -> Option<Done> {
+        let spelling = spelled(name);
+        let Some(Stored::State(id)) = self.keys.get(&name) else {
+            return None;
+        };
+        let key = Key::found(Db(name.0), &spelling, Some(*id));
+        let task = self.engine.overdue_retirement(&key, now)?;
+        let call = |engine: &mut Engine, key: &mut Key<'_>| engine.perform(task, key, now);
+        Some(self.call(name, Family::Lock, call).1)
+    }
+
+    fn take_effects(&mut self, name: Name, family: Family) -> Done {
+        let effects = &mut self.engine.effects;
+        let told = effects
+            .changes
+            .iter()
+            .any(|change| !matches!(change, Change::Renew { .. }));
+        assert_eq!(
+            effects.modified, told,
+            "{name:?}: watchers are told of all but renewals"
+        );
+        let done = Done {
+            name,
+            family,
+            changes: effects.changes.clone(),
+            notes: effects.notes.clone(),
+            wakes: effects.wakes.clone(),
+        };
+        let refused = |note: &&Note| matches!(note, Note::Refused { .. });
+        assert_eq!(
+            done.notes.iter().find(refused),
+            None,
+            "{name:?}: what is decided fits"
+        );
+        effects.clear();
+        done
+    }
+
+    /// The timer: everything that is due, and the engine's own work, a small budget of each at a time.
+    pub fn run_tasks(&mut self, now: Now) -> Vec<Done> {
+        let mut all = Vec::new();
+        for round in 0.. {
+            assert!(
+                round < 20_000,
+                "the tasks have no end; the next is {:?}",
+                self.next_task(now)
+            );
+            let mut budget = 7;
+            while let Some((task, db, name)) = self.engine.next_task(now, &mut budget) {
+                let name = self.name_of(db, name.as_bytes());
+                if self.keys.get(&name) == Some(&Stored::Foreign) {
+                    self.engine
+                        .turn_away(db, &spelled(name), &Answer::WrongType);
+                    all.push(self.take_effects(name, Family::Lock));
+                } else {
+                    let call =
+                        |engine: &mut Engine, key: &mut Key<'_>| engine.perform(task, key, now);
+                    all.push(self.call(name, Family::Lock, call).1);
+                }
+                if budget == 0 {
+                    break;
+                }
+            }
+            let mut slice = SLICE;
+            self.engine.background(&mut slice);
+            if budget > 0 && slice == SLICE {
+                break;
+            }
+        }
+        assert!(!self.engine.has_background(), "the engine's work is done");
+        all
+    }
+
+    /// The engine's own work, to the end.
+    pub fn finish_background(&mut self) {
+        while self.engine.has_background() {
+            self.engine.background(&mut { SLICE });
+        }
+    }
+
+    fn next_task(&mut self, now: Now) -> Option<Task> {
+        self.engine.next_task(now, &mut 9).map(|(task, ..)| task)
+    }
+
+    fn name_of(&self, db: Db, spelling: &[u8]) -> Name {
+        let number = (0..=u8::MAX).find(|n| spelled((db.0, *n)) == spelling);
+        (db.0, number.expect("a key that was named here"))
+    }
+
+    fn drop_key(&mut self, name: Name, id: StateId) {
+        self.keys.remove(&name);
+        self.engine.unlinked(id, Db(name.0), &spelled(name));
+        self.let_go.push(id);
+    }
+
+    /// The lazy freeing thread has come round, and has handed over what it freed.
+    pub fn free_what_was_let_go(&mut self) {
+        let freed = std::mem::take(&mut self.let_go);
+        let chunks = freed.chunks(2).map(<[StateId]>::to_vec);
+        self.engine.freed_elsewhere(chunks.collect());
+    }
+
+    pub fn delete(&mut self, name: Name) {
+        match self.keys.get(&name) {
+            Some(Stored::State(id)) => self.drop_key(name, *id),
+            Some(Stored::Foreign) => {
+                self.keys.remove(&name);
+                self.engine.name_changed_hands(Db(name.0), &spelled(name));
+            }
+            None => {}
+        }
+    }
+
+    /// SET, say: a value of the server's own.
+    pub fn overwrite(&mut self, name: Name) {
+        self.delete(name);
+        self.keys.insert(name, Stored::Foreign);
+        self.engine.name_changed_hands(Db(name.0), &spelled(name));
+    }
+
+    /// RENAME, and MOVE where the databases differ.
+    pub fn rename(&mut self, from: Name, to: Name) {
+        let Some(stored) = self.keys.get(&from).copied().filter(|_| from != to) else {
+            return;
+        };
+        self.delete(to);
+        self.keys.remove(&from);
+        self.keys.insert(to, stored);
+        match stored {
+            Stored::State(id) => {
+                self.engine.unlinked(id, Db(from.0), &spelled(from));
+                self.engine.moved(id, Db(to.0), &spelled(to));
+            }
+            Stored::Foreign => {
+                self.engine.name_changed_hands(Db(from.0), &spelled(from));
+                self.engine.name_changed_hands(Db(to.0), &spelled(to));
+            }
+        }
+    }
+
+    pub fn flush(&mut self, db: Option<i32>) {
+        self.engine.flushed(db.map(Db));
+        let gone = |name: &Name| db.is_none_or(|db| name.0 == db);
+        let gone: Vec<Name> = self
+            .keys
+            .keys()
+            .filter(|name| gone(name))
+            .copied()
+            .collect();
+        for name in gone {
+            if let Some(Stored::State(id)) = self.keys.remove(&name) {
+                self.let_go.push(id);
+            }
+        }
+    }
+
+    pub fn swap(&mut self, a: i32, b: i32) {
+        self.engine.swapped(Db(a), Db(b));
+        let other = |db: i32| {
+            if db == a {
+                b
+            } else if db == b {
+                a
+            } else {
+                db
+            }
+        };
+        let keys = std::mem::take(&mut self.keys);
+        self.keys = keys
+            .into_iter()
+            .map(|((db, n), stored)| ((other(db), n), stored))
+            .collect();
+    }
+
+    /// Applies what the primary wrote down for one key.
+    pub fn follow(&mut self, done: &Done, now: Now) {
+        if done.changes.is_empty() {
+            return;
+        }
+        let mut packed = Vec::new();
+        wire::pack(&mut packed, done.family, false, &done.changes);
+        let unpacked = wire::open(&packed).expect("as it was packed");
+        assert_eq!(unpacked.family, done.family);
+        let changes: Result<Vec<_>, _> = unpacked.collect();
+        let changes = changes.expect("as they were packed");
+        assert_eq!(changes, done.changes);
+        let follow =
+            |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, done.family, &changes, now);
+        let (followed, none) = self.call(done.name, done.family, follow);
+        assert_eq!(
+            followed,
+            Ok(()),
+            "{:?} follows {:?}",
+            done.name,
+            done.changes
+        );
+        assert!(
+            none.changes.is_empty() && none.wakes.is_empty(),
+            "who follows decides nothing"
+        );
+    }
+
+    /// The packed strings that a file has of the state.
+    pub fn saved(&self, name: Name) -> Option<Vec<Vec<u8>>> {
+        let mut strings = Vec::new();
+        saved::pack(&self.state(name)?.body, |packed| {
+            strings.push(packed.to_vec());
+        });
+        Some(strings)
+    }
+
+    /// A server that has read what this one saved: as an RDB file, or as a rewritten AOF.
+    pub fn reloaded(&self, as_changes: bool, now: Now) -> Server {
+        let mut new = Server::new(self.engine.settings);
+        for (name, stored) in &self.keys {
+            let Some(state) = self.state(*name) else {
+                new.keys.insert(*name, *stored);
+                continue;
+            };
+            let family = state.body.family();
+            if as_changes {
+                let changes = state.body.as_changes().collect();
+                let done = Done {
+                    name: *name,
+                    family,
+                    changes,
+                    notes: Vec::new(),
+                    wakes: Vec::new(),
+                };
+                new.follow(&done, now);
+            } else {
+                let mut assembly = Assembly::new(family);
+                for packed in self.saved(*name).expect("a state") {
+                    assembly.add(&packed).expect("well-formed");
+                }
+                let body = assembly.finish().expect("whole");
+                let id = new
+                    .engine
+                    .adopt(body, Db(name.0), &spelled(*name), now)
+                    .expect("fits");
+                new.keys.insert(*name, Stored::State(id));
+            }
+        }
+        new.engine.adopt_last_fence(self.engine.last_fence(), now);
+        assert_eq!(new.engine.take_fence_ahead(), None, "fences near the clock");
+        new
+    }
+}

@@ -1,0 +1,48 @@
+//! The server's log.
+
+use std::ffi::{CStr, CString};
+
+use super::api::optional;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    Debug,
+    Notice,
+    Warning,
+}
+
+impl Level {
+    pub(super) fn name(self) -> &'static CStr {
+        match self {
+            Level::Debug => c"debug",
+            Level::Notice => c"notice",
+            Level::Warning => c"warning",
+        }
+    }
+}
+
+/// A line in the server's log. From any thread.
+pub(crate) fn log(level: Level, text: &str) {
+    let Some(write) = optional!(RedisModule_Log) else {
+        return;
+    };
+    let text = c_string(text);
+    // SAFETY: RM_Log accepts a NULL context, is thread safe, and formats one C string.
+    unsafe {
+        write(
+            std::ptr::null_mut(),
+            level.name().as_ptr(),
+            c"%s".as_ptr(),
+            text.as_ptr(),
+        )
+    }
+}
+
+/// Text that C can read to its end: what follows a NUL would be lost, so NULs become spaces.
+pub(super) fn c_string(text: &str) -> CString {
+    let bytes: Vec<u8> = text
+        .bytes()
+        .map(|b| if b == 0 { b' ' } else { b })
+        .collect();
+    CString::new(bytes).unwrap_or_default()
+}
