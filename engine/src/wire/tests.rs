@@ -237,7 +237,7 @@ fn buffer_is_reused_and_not_added_to() {
 #[test]
 fn string_that_is_cut_short_or_goes_on_is_refused() {
     for (family, change) in every_kind() {
-        let whole = packed(family, false, &[change.clone()]);
+        let whole = packed(family, false, std::slice::from_ref(&change));
         for kept in 0..whole.len() {
             let cut = &whole[..kept];
             assert_eq!(
