@@ -13,7 +13,7 @@ use module::redis::args::Args;
 use module::redis::context::Ctx;
 use module::redis::on_load::{Library, entry_points};
 use module::redis::{detached, probe};
-use module::{arm, data_type, events, journal, metrics, node, replicate, settings, tick};
+use module::{arm, events, journal, metrics, node, settings, tick, values};
 
 entry_points!(Dsync);
 
@@ -30,10 +30,9 @@ impl Library for Dsync {
         arm::register(tick::tick);
 
         // What every server forgets by itself when it refuses the module, so each of these may fail. The types
-        // come first, for whatever stores a key; the commands later than the two that they describe as well.
-        data_type::register(ctx)?;
+        // come first, for whatever stores a key; the commands later than the probe, which they describe as well.
+        values::register(ctx)?;
         probe::register(ctx)?;
-        replicate::register(ctx)?;
         commands::register(ctx)?;
         metrics::register(ctx)?;
         settings::register(ctx, &settings)?;

@@ -6,7 +6,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, Listener, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{Load, SHELL, arm, data_type, journal, listeners, node, tick, waiters};
+use super::{Load, SHELL, arm, freed, journal, listeners, node, tick, waiters};
 use dsync_engine::types::{ClientId, Db};
 use dsync_engine::{Beginning, StateId};
 
@@ -28,7 +28,7 @@ impl Listener for Events {
             ServerEvent::BeforeSleep => before_sleep(ctx),
             ServerEvent::AfterSleep => after_sleep(ctx),
             ServerEvent::Cron => {
-                data_type::collect_freed();
+                freed::collect();
                 listeners::ask(ctx);
                 tick::cron(ctx);
                 journal::cron(ctx);

@@ -7,9 +7,10 @@
 //! in the root of the crate.
 
 pub(crate) mod arm;
-pub(crate) mod data_type;
 pub(crate) mod entropy;
 pub(crate) mod events;
+pub(crate) mod followed;
+mod freed;
 pub(crate) mod journal;
 mod lease_clock;
 mod listeners;
@@ -23,10 +24,12 @@ pub(crate) mod run;
 pub(crate) mod settings;
 mod slots;
 pub(crate) mod tick;
+pub(crate) mod values;
 mod waiters;
 
 pub(crate) use waiters::respond;
 
+use followed::Load;
 use lease_clock::LeaseClock;
 use redis::clock;
 use redis::context::Ctx;
@@ -36,7 +39,6 @@ use settings::{LeaseSettings, OnceSettings};
 use dsync_engine::Engine;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{LeaseUs, MonoUs, Now};
-use dsync_engine::wire::Arguments;
 
 /// Everything the module knows.
 pub(crate) struct Shell {
@@ -69,15 +71,7 @@ pub(crate) struct Shell {
     load: Load,
     /// Buffers that are used again and again.
     spare_effects: Option<Effects>,
-    written: Arguments,
-}
-
-/// What has become of the changes in the AOF that is being loaded, or was loaded last.
-#[derive(Default)]
-struct Load {
-    applied: u64,
-    /// As the operator allowed.
-    skipped: u64,
+    packed: Vec<u8>,
 }
 
 /// The one shell, made on first use.
@@ -134,7 +128,7 @@ impl Shell {
             unapplied: 0,
             load: Load::default(),
             spare_effects: None,
-            written: Arguments::default(),
+            packed: Vec::new(),
         }
     }
 

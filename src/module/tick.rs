@@ -12,7 +12,7 @@ use super::node::{self, Standing, Standings};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, listeners, run};
+use super::{SHELL, freed, listeners, run};
 use dsync_engine::answer::Answer;
 
 /// How long a tick may take, and how many tasks it may do.
@@ -52,7 +52,7 @@ pub(super) fn cron(ctx: Ctx<'_>) {
 /// Does what is due, a bounded part of it.
 pub(crate) fn tick(ctx: Ctx<'_>) {
     let started_us = clock::monotonic_us();
-    data_type::collect_freed();
+    freed::collect();
     let facts = ctx.facts();
     let decides = facts.is_primary() && !facts.loading();
     if decides {
