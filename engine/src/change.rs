@@ -82,7 +82,7 @@ impl Change {
         }
     }
 
-    /// The first word of the change as it is written: see [`super::wire`].
+    /// What people call it: in logs, and in [`super::wire`].
     pub(super) fn verb(&self) -> &'static str {
         match self {
             Change::Grant(_) => "GRANT",

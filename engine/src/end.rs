@@ -34,11 +34,4 @@ impl End {
             .find(|(end, _)| *end == self)
             .map_or("", |(_, word)| word)
     }
-
-    pub(super) fn parse(word: &[u8]) -> Option<End> {
-        End::ALL
-            .iter()
-            .find(|(_, w)| w.as_bytes() == word)
-            .map(|(end, _)| *end)
-    }
 }

@@ -14,16 +14,15 @@
 //! Rejected: a free list threaded through the slots (an enum of value and link has no niche left,
 //! and every slot grows), and a stack of free ids (four bytes for each id ever freed). One bit an
 //! id tells used from free, which `free` must know anyway to be harmless on an id that is not in
-//! use, and finding a zero bit is as fast.
+//! use, and finding a zero bit is as fast: see `slot_set`.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-const CHUNK_BITS: u32 = 10;
-const CHUNK: usize = 1 << CHUNK_BITS;
-const WORDS: usize = CHUNK / 64;
+use super::slot_set::{SLOTS as CHUNK, SlotSet};
 
 /// The last chunk but one that 31 bits could number, so that no id reaches [`StateId::MAX`].
-const MAX_CHUNKS: usize = (1 << (31 - CHUNK_BITS)) - 1;
+const MAX_CHUNKS: usize = (1 << 31) / CHUNK - 1;
 
 /// How many chunks without any id in use keep their memory. Enough that a server going back and
 /// forth over the border of a chunk does not allocate, few enough that a burst of a million locks
@@ -58,98 +57,40 @@ impl StateId {
     /// The chunk and the slot in it.
     const fn place(self) -> (usize, usize) {
         let index = self.get() as usize - 1;
-        (index >> CHUNK_BITS, index & (CHUNK - 1))
+        (index / CHUNK, index % CHUNK)
     }
 
     fn at(chunk: usize, slot: usize) -> Option<Self> {
-        u32::try_from((chunk << CHUNK_BITS) + slot + 1)
+        u32::try_from(chunk * CHUNK + slot + 1)
             .ok()
             .and_then(Self::from_raw)
     }
 }
 
-/// Which ids of one chunk are in use.
-struct Ids {
-    /// Bit `slot` is set from `insert` to `free`, so also while the id is only reserved.
-    in_use: [u64; WORDS],
-    /// The number of bits set.
-    count: usize,
-    /// Where the chunk is in `roomy`; means nothing while it is not there.
-    roomy_at: usize,
-}
-
 struct Chunk<T> {
     /// `CHUNK` slots, or none at all: then no id of the chunk is in use and its memory was given
-    /// back. A slot without its bit in `ids` is `None`; one with it is `None` only while the id is
+    /// back. A slot that is not in use is `None`; one that is in use is `None` only while its id is
     /// reserved.
     slots: Box<[Option<T>]>,
-    /// Boxed so that growing the directory copies three words a chunk.
-    ids: Box<Ids>,
+    /// In use from `insert` to `free`. Boxed so that growing the directory copies three words a chunk.
+    in_use: Box<SlotSet>,
 }
 
 pub struct Slab<T> {
     /// Chunk `c` holds the ids from `c * CHUNK + 1` to `(c + 1) * CHUNK`. Never shrinks.
     chunks: Vec<Chunk<T>>,
-    /// Exactly the chunks that have slots and an id to give, each once. Ids are given from the
-    /// last.
-    roomy: Vec<usize>,
+    /// Exactly the chunks that have slots and an id to give. The lowest gives, so that the others may
+    /// empty.
+    roomy: BTreeSet<usize>,
     /// Exactly the chunks without slots, each once. They are used again only when no other has
     /// room, so that one lock taken and given back over and over does not allocate each time.
     bare: Vec<usize>,
-    /// The number of values present; reserved ids do not count.
-    len: usize,
     /// The number of chunks that have their slots but no id in use; at most `max_spare`.
     spare: usize,
     /// `chunks` never holds more.
     max_chunks: usize,
     /// Constant, like `max_chunks`; both are fields so that tests can make them small.
     max_spare: usize,
-}
-
-impl Ids {
-    const NONE_IN_USE: Self = Self {
-        in_use: [0; WORDS],
-        count: 0,
-        roomy_at: 0,
-    };
-
-    const fn contains(&self, slot: usize) -> bool {
-        self.in_use[slot / 64] & 1 << (slot % 64) != 0
-    }
-
-    /// Marks the lowest free slot as used and names it.
-    fn claim(&mut self) -> Option<usize> {
-        let word = self.in_use.iter().position(|&word| word != u64::MAX)?;
-        let bit = self.in_use[word].trailing_ones() as usize;
-        self.in_use[word] |= 1 << bit;
-        self.count += 1;
-        Some(word * 64 + bit)
-    }
-
-    /// Marks the slot as free; false if it was.
-    fn release(&mut self, slot: usize) -> bool {
-        let was_used = self.contains(slot);
-        if was_used {
-            self.in_use[slot / 64] &= !(1 << (slot % 64));
-            self.count -= 1;
-        }
-        was_used
-    }
-
-    /// The slots in use from `first` on, ascending.
-    fn used_from(&self, first: usize) -> impl Iterator<Item = usize> {
-        (first / 64..WORDS).flat_map(move |word| {
-            let mut bits = self.in_use[word];
-            if word == first / 64 {
-                bits &= u64::MAX << (first % 64);
-            }
-            std::iter::from_fn(move || {
-                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-                bits &= bits - 1;
-                Some(word * 64 + bit)
-            })
-        })
-    }
 }
 
 impl<T> Slab<T> {
@@ -160,9 +101,8 @@ impl<T> Slab<T> {
     const fn with_bounds(max_chunks: usize, max_spare: usize) -> Self {
         Self {
             chunks: Vec::new(),
-            roomy: Vec::new(),
+            roomy: BTreeSet::new(),
             bare: Vec::new(),
-            len: 0,
             spare: 0,
             max_chunks,
             max_spare,
@@ -173,23 +113,20 @@ impl<T> Slab<T> {
     /// there is no such id.
     #[must_use]
     pub fn insert(&mut self, value: T) -> Option<StateId> {
-        let c = match self.roomy.last() {
-            Some(&c) => c,
-            None => self.open_chunk()?,
-        };
+        let lowest = self.roomy.first().copied();
+        let c = lowest.or_else(|| self.open_chunk())?;
         let chunk = &mut self.chunks[c];
-        if chunk.ids.count == 0 {
+        if chunk.in_use.len() == 0 {
             self.spare -= 1;
         }
-        let slot = chunk.ids.claim();
+        let slot = chunk.in_use.claim();
         debug_assert!(slot.is_some(), "a roomy chunk has no free id");
         let slot = slot?;
         debug_assert!(chunk.slots[slot].is_none(), "a free id has a value");
         chunk.slots[slot] = Some(value);
-        if chunk.ids.count == CHUNK {
-            self.roomy.pop();
+        if chunk.in_use.len() == CHUNK {
+            self.roomy.remove(&c);
         }
-        self.len += 1;
         StateId::at(c, slot)
     }
 
@@ -208,9 +145,7 @@ impl<T> Slab<T> {
     /// Removes the value and keeps the id reserved: it is not given again before [`Slab::free`].
     pub fn take(&mut self, id: StateId) -> Option<T> {
         let (c, slot) = id.place();
-        let value = self.chunks.get_mut(c)?.slots.get_mut(slot)?.take()?;
-        self.len -= 1;
-        Some(value)
+        self.chunks.get_mut(c)?.slots.get_mut(slot)?.take()
     }
 
     /// Gives the id back, and drops its value if it still has one. Harmless on an id that is not
@@ -220,16 +155,14 @@ impl<T> Slab<T> {
         let Some(chunk) = self.chunks.get_mut(c) else {
             return;
         };
-        if !chunk.ids.release(slot) {
+        if !chunk.in_use.release(slot) {
             return;
         }
         let value = chunk.slots[slot].take();
-        self.len -= usize::from(value.is_some());
-        if chunk.ids.count == CHUNK - 1 {
-            chunk.ids.roomy_at = self.roomy.len();
-            self.roomy.push(c);
+        if chunk.in_use.len() == CHUNK - 1 {
+            self.roomy.insert(c);
         }
-        if chunk.ids.count == 0 {
+        if chunk.in_use.len() == 0 {
             self.spare += 1;
             if self.spare > self.max_spare {
                 self.strip_chunk(c);
@@ -237,12 +170,6 @@ impl<T> Slab<T> {
         }
         // Last, because a destructor is foreign code: if it panics, the slab is already in order.
         drop(value);
-    }
-
-    /// The number of values; reserved ids do not count.
-    #[cfg(test)]
-    pub const fn len(&self) -> usize {
-        self.len
     }
 
     /// All values, ids ascending.
@@ -266,22 +193,13 @@ impl<T> Slab<T> {
     }
 
     fn values_from(&self, first: usize) -> impl Iterator<Item = (StateId, &T)> {
-        let first_chunk = first >> CHUNK_BITS;
-        self.chunks
-            .iter()
-            .enumerate()
-            .skip(first_chunk)
-            .filter(|(_, chunk)| chunk.ids.count != 0)
-            .flat_map(move |(c, chunk)| {
-                let first_slot = if c == first_chunk {
-                    first & (CHUNK - 1)
-                } else {
-                    0
-                };
-                chunk.ids.used_from(first_slot).filter_map(move |slot| {
-                    Some((StateId::at(c, slot)?, chunk.slots[slot].as_ref()?))
-                })
-            })
+        let chunks = self.chunks.iter().enumerate().skip(first / CHUNK);
+        let used = chunks.filter(|(_, chunk)| chunk.in_use.len() != 0);
+        used.flat_map(move |(c, chunk)| {
+            let first_slot = first.saturating_sub(c * CHUNK);
+            let slots = chunk.in_use.used_from(first_slot);
+            slots.filter_map(move |slot| Some((StateId::at(c, slot)?, chunk.slots[slot].as_ref()?)))
+        })
     }
 
     /// Makes one more chunk roomy: one whose memory was given back, or else a new one.
@@ -293,13 +211,11 @@ impl<T> Slab<T> {
         if c == self.chunks.len() {
             self.chunks.push(Chunk {
                 slots: Box::default(),
-                ids: Box::new(Ids::NONE_IN_USE),
+                in_use: Box::new(SlotSet::EMPTY),
             });
         }
-        let chunk = &mut self.chunks[c];
-        chunk.slots = std::iter::repeat_with(|| None).take(CHUNK).collect();
-        chunk.ids.roomy_at = self.roomy.len();
-        self.roomy.push(c);
+        self.chunks[c].slots = std::iter::repeat_with(|| None).take(CHUNK).collect();
+        self.roomy.insert(c);
         self.spare += 1;
         Some(c)
     }
@@ -307,57 +223,41 @@ impl<T> Slab<T> {
     /// Gives back the memory of a chunk without any id in use.
     fn strip_chunk(&mut self, c: usize) {
         let chunk = &mut self.chunks[c];
-        debug_assert_eq!(chunk.ids.count, 0, "chunk {c} is in use");
+        debug_assert_eq!(chunk.in_use.len(), 0, "chunk {c} is in use");
         chunk.slots = Box::default();
-        let at = chunk.ids.roomy_at;
-        self.roomy.swap_remove(at);
-        if let Some(&moved) = self.roomy.get(at) {
-            self.chunks[moved].ids.roomy_at = at;
-        }
+        self.roomy.remove(&c);
         self.bare.push(c);
         self.spare -= 1;
     }
 
     /// Panics unless every field's comment holds. Walks everything.
     #[cfg(test)]
-    pub fn check_invariants(&self) {
-        let mut len = 0;
+    fn check_invariants(&self) {
+        let (mut roomy, mut bare) = (BTreeSet::new(), BTreeSet::new());
         let mut spare = 0;
-        let mut roomy = Vec::new();
-        let mut bare = Vec::new();
         for (c, chunk) in self.chunks.iter().enumerate() {
-            let count: u32 = chunk.ids.in_use.iter().map(|word| word.count_ones()).sum();
-            assert_eq!(chunk.ids.count, count as usize, "chunk {c}: count");
+            let used = chunk.in_use.used_from(0).count();
+            assert_eq!(chunk.in_use.len(), used, "chunk {c}: count");
             if chunk.slots.is_empty() {
-                assert_eq!(count, 0, "chunk {c}: ids in use without slots");
-                bare.push(c);
-            } else {
-                assert_eq!(chunk.slots.len(), CHUNK, "chunk {c}: slots");
-                spare += usize::from(count == 0);
+                assert_eq!(used, 0, "chunk {c}: ids in use without slots");
+                bare.insert(c);
+                continue;
+            }
+            assert_eq!(chunk.slots.len(), CHUNK, "chunk {c}: slots");
+            spare += usize::from(used == 0);
+            if used < CHUNK {
+                roomy.insert(c);
             }
             for (slot, value) in chunk.slots.iter().enumerate() {
                 assert!(
-                    value.is_none() || chunk.ids.contains(slot),
+                    value.is_none() || chunk.in_use.contains(slot),
                     "chunk {c}: slot {slot} has a value, but its id is free"
                 );
-                len += usize::from(value.is_some());
-            }
-            if !chunk.slots.is_empty() && chunk.ids.count < CHUNK {
-                assert_eq!(
-                    self.roomy.get(chunk.ids.roomy_at),
-                    Some(&c),
-                    "chunk {c}: roomy_at"
-                );
-                roomy.push(c);
             }
         }
-        for (name, listed, expected) in [("roomy", &self.roomy, roomy), ("bare", &self.bare, bare)]
-        {
-            let mut listed = listed.clone();
-            listed.sort_unstable();
-            assert_eq!(listed, expected, "{name}");
-        }
-        assert_eq!(self.len, len, "len");
+        assert_eq!(self.roomy, roomy, "roomy");
+        assert_eq!(self.bare.len(), bare.len(), "bare: each once");
+        assert_eq!(self.bare.iter().copied().collect::<BTreeSet<_>>(), bare);
         assert_eq!(self.spare, spare, "spare");
         assert!(self.spare <= self.max_spare, "{} spare chunks", self.spare);
         assert!(self.chunks.len() <= self.max_chunks, "too many chunks");
@@ -367,7 +267,7 @@ impl<T> Slab<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
     use std::rc::Rc;
 
     struct XorShift(u64);
@@ -452,8 +352,7 @@ mod tests {
         let a = slab.insert('a').unwrap();
         assert_eq!(slab.take(a), Some('a'));
         assert_eq!(slab.take(a), None);
-        assert_eq!((slab.get(a), slab.len()), (None, 0));
-        assert_eq!(slab.iter().count(), 0);
+        assert_eq!((slab.get(a), slab.iter().count()), (None, 0));
 
         let b = slab.insert('b').unwrap();
         assert_ne!(a, b);
@@ -592,7 +491,6 @@ mod tests {
                         reserved.remove(&id);
                     }
                     assert_eq!(slab.get(id), present.get(&id), "seed {seed}: {id:?}");
-                    assert_eq!(slab.len(), present.len(), "seed {seed}");
                     stripped |= !slab.bare.is_empty();
                     if step % 64 == 0 {
                         slab.check_invariants();

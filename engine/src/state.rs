@@ -29,6 +29,24 @@ pub enum Family {
 impl Family {
     pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
 
+    /// Its number, where states are written and where the server's types are told apart.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Family::Lock => 0,
+            Family::Semaphore => 1,
+            Family::Group => 2,
+            Family::Once => 3,
+        }
+    }
+
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Family> {
+        Family::ALL
+            .into_iter()
+            .find(|family| family.number() == number)
+    }
+
     /// Whether holds of this family make such claims.
     #[must_use]
     pub fn grants(self, claim: Claim) -> bool {

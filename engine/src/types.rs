@@ -37,6 +37,12 @@ pub struct Fence(pub u64);
 impl Fence {
     /// Fences stay exact in every client language, also where numbers are doubles.
     pub const MAX: Fence = Fence((1 << 53) - 1);
+
+    /// The moment it would have been drawn at if it were no more than the clock.
+    #[must_use]
+    pub fn unix(self) -> UnixMs {
+        UnixMs(self.0 / 1_000)
+    }
 }
 
 /// A moment on the lease clock, in microseconds.

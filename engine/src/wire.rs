@@ -1,650 +1,513 @@
-//! Changes as they are written for replicas and the AOF, and as they are read there.
+//! Changes in their one binary form: the replication stream, the AOF, RDB files and DUMP payloads all
+//! carry it.
 //!
-//! A change is one argument: a verb and its fields with a space between them, numbers in decimal. Texts,
-//! which may have any bytes, are preceded by their length and a colon: readable in an AOF, and exact. One
-//! argument a change, because the server makes an object of every argument, for every grant of every lock.
+//! A *packed* string carries changes to one key:
 //!
 //! ```text
-//! GRANT fence claim lease-ms deadline-unix-ms granted-unix-ms renewed length:token length:owner
-//! RENEW fence lease-ms deadline-unix-ms
-//! END fence how at-unix-ms
-//! LIMIT limit
-//! PIN limit|NONE
-//! EXPECT jobs at-unix-ms
-//! FINISH keep-until-unix-ms
-//! VANISH
-//! LIMITS limit|NONE pinned|NONE changes
-//! FAIL fence at-unix-ms length:reason
-//! COMPLETE fence|NONE keep-until-unix-ms length:token result
-//! GIVEUP
-//! TALLY limit|NONE changes expected|NONE done lost touched-unix-ms keep-until-unix-ms|NONE
-//! RECORD attempts touched-unix-ms reason late-length:token|NONE NONE
-//! RECORD attempts touched-unix-ms reason late-length:token|NONE keep-until-unix-ms length:token result
+//! version  family|MORE  change...  check
 //! ```
 //!
-//! where a result is `NONE` or `length:text`, and a reason `NONE`, `lapsed`, `revoked` or
-//! `length:text`. `LIMITS`, `TALLY` and `RECORD` are for rewriting a state into an AOF.
+//! `version` and `family|MORE` are a byte each. The MORE bit says that the state goes on in the next string;
+//! only states that are saved are cut: see [`super::saved`]. `check` is the CRC-32C of everything before it,
+//! in four bytes, lowest first. A change is a byte for its kind and then its fields:
+//!
+//! ```text
+//! GRANT     0x80|flags [permits] fence granted lease deadline token [owner]
+//! RENEW     1  fence lease deadline
+//! END       2  fence how at
+//! LIMIT     3  limit
+//! PIN       4  option(limit)
+//! EXPECT    5  jobs at
+//! FINISH    6  keep-until
+//! VANISH    7
+//! LIMITS    8  option(limit) option(pinned) changes
+//! TALLY     9  option(limit) changes option(expected) done lost touched option(keep-until)
+//! FAIL      10 fence at reason
+//! COMPLETE  11 option(fence) completion
+//! GIVEUP    12
+//! RECORD    13 attempts touched reason-kind [reason] late completion-follows [completion]
+//! ```
+//!
+//! - A number is LEB128 and takes as few bytes as it can. `option(n)` is 0 for nothing, else `n + 1`.
+//! - A text is its length and its bytes; `option(text)` has the length plus one.
+//! - A token is the number 0 and the 16 bytes of a UUID, or a text. `late` is 1 and a token, or 0.
+//! - `completion` is keep-until, token and option(result). `how` and `reason-kind` are numbers.
+//! - Moments are milliseconds since 1970. Those of a GRANT are near each other, so it has differences:
+//!   `granted` from the fence in milliseconds, `deadline` from `granted` plus the lease; they may be
+//!   negative, and are written as zigzag numbers. `permits` is there for semaphores alone.
+//! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared.
+//!
+//! Every sequence of changes has exactly one packed form, and a reader refuses every other: so two servers
+//! that agree on a state agree on its bytes. Nothing is allocated by a length before it was compared with its
+//! bound and with what is there.
+//!
+//! To grow: a new kind of change takes a new number, in a command of its own, and raises the version of the
+//! strings that use it; an old kind never gets a new field, and a string that uses nothing new keeps the old
+//! version. So an older server follows as long as nobody uses what is new.
+//!
+//! Rejected: changes as readable text (twice the bytes, and a second format for RDB files), and the RDB's own
+//! numbers and strings (nine bytes for each number above 2^32, and no use for the stream).
 
+mod fields;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crc::{CRC_32_ISCSI, Crc};
+
+use super::Family;
 use super::change::{Change, End, Limits, Tally};
 use super::hold::Grant;
 use super::once::{Completion, Reason, Record};
-use super::types::{
-    Claim, Fence, LeaseMs, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs,
-    new_token_buffer,
-};
+use super::types::{Claim, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, UnixMs};
+use fields::{Fields, Writer};
 
-/// The wire version this engine writes and understands.
-pub const WIRE_VERSION: u32 = 1;
+/// The version that is written and understood.
+pub const VERSION: u8 = 2;
 
-/// Why a written change could not be read.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// The longest packed string that a saved state needs: a record with the longest reason and result beside
+/// as many grants as [`super::saved`] puts into a string.
+pub const MAX_LEN: usize = 2 * MAX_RESULT_LEN + (1 << 18);
+
+const MORE: u8 = 0x80;
+
+const CHECK: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+const CHECK_LEN: usize = 4;
+
+mod kind {
+    pub const RENEW: u8 = 1;
+    pub const END: u8 = 2;
+    pub const LIMIT: u8 = 3;
+    pub const PIN: u8 = 4;
+    pub const EXPECT: u8 = 5;
+    pub const FINISH: u8 = 6;
+    pub const VANISH: u8 = 7;
+    pub const LIMITS: u8 = 8;
+    pub const TALLY: u8 = 9;
+    pub const FAIL: u8 = 10;
+    pub const COMPLETE: u8 = 11;
+    pub const GIVEUP: u8 = 12;
+    pub const RECORD: u8 = 13;
+
+    /// With its flags.
+    pub const GRANT: u8 = 0x80;
+    pub const RENEWED: u8 = 1;
+    pub const OWNED: u8 = 2;
+    pub const SHARED: u8 = 4;
+}
+
+/// Why a packed string, or a change in it, could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreadable {
-    /// A verb that this version does not know.
-    Verb,
-    /// The verb's fields are missing, malformed or out of bounds.
-    Fields(&'static str),
+    /// Cut short, or not what was written.
+    Damaged,
+    /// Written in a version that is not known here.
+    Version(u8),
+    /// Of a family that is not known here.
+    Family(u8),
+    /// A kind of change that is not known here.
+    Kind(u8),
+    /// A field of this change is missing, out of bounds, or written in another way than ours.
+    Field {
+        verb: &'static str,
+        field: &'static str,
+    },
 }
 
-/// Arguments written one after the other into a single buffer that is used again and again.
-#[derive(Default)]
-pub struct Arguments {
-    bytes: Vec<u8>,
-    /// Where each argument ends.
-    ends: Vec<usize>,
-}
-
-impl Arguments {
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.ends.iter().scan(0, |from, end| {
-            let argument = self.bytes.get(*from..*end);
-            *from = *end;
-            argument
-        })
-    }
-
-    fn word(&mut self, word: &str) {
-        self.bytes.extend_from_slice(word.as_bytes());
-    }
-
-    fn number(&mut self, n: impl Into<u64>) {
-        self.bytes.push(b' ');
-        self.digits(n.into());
-    }
-
-    fn number_or_none(&mut self, n: Option<impl Into<u64>>) {
-        match n {
-            Some(n) => self.number(n),
-            None => self.word(" NONE"),
-        }
-    }
-
-    fn text(&mut self, text: &[u8]) {
-        self.number(text.len() as u64);
-        self.bytes.push(b':');
-        self.bytes.extend_from_slice(text);
-    }
-
-    fn digits(&mut self, n: u64) {
-        self.bytes
-            .extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
-    }
-
-    fn completion(&mut self, done: &Completion) {
-        self.number(done.keep_until.0);
-        self.text(done.token.text(&mut new_token_buffer()));
-        match &done.result {
-            None => self.word(" NONE"),
-            Some(result) => self.text(result),
-        }
-    }
-
-    /// The argument is complete.
-    fn end(&mut self) {
-        self.ends.push(self.bytes.len());
-    }
-}
-
-impl Change {
-    /// Appends the change as one argument.
-    pub fn write(&self, to: &mut Arguments) {
-        to.word(self.verb());
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::Grant(grant) => {
-                to.number(grant.fence.0);
-                match grant.claim {
-                    Claim::Exclusive => to.word(" exclusive"),
-                    Claim::Shared => to.word(" shared"),
-                    Claim::Member => to.word(" member"),
-                    Claim::Run => to.word(" run"),
-                    Claim::Permits(n) => to.number(n),
-                }
-                to.number(grant.lease.0);
-                to.number(grant.deadline.0);
-                to.number(grant.granted.0);
-                to.number(u32::from(grant.renewed));
-                to.text(grant.token.text(&mut new_token_buffer()));
-                to.text(grant.owner.as_deref().unwrap_or_default());
+            Unreadable::Damaged => f.write_str("its checksum is wrong"),
+            Unreadable::Version(version) => write!(
+                f,
+                "it is of format version {version}, and this dsync knows {VERSION}"
+            ),
+            Unreadable::Family(family) => write!(f, "the family {family} is not known here"),
+            Unreadable::Kind(kind) => write!(f, "its change {kind:#04x} is not known here"),
+            Unreadable::Field { verb, field } => {
+                write!(f, "its change '{verb}' is malformed: {field}")
             }
+        }
+    }
+}
+
+/// Packs changes to one key into `buffer`, in place of what was there. Each fits the family.
+pub fn pack<'a>(
+    buffer: &mut Vec<u8>,
+    family: Family,
+    more: bool,
+    changes: impl IntoIterator<Item = &'a Change>,
+) {
+    let mut writer = begin(buffer, family);
+    for change in changes {
+        writer.change(change);
+    }
+    end(buffer, more);
+}
+
+/// Begins a packed string in `buffer`, in place of what was there; [`end`] completes it.
+pub(super) fn begin(buffer: &mut Vec<u8>, family: Family) -> Writer<'_> {
+    buffer.clear();
+    buffer.extend_from_slice(&[VERSION, family.number()]);
+    Writer(buffer)
+}
+
+pub(super) fn end(buffer: &mut Vec<u8>, more: bool) {
+    if more && let Some(family) = buffer.get_mut(1) {
+        *family |= MORE;
+    }
+    let check = CHECK.checksum(buffer);
+    buffer.extend_from_slice(&check.to_le_bytes());
+}
+
+/// A packed string that is being read, a change at a time.
+#[derive(Debug)]
+pub struct Unpacked<'a> {
+    pub family: Family,
+    /// The state goes on in the next string.
+    pub more: bool,
+    fields: Fields<'a>,
+}
+
+/// Opens a packed string. Its changes are read as the iterator is asked for them.
+///
+/// # Errors
+/// For a string that is damaged, and for a version or a family that is not known here.
+pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
+    // The version first: what a later one has at the end is not known here.
+    match packed.first() {
+        None => return Err(Unreadable::Damaged),
+        Some(&VERSION) => {}
+        Some(other) => return Err(Unreadable::Version(*other)),
+    }
+    let Some((written, check)) = packed.split_last_chunk::<CHECK_LEN>() else {
+        return Err(Unreadable::Damaged);
+    };
+    if CHECK.checksum(written) != u32::from_le_bytes(*check) {
+        return Err(Unreadable::Damaged);
+    }
+    let [_, family, changes @ ..] = written else {
+        return Err(Unreadable::Damaged);
+    };
+    let number = family & !MORE;
+    Ok(Unpacked {
+        family: Family::of_number(number).ok_or(Unreadable::Family(number))?,
+        more: family & MORE != 0,
+        fields: Fields::new(changes),
+    })
+}
+
+impl Iterator for Unpacked<'_> {
+    type Item = Result<Change, Unreadable>;
+
+    fn next(&mut self) -> Option<Result<Change, Unreadable>> {
+        let kind = self.fields.byte()?;
+        let change = read(self.family, kind, &mut self.fields);
+        if change.is_err() {
+            // Where the next one begins is not known.
+            self.fields = Fields::new(b"");
+        }
+        Some(change)
+    }
+}
+
+impl Writer<'_> {
+    pub(super) fn change(&mut self, change: &Change) {
+        match change {
+            Change::Grant(grant) => self.grant(grant),
             Change::Renew {
                 fence,
                 lease,
                 deadline,
             } => {
-                to.number(fence.0);
-                to.number(lease.0);
-                to.number(deadline.0);
+                self.byte(kind::RENEW);
+                self.number(fence.0);
+                self.number(lease.0);
+                self.number(deadline.0);
             }
             Change::End { fence, how, at } => {
-                to.number(fence.0);
-                to.word(" ");
-                to.word(how.word());
-                to.number(at.0);
+                self.byte(kind::END);
+                self.number(fence.0);
+                self.number(how.number());
+                self.number(at.0);
             }
             Change::Limit(limit) => {
-                to.number(*limit);
+                self.byte(kind::LIMIT);
+                self.number(*limit);
             }
             Change::Pin(limit) => {
-                to.number_or_none(*limit);
+                self.byte(kind::PIN);
+                self.option(limit.map(u64::from));
             }
             Change::Expect { jobs, at } => {
-                to.number(*jobs);
-                to.number(at.0);
+                self.byte(kind::EXPECT);
+                self.number(*jobs);
+                self.number(at.0);
             }
             Change::Finish { keep_until } => {
-                to.number(keep_until.0);
+                self.byte(kind::FINISH);
+                self.number(keep_until.0);
             }
+            Change::Vanish => self.byte(kind::VANISH),
             Change::Limits(limits) => {
-                to.number_or_none(limits.limit);
-                to.number_or_none(limits.pinned);
-                to.number(limits.changes);
+                self.byte(kind::LIMITS);
+                self.option(limits.limit.map(u64::from));
+                self.option(limits.pinned.map(u64::from));
+                self.number(limits.changes);
             }
             Change::Tally(tally) => {
-                to.number_or_none(tally.limit);
-                to.number(tally.limit_changes);
-                to.number_or_none(tally.expected);
-                to.number(tally.done);
-                to.number(tally.lost);
-                to.number(tally.touched.0);
-                to.number_or_none(tally.finished.map(|at| at.0));
+                self.byte(kind::TALLY);
+                self.option(tally.limit.map(u64::from));
+                self.number(tally.limit_changes);
+                self.option(tally.expected.map(u64::from));
+                self.number(tally.done);
+                self.number(tally.lost);
+                self.number(tally.touched.0);
+                self.option(tally.finished.map(|at| at.0));
             }
             Change::Fail { fence, at, reason } => {
-                to.number(fence.0);
-                to.number(at.0);
-                to.text(reason);
+                self.byte(kind::FAIL);
+                self.number(fence.0);
+                self.number(at.0);
+                self.text(reason);
             }
             Change::Complete { fence, done } => {
-                to.number_or_none(fence.map(|fence| fence.0));
-                to.completion(done);
+                self.byte(kind::COMPLETE);
+                self.option(fence.map(|fence| fence.0));
+                self.completion(done);
             }
-            Change::Vanish | Change::GiveUp => {}
-            Change::Record(record) => {
-                to.number(record.attempts);
-                to.number(record.touched.0);
-                match &record.reason {
-                    None => to.word(" NONE"),
-                    Some(Reason::Lapsed) => to.word(" lapsed"),
-                    Some(Reason::Revoked) => to.word(" revoked"),
-                    Some(Reason::Given(text)) => to.text(text),
-                }
-                match &record.late {
-                    None => to.word(" NONE"),
-                    Some(token) => to.text(token.text(&mut new_token_buffer())),
-                }
-                match &record.done {
-                    None => to.word(" NONE"),
-                    Some(done) => to.completion(done),
-                }
+            Change::GiveUp => self.byte(kind::GIVEUP),
+            Change::Record(record) => self.record(record),
+        }
+    }
+
+    fn grant(&mut self, grant: &Grant) {
+        let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
+        let mut kind = kind::GRANT;
+        if grant.renewed {
+            kind |= kind::RENEWED;
+        }
+        if owner.is_some() {
+            kind |= kind::OWNED;
+        }
+        if grant.claim == Claim::Shared {
+            kind |= kind::SHARED;
+        }
+        self.byte(kind);
+        if let Claim::Permits(permits) = grant.claim {
+            self.number(permits);
+        }
+        self.number(grant.fence.0);
+        self.difference(grant.granted, grant.fence.unix());
+        self.number(grant.lease.0);
+        self.difference(grant.deadline, lease_end(grant));
+        self.token(&grant.token);
+        if let Some(owner) = owner {
+            self.text(owner);
+        }
+    }
+
+    fn completion(&mut self, done: &Completion) {
+        self.number(done.keep_until.0);
+        self.token(&done.token);
+        self.optional_text(done.result.as_deref());
+    }
+
+    fn record(&mut self, record: &Record) {
+        self.byte(kind::RECORD);
+        self.number(record.attempts);
+        self.number(record.touched.0);
+        match &record.reason {
+            None => self.byte(0),
+            Some(Reason::Lapsed) => self.byte(1),
+            Some(Reason::Revoked) => self.byte(2),
+            Some(Reason::Given(text)) => {
+                self.byte(3);
+                self.text(text);
             }
         }
-        to.end();
-    }
-
-    /// Reads what [`Change::write`] has written.
-    ///
-    /// # Errors
-    /// For a verb that is not known here, for fields outside their bounds and for anything left over.
-    /// Nothing is trusted: the argument comes from another server or from a file.
-    pub fn read(argument: &[u8]) -> Result<Change, Unreadable> {
-        let (verb, rest) = split_at_space(argument);
-        let mut fields = Fields(rest);
-        let change = match verb {
-            b"GRANT" => Change::Grant(Grant {
-                fence: fields.fence()?,
-                claim: fields.claim()?,
-                lease: fields.lease()?,
-                deadline: fields.moment()?,
-                granted: fields.moment()?,
-                renewed: fields.number(0, 1)? == 1,
-                token: fields.token()?,
-                owner: fields.owner()?,
-            }),
-            b"RENEW" => Change::Renew {
-                fence: fields.fence()?,
-                lease: fields.lease()?,
-                deadline: fields.moment()?,
-            },
-            b"END" => Change::End {
-                fence: fields.fence()?,
-                how: End::parse(fields.next()?).ok_or(Unreadable::Fields("how"))?,
-                at: fields.moment()?,
-            },
-            b"LIMIT" => Change::Limit(fields.small(1, MAX_PERMITS)?),
-            b"PIN" => Change::Pin(fields.small_or_none(0, MAX_PERMITS)?),
-            b"EXPECT" => Change::Expect {
-                jobs: fields.small(1, MAX_PERMITS)?,
-                at: fields.moment()?,
-            },
-            b"FINISH" => Change::Finish {
-                keep_until: fields.moment()?,
-            },
-            b"VANISH" => Change::Vanish,
-            b"LIMITS" => Change::Limits(Limits {
-                limit: fields.small_or_none(1, MAX_PERMITS)?,
-                pinned: fields.small_or_none(0, MAX_PERMITS)?,
-                changes: fields.number(0, u64::MAX)?,
-            }),
-            b"TALLY" => Change::Tally(Tally {
-                limit: fields.small_or_none(1, MAX_PERMITS)?,
-                limit_changes: fields.number(0, u64::MAX)?,
-                expected: fields.small_or_none(1, MAX_PERMITS)?,
-                done: fields.number(0, u64::MAX)?,
-                lost: fields.number(0, u64::MAX)?,
-                touched: fields.moment()?,
-                finished: fields.moment_or_none()?,
-            }),
-            b"FAIL" => Change::Fail {
-                fence: fields.fence()?,
-                at: fields.moment()?,
-                reason: fields.text(MAX_RESULT_LEN)?.into(),
-            },
-            b"COMPLETE" => Change::Complete {
-                fence: if fields.is_none() {
-                    None
-                } else {
-                    Some(fields.fence()?)
-                },
-                done: fields.completion()?,
-            },
-            b"GIVEUP" => Change::GiveUp,
-            b"RECORD" => Change::Record(Record {
-                attempts: fields.number(0, u64::MAX)?,
-                touched: fields.moment()?,
-                reason: fields.reason()?,
-                late: if fields.is_none() {
-                    None
-                } else {
-                    Some(fields.token()?)
-                },
-                done: if fields.is_none() {
-                    None
-                } else {
-                    Some(fields.completion()?)
-                },
-            }),
-            _ => return Err(Unreadable::Verb),
-        };
-        if fields.0.is_some() {
-            return Err(Unreadable::Fields("one is too many"));
+        self.byte(u8::from(record.late.is_some()));
+        if let Some(token) = &record.late {
+            self.token(token);
         }
-        Ok(change)
-    }
-}
-
-const MISSING: Unreadable = Unreadable::Fields("one is missing");
-
-/// Up to the next space, and what is behind it, if there is one.
-fn split_at_space(text: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match text.iter().position(|byte| *byte == b' ') {
-        Some(at) => (&text[..at], Some(&text[at + 1..])),
-        None => (text, None),
-    }
-}
-
-/// Takes a verb's fields one by one, each checked against its bounds.
-struct Fields<'a>(Option<&'a [u8]>);
-
-impl<'a> Fields<'a> {
-    fn next(&mut self) -> Result<&'a [u8], Unreadable> {
-        let (field, rest) = split_at_space(self.0.ok_or(MISSING)?);
-        self.0 = rest;
-        Ok(field)
-    }
-
-    /// Takes the next field if it is the word for nothing.
-    fn is_none(&mut self) -> bool {
-        let (field, rest) = split_at_space(self.0.unwrap_or_default());
-        let none = field == b"NONE";
-        if none {
-            self.0 = rest;
-        }
-        none
-    }
-
-    fn token(&mut self) -> Result<Token, Unreadable> {
-        Token::parse(self.text(Token::MAX_LEN)?).ok_or(Unreadable::Fields("token"))
-    }
-
-    fn reason(&mut self) -> Result<Option<Reason>, Unreadable> {
-        if self.is_none() {
-            return Ok(None);
-        }
-        let rest = self.0.unwrap_or_default();
-        let (word, behind) = split_at_space(rest);
-        let reason = match word {
-            b"lapsed" => Reason::Lapsed,
-            b"revoked" => Reason::Revoked,
-            _ => return Ok(Some(Reason::Given(self.text(MAX_RESULT_LEN)?.into()))),
-        };
-        self.0 = behind;
-        Ok(Some(reason))
-    }
-
-    fn completion(&mut self) -> Result<Completion, Unreadable> {
-        Ok(Completion {
-            keep_until: self.moment()?,
-            token: self.token()?,
-            result: if self.is_none() {
-                None
-            } else {
-                Some(self.text(MAX_RESULT_LEN)?.into())
-            },
-        })
-    }
-
-    fn text(&mut self, most: usize) -> Result<&'a [u8], Unreadable> {
-        let rest = self.0.ok_or(MISSING)?;
-        let colon = rest.iter().position(|byte| *byte == b':').ok_or(MISSING)?;
-        let len = usize::try_from(number_within(&rest[..colon], 0, most as u64)?).unwrap_or(most);
-        let (text, rest) = rest[colon + 1..].split_at_checked(len).ok_or(MISSING)?;
-        self.0 = match rest {
-            [] => None,
-            [b' ', rest @ ..] => Some(rest),
-            _ => return Err(Unreadable::Fields("a text is longer than it says")),
-        };
-        Ok(text)
-    }
-
-    fn number(&mut self, least: u64, most: u64) -> Result<u64, Unreadable> {
-        number_within(self.next()?, least, most)
-    }
-
-    fn small(&mut self, least: u32, most: u32) -> Result<u32, Unreadable> {
-        small_within(self.next()?, least, most)
-    }
-
-    fn small_or_none(&mut self, least: u32, most: u32) -> Result<Option<u32>, Unreadable> {
-        match self.next()? {
-            b"NONE" => Ok(None),
-            field => small_within(field, least, most).map(Some),
-        }
-    }
-
-    fn moment(&mut self) -> Result<UnixMs, Unreadable> {
-        self.number(0, UnixMs::MAX.0).map(UnixMs)
-    }
-
-    fn moment_or_none(&mut self) -> Result<Option<UnixMs>, Unreadable> {
-        match self.next()? {
-            b"NONE" => Ok(None),
-            field => number_within(field, 0, UnixMs::MAX.0).map(|n| Some(UnixMs(n))),
-        }
-    }
-
-    fn fence(&mut self) -> Result<Fence, Unreadable> {
-        self.number(1, Fence::MAX.0).map(Fence)
-    }
-
-    fn lease(&mut self) -> Result<LeaseMs, Unreadable> {
-        self.small(1, LeaseMs::MAX.0).map(LeaseMs)
-    }
-
-    fn claim(&mut self) -> Result<Claim, Unreadable> {
-        Ok(match self.next()? {
-            b"exclusive" => Claim::Exclusive,
-            b"shared" => Claim::Shared,
-            b"member" => Claim::Member,
-            b"run" => Claim::Run,
-            permits => Claim::Permits(small_within(permits, 1, MAX_PERMITS)?),
-        })
-    }
-
-    fn owner(&mut self) -> Result<Option<Box<[u8]>>, Unreadable> {
-        match self.text(MAX_OWNER_LEN)? {
-            b"" => Ok(None),
-            owner if owner.len() <= MAX_OWNER_LEN => Ok(Some(owner.into())),
-            _ => Err(Unreadable::Fields("owner")),
+        self.byte(u8::from(record.done.is_some()));
+        if let Some(done) = &record.done {
+            self.completion(done);
         }
     }
 }
 
-fn number_within(field: &[u8], least: u64, most: u64) -> Result<u64, Unreadable> {
-    std::str::from_utf8(field)
-        .ok()
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|text| text.parse().ok())
-        .filter(|n| (least..=most).contains(n))
-        .ok_or(Unreadable::Fields("a number"))
+/// When the lease would end had it begun at the grant; the deadline lies near it.
+fn lease_end(grant: &Grant) -> UnixMs {
+    UnixMs(grant.granted.0.saturating_add(u64::from(grant.lease.0)))
 }
 
-fn small_within(field: &[u8], least: u32, most: u32) -> Result<u32, Unreadable> {
-    let n = number_within(field, u64::from(least), u64::from(most))?;
-    u32::try_from(n).map_err(|_| Unreadable::Fields("a number"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn every_kind() -> Vec<Change> {
-        let grant = |claim, token: &[u8], owner: Option<&[u8]>| {
-            Change::Grant(Grant {
-                fence: Fence(7),
-                token: Token::parse(token).expect("legal"),
-                claim,
-                lease: LeaseMs(30_000),
-                deadline: UnixMs(1_700_000_030_000),
-                granted: UnixMs(1_700_000_000_000),
-                renewed: owner.is_some(),
-                owner: owner.map(Into::into),
-            })
-        };
-        let mut all = vec![
-            grant(
-                Claim::Exclusive,
-                b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59",
-                None,
-            ),
-            grant(Claim::Shared, b"a b\r\n\0\xff", Some(b"\xffNONE")),
-            grant(
-                Claim::Permits(MAX_PERMITS),
-                &[b'x'; 128],
-                Some(&[b'o'; 128]),
-            ),
-            grant(Claim::Member, b"NONE", None),
+/// Reads the fields of one change.
+fn read(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
+    if kind & kind::GRANT != 0 {
+        return read_grant(family, kind, fields);
+    }
+    Ok(match kind {
+        kind::RENEW => {
+            fields.verb = "RENEW";
             Change::Renew {
-                fence: Fence::MAX,
-                lease: LeaseMs::MAX,
-                deadline: UnixMs::MAX,
-            },
-            Change::Limit(1),
-            Change::Pin(Some(0)),
-            Change::Pin(None),
-            Change::Expect {
-                jobs: 3,
-                at: UnixMs(1),
-            },
-            Change::Finish {
-                keep_until: UnixMs(2),
-            },
-            Change::Vanish,
-            Change::Limits(Limits {
-                limit: Some(3),
-                pinned: None,
-                changes: u64::MAX,
-            }),
-            Change::Tally(Tally {
-                limit: None,
-                limit_changes: 1,
-                expected: Some(2),
-                done: 3,
-                lost: 4,
-                touched: UnixMs(5),
-                finished: Some(UnixMs(6)),
-            }),
-        ];
-        let done = |result: Option<&[u8]>| Completion {
-            token: Token::parse(b"a token").expect("legal"),
-            result: result.map(Into::into),
-            keep_until: UnixMs(8),
-        };
-        let record = |reason, late: Option<&[u8]>, done| {
-            let late = late.map(|late| Token::parse(late).expect("legal"));
-            Change::Record(Record {
-                attempts: 2,
-                touched: UnixMs(3),
-                reason,
-                late,
-                done,
-            })
-        };
-        all.extend([
-            Change::Fail {
-                fence: Fence(1),
-                at: UnixMs(2),
-                reason: b" NONE ".as_slice().into(),
-            },
-            Change::Complete {
-                fence: Some(Fence(1)),
-                done: done(None),
-            },
-            Change::Complete {
-                fence: None,
-                done: done(Some(b"")),
-            },
-            Change::Complete {
-                fence: None,
-                done: done(Some(b"NONE")),
-            },
-            Change::GiveUp,
-            record(None, None, None),
-            record(Some(Reason::Lapsed), Some(b"NONE"), None),
-            record(
-                Some(Reason::Revoked),
-                None,
-                Some(done(Some(&[b' '; 70_000]))),
-            ),
-            record(
-                Some(Reason::Given(b"lapsed".as_slice().into())),
-                None,
-                Some(done(None)),
-            ),
-        ]);
-        all.extend(End::ALL.map(|(how, _)| Change::End {
-            fence: Fence(1),
-            how,
-            at: UnixMs(0),
-        }));
-        all
-    }
-
-    #[test]
-    fn what_is_written_is_read_back() {
-        let changes = every_kind();
-        let mut written = Arguments::default();
-        changes.iter().for_each(|change| change.write(&mut written));
-        let read: Result<Vec<_>, _> = written.iter().map(Change::read).collect();
-        assert_eq!(read, Ok(changes));
-    }
-
-    #[test]
-    fn whatever_is_cut_short_or_goes_on_is_refused_or_another_change() {
-        for change in every_kind() {
-            let mut written = Arguments::default();
-            change.write(&mut written);
-            let argument = written.iter().next().expect("written").to_vec();
-            for kept in 0..argument.len() {
-                // A number that is cut is another number; a field that is missing is an error.
-                let read = Change::read(&argument[..kept]);
-                assert_ne!(read, Ok(change.clone()), "{change:?} cut to {kept} bytes");
+                fence: fields.fence()?,
+                lease: fields.lease()?,
+                deadline: fields.moment("deadline")?,
             }
-            let longer = [argument.as_slice(), b" 1"].concat();
-            assert!(
-                Change::read(&longer).is_err(),
-                "{change:?} with a field too many"
-            );
         }
-    }
-
-    #[test]
-    fn it_reads_well() {
-        let grant = &every_kind()[1];
-        let mut written = Arguments::default();
-        grant.write(&mut written);
-        let end = Change::End {
-            fence: Fence(7),
-            how: End::Lapsed,
-            at: UnixMs(8),
-        };
-        end.write(&mut written);
-        let lines: Vec<_> = written
-            .iter()
-            .map(|line| line.escape_ascii().to_string())
-            .collect();
-        assert_eq!(
-            lines,
-            [
-                r"GRANT 7 shared 30000 1700000030000 1700000000000 1 7:a b\r\n\x00\xff 5:\xffNONE",
-                "END 7 lapsed 8",
-            ]
-        );
-    }
-
-    #[test]
-    fn fields_out_of_bounds_are_refused() {
-        for line in [
-            "LIMIT",
-            "LIMIT ",
-            "LIMIT 0",
-            "LIMIT 1000001",
-            "LIMIT +1",
-            "LIMIT 1x",
-            "LIMIT NONE",
-            "PIN -1",
-            "EXPECT 0 1",
-            "RENEW 0 1 1",
-            "RENEW 9007199254740992 1 1",
-            "RENEW 1 0 1",
-            "RENEW 1 2592000001 1",
-            "RENEW 1 1 281474976710656",
-            "END 1 stolen 1",
-            "VANISH ",
-            "GRANT 1 0 1 1 1 0 1:t 1:o",
-            "GRANT 1 member 1 1 1 2 1:t 1:o",
-            "GRANT 1 member 1 1 1 0 0: 1:o",
-            "GRANT 1 member 1 1 1 0 129:t 1:o",
-            "GRANT 1 member 1 1 1 0 2:t 1:o",
-            "GRANT 1 member 1 1 1 0 1:tt 1:o",
-            "GRANT 1 member 1 1 1 0 1:t 2:o",
-            "LIMITS 0 NONE 1",
-            "LIMITS 1 NONE 18446744073709551616",
-        ] {
-            let read = Change::read(line.as_bytes());
-            assert!(
-                matches!(read, Err(Unreadable::Fields(_))),
-                "{line}: {read:?}"
-            );
+        kind::END => {
+            fields.verb = "END";
+            Change::End {
+                fence: fields.fence()?,
+                how: fields.how()?,
+                at: fields.moment("at")?,
+            }
         }
-        for line in ["", "EXPLODE", " GRANT", "grant 1"] {
-            assert_eq!(
-                Change::read(line.as_bytes()),
-                Err(Unreadable::Verb),
-                "{line}"
-            );
+        kind::LIMIT => {
+            fields.verb = "LIMIT";
+            Change::Limit(fields.small("limit", 1, MAX_PERMITS)?)
+        }
+        kind::PIN => {
+            fields.verb = "PIN";
+            Change::Pin(fields.small_option("limit", 0, MAX_PERMITS)?)
+        }
+        kind::EXPECT => {
+            fields.verb = "EXPECT";
+            Change::Expect {
+                jobs: fields.small("jobs", 1, MAX_PERMITS)?,
+                at: fields.moment("at")?,
+            }
+        }
+        kind::FINISH => {
+            fields.verb = "FINISH";
+            Change::Finish {
+                keep_until: fields.moment("keep-until")?,
+            }
+        }
+        kind::VANISH => Change::Vanish,
+        kind::LIMITS => {
+            fields.verb = "LIMITS";
+            Change::Limits(Limits {
+                limit: fields.small_option("limit", 1, MAX_PERMITS)?,
+                pinned: fields.small_option("pinned", 0, MAX_PERMITS)?,
+                changes: fields.number("changes", 0, u64::MAX)?,
+            })
+        }
+        kind::TALLY => {
+            fields.verb = "TALLY";
+            Change::Tally(Tally {
+                limit: fields.small_option("limit", 1, MAX_PERMITS)?,
+                limit_changes: fields.number("changes", 0, u64::MAX)?,
+                expected: fields.small_option("expected", 1, MAX_PERMITS)?,
+                done: fields.number("done", 0, u64::MAX)?,
+                lost: fields.number("lost", 0, u64::MAX)?,
+                touched: fields.moment("touched")?,
+                finished: fields.moment_option("keep-until")?,
+            })
+        }
+        kind::FAIL => {
+            fields.verb = "FAIL";
+            Change::Fail {
+                fence: fields.fence()?,
+                at: fields.moment("at")?,
+                reason: fields.text("reason", 0, MAX_RESULT_LEN)?.into(),
+            }
+        }
+        kind::COMPLETE => {
+            fields.verb = "COMPLETE";
+            Change::Complete {
+                fence: fields.fence_option()?,
+                done: read_completion(fields)?,
+            }
+        }
+        kind::GIVEUP => Change::GiveUp,
+        kind::RECORD => {
+            fields.verb = "RECORD";
+            Change::Record(read_record(fields)?)
+        }
+        _ => return Err(Unreadable::Kind(kind)),
+    })
+}
+
+fn read_grant(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
+    let flag = |flag| kind & flag != 0;
+    if kind & !(kind::GRANT | kind::RENEWED | kind::OWNED | kind::SHARED) != 0 {
+        return Err(Unreadable::Kind(kind));
+    }
+    fields.verb = "GRANT";
+    let claim = match family {
+        Family::Lock if flag(kind::SHARED) => Claim::Shared,
+        _ if flag(kind::SHARED) => return Err(fields.error("claim")),
+        Family::Lock => Claim::Exclusive,
+        Family::Semaphore => Claim::Permits(fields.small("permits", 1, MAX_PERMITS)?),
+        Family::Group => Claim::Member,
+        Family::Once => Claim::Run,
+    };
+    let fence = fields.fence()?;
+    let mut grant = Grant {
+        fence,
+        claim,
+        granted: fields.difference("granted", fence.unix())?,
+        lease: fields.lease()?,
+        deadline: UnixMs(0),
+        renewed: flag(kind::RENEWED),
+        token: super::types::Token::Uuid([0; 16]),
+        owner: None,
+    };
+    grant.deadline = fields.difference("deadline", lease_end(&grant))?;
+    grant.token = fields.token("token")?;
+    if flag(kind::OWNED) {
+        grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
+    }
+    Ok(Change::Grant(grant))
+}
+
+fn read_completion(fields: &mut Fields<'_>) -> Result<Completion, Unreadable> {
+    Ok(Completion {
+        keep_until: fields.moment("keep-until")?,
+        token: fields.token("token")?,
+        result: fields
+            .optional_text("result", MAX_RESULT_LEN)?
+            .map(Into::into),
+    })
+}
+
+fn read_record(fields: &mut Fields<'_>) -> Result<Record, Unreadable> {
+    Ok(Record {
+        attempts: fields.number("attempts", 0, u64::MAX)?,
+        touched: fields.moment("touched")?,
+        reason: match fields.number("reason", 0, 3)? {
+            0 => None,
+            1 => Some(Reason::Lapsed),
+            2 => Some(Reason::Revoked),
+            _ => Some(Reason::Given(
+                fields.text("reason", 0, MAX_RESULT_LEN)?.into(),
+            )),
+        },
+        late: if fields.flag("late")? {
+            Some(fields.token("late")?)
+        } else {
+            None
+        },
+        done: if fields.flag("completion")? {
+            Some(read_completion(fields)?)
+        } else {
+            None
+        },
+    })
+}
+
+impl End {
+    fn number(self) -> u8 {
+        match self {
+            End::Released => 0,
+            End::Done => 1,
+            End::Lapsed => 2,
+            End::Revoked => 3,
+            End::Disconnected => 4,
+            End::Undelivered => 5,
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::module::redis::probe;
 const SINCE: &str = "0.1.0";
 
 pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
-    describe(ctx, &apply(), SINCE, false)?;
+    describe(ctx, &apply(), "0.2.0", false)?;
+    describe(ctx, &apply_of_the_first(), SINCE, false)?;
     // There is this one only where the server must be asked by a command.
     if probe::is_a_command() {
         describe(ctx, &probe(), SINCE, false)?;
@@ -20,9 +21,21 @@ pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
 
 fn apply() -> Docs {
     Docs {
-        name: "DSYNC.APPLY".to_owned(),
+        name: "DSYN".to_owned(),
         summary: "Carries out what another server decided; not for clients.".to_owned(),
         complexity: "O(M*log(N)) with M the number of changes and N the number of holds of the server",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        categories: Categories::default(),
+        args: vec![key(), ArgDocs::new("packed", ArgKind::Text)],
+    }
+}
+
+fn apply_of_the_first() -> Docs {
+    Docs {
+        name: "DSYNC.APPLY".to_owned(),
+        summary: "Is refused: only dsync 0.1.0 wrote it; not for clients.".to_owned(),
+        complexity: "O(1)",
         key: KeyUse::ReadsAndChanges,
         tips: "",
         categories: Categories::default(),

@@ -5,6 +5,7 @@
 //! holds or queues work; nothing below knows how a command is spelled.
 
 mod acquire;
+mod apply;
 mod arguments;
 mod contended;
 mod docs;
@@ -32,6 +33,7 @@ use dsync_engine::WrongType;
 /// Registers the commands of the table and describes them, and describes those of `internal`, which have been
 /// registered.
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    apply::register_all(ctx)?;
     register::register_all(ctx)?;
     docs::describe_all(ctx)?;
     internal::describe_all(ctx)

@@ -3,71 +3,102 @@
 use super::lease_clock::LeaseClock;
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
-use super::redis::events::{self, CLASS_GENERIC, ServerEvent};
+use super::redis::events::{self, CLASS_GENERIC, Listener, ServerEvent};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{Load, SHELL, data_type, journal, listeners, node, timers, waiters};
+use super::{Load, SHELL, arm, freed, journal, listeners, node, tick, waiters};
 use dsync_engine::types::{ClientId, Db};
 use dsync_engine::{Beginning, StateId};
 
-pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    events::subscribe(ctx, on_event)?;
+pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    events::subscribe::<Events>(ctx)?;
     // Last: no server that refused the module after this could be told to forget it.
-    events::subscribe_keyspace(ctx, CLASS_GENERIC, on_keyspace)
+    events::subscribe_keyspace::<Events>(ctx, CLASS_GENERIC)
 }
 
-pub(super) fn take_back(ctx: Ctx<'_>) {
+pub(crate) fn take_back(ctx: Ctx<'_>) {
     events::unsubscribe(ctx);
 }
 
-fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
-    match event {
-        ServerEvent::BeforeSleep => before_sleep(ctx),
-        ServerEvent::AfterSleep => after_sleep(ctx),
-        ServerEvent::Cron => {
-            data_type::collect_freed();
-            listeners::ask(ctx);
-            timers::cron(ctx);
-            journal::cron(ctx);
-        }
-        ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
-        ServerEvent::FlushEnded { db } => {
-            SHELL.with(|shell| shell.engine.flushed(db.map(Db)));
-            timers::arm(ctx);
-        }
-        ServerEvent::SwapDb { first, second } => {
-            SHELL.with(|shell| shell.engine.swapped(Db(first), Db(second)));
-            timers::arm(ctx);
-        }
-        ServerEvent::NowPrimary => take_over(ctx, Some(Beginning::Promotion)),
-        ServerEvent::NowReplica => stand_down(ctx),
-        ServerEvent::LoadingStarted(_) => SHELL.with(|shell| {
-            shell.load = Load::default();
-            shell.engine.stand_down();
-        }),
-        ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
-            journal::loaded(ctx);
-            // A replica that has synchronised goes on following; a DEBUG RELOAD is no new start, and
-            // unlike one it comes when the event loop is turning.
-            if ctx.facts().is_primary() {
-                let starting = SHELL.with(|shell| !shell.turning);
-                take_over(ctx, starting.then_some(Beginning::Start));
+struct Events;
+
+impl Listener for Events {
+    fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
+        match event {
+            ServerEvent::BeforeSleep => before_sleep(ctx),
+            ServerEvent::AfterSleep => after_sleep(ctx),
+            ServerEvent::Cron => {
+                freed::collect();
+                listeners::ask(ctx);
+                tick::cron(ctx);
+                journal::cron(ctx);
             }
-        }
-        ServerEvent::ConfigChanged { loglevel, hz } => {
-            if hz {
-                let sleep_us = timers::cron_period_us(ctx);
-                SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
+            ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
+            ServerEvent::FlushEnded { db } => {
+                SHELL.with(|shell| shell.engine.flushed(db.map(Db)));
+                arm::arm(ctx);
             }
-            // SLOWLOG and commandstats show the question.
-            if loglevel {
-                journal::look_at_the_level(ctx);
+            ServerEvent::SwapDb { first, second } => {
+                SHELL.with(|shell| shell.engine.swapped(Db(first), Db(second)));
+                arm::arm(ctx);
             }
+            ServerEvent::NowPrimary => take_over(ctx, Some(Beginning::Promotion)),
+            ServerEvent::NowReplica => stand_down(ctx),
+            ServerEvent::LoadingStarted(_) => SHELL.with(|shell| {
+                shell.load = Load::default();
+                shell.engine.stand_down();
+            }),
+            ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
+                journal::loaded(ctx);
+                // A replica that has synchronised goes on following; a DEBUG RELOAD is no new start, and
+                // unlike one it comes when the event loop is turning.
+                if ctx.facts().is_primary() {
+                    let starting = SHELL.with(|shell| !shell.turning);
+                    take_over(ctx, starting.then_some(Beginning::Start));
+                }
+            }
+            ServerEvent::ConfigChanged { loglevel, hz } => {
+                if hz {
+                    learn_the_sleep(ctx);
+                }
+                // SLOWLOG and commandstats show the question.
+                if loglevel {
+                    journal::look_at_the_level(ctx);
+                }
+            }
+            ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
+            ServerEvent::Shutdown => journal::flush(ctx),
+            ServerEvent::FlushStarted { .. } => {}
         }
-        ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
-        ServerEvent::Shutdown => journal::flush(ctx),
-        ServerEvent::FlushStarted { .. } => {}
     }
+
+    /// Values that were renamed or moved are found under another key from now on. Looking is all that may
+    /// be done here: whatever is written now would reach the replicas before the command itself.
+    fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]) {
+        if !matches!(event, b"rename_to" | b"move_to") {
+            return;
+        }
+        let opened = OpenKey::open_read(ctx, &KeyName::new(key));
+        let content = opened.content();
+        drop(opened);
+        SHELL.with(|shell| match content {
+            Content::Ours { id, .. } => {
+                if let Some(id) = StateId::from_raw(id.get()) {
+                    shell.engine.moved(id, Db(db), key);
+                }
+            }
+            Content::Other | Content::Absent => {
+                shell.engine.name_changed_hands(Db(db), key);
+            }
+        });
+        arm::arm(ctx);
+    }
+}
+
+/// Finds out how long the server may sleep in a turn of its event loop: for the period of its cron.
+pub(crate) fn learn_the_sleep(ctx: Ctx<'_>) {
+    let sleep_us = 1_000_000 / ctx.hz().max(1);
+    SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
 }
 
 fn before_sleep(ctx: Ctx<'_>) {
@@ -76,7 +107,7 @@ fn before_sleep(ctx: Ctx<'_>) {
 
 fn after_sleep(ctx: Ctx<'_>) {
     if turn(ctx, LeaseClock::after_sleep) {
-        timers::arm(ctx);
+        arm::arm(ctx);
     }
     waiters::turn_is_over();
 }
@@ -99,7 +130,7 @@ fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
 
 /// This server decides from now on. After a start or a promotion, fences given by others meanwhile must
 /// lie behind the next ones.
-pub(super) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
+pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     listeners::may_have_come();
     SHELL.with(|shell| {
         if !shell.engine.is_serving() {
@@ -114,7 +145,7 @@ pub(super) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     });
     node::took_over(ctx);
     ctx.log(Level::Debug, "this server decides");
-    timers::arm(ctx);
+    arm::arm(ctx);
 }
 
 /// Another server decides from now on: whoever still waits here is told. In a cluster the server itself
@@ -132,27 +163,5 @@ fn stand_down(ctx: Ctx<'_>) {
     journal::flush(ctx);
     ctx.log(Level::Debug, "another server decides");
     wakes.into_iter().for_each(waiters::deliver);
-    timers::arm(ctx);
-}
-
-/// Values that were renamed or moved are found under another key from now on. Looking is all that may
-/// be done here: whatever is written now would reach the replicas before the command itself.
-fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]) {
-    if !matches!(event, b"rename_to" | b"move_to") {
-        return;
-    }
-    let opened = OpenKey::open_read(ctx, &KeyName::new(key));
-    let content = opened.content();
-    drop(opened);
-    SHELL.with(|shell| match content {
-        Content::Ours { id, .. } => {
-            if let Some(id) = StateId::from_raw(id.get()) {
-                shell.engine.moved(id, Db(db), key);
-            }
-        }
-        Content::Other | Content::Absent => {
-            shell.engine.name_changed_hands(Db(db), key);
-        }
-    });
-    timers::arm(ctx);
+    arm::arm(ctx);
 }

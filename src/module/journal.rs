@@ -70,7 +70,7 @@ impl Journal {
 }
 
 /// Finds out which lines the log takes.
-pub(super) fn look_at_the_level(ctx: Ctx<'_>) {
+pub(crate) fn look_at_the_level(ctx: Ctx<'_>) {
     let level = setting::get(ctx, "loglevel").unwrap_or_default();
     SHELL.with(|shell| {
         shell.journal.takes_debug = level == b"debug";

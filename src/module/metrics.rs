@@ -6,13 +6,13 @@
 use std::ffi::CString;
 
 use super::redis::context::Ctx;
-use super::redis::info::{self, InfoSink};
+use super::redis::info::{self, InfoSink, Section};
 use super::{SHELL, Shell};
 use dsync_engine::Family;
 use dsync_engine::stats::{Counters, WAIT_BOUNDS_MS};
 
-pub(super) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    info::register(ctx, write)
+pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    info::register::<Metrics>(ctx)
 }
 
 /// What families are called in INFO, after their commands.
@@ -42,9 +42,13 @@ const COUNTERS: [Counter; 11] = [
     ("limit_changes", |c| c.limit_changes),
 ];
 
-fn write(sink: &mut InfoSink) {
-    if sink.section(c"") {
-        SHELL.with(|shell| write_fields(shell, sink));
+struct Metrics;
+
+impl Section for Metrics {
+    fn write(sink: &mut InfoSink) {
+        if sink.section(c"") {
+            SHELL.with(|shell| write_fields(shell, sink));
+        }
     }
 }
 

@@ -1,38 +1,44 @@
 //! The shell: the only code that knows the server it runs in.
 //!
 //! [`run`] is the only way from a request or a timer into the engine; [`waiters`] is where clients wait;
-//! [`timers`] and [`events`] are how time and the server come in. Everything unsafe is in [`redis`].
+//! [`tick`] and [`events`] are how time and the server come in. Everything unsafe is in [`redis`].
+//!
+//! What all of them share is here, the [`Shell`], and nothing else: what is registered, and in which order, is
+//! in the root of the crate.
 
-mod data_type;
+pub(crate) mod arm;
 pub(crate) mod entropy;
-mod events;
-mod journal;
+pub(crate) mod events;
+pub(crate) mod followed;
+mod freed;
+pub(crate) mod journal;
 mod lease_clock;
 mod listeners;
-mod metrics;
-mod node;
+pub(crate) mod metrics;
+pub(crate) mod node;
 mod notify;
 pub(crate) mod redis;
-mod replicate;
+pub(crate) mod replicate;
 pub(crate) mod reply;
 pub(crate) mod run;
 pub(crate) mod settings;
 mod slots;
-mod timers;
+pub(crate) mod tick;
+pub(crate) mod values;
 mod waiters;
 
+pub(crate) use waiters::respond;
+
+use followed::Load;
 use lease_clock::LeaseClock;
-use redis::args::Args;
+use redis::clock;
 use redis::context::Ctx;
 use redis::gil::GilCell;
-use redis::{clock, detached, probe};
 use settings::{LeaseSettings, OnceSettings};
 
-use dsync_engine::answer::Answer;
+use dsync_engine::Engine;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{LeaseUs, MonoUs, Now};
-use dsync_engine::wire::Arguments;
-use dsync_engine::{Beginning, Engine, Reply};
 
 /// Everything the module knows.
 pub(crate) struct Shell {
@@ -49,6 +55,8 @@ pub(crate) struct Shell {
     paused: bool,
     /// Writes are refused: too few good replicas, or the disk is full. See [`node`] for a cluster that is down.
     refused: bool,
+    /// What is done when the timer fires: see [`arm::register`].
+    tick: fn(Ctx<'_>),
     /// The monotonic moment for which the timer is armed.
     armed_us: Option<u64>,
     /// How often the timer has fired.
@@ -63,15 +71,7 @@ pub(crate) struct Shell {
     load: Load,
     /// Buffers that are used again and again.
     spare_effects: Option<Effects>,
-    written: Arguments,
-}
-
-/// What has become of the changes in the AOF that is being loaded, or was loaded last.
-#[derive(Default)]
-struct Load {
-    applied: u64,
-    /// As the operator allowed.
-    skipped: u64,
+    packed: Vec<u8>,
 }
 
 /// The one shell, made on first use.
@@ -97,58 +97,14 @@ impl TheShell {
     }
 }
 
-/// Registers everything, while the server loads the module. What may refuse the module for what a user
-/// wrote comes first, and what the server would go on calling after a refusal last.
-pub(crate) fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
-    let table = settings::check(args)?;
-    detached::make(ctx);
-    let sleep_us = timers::cron_period_us(ctx);
-    SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
-    waiters::register();
-    data_type::register(ctx)?;
-    probe::register(ctx)?;
-    replicate::register(ctx)?;
-    crate::commands::register(ctx)?;
-    metrics::register(ctx)?;
-    settings::register(ctx, &table)?;
-    journal::look_at_the_level(ctx);
-    node::register(ctx);
-    // Loaded into a running primary, it decides at once. Otherwise the data are yet to come.
-    let facts = ctx.facts();
-    if facts.is_primary() && !facts.loading() {
-        events::take_over(ctx, Some(Beginning::Start));
-    }
-    node::overhear(ctx)?;
-    events::register(ctx)
-}
-
-/// Undoes what [`load`] has done and the server would not undo by itself; whatever is left in memory, the
-/// next load starts anew.
-pub(crate) fn take_back(ctx: Ctx<'_>) {
-    events::take_back(ctx);
-    node::take_back(ctx);
-    timers::disarm(ctx);
-    detached::free();
-    SHELL.forget();
-}
-
 /// Whether the server has turned its event loop with the module in it.
 pub(crate) fn is_at_work() -> bool {
     SHELL.with(|shell| shell.turning)
 }
 
-/// Answers the request of the running command: now, or by letting its client wait.
-pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
-    match reply {
-        Reply::Now(answer) => reply::answer(ctx, &answer),
-        Reply::Queued(waiter) => {
-            // Some clients cannot be parked; theirs was a try, then.
-            if !waiters::park(ctx, key, waiter) {
-                reply::answer(ctx, &Answer::NotGranted);
-                timers::arm(ctx);
-            }
-        }
-    }
+/// Forgets everything, where the module is not loaded after all.
+pub(crate) fn forget() {
+    SHELL.forget();
 }
 
 impl Shell {
@@ -163,6 +119,7 @@ impl Shell {
             node: None,
             paused: false,
             refused: false,
+            tick: |_| (),
             armed_us: None,
             timer_ticks: 0,
             turning: false,
@@ -171,7 +128,7 @@ impl Shell {
             unapplied: 0,
             load: Load::default(),
             spare_effects: None,
-            written: Arguments::default(),
+            packed: Vec::new(),
         }
     }
 

@@ -20,7 +20,7 @@
 //! it overhears the commands that change its cluster, and a probe that is sent on tells that a slot has
 //! gone. Whether the cluster is up, it learns from a probe of a key of its own, which shows less.
 
-use super::redis::cluster::{self, Epochs};
+use super::redis::cluster::{self, Epochs, Receiver};
 use super::redis::context::Ctx;
 use super::redis::filter;
 use super::redis::hash_slot::{key_in, slot};
@@ -81,15 +81,15 @@ impl Node {
     }
 }
 
-pub(super) fn register(ctx: Ctx<'_>) {
+pub(crate) fn register(ctx: Ctx<'_>) {
     if ctx.facts().cluster() {
         SHELL.with(|shell| shell.node = Some(Node::new()));
     }
 }
 
-pub(super) fn overhear(ctx: Ctx<'_>) -> Result<(), String> {
+pub(crate) fn overhear(ctx: Ctx<'_>) -> Result<(), String> {
     if is_node() {
-        filter::overhear_cluster(ctx, overheard)?;
+        filter::overhear_cluster::<Node>(ctx)?;
     }
     Ok(())
 }
@@ -98,11 +98,11 @@ pub(super) fn overhear(ctx: Ctx<'_>) -> Result<(), String> {
 /// since the module was loaded, for they come in the event loop, which turns for the first time now.
 pub(super) fn listen(ctx: Ctx<'_>) {
     if is_node() {
-        cluster::listen(ctx, heard);
+        cluster::listen::<Node>(ctx);
     }
 }
 
-pub(super) fn take_back(ctx: Ctx<'_>) {
+pub(crate) fn take_back(ctx: Ctx<'_>) {
     filter::stop_overhearing(ctx);
 }
 
@@ -215,19 +215,21 @@ fn epoch_of(epochs: Epochs, is_served: bool) -> u64 {
     }
 }
 
-/// A CLUSTER command is about to be carried out. A slot that comes is new, also where it was away for less
-/// than the time between two looks.
-fn overheard(words: &[&[u8]]) {
-    if !slots::may_change(words) {
-        return;
-    }
-    SHELL.try_with(|shell| {
-        let Some(node) = &mut shell.node else { return };
-        node.has_to_look = true;
-        if let Some(order) = Order::of(words) {
-            node.slots.follow(order);
+impl filter::Listener for Node {
+    /// A CLUSTER command is about to be carried out. A slot that comes is new, also where it was away for less
+    /// than the time between two looks.
+    fn overhear(words: &[&[u8]]) {
+        if !slots::may_change(words) {
+            return;
         }
-    });
+        SHELL.try_with(|shell| {
+            let Some(node) = &mut shell.node else { return };
+            node.has_to_look = true;
+            if let Some(order) = Order::of(words) {
+                node.slots.follow(order);
+            }
+        });
+    }
 }
 
 /// Whose it is to decide about a key, outside of a command.
@@ -319,13 +321,15 @@ fn tell(ctx: Ctx<'_>, epoch: u64) {
     cluster::tell_all(ctx, &[LAST_FENCE, told.0.to_string().as_bytes()].concat());
 }
 
-fn heard(_: Ctx<'_>, message: &[u8]) {
-    let fence = message.strip_prefix(LAST_FENCE);
-    let fence = fence.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
-    if let Some(fence) = fence {
-        SHELL.with(|shell| {
-            let now = shell.now();
-            shell.engine.hear_fence(Fence(fence), now);
-        });
+impl Receiver for Node {
+    fn receive(_: Ctx<'_>, message: &[u8]) {
+        let fence = message.strip_prefix(LAST_FENCE);
+        let fence = fence.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+        if let Some(fence) = fence {
+            SHELL.with(|shell| {
+                let now = shell.now();
+                shell.engine.hear_fence(Fence(fence), now);
+            });
+        }
     }
 }

@@ -7,7 +7,7 @@
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{Content, Key as OpenKey};
 use super::redis::name::KeyName;
-use super::{SHELL, data_type, journal, node, notify, replicate, timers, waiters};
+use super::{SHELL, arm, journal, node, notify, replicate, waiters};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Effects;
 use dsync_engine::tasks::Task;
@@ -87,7 +87,7 @@ fn run_opened<R>(
     drop(opened);
     carry_out(ctx, name, family, is_freed, &mut effects);
     SHELL.with(|shell| shell.spare_effects = Some(effects));
-    timers::arm_from(ctx, now);
+    arm::arm_from(ctx, now);
     result
 }
 
@@ -134,7 +134,7 @@ fn found(opened: &OpenKey<'_>) -> Result<Option<StateId>, WrongType> {
 
 fn family_of(opened: &OpenKey<'_>) -> Option<Family> {
     match opened.content() {
-        Content::Ours { family, .. } => data_type::family(family),
+        Content::Ours { family, .. } => Family::of_number(family),
         Content::Absent | Content::Other => None,
     }
 }
@@ -152,7 +152,7 @@ fn store(
     }
     let done = match (after, family) {
         (Some(id), Some(family)) => {
-            let done = opened.set_value(data_type::number(family), id.into());
+            let done = opened.set_value(family.number(), id.into());
             if !done {
                 SHELL.with(|shell| shell.engine.freed(id));
             }
@@ -176,7 +176,7 @@ fn carry_out(
     effects: &mut Effects,
 ) {
     if let Some(family) = family {
-        replicate::replicate(ctx, name.bytes(), family, &effects.changes);
+        replicate::replicate(ctx, name, family, &effects.changes);
     }
     if effects.modified {
         ctx.signal_modified(name);

@@ -1,7 +1,7 @@
 //! The settings: one table for redis.conf, CONFIG, the arguments of `loadmodule`, and the code.
 
 use super::redis::args::Args;
-use super::redis::config::{self, Checked, Hooks, Setting};
+use super::redis::config::{self, Checked, Setting, Values};
 use super::redis::context::Ctx;
 use super::{SHELL, Shell};
 use dsync_engine::types::LeaseMs;
@@ -88,12 +88,12 @@ fn place(shell: &mut Shell, row: usize) -> Option<Place<'_>> {
 }
 
 /// Checks the arguments of `loadmodule` and registers nothing.
-pub(super) fn check(args: Args<'_>) -> Result<Checked, String> {
+pub(crate) fn check(args: Args<'_>) -> Result<Checked, String> {
     config::check(&TABLE, args)
 }
 
-pub(super) fn register(ctx: Ctx<'_>, table: &Checked) -> Result<(), String> {
-    config::register(ctx, table, Hooks { get, set })
+pub(crate) fn register(ctx: Ctx<'_>, table: &Checked) -> Result<(), String> {
+    config::register::<InTheShell>(ctx, table)
 }
 
 pub(crate) fn leases() -> LeaseSettings {
@@ -109,20 +109,24 @@ pub(crate) fn aof_skips_unapplied() -> bool {
     SHELL.with(|shell| shell.aof_skips_unapplied)
 }
 
-fn get(row: usize) -> i64 {
-    SHELL.with(|shell| match place(shell, row) {
-        Some(Place::Number(value)) => i64::try_from(*value).unwrap_or(i64::MAX),
-        Some(Place::YesNo(value)) => i64::from(*value),
-        None => 0,
-    })
-}
+struct InTheShell;
 
-fn set(row: usize, to: i64) -> Result<(), String> {
-    let number = u64::try_from(to).map_err(|_| format!("{to} is negative"))?;
-    SHELL.with(|shell| match place(shell, row) {
-        Some(Place::Number(value)) => *value = number,
-        Some(Place::YesNo(value)) => *value = number != 0,
-        None => {}
-    });
-    Ok(())
+impl Values for InTheShell {
+    fn get(row: usize) -> i64 {
+        SHELL.with(|shell| match place(shell, row) {
+            Some(Place::Number(value)) => i64::try_from(*value).unwrap_or(i64::MAX),
+            Some(Place::YesNo(value)) => i64::from(*value),
+            None => 0,
+        })
+    }
+
+    fn set(row: usize, to: i64) -> Result<(), String> {
+        let number = u64::try_from(to).map_err(|_| format!("{to} is negative"))?;
+        SHELL.with(|shell| match place(shell, row) {
+            Some(Place::Number(value)) => *value = number,
+            Some(Place::YesNo(value)) => *value = number != 0,
+            None => {}
+        });
+        Ok(())
+    }
 }

@@ -17,7 +17,8 @@ use std::num::NonZeroU64;
 use super::redis::blocked::{self, Hooks, ParkedClient};
 use super::redis::context::Ctx;
 use super::redis::shadow::shadow_name;
-use super::{SHELL, reply, timers};
+use super::{SHELL, arm, reply};
+use dsync_engine::Reply;
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::{HandedOver, Wake};
 use dsync_engine::types::{ClientId, WaiterId};
@@ -37,13 +38,23 @@ pub(super) struct Waiters {
     in_flight: BTreeMap<ClientId, HandedOver>,
 }
 
-pub(super) fn register() {
-    blocked::set_hooks(Hooks { answer, left, gone });
+/// Answers the request of the running command: now, or by letting its client wait.
+pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
+    match reply {
+        Reply::Now(answer) => reply::answer(ctx, &answer),
+        Reply::Queued(waiter) => {
+            // Some clients cannot be parked; theirs was a try, then.
+            if !park(ctx, key, waiter) {
+                reply::answer(ctx, &Answer::NotGranted);
+                arm::arm(ctx);
+            }
+        }
+    }
 }
 
 /// Parks the client of the running command; its reply comes when its waiter is woken. False when this
 /// client cannot wait: it is then no waiter any more, and is told so like a try.
-pub(super) fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
+fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
     let mut name = Vec::new();
     shadow_name(key, &mut name);
     // In the table before the server knows: whatever calls back finds it.
@@ -54,7 +65,7 @@ pub(super) fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
         answer: None,
     };
     SHELL.with(|shell| shell.waiters.parked.insert(waiter, parked));
-    let handle = blocked::park(ctx, &name, waiter.0);
+    let handle = blocked::park::<Waiters>(ctx, &name, waiter.0);
     let is_parked = handle.is_some();
     SHELL.with(|shell| {
         if is_parked {
@@ -101,60 +112,62 @@ pub(super) fn disconnected(client: ClientId) {
         shell.engine.disconnected(client, now) || undelivered.is_some()
     });
     if concerned {
-        timers::arm_soon();
+        arm::arm_soon();
     }
 }
 
-/// The server asks for the reply. Without a decided answer it is CLIENT UNBLOCK that asks.
-fn answer(ctx: Ctx<'_>, waiter: NonZeroU64) {
-    let waiter = WaiterId(waiter);
-    let decided = SHELL.with(|shell| {
-        let decided = shell
-            .waiters
-            .parked
-            .get_mut(&waiter)
-            .and_then(|parked| parked.answer.take());
-        if decided.is_none() {
+impl Hooks for Waiters {
+    /// The server asks for the reply. Without a decided answer it is CLIENT UNBLOCK that asks.
+    fn answer(ctx: Ctx<'_>, waiter: NonZeroU64) {
+        let waiter = WaiterId(waiter);
+        let decided = SHELL.with(|shell| {
+            let decided = shell
+                .waiters
+                .parked
+                .get_mut(&waiter)
+                .and_then(|parked| parked.answer.take());
+            if decided.is_none() {
+                shell.engine.leave(waiter);
+            }
+            decided
+        });
+        match decided {
+            Some(answer) => reply::answer(ctx, &answer),
+            None => {
+                ctx.null();
+                arm::arm(ctx);
+            }
+        }
+    }
+
+    /// CLIENT UNBLOCK … ERROR, or the core has turned the client away (MOVED, a change of role): it waits no
+    /// more. Where its connection has closed, [`disconnected`] came first.
+    fn left(waiter: NonZeroU64) {
+        let waiter = WaiterId(waiter);
+        SHELL.with(|shell| {
+            let now = shell.now();
             shell.engine.leave(waiter);
-        }
-        decided
-    });
-    match decided {
-        Some(answer) => reply::answer(ctx, &answer),
-        None => {
-            ctx.null();
-            timers::arm(ctx);
-        }
+            // Granted in this very turn, and turned away all the same: the grant was not delivered.
+            let client = shell
+                .waiters
+                .parked
+                .get(&waiter)
+                .map(|parked| parked.client);
+            if let Some(client) = client
+                && let Some(grant) = shell.waiters.in_flight.remove(&client)
+            {
+                shell.engine.undelivered(grant, client, false, now);
+            }
+        });
+        arm::arm_soon();
     }
-}
 
-/// CLIENT UNBLOCK … ERROR, or the core has turned the client away (MOVED, a change of role): it waits no
-/// more. Where its connection has closed, [`disconnected`] came first.
-fn left(waiter: NonZeroU64) {
-    let waiter = WaiterId(waiter);
-    SHELL.with(|shell| {
-        let now = shell.now();
-        shell.engine.leave(waiter);
-        // Granted in this very turn, and turned away all the same: the grant was not delivered.
-        let client = shell
-            .waiters
-            .parked
-            .get(&waiter)
-            .map(|parked| parked.client);
-        if let Some(client) = client
-            && let Some(grant) = shell.waiters.in_flight.remove(&client)
-        {
-            shell.engine.undelivered(grant, client, false, now);
-        }
-    });
-    timers::arm_soon();
-}
-
-fn gone(waiter: NonZeroU64) {
-    let parked = SHELL.with(|shell| {
-        shell.engine.leave(WaiterId(waiter));
-        shell.waiters.parked.remove(&WaiterId(waiter))
-    });
-    // Outside of the borrow: dropping the handle calls the server.
-    drop(parked);
+    fn gone(waiter: NonZeroU64) {
+        let parked = SHELL.with(|shell| {
+            shell.engine.leave(WaiterId(waiter));
+            shell.waiters.parked.remove(&WaiterId(waiter))
+        });
+        // Outside of the borrow: dropping the handle calls the server.
+        drop(parked);
+    }
 }

@@ -45,7 +45,7 @@ fn keyed_commands(client: &mut Client) -> BTreeSet<String> {
     let listed = ask(client, "COMMAND LIST FILTERBY MODULE dsync");
     let names = listed.as_array().iter().map(|name| name.as_str());
     // The module's own: nobody calls them.
-    let internal = |name: &str| matches!(name, "dsync.apply" | "dsync.probe");
+    let internal = |name: &str| matches!(name, "dsyn" | "dsync.apply" | "dsync.probe");
     let keyed = |name: &str| name != "dsync.contended" && !internal(name);
     names
         .map(str::to_lowercase)

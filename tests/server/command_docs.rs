@@ -194,7 +194,7 @@ const fn row(
 }
 
 /// The module's own; a server that can hide them does.
-pub const INTERNAL: [&str; 2] = ["DSYNC.APPLY", "DSYNC.PROBE"];
+pub const INTERNAL: [&str; 3] = ["DSYN", "DSYNC.APPLY", "DSYNC.PROBE"];
 
 /// An argument as COMMAND DOCS tells of it.
 struct Arg {
@@ -518,6 +518,7 @@ fn expect_users_to_do_their_jobs(server: Server) {
         for other in [
             &["SET", "jobs:x", "1"][..],
             &["GET", "jobs:x"],
+            &["DSYN", "jobs:x", "packed"],
             &["DSYNC.APPLY", "jobs:x", "lock:1"],
         ] {
             let reply = client.call(other);

@@ -62,15 +62,27 @@ pub fn aof(server: &Server) -> PathBuf {
     file.expect("an incremental AOF")
 }
 
+/// Writes changes to a key into the AOF of a stopped server, as this version packs them.
+#[track_caller]
+pub fn append_changes(server: &Server, key: &str, family: &str, changes: &[&str]) {
+    append_packed(server, key, &packed(family, changes));
+}
+
+pub fn append_packed(server: &Server, key: &str, packed: &[u8]) {
+    append_to_aof(server, &[STREAM.as_bytes(), key.as_bytes(), packed]);
+}
+
 /// Writes a command into the AOF of a stopped server, by hand.
-pub fn append_to_aof(server: &Server, command: &[&str]) {
+pub fn append_to_aof(server: &Server, command: &[&[u8]]) {
     let mut file = fs::OpenOptions::new()
         .append(true)
         .open(aof(server))
         .expect("the AOF opens");
     write!(file, "*{}\r\n", command.len()).expect("it is written");
     for word in command {
-        write!(file, "${}\r\n{word}\r\n", word.len()).expect("it is written");
+        write!(file, "${}\r\n", word.len()).expect("it is written");
+        file.write_all(word).expect("it is written");
+        write!(file, "\r\n").expect("it is written");
     }
 }
 

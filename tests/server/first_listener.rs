@@ -149,7 +149,7 @@ fn timer_decisions_before_first_snapshot_are_whole_commands_in_backlog() {
     for key in ["lapsing", "passed-on"] {
         let of_key = words
             .iter()
-            .filter(|command| command[0] == "DSYNC.APPLY" && command[1] == key);
+            .filter(|command| command[0] == "DSYN" && command[1] == key);
         assert_eq!(of_key.count(), 1, "{key}: {words:?}");
     }
     let brackets = |command: &&Vec<String>| command[0] == "MULTI" || command[0] == "EXEC";

@@ -1,5 +1,6 @@
-//! What was written by any version, on any server, is read by this one: `tests/golden/` has a directory for
-//! each version that wrote something new, and its README says what is in it and what ages.
+//! What was written by any version since 0.2.0, on any server, is read by this one: `tests/golden/` has a
+//! directory for each version that wrote something new, and its README says what is in it and what ages. What
+//! 0.1.0 wrote is refused, with a sentence that says why.
 //!
 //! A file is loaded twice over. By a replica of a primary that is not there, which decides nothing: all it
 //! finds is to the letter what was written, however long ago. Then that replica is promoted, and the holds
@@ -9,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +20,10 @@ use crate::steps::{SOON, ask, unix_ms};
 
 const RDB: &str = "dump.rdb";
 const CONTENTS: &str = "contents.txt";
+/// A DUMP payload of each key of database 0, by the key's name.
+const DUMPS: &str = "dumps";
+/// The version whose files are refused.
+const UNREADABLE: &str = "0.1.0";
 /// The names of an AOF's parts are in its manifest, so each has a directory of its own.
 const AOF_DIR: &str = "appendonlydir";
 const AOFS: [&str; 2] = ["aof", "aof-with-preamble"];
@@ -144,8 +150,8 @@ fn unescaped(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A server that finds these files at its start, and follows a primary that is not there.
-fn loaded(version: &Path, files: &str) -> Server {
+/// A server that has yet to find these files at its start, and will follow a primary that is not there.
+fn prepared(version: &Path, files: &str) -> Server {
     let is_aof = files != RDB;
     let builder = if is_aof {
         with_aof(builder(), "always", "yes")
@@ -162,7 +168,6 @@ fn loaded(version: &Path, files: &str) -> Server {
         fs::copy(version.join(files), server.dir().join(RDB)).expect("the file is copied");
     }
     server.configure("replicaof", "127.0.0.1 1");
-    server.start_again();
     server
 }
 
@@ -185,6 +190,7 @@ fn files_of_every_version_are_read_to_the_letter_and_their_holds_are_used() {
         .map(|version| version.expect("an entry").path())
         .filter(|version| version.is_dir())
         .collect();
+    versions.retain(|version| !version.ends_with(UNREADABLE));
     versions.sort();
     assert!(!versions.is_empty());
     for version in versions {
@@ -192,10 +198,51 @@ fn files_of_every_version_are_read_to_the_letter_and_their_holds_are_used() {
         let (last_fence, contents) = read_contents(&text);
         for files in [RDB, AOFS[0], AOFS[1]] {
             let what = format!("{} {files}", version.display());
-            let server = loaded(&version, files);
+            let mut server = prepared(&version, files);
+            server.start_again();
             assert_found(&server, &contents, &what);
             assert_eq!(ask(&mut server.connect(), "REPLICAOF NO ONE"), "OK");
             assert_in_use(&server, &contents, last_fence, &what);
+        }
+        assert_restored(&version, &contents);
+    }
+}
+
+/// Each DUMP payload is the state that it was made of. Those of groups are left out: they are kept for a year
+/// at most, and a server that decides removes them then.
+#[track_caller]
+fn assert_restored(version: &Path, contents: &Contents) {
+    let server = builder().start();
+    let mut client = server.connect();
+    let kept = |key: &str| !key.starts_with("group:");
+    for ((_, key), entry) in contents
+        .iter()
+        .filter(|((db, key), _)| *db == 0 && kept(key))
+    {
+        let payload = fs::read(version.join(DUMPS).join(key)).expect("the payload is read");
+        assert_eq!(call!(client, "RESTORE", key, 0, &payload), "OK", "{key}");
+        let digest = call!(client, "DEBUG", "DIGEST-VALUE", key);
+        assert_eq!(digest.as_array()[0], *entry.facts["digest"], "{key}");
+    }
+}
+
+/// Version 0.1.0 wrote formats of its own, which no version reads. A server does not crash over its files and
+/// does not lose their holds without a word: it does not start, and says why.
+#[test]
+fn files_of_0_1_0_stop_the_start_with_a_sentence_that_names_both_versions() {
+    let version = golden().join(UNREADABLE);
+    for files in [RDB, AOFS[0], AOFS[1]] {
+        let mut server = prepared(&version, files);
+        let seen = server.log_text().len();
+        let started = catch_unwind(AssertUnwindSafe(|| server.start_again()));
+        let log = server.log_text()[seen..].to_owned();
+        assert!(started.is_err(), "{files}: {log}");
+        let sentence = concat!("and this is dsync ", env!("CARGO_PKG_VERSION"));
+        let says =
+            |line: &str| line.contains("it was written by dsync 0.1.0,") && line.contains(sentence);
+        assert!(log.lines().any(says), "{files}: {log}");
+        for word in ["panic", "crashed by signal", "ASSERTION"] {
+            assert!(!log.contains(word), "{files}: {log}");
         }
     }
 }
@@ -327,6 +374,12 @@ fn write() {
     fs::copy(primary.dir().join(RDB), version.join(RDB)).expect("the RDB is copied");
     for (server, name) in [(&primary, AOFS[0]), (&replica, AOFS[1])] {
         copy_dir(&server.dir().join(AOF_DIR), &version.join(name));
+    }
+    fs::create_dir_all(version.join(DUMPS)).expect("a directory is made");
+    for (_, key) in tokens.keys().filter(|(database, _)| *database == 0) {
+        let payload = call!(primary.connect(), "DUMP", key);
+        let file = version.join(DUMPS).join(key);
+        fs::write(file, payload.as_bytes()).expect("the payload is written");
     }
     let mut text = format!(
         "# What is in the files beside this one, as a server finds it that follows: see ../README.md.\n\

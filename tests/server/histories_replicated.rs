@@ -63,7 +63,7 @@ fn a_replica_from_the_start_and_its_own_replica_equal_the_primary_at_any_moment(
         for command in stream.take_so_far(&primary) {
             let command = words(&command);
             match command[0].as_str() {
-                "DSYNC.APPLY" => seen.extend(command[3..].iter().map(|change| verb(change))),
+                "DSYN" => seen.extend(command[3..].iter().map(|change| verb(change))),
                 other => drop(seen.insert(other.to_uppercase())),
             }
         }

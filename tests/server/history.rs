@@ -252,7 +252,7 @@ pub fn assert_untroubled(server: &Server) {
     assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 0);
     let log = server.log_text();
     for word in [
-        "DSYNC.APPLY failed",
+        "DSYN failed",
         "a defect of dsync",
         "panic",
         "BUG REPORT",

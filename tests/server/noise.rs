@@ -239,6 +239,7 @@ fn command_list_shows_of_the_internal_commands_what_the_server_cannot_hide() {
     let has = |name: &str| names.iter().any(|shown| shown.eq_ignore_ascii_case(name));
     let flavour = server.flavour();
     let hides = flavour.product == Product::Redis && flavour.version >= (8, 0, 0);
+    assert_eq!(has("DSYN"), !hides);
     assert_eq!(has("DSYNC.APPLY"), !hides);
     assert_eq!(has("DSYNC.PROBE"), has_probe(&server));
     assert!(has("DSYNC.CONTENDED"));

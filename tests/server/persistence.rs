@@ -7,7 +7,8 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::data_files::{
-    aof, append_to_aof, grant_by_hand, kill_and_start, rewrite_aof, with_safe_aof,
+    aof, append_changes, append_packed, append_to_aof, grant_by_hand, kill_and_start, rewrite_aof,
+    with_safe_aof,
 };
 use crate::furniture::{assert_in_use, digests, furnish};
 use crate::harness::*;
@@ -92,30 +93,38 @@ fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
 #[test]
 fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
     let grant = grant_by_hand(unix_us());
-    let unknown: &[(&[&str], &str)] = &[
+    let unpackable = |bytes: &[u8]| ("DSYN", sealed(bytes));
+    let by_hand = |changes: &[&str]| ("DSYN", packed("lock", changes));
+    let mut damaged = packed("lock", &["VANISH"]);
+    damaged[2] ^= 1;
+    let unknown: &[((&str, Vec<u8>), &str)] = &[
+        (unpackable(&[2, 0, 14]), "its change 0x0e is not known here"),
         (
-            &["DSYNC.APPLY", "k", "lock:1", "FROB 1"],
-            "its change 'FROB' is not known here",
+            unpackable(&[3, 0, 7]),
+            "it is of format version 3, and this dsync knows 2",
         ),
+        (unpackable(&[2, 4, 7]), "the family 4 is not known here"),
         (
-            &["DSYNC.APPLY", "k", "lock:2", "VANISH"],
-            "'lock:2' is not known here",
+            unpackable(&[2, 0, 1, 1]),
+            "its change 'RENEW' is malformed: lease",
         ),
+        (("DSYN", damaged), "its checksum is wrong"),
+        (("DSYN", Vec::new()), "its checksum is wrong"),
         (
-            &["DSYNC.APPLY", "k", "mutex:1", "VANISH"],
-            "'mutex:1' is not known here",
-        ),
-        (
-            &["DSYNC.APPLY", "k", "lock:1", "RENEW 1"],
-            "its change 'RENEW' is malformed: one is missing",
-        ),
-        (
-            &["DSYNC.APPLY", "k", "lock:1", "RENEW 1 1 1"],
+            by_hand(&["RENEW 1 1 1"]),
             "its change 'RENEW 1' does not fit: no hold of the key has its fence",
         ),
         (
-            &["DSYNC.APPLY", "k", "lock:1", &grant, "LIMIT 1"],
+            by_hand(&[&grant, "LIMIT 1"]),
             "its change 'LIMIT' does not fit: the key is of another family",
+        ),
+        (
+            ("DSYNC.APPLY", b"lock:1".to_vec()),
+            concat!(
+                "it was written by dsync 0.1.0, and this is dsync ",
+                env!("CARGO_PKG_VERSION"),
+                ", which does not read what 0.1.0 wrote"
+            ),
         ),
     ];
     let mut server = with_safe_aof(false).start();
@@ -123,15 +132,17 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
     let before = digests(&server);
     server.kill9();
     let good = fs::read(aof(&server)).expect("the AOF is read");
-    for (command, reason) in unknown {
-        append_to_aof(&server, command);
+    for ((command, argument), reason) in unknown {
+        append_to_aof(&server, &[command.as_bytes(), b"k", argument]);
         let seen = server.log_text().len();
         let started = catch_unwind(AssertUnwindSafe(|| server.start_again()));
-        assert!(started.is_err(), "started with {command:?}");
+        assert!(started.is_err(), "started though {reason}");
         let log = server.log_text()[seen..].to_owned();
         assert!(
-            log.contains("DSYNC.APPLY failed on key 'k' of database 3") && log.contains(reason),
-            "{command:?}: {log}"
+            log.contains(&format!(
+                "{command} failed on key 'k' of database 3: {reason}"
+            )),
+            "{reason}: {log}"
         );
         assert!(
             log.contains("; 37 changes of this AOF were applied before it"),
@@ -154,27 +165,24 @@ fn aof_with_unapplied_changes_is_loaded_without_them_if_the_operator_says_so() {
     let before = digests(&server);
     server.kill9();
     let grant = grant_by_hand(unix_us());
-    let malformed: &[&[&str]] = &[
-        &["DSYNC.APPLY", "k", "lock:1", &grant, "LIMIT 1"],
-        &["DSYNC.APPLY", "k", "lock:2", "VANISH"],
-        &["DSYNC.APPLY", "elsewhere", "once:1", "GIVEUP"],
-    ];
-    for command in malformed {
-        append_to_aof(&server, command);
-    }
+    append_changes(&server, "k", "lock", &[&grant, "LIMIT 1"]);
+    append_packed(&server, "k", &sealed(&[3, 0, 7]));
+    append_changes(&server, "elsewhere", "once", &["GIVEUP"]);
+    let first: [&[u8]; 5] = [b"DSYNC.APPLY", b"k", b"lock:1", b"EXPLODE", b"VANISH"];
+    append_to_aof(&server, &first);
     server.configure("dsync.aof-skip-unapplied", "yes");
     server.start_again();
     assert_eq!(digests(&server), before, "nothing of 'k' is there");
-    assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 4);
+    assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 6);
     let log = server.log_text();
     assert_eq!(
         log.matches("left out, as dsync.aof-skip-unapplied says")
             .count(),
-        3,
+        4,
         "{log}"
     );
     assert!(
-        log.contains("4 changes of the AOF could not be applied and were left out"),
+        log.contains("6 changes of the AOF could not be applied and were left out"),
         "{log}"
     );
     assert!(

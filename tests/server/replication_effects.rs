@@ -1,6 +1,6 @@
 //! Every change, in every way in which it comes about, as replicas and the AOF are told of it: to the letter.
 //!
-//! What is expected is written as it is told, `key family:version | change | change`, with `@` for the moment
+//! What is expected is written as it is told, `key family | change | change`, with `@` for the moment
 //! of the decision and `@+n` for n milliseconds later: one command is one decision, so all its moments are
 //! counted from the same one.
 //!
@@ -131,7 +131,7 @@ fn assert_told(expected: &str, told: &[String], since: u64) {
         panic!("expected {expected}, was told {told:?}");
     };
     let told = [&[format!("{key} {kind}")], changes].concat().join(" | ");
-    assert_eq!(apply, "DSYNC.APPLY", "{told}");
+    assert_eq!(apply, "DSYN", "{told}");
     let mut moment = None;
     let same = |(expected, told): (&str, &str)| {
         let Some(later) = expected.strip_prefix('@') else {
@@ -178,7 +178,7 @@ const FAMILIES: [Family; 4] = [
         prefix: "DLOCK",
         acquire: "DLOCK.ACQUIRE",
         rest: "",
-        wire: "lock:1",
+        wire: "lock",
         claim: "exclusive",
         limit: "",
         lost: " | VANISH",
@@ -188,7 +188,7 @@ const FAMILIES: [Family; 4] = [
         prefix: "DSEM",
         acquire: "DSEM.ACQUIRE",
         rest: "LIMIT 1",
-        wire: "semaphore:1",
+        wire: "semaphore",
         claim: "1",
         limit: " | LIMIT 1",
         lost: " | VANISH",
@@ -198,7 +198,7 @@ const FAMILIES: [Family; 4] = [
         prefix: "DWG",
         acquire: "DWG.ADD",
         rest: "LIMIT 1",
-        wire: "group:1",
+        wire: "group",
         claim: "member",
         limit: " | LIMIT 1",
         lost: " | FINISH @+60000",
@@ -208,7 +208,7 @@ const FAMILIES: [Family; 4] = [
         prefix: "DONCE",
         acquire: "DONCE.BEGIN",
         rest: "",
-        wire: "once:1",
+        wire: "once",
         claim: "run",
         limit: "",
         lost: "",
@@ -418,7 +418,7 @@ fn whoever_leaves_the_head_of_a_queue_lets_the_next_in_and_only_that_is_told() {
         };
         let (_, fence) = granted(&mut next);
         scene.hears(&[format!(
-            "{key} semaphore:1{pin} | {}",
+            "{key} semaphore{pin} | {}",
             grant(fence, "1", 30_000, "next")
         )]);
     }
@@ -430,11 +430,11 @@ fn limits_and_pins_are_told_when_they_take_force_and_whom_they_let_in() {
     // Pinned where there was nothing, and raised for one who waits.
     scene.begin();
     scene.ask("DSEM.LIMIT s 1");
-    scene.hears(&["s semaphore:1 | PIN 1"]);
+    scene.hears(&["s semaphore | PIN 1"]);
     // While pinned, requests' limits are remembered: that is told too.
     let a = scene.fence("DSEM.ACQUIRE s LIMIT 2 TOKEN a");
     scene.hears(&[format!(
-        "s semaphore:1 | LIMIT 2 | {}",
+        "s semaphore | LIMIT 2 | {}",
         grant(a, "1", 30_000, "a")
     )]);
     let mut waiters: Vec<_> = ["b", "c"]
@@ -445,28 +445,28 @@ fn limits_and_pins_are_told_when_they_take_force_and_whom_they_let_in() {
     scene.ask("DSEM.LIMIT s NONE");
     let b = granted(&mut waiters[0]).1;
     scene.hears(&[format!(
-        "s semaphore:1 | PIN NONE | {}",
+        "s semaphore | PIN NONE | {}",
         grant(b, "1", 30_000, "b")
     )]);
     scene.ask("DSEM.LIMIT s 3");
     let c = granted(&mut waiters[1]).1;
     scene.hears(&[format!(
-        "s semaphore:1 | PIN 3 | {}",
+        "s semaphore | PIN 3 | {}",
         grant(c, "1", 30_000, "c")
     )]);
     scene.ask("DSEM.LIMIT s 0");
-    scene.hears(&["s semaphore:1 | PIN 0"]);
+    scene.hears(&["s semaphore | PIN 0"]);
     for (token, fence) in [("a", a), ("b", b), ("c", c)] {
         assert_eq!(scene.ask(format!("DSEM.RELEASE s {token}")), 1);
-        scene.hears(&[format!("s semaphore:1 | END {fence} released @")]);
+        scene.hears(&[format!("s semaphore | END {fence} released @")]);
     }
     scene.ask("DSEM.LIMIT s NONE");
-    scene.hears(&["s semaphore:1 | PIN NONE | VANISH"]);
+    scene.hears(&["s semaphore | PIN NONE | VANISH"]);
 
     // The gate of a group: with the first member, with a queued request that opens it, and told once.
     let a = scene.fence("DWG.ADD g LIMIT 1 TOKEN a");
     scene.hears(&[format!(
-        "g group:1 | LIMIT 1 | {}",
+        "g group | LIMIT 1 | {}",
         grant(a, "member", 30_000, "a")
     )]);
     let mut b = scene.queued("DWG.ADD g LIMIT 1 TOKEN b BLOCK 0");
@@ -476,7 +476,7 @@ fn limits_and_pins_are_told_when_they_take_force_and_whom_they_let_in() {
     queue_or_not(&mut c, "DWG.ADD g LIMIT 2 TOKEN c BLOCK 0");
     let b = granted(&mut b).1;
     scene.hears(&[format!(
-        "g group:1 | LIMIT 2 | {}",
+        "g group | LIMIT 2 | {}",
         grant(b, "member", 30_000, "b")
     )]);
     scene.ask("DWG.ADD g LIMIT 3 TOKEN d");
@@ -550,23 +550,23 @@ fn rounds_begin_finish_and_are_forgotten_in_the_primarys_words() {
     scene.begin();
     scene.ask("DWG.EXPECT g 3");
     scene.ask("DWG.EXPECT g 2");
-    scene.hears(&["g group:1 | EXPECT 3 @", "g group:1 | EXPECT 2 @"]);
+    scene.hears(&["g group | EXPECT 3 @", "g group | EXPECT 2 @"]);
     let a = scene.fence("DWG.ADD g TOKEN a");
     scene.begin();
     scene.ask("DWG.DONE g a");
     // One is owed: the round goes on with nobody in it.
-    scene.hears(&[format!("g group:1 | END {a} done @")]);
+    scene.hears(&[format!("g group | END {a} done @")]);
     // Revised to what is done, it is over.
     let mut waiter = scene.queued("DWG.WAIT g BLOCK 0");
     scene.ask("DWG.EXPECT g 1");
-    scene.hears(&["g group:1 | EXPECT 1 @ | FINISH @+40000"]);
+    scene.hears(&["g group | EXPECT 1 @ | FINISH @+40000"]);
     assert_eq!(
         reply(&mut waiter).as_array(),
         [Reply::Int(1), Reply::Int(0)]
     );
     // The next round begins with what begins it, without a word of its own.
     scene.ask("DWG.EXPECT g 5");
-    scene.hears(&["g group:1 | EXPECT 5 @"]);
+    scene.hears(&["g group | EXPECT 5 @"]);
     // Several ends of one call are one command.
     let (b, c) = (
         scene.fence("DWG.ADD g TOKEN b"),
@@ -574,9 +574,9 @@ fn rounds_begin_finish_and_are_forgotten_in_the_primarys_words() {
     );
     scene.begin();
     assert_eq!(scene.ask("DWG.DONE g c b b nobody"), 2);
-    scene.hears(&[format!("g group:1 | END {c} done @ | END {b} done @")]);
+    scene.hears(&[format!("g group | END {c} done @ | END {b} done @")]);
     // Nothing lives, waits or happens: it is forgotten.
-    scene.hears(&["g group:1 | VANISH"]);
+    scene.hears(&["g group | VANISH"]);
 }
 
 #[test]
@@ -588,43 +588,40 @@ fn work_that_is_done_failed_or_given_up_is_told_with_what_follows_from_it() {
     let a = scene.fence("DONCE.BEGIN w TOKEN a");
     scene.begin();
     scene.ask("DONCE.FAIL w a");
-    scene.hears(&[format!("w once:1 | FAIL {a} @ 6:failed")]);
+    scene.hears(&[format!("w once | FAIL {a} @ 6:failed")]);
     let b = scene.fence("DONCE.BEGIN w TOKEN b");
     let mut heir = scene.queued("DONCE.BEGIN w TOKEN c BLOCK 0");
     scene.begin();
     scene.ask("DONCE.FAIL w b REASON no-disk");
     let c = fence_of(&reply(&mut heir));
-    scene.hears(&[format!("w once:1 | FAIL {b} @ 7:no-disk | {}", run(c, "c"))]);
+    scene.hears(&[format!("w once | FAIL {b} @ 7:no-disk | {}", run(c, "c"))]);
     // Done, with somebody in line: told nothing but that, for nobody runs any more.
     let mut waiter = scene.queued("DONCE.BEGIN w TOKEN d BLOCK 0");
     scene.ask("DONCE.DONE w c RESULT r PX 700");
     assert_eq!(reply(&mut waiter).as_array()[0], *"DONE");
-    scene.hears(&[format!("w once:1 | COMPLETE {c} @+700 1:c 1:r")]);
-    scene.hears(&["w once:1 | VANISH"]);
+    scene.hears(&[format!("w once | COMPLETE {c} @+700 1:c 1:r")]);
+    scene.hears(&["w once | VANISH"]);
 
     // Given up by one in line, in the command by which the last attempt came to nothing.
     let a = scene.fence("DONCE.BEGIN x TOKEN a PX 150");
     let mut hopeless = scene.queued("DONCE.BEGIN x TOKEN b MAX 1 BLOCK 0");
     scene.next_commands(1);
     assert_eq!(reply(&mut hopeless).as_array()[0], *"FAILED");
-    scene.hears(&[format!("x once:1 | END {a} lapsed @ | GIVEUP")]);
+    scene.hears(&[format!("x once | END {a} lapsed @ | GIVEUP")]);
     // Kept as long as results, then forgotten.
-    scene.hears(&["x once:1 | VANISH"]);
+    scene.hears(&["x once | VANISH"]);
 
     // Given up by one who asks; and a late DONE, which names no run.
     let a = scene.fence("DONCE.BEGIN y TOKEN a PX 1");
-    let said = format!("y once:1 | END {a} lapsed @");
-    scene.hears(&[format!("y once:1 | {}", grant(a, "run", 1, "a")), said]);
+    let said = format!("y once | END {a} lapsed @");
+    scene.hears(&[format!("y once | {}", grant(a, "run", 1, "a")), said]);
     scene.ask("DONCE.BEGIN y MAX 1");
-    scene.hears(&["y once:1 | GIVEUP", "y once:1 | VANISH"]);
+    scene.hears(&["y once | GIVEUP", "y once | VANISH"]);
     let a = scene.fence("DONCE.BEGIN z TOKEN a PX 1");
-    let said = format!("z once:1 | END {a} lapsed @");
-    scene.hears(&[format!("z once:1 | {}", grant(a, "run", 1, "a")), said]);
+    let said = format!("z once | END {a} lapsed @");
+    scene.hears(&[format!("z once | {}", grant(a, "run", 1, "a")), said]);
     scene.ask("DONCE.DONE z a PX 90");
-    scene.hears(&[
-        "z once:1 | COMPLETE NONE @+90 1:a NONE",
-        "z once:1 | VANISH",
-    ]);
+    scene.hears(&["z once | COMPLETE NONE @+90 1:a NONE", "z once | VANISH"]);
 }
 
 #[test]
@@ -703,7 +700,7 @@ fn what_was_put_off_while_writes_were_not_taken_is_told_when_they_are() {
         assert_eq!(scene.ask(go_on), "OK");
         let w = granted(&mut heir).1;
         let given = grant(w, "exclusive", 30_000, "w");
-        scene.hears(&[format!("k lock:1 | END {a} disconnected @ | {given}")]);
+        scene.hears(&[format!("k lock | END {a} disconnected @ | {given}")]);
         scene.ask("DEL k");
         scene.begin();
     }
@@ -740,32 +737,32 @@ fn a_rewritten_aof_says_what_there_is_and_nothing_of_how_it_came_about() {
     let mut told: Vec<_> = commands_in(&rewritten(&server))
         .into_iter()
         .map(|command| words(&command))
-        .filter(|command| command[0] == "DSYNC.APPLY")
+        .filter(|command| command[0] == "DSYN")
         .collect();
     told.sort();
     let mut expected = [
-        "done once:1 | RECORD 1 @ NONE NONE @+9000 1:a 1:r".to_owned(),
+        "done once | RECORD 1 @ NONE NONE @+9000 1:a 1:r".to_owned(),
         format!(
-            "group group:1 | {} | TALLY 2 0 3 0 0 @ NONE",
+            "group group | {} | TALLY 2 0 3 0 0 @ NONE",
             grant(member, "member", 30_000, "a")
         ),
-        "idle semaphore:1 | LIMITS NONE 0 0".to_owned(),
-        format!("lock lock:1 | GRANT {lock} exclusive 40000 @+40000 @ 1 1:a 2:me"),
-        "over group:1 | TALLY NONE 0 NONE 1 0 @ @+60000".to_owned(),
+        "idle semaphore | LIMITS NONE 0 0".to_owned(),
+        format!("lock lock | GRANT {lock} exclusive 40000 @+40000 @ 1 1:a 2:me"),
+        "over group | TALLY NONE 0 NONE 1 0 @ @+60000".to_owned(),
         format!(
-            "run once:1 | {} | RECORD 2 @ 7:no-disk NONE NONE",
+            "run once | {} | RECORD 2 @ 7:no-disk NONE NONE",
             grant(run, "run", 30_000, "b")
         ),
         format!(
-            "sem semaphore:1 | LIMITS 4 5 1 | {}",
+            "sem semaphore | LIMITS 4 5 1 | {}",
             grant(permits, "3", 30_000, "a")
         ),
         format!(
-            "shared lock:1 | {} | {}",
+            "shared lock | {} | {}",
             grant(s1, "shared", 30_000, "a"),
             grant(s2, "shared", 30_000, "b")
         ),
-        "silent once:1 | RECORD 1 @ revoked NONE NONE".to_owned(),
+        "silent once | RECORD 1 @ revoked NONE NONE".to_owned(),
     ];
     expected.sort();
     assert_eq!(told.len(), expected.len(), "{told:#?}");

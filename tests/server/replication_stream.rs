@@ -21,7 +21,7 @@ fn next(stream: &mut ReplicationStream) -> Vec<String> {
     }
 }
 
-/// Asserts that exactly one command was replicated, and that it is `DSYNC.APPLY key kind` with this many
+/// Asserts that exactly one command was replicated, and that it is `DSYN key`, of a family and with this many
 /// changes, which are returned.
 #[track_caller]
 fn only_apply<const N: usize>(commands: &[Vec<String>], key: &str, kind: &str) -> [String; N] {
@@ -34,9 +34,7 @@ fn only_apply<const N: usize>(commands: &[Vec<String>], key: &str, kind: &str) -
 #[track_caller]
 fn apply<const N: usize>(command: &[String], key: &str, kind: &str) -> [String; N] {
     match command {
-        [name, of, family, changes @ ..]
-            if name == "DSYNC.APPLY" && of == key && family == kind =>
-        {
+        [name, of, family, changes @ ..] if name == "DSYN" && of == key && family == kind => {
             let changes = changes.to_vec();
             changes
                 .try_into()
@@ -126,7 +124,7 @@ fn a_grant_a_renewal_and_a_release_are_each_one_command() {
         "me, \r\n"
     );
     let (_, fence) = granted.grant();
-    let [change] = only_apply(&told(&mut stream, &server), "k", "lock:1");
+    let [change] = only_apply(&told(&mut stream, &server), "k", "lock");
     let granted = field(&change, 5);
     assert!((start..=unix_ms()).contains(&granted));
     let deadline = granted + 40000;
@@ -137,7 +135,7 @@ fn a_grant_a_renewal_and_a_release_are_each_one_command() {
 
     let before = unix_ms();
     assert_eq!(call!(client, "DLOCK.RENEW", "k", "mine", "EX", 50), 1);
-    let [change] = only_apply(&told(&mut stream, &server), "k", "lock:1");
+    let [change] = only_apply(&told(&mut stream, &server), "k", "lock");
     let deadline = field(&change, 3);
     assert!(
         (before + 50_000..=unix_ms() + 50_000).contains(&deadline),
@@ -148,11 +146,11 @@ fn a_grant_a_renewal_and_a_release_are_each_one_command() {
     // The same request once more is the same hold, renewed.
     let again = call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "mine", "BLOCK", 0);
     assert_eq!(again.grant().1, fence);
-    let [change] = only_apply(&told(&mut stream, &server), "k", "lock:1");
+    let [change] = only_apply(&told(&mut stream, &server), "k", "lock");
     assert_eq!(change, format!("RENEW {fence} 30000 {}", field(&change, 3)));
 
     assert_eq!(call!(client, "DLOCK.RELEASE", "k", "mine"), 1);
-    let [end, vanish] = only_apply(&told(&mut stream, &server), "k", "lock:1");
+    let [end, vanish] = only_apply(&told(&mut stream, &server), "k", "lock");
     assert_end(&end, before, fence, "released");
     assert_eq!(vanish, "VANISH");
 }
@@ -162,16 +160,16 @@ fn the_servers_own_token_and_every_kind_of_claim_are_written_down() {
     let (server, mut stream, mut client) = stage();
     let start = unix_ms();
     let (token, fence) = call!(client, "DLOCK.ACQUIRE", "shared", "SHARED").grant();
-    let [change] = only_apply(&told(&mut stream, &server), "shared", "lock:1");
+    let [change] = only_apply(&told(&mut stream, &server), "shared", "lock");
     assert_grant(&change, start, fence, "shared", 30_000, &token, "");
 
     let (token, fence) = call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 9, "PERMITS", 7).grant();
-    let [limit, change] = only_apply(&told(&mut stream, &server), "s", "semaphore:1");
+    let [limit, change] = only_apply(&told(&mut stream, &server), "s", "semaphore");
     assert_eq!(limit, "LIMIT 9");
     assert_grant(&change, start, fence, "7", 30_000, &token, "");
 
     let (token, fence) = call!(client, "DWG.ADD", "g", "OWNER", "o").grant();
-    let [change] = only_apply(&told(&mut stream, &server), "g", "group:1");
+    let [change] = only_apply(&told(&mut stream, &server), "g", "group");
     assert_grant(&change, start, fence, "member", 30_000, &token, "o");
 }
 
@@ -198,7 +196,7 @@ fn a_release_hands_on_in_the_same_command_and_before_the_waiter_hears_of_it() {
     told(&mut stream, &server);
     let before = unix_ms();
     assert_eq!(call!(client, "DLOCK.RELEASE", "k", "a"), 1);
-    let [end, first, second] = only_apply(&told(&mut stream, &server), "k", "lock:1");
+    let [end, first, second] = only_apply(&told(&mut stream, &server), "k", "lock");
     assert_end(&end, before, fence, "released");
     assert_grant(
         &first,
@@ -227,7 +225,7 @@ fn a_lapse_hands_on_in_one_bare_command_and_ends_in_one() {
     let fence = call!(client, "DLOCK.ACQUIRE", "k", "PX", 150, "TOKEN", "a")
         .grant()
         .1;
-    let [grant] = only_apply(&told(&mut stream, &server), "k", "lock:1");
+    let [grant] = only_apply(&told(&mut stream, &server), "k", "lock");
     assert_grant(&grant, start, fence, "exclusive", 150, "a", "");
     let mut waiter = server.connect();
     send!(
@@ -242,12 +240,12 @@ fn a_lapse_hands_on_in_one_bare_command_and_ends_in_one() {
         "w"
     );
 
-    let [end, grant] = apply(&next(&mut stream), "k", "lock:1");
+    let [end, grant] = apply(&next(&mut stream), "k", "lock");
     let passed_on = received(&mut waiter).grant().1;
     assert_end(&end, start + 150, fence, "lapsed");
     assert_grant(&grant, start, passed_on, "exclusive", 100, "w", "");
 
-    let [end, vanish] = apply(&next(&mut stream), "k", "lock:1");
+    let [end, vanish] = apply(&next(&mut stream), "k", "lock");
     assert_end(&end, start + 250, passed_on, "lapsed");
     assert_eq!(vanish, "VANISH");
     assert!(told(&mut stream, &server).is_empty());
@@ -267,7 +265,7 @@ fn an_overdue_hold_lapses_within_the_competing_request_when_that_comes_first() {
     assert!(next_fence > fence);
     let commands: Vec<_> = told(&mut stream, &server)
         .into_iter()
-        .filter(|c| c[0] == "DSYNC.APPLY")
+        .filter(|c| c[0] == "DSYN")
         .collect();
     let changes: Vec<_> = commands
         .iter()
@@ -300,7 +298,7 @@ fn a_revocation_and_the_end_of_an_ephemeral_connection_say_so() {
     let fence = call!(client, "DLOCK.ACQUIRE", "k").grant().1;
     told(&mut stream, &server);
     assert_eq!(call!(client, "DLOCK.REVOKE", "k", fence), 1);
-    let [end, vanish] = only_apply(&told(&mut stream, &server), "k", "lock:1");
+    let [end, vanish] = only_apply(&told(&mut stream, &server), "k", "lock");
     assert_end(&end, start, fence, "revoked");
     assert_eq!(vanish, "VANISH");
 
@@ -308,10 +306,10 @@ fn a_revocation_and_the_end_of_an_ephemeral_connection_say_so() {
     let fence = call!(short, "DLOCK.ACQUIRE", "k", "EPHEMERAL", "TOKEN", "e")
         .grant()
         .1;
-    let [grant] = only_apply(&told(&mut stream, &server), "k", "lock:1");
+    let [grant] = only_apply(&told(&mut stream, &server), "k", "lock");
     assert_grant(&grant, start, fence, "exclusive", 30_000, "e", "");
     short.close();
-    let [end, vanish] = apply(&next(&mut stream), "k", "lock:1");
+    let [end, vanish] = apply(&next(&mut stream), "k", "lock");
     assert_end(&end, start, fence, "disconnected");
     assert_eq!(vanish, "VANISH");
 }
@@ -333,11 +331,11 @@ fn a_grant_whose_connection_was_closed_in_the_same_turn_ends_as_undelivered_and_
     client.send_raw(format!("DLOCK.RELEASE k a\r\nCLIENT KILL ID {id}\r\n").as_bytes());
     assert_eq!(received(&mut client), 1);
     assert_eq!(received(&mut client), 1);
-    let [end, grant] = apply(&next(&mut stream), "k", "lock:1");
+    let [end, grant] = apply(&next(&mut stream), "k", "lock");
     assert_end(&end, start, fence, "released");
     let lost = field(&grant, 1);
     assert_grant(&grant, start, lost, "exclusive", 30_000, "doomed", "");
-    let [end, grant] = apply(&next(&mut stream), "k", "lock:1");
+    let [end, grant] = apply(&next(&mut stream), "k", "lock");
     assert_end(&end, start, lost, "undelivered");
     let (token, fence) = received(&mut heir).grant();
     assert_eq!(token, "heir");
@@ -355,16 +353,16 @@ fn limits_and_pins_are_told_once_and_only_when_they_change() {
     let [limit, _] = only_apply(
         &ask(&["DSEM.ACQUIRE", "s", "LIMIT", "3", "TOKEN", "a"]),
         "s",
-        "semaphore:1",
+        "semaphore",
     );
     assert_eq!(limit, "LIMIT 3");
     let [grant] = only_apply(
         &ask(&["DSEM.ACQUIRE", "s", "LIMIT", "3", "TOKEN", "b"]),
         "s",
-        "semaphore:1",
+        "semaphore",
     );
     assert!(grant.starts_with("GRANT "), "{grant}");
-    let [pin] = only_apply(&ask(&["DSEM.LIMIT", "s", "0"]), "s", "semaphore:1");
+    let [pin] = only_apply(&ask(&["DSEM.LIMIT", "s", "0"]), "s", "semaphore");
     assert_eq!(pin, "PIN 0");
     assert!(
         ask(&["DSEM.LIMIT", "s", "0"]).is_empty(),
@@ -374,14 +372,14 @@ fn limits_and_pins_are_told_once_and_only_when_they_change() {
         ask(&["DSEM.ACQUIRE", "s", "LIMIT", "9"]).is_empty(),
         "refused, and its limit with it"
     );
-    let [end] = only_apply(&ask(&["DSEM.RELEASE", "s", "a"]), "s", "semaphore:1");
+    let [end] = only_apply(&ask(&["DSEM.RELEASE", "s", "a"]), "s", "semaphore");
     assert!(end.starts_with("END "), "{end}");
-    let [end] = only_apply(&ask(&["DSEM.RELEASE", "s", "b"]), "s", "semaphore:1");
+    let [end] = only_apply(&ask(&["DSEM.RELEASE", "s", "b"]), "s", "semaphore");
     assert!(
         end.starts_with("END "),
         "a pinned semaphore survives being idle: {end}"
     );
-    let [pin, vanish] = only_apply(&ask(&["DSEM.LIMIT", "s", "NONE"]), "s", "semaphore:1");
+    let [pin, vanish] = only_apply(&ask(&["DSEM.LIMIT", "s", "NONE"]), "s", "semaphore");
     assert_eq!((pin.as_str(), vanish.as_str()), ("PIN NONE", "VANISH"));
 }
 
@@ -408,7 +406,7 @@ fn a_limit_that_a_queued_request_brings_is_told_and_the_queueing_is_not() {
         "BLOCK",
         0
     );
-    let [limit, grant] = apply(&next(&mut stream), "s", "semaphore:1");
+    let [limit, grant] = apply(&next(&mut stream), "s", "semaphore");
     assert_eq!(limit, "LIMIT 2");
     assert!(grant.starts_with("GRANT "), "the head fits now: {grant}");
     received(&mut waiters[0]).grant();
@@ -423,7 +421,7 @@ fn a_round_is_told_from_expect_to_finish_and_a_forgotten_group_vanishes() {
     );
     let start = unix_ms();
     assert_eq!(call!(client, "DWG.EXPECT", "g", 2), 2);
-    let [expect] = only_apply(&told(&mut stream, &server), "g", "group:1");
+    let [expect] = only_apply(&told(&mut stream, &server), "g", "group");
     assert_eq!(expect, format!("EXPECT 2 {}", field(&expect, 2)));
     assert!((start..=unix_ms()).contains(&field(&expect, 2)));
 
@@ -431,7 +429,7 @@ fn a_round_is_told_from_expect_to_finish_and_a_forgotten_group_vanishes() {
     let b = call!(client, "DWG.ADD", "g", "TOKEN", "b").grant().1;
     told(&mut stream, &server);
     assert_eq!(call!(client, "DWG.DONE", "g", "a", "nobody"), 1);
-    let [end] = only_apply(&told(&mut stream, &server), "g", "group:1");
+    let [end] = only_apply(&told(&mut stream, &server), "g", "group");
     assert_end(&end, start, a, "done");
     let mut waiter = server.connect();
     send!(waiter, "DWG.WAIT", "g", "BLOCK", 0);
@@ -442,7 +440,7 @@ fn a_round_is_told_from_expect_to_finish_and_a_forgotten_group_vanishes() {
     );
 
     assert_eq!(call!(client, "DWG.DONE", "g", "b"), 1);
-    let [end, finish] = apply(&next(&mut stream), "g", "group:1");
+    let [end, finish] = apply(&next(&mut stream), "g", "group");
     assert_end(&end, start, b, "done");
     assert_eq!(finish, format!("FINISH {}", field(&end, 3) + 300));
     assert_eq!(
@@ -450,7 +448,7 @@ fn a_round_is_told_from_expect_to_finish_and_a_forgotten_group_vanishes() {
         [Reply::Int(2), Reply::Int(0)]
     );
 
-    let [vanish] = apply(&next(&mut stream), "g", "group:1");
+    let [vanish] = apply(&next(&mut stream), "g", "group");
     assert_eq!(vanish, "VANISH");
     assert!(
         unix_ms() >= field(&finish, 1),
@@ -545,17 +543,17 @@ fn several_keys_in_one_step_are_atomic_where_the_server_makes_them_so_and_each_k
     call!(client, "EXEC");
     let seen = told(&mut stream, &server);
     let names: Vec<_> = seen.iter().map(|command| command[0].as_str()).collect();
-    assert_eq!(names, ["MULTI", "DSYNC.APPLY", "DSYNC.APPLY", "EXEC"]);
-    let [_] = apply(&seen[1], "a", "lock:1");
-    let [_] = apply(&seen[2], "b", "lock:1");
+    assert_eq!(names, ["MULTI", "DSYN", "DSYN", "EXEC"]);
+    let [_] = apply(&seen[1], "a", "lock");
+    let [_] = apply(&seen[2], "b", "lock");
 
     let script = "redis.call('DLOCK.RELEASE', 'a', 't') redis.call('DLOCK.RELEASE', 'b', 't')";
     call!(client, "EVAL", script, 2, "a", "b");
     let seen = told(&mut stream, &server);
     let names: Vec<_> = seen.iter().map(|command| command[0].as_str()).collect();
-    assert_eq!(names, ["MULTI", "DSYNC.APPLY", "DSYNC.APPLY", "EXEC"]);
+    assert_eq!(names, ["MULTI", "DSYN", "DSYN", "EXEC"]);
     for (command, key) in [(&seen[1], "a"), (&seen[2], "b")] {
-        let [_, vanish] = apply(command, key, "lock:1");
+        let [_, vanish] = apply(command, key, "lock");
         assert_eq!(vanish, "VANISH");
     }
 
@@ -570,9 +568,9 @@ fn several_keys_in_one_step_are_atomic_where_the_server_makes_them_so_and_each_k
             "MULTI" if !inside => inside = true,
             "EXEC" if inside => inside = false,
             // On a slow machine the first lapse before the last is granted.
-            "DSYNC.APPLY" if command[3].starts_with("GRANT ") => {}
-            "DSYNC.APPLY" => {
-                let [end, vanish] = apply(&command, &command[1].clone(), "lock:1");
+            "DSYN" if command[3].starts_with("GRANT ") => {}
+            "DSYN" => {
+                let [end, vanish] = apply(&command, &command[1].clone(), "lock");
                 assert!(
                     end.contains(" lapsed ") && vanish == "VANISH",
                     "{command:?}"
@@ -617,49 +615,49 @@ fn a_removed_lock_is_granted_afresh_and_the_replica_hears_of_it_after_the_remova
             .iter()
             .map(|command| command[0].to_uppercase())
             .collect();
-        assert_eq!(
-            names,
-            [told_first, &["DSYNC.APPLY"]].concat(),
-            "{removal:?}"
-        );
-        let [grant] = apply(&seen[1], "k", "lock:1");
+        assert_eq!(names, [told_first, &["DSYN"]].concat(), "{removal:?}");
+        let [grant] = apply(&seen[1], "k", "lock");
         assert_grant(&grant, start, fence, "exclusive", 30_000, "waiter", "");
     }
 }
 
 #[test]
-fn nobody_but_the_server_can_call_dsync_apply() {
+fn nobody_but_the_server_can_call_its_internal_commands() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     let now = unix_ms();
     let grant = format!("GRANT 9 exclusive 30000 {} {now} 0 1:t 0:", now + 30_000);
-    let words = ["DSYNC.APPLY", "k", "lock:1", &grant];
-    for server in [&primary, &replica] {
-        let mut client = server.connect();
-        assert!(client.call(&words).is_error(), "from a client");
-        call!(client, "MULTI");
-        client.call(&words);
-        let done = call!(client, "EXEC");
-        let refused = match &done {
-            Reply::Error(_) => true,
-            other => other.as_array().iter().all(Reply::is_error),
-        };
-        assert!(refused, "in MULTI: {done:?}");
-        let script = "return redis.call('DSYNC.APPLY', KEYS[1], ARGV[1], ARGV[2])";
-        assert!(
-            call!(client, "EVAL", script, 1, "k", "lock:1", &grant).is_error(),
-            "in Lua"
-        );
-        let library = "#!lua name=l\nredis.register_function('f', function(keys, args) \
-                       return redis.call('DSYNC.APPLY', keys[1], args[1], args[2]) end)";
-        if std::ptr::eq(server, &primary) {
-            call!(client, "FUNCTION", "LOAD", library);
-            replica.wait_to_catch_up_with(&primary);
+    let packed = packed("lock", &[&grant]);
+    for (command, argument) in [(STREAM, &packed[..]), ("DSYNC.APPLY", b"lock:1")] {
+        let words = [command.as_bytes(), b"k", argument];
+        for server in [&primary, &replica] {
+            let mut client = server.connect();
+            assert!(client.call(&words).is_error(), "from a client");
+            call!(client, "MULTI");
+            client.call(&words);
+            let done = call!(client, "EXEC");
+            let refused = match &done {
+                Reply::Error(_) => true,
+                other => other.as_array().iter().all(Reply::is_error),
+            };
+            assert!(refused, "in MULTI: {done:?}");
+            let script = "return redis.call(ARGV[1], KEYS[1], ARGV[2])";
+            assert!(
+                call!(client, "EVAL", script, 1, "k", command, argument).is_error(),
+                "in Lua"
+            );
+            let library = "#!lua name=l\nredis.register_function('f', function(keys, args) \
+                           return redis.call(args[1], keys[1], args[2]) end)";
+            if std::ptr::eq(server, &primary) {
+                call!(client, "FUNCTION", "LOAD", "REPLACE", library);
+                replica.wait_to_catch_up_with(&primary);
+            }
+            assert!(
+                call!(client, "FCALL", "f", 1, "k", command, argument).is_error(),
+                "in a function"
+            );
+            assert_eq!(call!(client, "EXISTS", "k"), 0);
+            assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 0);
         }
-        assert!(
-            call!(client, "FCALL", "f", 1, "k", "lock:1", &grant).is_error(),
-            "in a function"
-        );
-        assert_eq!(call!(client, "EXISTS", "k"), 0);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use crate::data_files::{append_to_aof, grant_by_hand, kill_and_start, with_safe_aof};
+use crate::data_files::{append_changes, grant_by_hand, kill_and_start, with_safe_aof};
 use crate::harness::*;
 use crate::steps::{SOON, ask, queued, reply, unix_ms, unix_us};
 
@@ -43,11 +43,11 @@ fn left_after_restart(lease_ms: u64, gone_ms: u64, grace_ms: u64) -> (i64, i64) 
 
 /// How each family calls itself and its claims in what is written down.
 const FAMILIES: [(&str, &str, &str); 5] = [
-    ("DLOCK", "lock:1", "exclusive"),
-    ("DLOCK", "lock:1", "shared"),
-    ("DSEM", "semaphore:1", "7"),
-    ("DWG", "group:1", "member"),
-    ("DONCE", "once:1", "run"),
+    ("DLOCK", "lock", "exclusive"),
+    ("DLOCK", "lock", "shared"),
+    ("DSEM", "semaphore", "7"),
+    ("DWG", "group", "member"),
+    ("DONCE", "once", "run"),
 ];
 
 #[test]
@@ -76,13 +76,13 @@ fn a_start_gives_every_hold_the_rest_of_its_lease_and_the_grace_and_no_more_than
         server.kill9();
         let before = unix_ms();
         let mut fence = unix_us();
-        for (f, (_, wire, claim)) in FAMILIES.iter().enumerate() {
+        for (f, (_, family, claim)) in FAMILIES.iter().enumerate() {
             for (n, ahead) in table.iter().enumerate() {
                 fence += 1;
                 let deadline = before.saturating_add_signed(*ahead);
                 let granted = deadline - LEASE.unsigned_abs();
                 let grant = format!("GRANT {fence} {claim} {LEASE} {deadline} {granted} 0 1:t 0:");
-                append_to_aof(&server, &["DSYNC.APPLY", &format!("{f}:{n}"), wire, &grant]);
+                append_changes(&server, &format!("{f}:{n}"), family, &[&grant]);
             }
         }
         server.start_again();
@@ -302,10 +302,7 @@ fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
     let far = unix_us() + 100 * DAY_US;
     let mut server = with_safe_aof(false).start();
     server.kill9();
-    append_to_aof(
-        &server,
-        &["DSYNC.APPLY", "far", "lock:1", &grant_by_hand(far)],
-    );
+    append_changes(&server, "far", "lock", &[&grant_by_hand(far)]);
     server.start_again();
     let fence = call!(server.connect(), "DLOCK.ACQUIRE", "k").grant().1;
     assert!(
@@ -319,10 +316,7 @@ fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
     drop(server.connect());
     let mut source = with_safe_aof(false).start();
     source.kill9();
-    append_to_aof(
-        &source,
-        &["DSYNC.APPLY", "far", "lock:1", &grant_by_hand(far)],
-    );
+    append_changes(&source, "far", "lock", &[&grant_by_hand(far)]);
     source.start_again();
     call!(source.connect(), "DEL", "far");
     assert_eq!(call!(source.connect(), "SAVE"), "OK");

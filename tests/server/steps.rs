@@ -153,7 +153,7 @@ pub fn assert_clean_log(server: &Server) {
         "ASSERTION",
         "crashed by signal",
         "BUG REPORT",
-        "DSYNC.APPLY failed",
+        "DSYN failed",
         "a defect of dsync",
     ] {
         assert!(!log.contains(word), "{word} in the log:\n{log}");

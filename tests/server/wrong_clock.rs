@@ -3,7 +3,7 @@
 //! The promise: a server's own files and its primary are believed, with a warning, and fences go on from there
 //! without ever going back; a payload that a client brings is refused.
 
-use crate::data_files::{append_to_aof, grant_by_hand, with_safe_aof};
+use crate::data_files::{append_changes, grant_by_hand, with_safe_aof};
 use crate::harness::*;
 use crate::steps::*;
 
@@ -16,10 +16,7 @@ fn from_the_future() -> (Server, u64) {
     assert_eq!(ask(&mut server.connect(), "SET plain value"), "OK");
     server.kill9();
     let fence = unix_us() + 730 * DAY_US;
-    append_to_aof(
-        &server,
-        &["DSYNC.APPLY", "future", "lock:1", &grant_by_hand(fence)],
-    );
+    append_changes(&server, "future", "lock", &[&grant_by_hand(fence)]);
     (server, fence)
 }
 

@@ -11,9 +11,10 @@ use crate::model::Name;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::effect::{Note, Wake};
-use dsync_engine::snapshot::{self, Malformed, Sink, Source};
+use dsync_engine::saved::{self, Assembly};
 use dsync_engine::tasks::Task;
 use dsync_engine::types::{Db, Fence, Now, Token};
+use dsync_engine::wire;
 use dsync_engine::{Engine, Family, Key, Settings, State, StateId};
 
 /// The hold that an answer grants.
@@ -306,9 +307,15 @@ impl Server {
         if done.changes.is_empty() {
             return;
         }
-        let follow = |engine: &mut Engine, key: &mut Key<'_>| {
-            engine.follow(key, done.family, &done.changes, now)
-        };
+        let mut packed = Vec::new();
+        wire::pack(&mut packed, done.family, false, &done.changes);
+        let unpacked = wire::open(&packed).expect("as it was packed");
+        assert_eq!(unpacked.family, done.family);
+        let changes: Result<Vec<_>, _> = unpacked.collect();
+        let changes = changes.expect("as they were packed");
+        assert_eq!(changes, done.changes);
+        let follow =
+            |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, done.family, &changes, now);
         let (followed, none) = self.call(done.name, done.family, follow);
         assert_eq!(
             followed,
@@ -323,10 +330,13 @@ impl Server {
         );
     }
 
-    pub fn saved(&self, name: Name) -> Option<Vec<Item>> {
-        let mut tape = Tape::default();
-        snapshot::save(&self.state(name)?.body, &mut tape);
-        Some(tape.0)
+    /// The packed strings that a file has of the state.
+    pub fn saved(&self, name: Name) -> Option<Vec<Vec<u8>>> {
+        let mut strings = Vec::new();
+        saved::pack(&self.state(name)?.body, |packed| {
+            strings.push(packed.to_vec());
+        });
+        Some(strings)
     }
 
     /// A server that has read what this one saved: as an RDB file, or as a rewritten AOF.
@@ -349,10 +359,11 @@ impl Server {
                 };
                 new.follow(&done, now);
             } else {
-                let mut tape = Rest(self.saved(*name).expect("a state").into_iter());
-                let body =
-                    snapshot::load(family, snapshot::VERSION, &mut tape).expect("well-formed");
-                assert_eq!(tape.0.len(), 0, "{name:?}: all that was saved is read");
+                let mut assembly = Assembly::new(family);
+                for packed in self.saved(*name).expect("a state") {
+                    assembly.add(&packed).expect("well-formed");
+                }
+                let body = assembly.finish().expect("whole");
                 let id = new
                     .engine
                     .adopt(body, Db(name.0), &spelled(*name), now)
@@ -363,42 +374,5 @@ impl Server {
         new.engine.adopt_last_fence(self.engine.last_fence(), now);
         assert_eq!(new.engine.take_fence_ahead(), None, "fences near the clock");
         new
-    }
-}
-
-/// One field of a snapshot.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Item {
-    Number(u64),
-    Bytes(Vec<u8>),
-}
-
-#[derive(Default)]
-struct Tape(Vec<Item>);
-
-impl Sink for Tape {
-    fn number(&mut self, n: u64) {
-        self.0.push(Item::Number(n));
-    }
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.0.push(Item::Bytes(bytes.to_vec()));
-    }
-}
-
-/// What has not been read yet.
-struct Rest(std::vec::IntoIter<Item>);
-
-impl Source for Rest {
-    fn number(&mut self) -> Result<u64, Malformed> {
-        match self.0.next() {
-            Some(Item::Number(n)) => Ok(n),
-            _ => Err(Malformed),
-        }
-    }
-    fn bytes(&mut self, most: usize) -> Result<Box<[u8]>, Malformed> {
-        match self.0.next() {
-            Some(Item::Bytes(bytes)) if bytes.len() <= most => Ok(bytes.into()),
-            _ => Err(Malformed),
-        }
     }
 }

@@ -26,7 +26,6 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::num::NonZeroU64;
-use std::sync::OnceLock;
 
 use redis_module::raw;
 
@@ -38,19 +37,16 @@ use super::late_release;
 use super::name::KeyName;
 use super::reply::Debt;
 
-#[derive(Clone, Copy)]
-pub(crate) struct Hooks {
+pub(crate) trait Hooks {
     /// Writes the one reply of this waiter: what was decided before `release`, or else that its
     /// wait is over. May run inside `release`, so hold no borrow there.
-    pub(crate) answer: fn(Ctx<'_>, NonZeroU64),
+    fn answer(ctx: Ctx<'_>, waiter: NonZeroU64);
     /// May run in the middle of a script, and sees the role before a demotion: only memory may be
     /// touched.
-    pub(crate) left: fn(NonZeroU64),
+    fn left(waiter: NonZeroU64);
     /// The number may be used again.
-    pub(crate) gone: fn(NonZeroU64),
+    fn gone(waiter: NonZeroU64);
 }
-
-static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
 /// All parked clients that are not gone, each with its handle until it is let go by anyone:
 /// unblocking one a second time, from within its own answer or leaving, would write a second reply.
@@ -63,11 +59,6 @@ struct Handle(*mut raw::RedisModuleBlockedClient);
 
 // SAFETY: kept in a GilCell only: used under the server's global lock, whichever thread has it.
 unsafe impl Send for Handle {}
-
-/// While the module is loaded.
-pub(crate) fn set_hooks(hooks: Hooks) {
-    HOOKS.get_or_init(|| hooks);
-}
 
 /// The right to let one client go, once. It does nothing once the client has left or was answered;
 /// to drop it is to release.
@@ -82,7 +73,11 @@ pub(crate) struct ParkedClient {
 ///
 /// `None`: it cannot wait here, it is parked already, or `waiter` is the number of one that is not
 /// gone yet; nothing was replied.
-pub(crate) fn park(ctx: Ctx<'_>, wait_on: &[u8], waiter: NonZeroU64) -> Option<ParkedClient> {
+pub(crate) fn park<H: Hooks>(
+    ctx: Ctx<'_>,
+    wait_on: &[u8],
+    waiter: NonZeroU64,
+) -> Option<ParkedClient> {
     let may_park = ctx.is_command() && late_release::none_parked() && ctx.facts().may_block();
     if !may_park || PARKED.with(|parked| parked.contains_key(&waiter)) {
         return None;
@@ -97,8 +92,8 @@ pub(crate) fn park(ctx: Ctx<'_>, wait_on: &[u8], waiter: NonZeroU64) -> Option<P
         required!(RedisModule_BlockClientOnKeys)(
             ctx.raw(),
             Some(on_ready),
-            Some(on_timeout),
-            Some(on_free),
+            Some(on_timeout::<H>),
+            Some(on_free::<H>),
             0,
             keys.as_mut_ptr(),
             1,
@@ -109,7 +104,7 @@ pub(crate) fn park(ctx: Ctx<'_>, wait_on: &[u8], waiter: NonZeroU64) -> Option<P
         return None;
     }
     // SAFETY: the handle just returned.
-    unsafe { required!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect)) };
+    unsafe { required!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect::<H>)) };
     PARKED.with(|parked| parked.insert(waiter, Some(Handle(handle))));
     late_release::parked(waiter);
     Debt::postpone();
@@ -182,7 +177,7 @@ unsafe extern "C" fn on_ready(
 }
 
 /// The reply path of a carrier, whether released by us or by CLIENT UNBLOCK … TIMEOUT.
-unsafe extern "C" fn on_timeout(
+unsafe extern "C" fn on_timeout<H: Hooks>(
     ctx: *mut raw::RedisModuleCtx,
     _: *mut *mut raw::RedisModuleString,
     _: i32,
@@ -190,13 +185,13 @@ unsafe extern "C" fn on_timeout(
     // SAFETY: the context of a parked client's callback, alive until this returns.
     let (waiter, ctx) = unsafe { (waiter_of(ctx), Ctx::from_raw(ctx)) };
     let debt = Debt::one();
-    if let (Some(hooks), Some(waiter)) = (HOOKS.get(), waiter) {
+    if let Some(waiter) = waiter {
         guard(
             c"a waiter's answer",
             || (),
             || {
                 take_handle(waiter);
-                (hooks.answer)(ctx, waiter);
+                H::answer(ctx, waiter);
             },
         );
     }
@@ -204,25 +199,25 @@ unsafe extern "C" fn on_timeout(
     raw::REDISMODULE_OK as i32
 }
 
-unsafe extern "C" fn on_disconnect(
+unsafe extern "C" fn on_disconnect<H: Hooks>(
     ctx: *mut raw::RedisModuleCtx,
     _: *mut raw::RedisModuleBlockedClient,
 ) {
     // SAFETY: the context of a parked client's callback, alive until this returns.
     let waiter = unsafe { waiter_of(ctx) };
-    if let (Some(hooks), Some(waiter)) = (HOOKS.get(), waiter) {
+    if let Some(waiter) = waiter {
         guard(
             c"a waiter's leaving",
             || (),
             || {
                 take_handle(waiter);
-                (hooks.left)(waiter);
+                H::left(waiter);
             },
         );
     }
 }
 
-unsafe extern "C" fn on_free(_: *mut raw::RedisModuleCtx, data: *mut c_void) {
+unsafe extern "C" fn on_free<H: Hooks>(_: *mut raw::RedisModuleCtx, data: *mut c_void) {
     guard(
         c"a waiter's end",
         || (),
@@ -231,9 +226,7 @@ unsafe extern "C" fn on_free(_: *mut raw::RedisModuleCtx, data: *mut c_void) {
                 return;
             };
             PARKED.with(|parked| parked.remove(&waiter));
-            if let Some(hooks) = HOOKS.get() {
-                (hooks.gone)(waiter);
-            }
+            H::gone(waiter);
         },
     );
 }

@@ -5,7 +5,6 @@
 //! may be lost.
 
 use std::ffi::c_char;
-use std::sync::OnceLock;
 
 use redis_module::raw;
 
@@ -19,23 +18,22 @@ use super::guard::guard;
 const MESSAGE_TYPE: u8 = 0xd5;
 const PREFIX: &[u8] = b"dsync:";
 
-type Receiver = fn(Ctx<'_>, &[u8]);
+pub(crate) trait Receiver {
+    fn receive(ctx: Ctx<'_>, message: &[u8]);
+}
 
-static RECEIVER: OnceLock<Receiver> = OnceLock::new();
-
-/// One receiver of what other nodes say. Without a cluster there is nobody to listen to.
+/// From now on what other nodes say is received. Without a cluster there is nobody to listen to.
 ///
 /// Only once the module is loaded for good, for it cannot be taken back: a server that refuses the module
 /// keeps the receiver (but Valkey 9.1), and one that is asked to remove it frees the head of its list and
 /// goes on using it (RM_RegisterClusterMessageReceiver with NULL, Redis up to 8.0, Valkey up to 9.0).
-pub(crate) fn listen(ctx: Ctx<'_>, receiver: Receiver) {
-    RECEIVER.get_or_init(|| receiver);
+pub(crate) fn listen<R: Receiver>(ctx: Ctx<'_>) {
     // SAFETY: a live context; the callback is a function of this library.
     unsafe {
         required!(RedisModule_RegisterClusterMessageReceiver)(
             ctx.raw(),
             MESSAGE_TYPE,
-            Some(on_message),
+            Some(on_message::<R>),
         )
     };
 }
@@ -93,7 +91,7 @@ fn info(ctx: Ctx<'_>, field: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-unsafe extern "C" fn on_message(
+unsafe extern "C" fn on_message<R: Receiver>(
     ctx: *mut raw::RedisModuleCtx,
     _sender: *const c_char,
     _type: u8,
@@ -115,8 +113,8 @@ unsafe extern "C" fn on_message(
                     std::slice::from_raw_parts(payload, len as usize),
                 )
             };
-            if let (Some(message), Some(receive)) = (message.strip_prefix(PREFIX), RECEIVER.get()) {
-                receive(ctx, message);
+            if let Some(message) = message.strip_prefix(PREFIX) {
+                R::receive(ctx, message);
             }
         },
     );

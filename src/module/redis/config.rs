@@ -5,10 +5,9 @@
 //! in redis.conf or given to LOADEX is the value, and so wins. That way LoadConfigs sets each
 //! setting once, in one order, and CONFIG REWRITE leaves out what the arguments it keeps on the
 //! loadmodule line will say again. The server checks directives against the bounds, we check the
-//! arguments. Values live above, behind two hooks; the server asks for them by the row's number.
+//! arguments. Values live above, behind a trait; the server asks for them by the row's number.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw;
@@ -43,7 +42,7 @@ impl Setting {
         Setting { name, kind }
     }
 
-    /// A setting that is `yes` or `no`; the hooks see 1 or 0.
+    /// A setting that is `yes` or `no`; [`Values`] sees 1 or 0.
     pub(crate) const fn yes_no(name: &'static CStr, default: bool) -> Setting {
         let kind = Kind::YesNo { default };
         Setting { name, kind }
@@ -71,13 +70,10 @@ impl Setting {
 }
 
 /// Where the values are, by row. `set` is called once for each row while the module is loaded.
-#[derive(Clone, Copy)]
-pub(crate) struct Hooks {
-    pub(crate) get: fn(usize) -> i64,
-    pub(crate) set: fn(usize, i64) -> Result<(), String>,
+pub(crate) trait Values {
+    fn get(row: usize) -> i64;
+    fn set(row: usize, to: i64) -> Result<(), String>;
 }
-
-static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
 /// A table whose defaults are those that the arguments of `loadmodule` ask for.
 pub(crate) struct Checked {
@@ -93,10 +89,9 @@ pub(crate) fn check(settings: &'static [Setting], args: Args) -> Result<Checked,
 }
 
 /// Registers the table and applies the directives. Only while the module is loaded.
-pub(crate) fn register(ctx: Ctx, table: &Checked, hooks: Hooks) -> Result<(), String> {
-    HOOKS.get_or_init(|| hooks);
+pub(crate) fn register<V: Values>(ctx: Ctx, table: &Checked) -> Result<(), String> {
     for (row, (setting, default)) in table.settings.iter().zip(&table.defaults).enumerate() {
-        if !register_one(ctx, setting, *default, row) {
+        if !register_one::<V>(ctx, setting, *default, row) {
             return Err(format!(
                 "the server refused the setting {}",
                 setting.name.to_string_lossy()
@@ -148,7 +143,7 @@ const NOTHING_IS_WRONG: &str = "nothing is wrong with it. This is how dsync has 
     MODULE LOADEX that dsync does not know, for this server cannot refuse them";
 
 /// Returns whether the server took the setting.
-fn register_one(ctx: Ctx, setting: &Setting, default: i64, row: usize) -> bool {
+fn register_one<V: Values>(ctx: Ctx, setting: &Setting, default: i64, row: usize) -> bool {
     let name = setting.name.as_ptr();
     let flags = raw::REDISMODULE_CONFIG_DEFAULT;
     let row = std::ptr::without_provenance_mut(row);
@@ -163,8 +158,8 @@ fn register_one(ctx: Ctx, setting: &Setting, default: i64, row: usize) -> bool {
                 flags,
                 min,
                 max,
-                Some(get),
-                Some(set),
+                Some(get::<V>),
+                Some(set::<V>),
                 None,
                 row,
             ),
@@ -173,8 +168,8 @@ fn register_one(ctx: Ctx, setting: &Setting, default: i64, row: usize) -> bool {
                 name,
                 (default != 0).into(),
                 flags,
-                Some(get_yes_no),
-                Some(set_yes_no),
+                Some(get_yes_no::<V>),
+                Some(set_yes_no::<V>),
                 None,
                 row,
             ),
@@ -212,45 +207,41 @@ fn defaults(settings: &[Setting], args: &[&[u8]]) -> Result<Vec<i64>, String> {
         .collect())
 }
 
-unsafe extern "C" fn get(_: *const c_char, row: *mut c_void) -> i64 {
-    read(row.addr())
+unsafe extern "C" fn get<V: Values>(_: *const c_char, row: *mut c_void) -> i64 {
+    read::<V>(row)
 }
 
-unsafe extern "C" fn get_yes_no(_: *const c_char, row: *mut c_void) -> i32 {
-    i32::from(read(row.addr()) != 0)
+unsafe extern "C" fn get_yes_no<V: Values>(_: *const c_char, row: *mut c_void) -> i32 {
+    i32::from(read::<V>(row) != 0)
 }
 
-fn read(row: usize) -> i64 {
-    guard(
-        c"a setting's reader",
-        || 0,
-        || HOOKS.get().map_or(0, |hooks| (hooks.get)(row)),
-    )
+fn read<V: Values>(row: *mut c_void) -> i64 {
+    guard(c"a setting's reader", || 0, || V::get(row.addr()))
 }
 
-unsafe extern "C" fn set(
+unsafe extern "C" fn set<V: Values>(
     _: *const c_char,
     value: i64,
     row: *mut c_void,
     err: *mut *mut raw::RedisModuleString,
 ) -> i32 {
     // SAFETY: the server's own pointer, as `write` wants it.
-    unsafe { write(row.addr(), value, err) }
+    unsafe { write::<V>(row.addr(), value, err) }
 }
 
-unsafe extern "C" fn set_yes_no(
+unsafe extern "C" fn set_yes_no<V: Values>(
     _: *const c_char,
     value: i32,
     row: *mut c_void,
     err: *mut *mut raw::RedisModuleString,
 ) -> i32 {
     // SAFETY: as in `set`.
-    unsafe { write(row.addr(), (value != 0).into(), err) }
+    unsafe { write::<V>(row.addr(), (value != 0).into(), err) }
 }
 
 /// # Safety
 /// `err` is where the server takes the text of a refusal from.
-unsafe fn write(row: usize, value: i64, err: *mut *mut raw::RedisModuleString) -> i32 {
+unsafe fn write<V: Values>(row: usize, value: i64, err: *mut *mut raw::RedisModuleString) -> i32 {
     let outcome = guard(
         c"a setting's writer",
         || Err("internal error, see the server's log".to_owned()),
@@ -258,7 +249,7 @@ unsafe fn write(row: usize, value: i64, err: *mut *mut raw::RedisModuleString) -
             if REFUSES_ALL.load(Relaxed) {
                 return Err(NOTHING_IS_WRONG.to_owned());
             }
-            HOOKS.get().map_or(Ok(()), |hooks| (hooks.set)(row, value))
+            V::set(row, value)
         },
     );
     let Err(refusal) = outcome else {

@@ -12,7 +12,6 @@ use super::log::c_string;
 pub(crate) use super::log::{Level, log};
 use super::name::KeyName;
 use super::open;
-use super::pieces::{MAX, call_with_pieces};
 
 /// Valid for the callback it was given to: it cannot be kept, nor sent to another thread.
 #[derive(Clone, Copy)]
@@ -116,7 +115,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Sends `command` with `args` to the AOF and the replicas when this callback ends.
+    /// Sends `command name argument` to the AOF and the replicas when this callback ends.
     ///
     /// Always made, also when nobody listens: it is what counts the change towards `save` points,
     /// and no flag tells whether a replica is being synchronised at this moment. False when the
@@ -124,37 +123,24 @@ impl<'a> Ctx<'a> {
     ///
     /// # Panics
     /// With the detached context: the server would stop at an assertion.
-    pub(crate) fn replicate(self, command: &CStr, args: &[&[u8]]) -> bool {
+    pub(crate) fn replicate(self, command: &CStr, name: &KeyName, argument: &[u8]) -> bool {
         assert!(
             self.kind != Kind::Detached,
             "nothing is replicated outside of a command or a timer"
         );
-        let ok = raw::REDISMODULE_OK as i32;
-        if args.len() <= MAX {
-            // SAFETY: RM_Replicate reads one pair for each `b` and copies the bytes; see `pieces`
-            // for the pairs beyond.
-            return unsafe {
-                call_with_pieces!(
-                    required!(RedisModule_Replicate),
-                    self.raw,
-                    command.as_ptr(),
-                    args
-                ) == ok
-            };
-        }
-        let strings: Vec<KeyName> = args.iter().map(|arg| KeyName::new(arg)).collect();
-        let mut vector: Vec<_> = strings.iter().map(KeyName::raw).collect();
-        // SAFETY: `v` reads a vector of live string objects and its length, and takes references of
-        // its own.
-        unsafe {
+        // SAFETY: RM_Replicate takes a reference of its own to the string object of `s`, which needs no
+        // copy of the name, and copies the bytes that the pair for `b` names.
+        let status = unsafe {
             required!(RedisModule_Replicate)(
                 self.raw,
                 command.as_ptr(),
-                c"v".as_ptr(),
-                vector.as_mut_ptr(),
-                vector.len(),
-            ) == ok
-        }
+                c"sb".as_ptr(),
+                name.raw(),
+                argument.as_ptr(),
+                argument.len(),
+            )
+        };
+        status == raw::REDISMODULE_OK as i32
     }
 
     /// Counts a change for the server's `save` points where nobody is there to be told of it.

@@ -9,7 +9,6 @@
 //! to server events can be taken back; those to keyspace notifications cannot, so they come last of all.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use redis_module::raw;
@@ -65,11 +64,12 @@ pub(crate) enum ServerEvent {
     },
 }
 
-type Handler = fn(Ctx<'_>, ServerEvent);
-type KeyspaceHandler = fn(Ctx<'_>, event: &[u8], db: i32, key: &[u8]);
-
-static HANDLER: OnceLock<Handler> = OnceLock::new();
-static KEYSPACE_HANDLER: OnceLock<KeyspaceHandler> = OnceLock::new();
+/// What is done about events.
+pub(crate) trait Listener {
+    fn on_event(ctx: Ctx<'_>, event: ServerEvent);
+    /// A keyspace notification. It must not write.
+    fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]);
+}
 
 /// Events of deletion, renaming, moving.
 pub(crate) const CLASS_GENERIC: i32 = raw::REDISMODULE_NOTIFY_GENERIC;
@@ -91,14 +91,13 @@ const IDS: [u64; 11] = [
 /// How many of them, from the first, are subscribed to.
 static SUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
 
-/// One handler for all events. To be taken back with [`unsubscribe`] if the module is not loaded after all.
-pub(crate) fn subscribe(ctx: Ctx, handler: Handler) -> Result<(), String> {
-    HANDLER.get_or_init(|| handler);
+/// Subscribes to all events. To be taken back with [`unsubscribe`] if the module is not loaded after all.
+pub(crate) fn subscribe<L: Listener>(ctx: Ctx) -> Result<(), String> {
     for (at, id) in IDS.into_iter().enumerate() {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: a live context; the callback is a function of this library.
         let status = unsafe {
-            required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(on_event))
+            required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(on_event::<L>))
         };
         if status != raw::REDISMODULE_OK as i32 {
             return Err(format!("the server refused the subscription to event {id}"));
@@ -123,24 +122,18 @@ pub(crate) fn unsubscribe(ctx: Ctx) {
     }
 }
 
-/// One handler for keyspace notifications of the classes in `classes`. It must not write. To be called
-/// when nothing can refuse the module any more: this is the one subscription that cannot be taken back.
-pub(crate) fn subscribe_keyspace(
-    ctx: Ctx,
-    classes: i32,
-    handler: KeyspaceHandler,
-) -> Result<(), String> {
-    KEYSPACE_HANDLER.get_or_init(|| handler);
+/// Subscribes to the keyspace notifications of the classes in `classes`. To be called when nothing can refuse the module any more: this is the one subscription that cannot be taken back.
+pub(crate) fn subscribe_keyspace<L: Listener>(ctx: Ctx, classes: i32) -> Result<(), String> {
     // SAFETY: a live context; the callback is a function of this library.
     let status = unsafe {
-        required!(RedisModule_SubscribeToKeyspaceEvents)(ctx.raw(), classes, Some(on_keyspace))
+        required!(RedisModule_SubscribeToKeyspaceEvents)(ctx.raw(), classes, Some(on_keyspace::<L>))
     };
     (status == raw::REDISMODULE_OK as i32)
         .then_some(())
         .ok_or_else(|| "the server refused the subscription to keyspace notifications".to_owned())
 }
 
-unsafe extern "C" fn on_event(
+unsafe extern "C" fn on_event<L: Listener>(
     ctx: *mut raw::RedisModuleCtx,
     event: raw::RedisModuleEvent,
     subevent: u64,
@@ -154,10 +147,9 @@ unsafe extern "C" fn on_event(
             let Some(event) = (unsafe { translate(event.id, subevent, data) }) else {
                 return;
             };
-            let Some(handler) = HANDLER.get() else { return };
             // SAFETY: the server's context, alive until this returns (module.c,
             // moduleFireServerEvent).
-            handler(unsafe { Ctx::from_raw(ctx) }, event);
+            L::on_event(unsafe { Ctx::from_raw(ctx) }, event);
         },
     );
 }
@@ -255,7 +247,7 @@ unsafe fn changed_settings<'a>(change: *const raw::RedisModuleConfigChange) -> V
     }
 }
 
-unsafe extern "C" fn on_keyspace(
+unsafe extern "C" fn on_keyspace<L: Listener>(
     ctx: *mut raw::RedisModuleCtx,
     _class: i32,
     event: *const c_char,
@@ -265,13 +257,10 @@ unsafe extern "C" fn on_keyspace(
         c"a keyspace notification",
         || (),
         || {
-            let Some(handler) = KEYSPACE_HANDLER.get() else {
-                return;
-            };
             // SAFETY: context, event and key are the server's, alive until this returns.
             let (ctx, event, key) =
                 unsafe { (Ctx::from_raw(ctx), CStr::from_ptr(event), bytes_of(key)) };
-            handler(ctx, event.to_bytes(), ctx.db(), key);
+            L::on_keyspace(ctx, event.to_bytes(), ctx.db(), key);
         },
     );
     raw::REDISMODULE_OK as i32

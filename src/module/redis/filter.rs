@@ -4,7 +4,6 @@
 //! The server shows a filter every command there is, so there is one only in a cluster, and it lets go of
 //! all others at their first word.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use redis_module::raw;
@@ -14,22 +13,22 @@ use super::context::Ctx;
 use super::guard::guard;
 use super::name::bytes_of;
 
-/// Receives the words after CLUSTER, the first three at most.
-type Listener = fn(&[&[u8]]);
-
-static LISTENER: OnceLock<Listener> = OnceLock::new();
+pub(crate) trait Listener {
+    /// Receives the words after CLUSTER, the first three at most.
+    fn overhear(words: &[&[u8]]);
+}
 
 /// The server's handle of the filter; null when there is none.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(std::ptr::null_mut());
 
-/// One listener. To be taken back with [`stop_overhearing`] if the module is refused after this: Redis 7.0
+/// To be taken back with [`stop_overhearing`] if the module is refused after this: Redis 7.0
 /// would go on calling the filter of an unloaded library.
-pub(crate) fn overhear_cluster(ctx: Ctx<'_>, listener: Listener) -> Result<(), String> {
-    LISTENER.get_or_init(|| listener);
+pub(crate) fn overhear_cluster<L: Listener>(ctx: Ctx<'_>) -> Result<(), String> {
     let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
     // SAFETY: a live context; the callback is a function of this library.
-    let filter =
-        unsafe { required!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(on_command), flags) };
+    let filter = unsafe {
+        required!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(on_command::<L>), flags)
+    };
     FILTER.store(filter, Relaxed);
     (!filter.is_null())
         .then_some(())
@@ -46,7 +45,7 @@ pub(crate) fn stop_overhearing(ctx: Ctx<'_>) {
     }
 }
 
-unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
+unsafe extern "C" fn on_command<L: Listener>(filter: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server's, alive until this returns; arguments are asked for by numbers below their count,
     // and nothing here changes them.
     let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
@@ -60,9 +59,7 @@ unsafe extern "C" fn on_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
         || (),
         || {
             let words: Vec<&[u8]> = (1..count.min(4)).map(argument).collect();
-            if let Some(listener) = LISTENER.get() {
-                listener(&words);
-            }
+            L::overhear(&words);
         },
     );
 }

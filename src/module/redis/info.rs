@@ -1,25 +1,23 @@
 //! The module's section of INFO.
 
 use std::ffi::CStr;
-use std::sync::OnceLock;
 
 use redis_module::raw;
 
 use super::api::required;
+use super::context::Ctx;
 use super::guard::guard;
 
 /// Fields of INFO; the server puts the module's name before each.
 pub(crate) struct InfoSink(*mut raw::RedisModuleInfoCtx);
 
-type Hook = fn(&mut InfoSink);
+pub(crate) trait Section {
+    fn write(sink: &mut InfoSink);
+}
 
-static HOOK: OnceLock<Hook> = OnceLock::new();
-
-/// One hook.
-pub(crate) fn register(ctx: super::context::Ctx, hook: Hook) -> Result<(), String> {
-    HOOK.get_or_init(|| hook);
+pub(crate) fn register<S: Section>(ctx: Ctx) -> Result<(), String> {
     // SAFETY: a live context; the callback is a function of this library.
-    let status = unsafe { required!(RedisModule_RegisterInfoFunc)(ctx.raw(), Some(on_info)) };
+    let status = unsafe { required!(RedisModule_RegisterInfoFunc)(ctx.raw(), Some(on_info::<S>)) };
     (status == raw::REDISMODULE_OK as i32)
         .then_some(())
         .ok_or_else(|| "the server refused the INFO section".to_owned())
@@ -42,7 +40,10 @@ impl InfoSink {
     }
 }
 
-unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: i32) {
+unsafe extern "C" fn on_info<S: Section>(
+    info: *mut raw::RedisModuleInfoCtx,
+    for_crash_report: i32,
+) {
     // A crash report may be written by any thread, with any state half changed: say nothing.
     if for_crash_report != 0 {
         return;
@@ -51,9 +52,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         c"INFO",
         || (),
         || {
-            if let Some(hook) = HOOK.get() {
-                hook(&mut InfoSink(info));
-            }
+            S::write(&mut InfoSink(info));
         },
     );
 }

@@ -4,13 +4,13 @@
 //! server, with it a failed read returns zero. So every read is checked before its result is seen,
 //! and a `Loader` gives nothing without a `Result`.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
+use std::ops::Deref;
 
 use redis_module::raw;
 
 use super::api::required;
-use super::name::{KeyName, bytes_of};
-use super::pieces::{MAX, call_with_pieces};
+use super::name::bytes_of;
 
 /// The payload ended early or is not what was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,22 +37,19 @@ impl Loader {
         self.checked(value)
     }
 
-    pub(crate) fn bytes(&mut self, max_len: usize) -> Result<Vec<u8>, Malformed> {
+    /// A string of the payload, of at most `max_len` bytes, in the server's own buffer.
+    pub(crate) fn bytes(&mut self, max_len: usize) -> Result<Loaded, Malformed> {
         let mut len = 0usize;
         // SAFETY: a live io; NULL on error, else `len` bytes that are ours to free.
         let start = unsafe { required!(RedisModule_LoadStringBuffer)(self.0, &raw mut len) };
         if start.is_null() {
             return Err(Malformed);
         }
-        // SAFETY: the buffer just returned, freed once.
-        let copy = unsafe {
-            let copy = (len <= max_len)
-                .then(|| std::slice::from_raw_parts(start.cast::<u8>(), len).to_vec());
-            required!(RedisModule_Free)(start.cast());
-            copy
-        };
+        let loaded = Loaded { start, len };
         self.checked(())?;
-        copy.ok_or(Malformed)
+        Some(loaded)
+            .filter(|loaded| loaded.len <= max_len)
+            .ok_or(Malformed)
     }
 
     /// The key being loaded; `None` where the server does not say.
@@ -65,6 +62,28 @@ impl Loader {
     pub(crate) fn db(&self) -> i32 {
         // SAFETY: a live io.
         unsafe { required!(RedisModule_GetDbIdFromIO)(self.0) }
+    }
+}
+
+/// A string that RM_LoadStringBuffer has allocated.
+pub(crate) struct Loaded {
+    start: *mut c_char,
+    len: usize,
+}
+
+impl Deref for Loaded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the buffer is not NULL, has `len` bytes, and is nobody else's until it is freed.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // SAFETY: RM_LoadStringBuffer leaves its buffer to be freed by RM_Free, once.
+        unsafe { required!(RedisModule_Free)(self.start.cast()) }
     }
 }
 
@@ -107,39 +126,23 @@ impl AofWriter {
         AofWriter { io, key }
     }
 
-    /// Writes one command. The server has selected the database already.
-    pub(crate) fn emit(&mut self, command: &CStr, args: &[&[u8]]) {
-        if args.len() <= MAX {
-            // SAFETY: RM_EmitAOF reads one pair for each `b` and copies the bytes; see `pieces` for
-            // the pairs beyond.
-            unsafe {
-                call_with_pieces!(
-                    required!(RedisModule_EmitAOF),
-                    self.io,
-                    command.as_ptr(),
-                    args
-                )
-            };
-            return;
-        }
-        let strings: Vec<KeyName> = args.iter().map(|arg| KeyName::new(arg)).collect();
-        let mut vector: Vec<_> = strings.iter().map(KeyName::raw).collect();
-        // SAFETY: `v` reads a vector of live string objects and its length, and takes references of
-        // its own.
+    /// Writes `command key argument`. The server has selected the database already.
+    pub(crate) fn emit(&mut self, command: &CStr, argument: &[u8]) {
+        // SAFETY: the key is the callback's own argument, alive until it returns. RM_EmitAOF copies the
+        // bytes that the pairs for `b` name; the key goes as bytes because the server has it on its stack,
+        // where no reference to it can be taken.
         unsafe {
+            let key = bytes_of(self.key);
             required!(RedisModule_EmitAOF)(
                 self.io,
                 command.as_ptr(),
-                c"v".as_ptr(),
-                vector.as_mut_ptr(),
-                vector.len(),
+                c"bb".as_ptr(),
+                key.as_ptr(),
+                key.len(),
+                argument.as_ptr(),
+                argument.len(),
             );
         }
-    }
-
-    pub(crate) fn key_name(&self) -> &[u8] {
-        // SAFETY: the callback's own argument, alive until it returns.
-        unsafe { bytes_of(self.key) }
     }
 }
 
@@ -158,11 +161,6 @@ impl Digest {
         unsafe {
             required!(RedisModule_DigestAddStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
         }
-    }
-
-    pub(crate) fn i64(&mut self, value: i64) {
-        // SAFETY: a live digest.
-        unsafe { required!(RedisModule_DigestAddLongLong)(self.0, value) }
     }
 
     /// What came since the last end is ordered; whole sequences are not.

@@ -12,10 +12,10 @@ use redis_module::raw;
 
 use super::api::required;
 use super::context::Ctx;
-use super::data_type::{self, Family};
 use super::name::KeyName;
 use super::open;
 use super::value::{id_of, pointer_of};
+use super::value_type::{self, Family};
 
 /// What a key holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +76,7 @@ impl<'a> Key<'a> {
         if kind == raw::REDISMODULE_KEYTYPE_EMPTY as i32 {
             return Content::Absent;
         }
-        match (data_type::family_of(value_type), id_of(value)) {
+        match (value_type::family_of(value_type), id_of(value)) {
             (Some(family), Some(id)) => Content::Ours { family, id },
             _ => Content::Other,
         }
@@ -86,7 +86,7 @@ impl<'a> Key<'a> {
     /// the key is not open for writing or the type was not registered.
     #[must_use]
     pub(crate) fn set_value(&self, family: Family, id: NonZeroU32) -> bool {
-        let value_type = data_type::raw_type(family);
+        let value_type = value_type::raw_type(family);
         if self.raw.is_null() || value_type.is_null() {
             return false;
         }

@@ -12,13 +12,11 @@
 //! | receiver of the cluster's messages | no | Valkey 9.1 only | no |
 //! | detached context | no: a leak | no | no |
 //!
-//! So everything that can refuse the module comes first, [`module::take_back`](crate::module::take_back)
-//! undoes what can be undone, the keyspace notifications are subscribed to last, and the receiver waits
+//! So everything that can refuse the module comes first, [`Library::take_back`] undoes what can be undone, the keyspace notifications are subscribed to last, and the receiver waits
 //! until the server has gone on to its event loop with the module loaded.
 //!
 //! Whether the library really leaves the process is up to the C library (one that has left destructors of
-//! thread-locals stays). So a later load may find all statics as they were: registering is to set the same
-//! hooks again, and everything else starts anew.
+//! thread-locals stays). So a later load may find all statics as they were, and starts them anew.
 //!
 //! An unloading that Redis ≥ 8 forces right after the loading is MODULE LOADEX with a directive that nobody
 //! knows. All others are refused because of the data types, before we are asked.
@@ -43,10 +41,47 @@ static ALLOCATOR: std::alloc::System = std::alloc::System;
 /// 0.2.0
 const VERSION: c_int = 200;
 
+/// What the server loads.
+pub(crate) trait Library {
+    /// Registers everything. An error refuses the module.
+    fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String>;
+    /// Undoes what [`Library::load`] has done, as far as it came, and the server would not undo by itself.
+    fn take_back(ctx: Ctx<'_>);
+    /// Whether the server may have callbacks by now that cannot be taken back.
+    fn is_at_work() -> bool;
+}
+
+/// Makes the two functions that the server looks up in the library.
+macro_rules! entry_points {
+    ($library:ty) => {
+        /// # Safety
+        /// Called by the server, once, on its main thread.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn RedisModule_OnLoad(
+            ctx: *mut redis_module::raw::RedisModuleCtx,
+            argv: *mut *mut redis_module::raw::RedisModuleString,
+            argc: std::ffi::c_int,
+        ) -> std::ffi::c_int {
+            // SAFETY: the server's own call (module.c, moduleLoad).
+            unsafe { $crate::module::redis::on_load::on_load::<$library>(ctx, argv, argc) }
+        }
+
+        /// # Safety
+        /// Called by the server, on its main thread, before it unloads the library.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn RedisModule_OnUnload(
+            ctx: *mut redis_module::raw::RedisModuleCtx,
+        ) -> std::ffi::c_int {
+            // SAFETY: the server's own call (module.c, moduleUnload).
+            unsafe { $crate::module::redis::on_load::on_unload::<$library>(ctx) }
+        }
+    };
+}
+pub(crate) use entry_points;
+
 /// # Safety
-/// Called by the server, once, on its main thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn RedisModule_OnLoad(
+/// The arguments are those of RedisModule_OnLoad, and so is the moment.
+pub(crate) unsafe fn on_load<L: Library>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
@@ -69,7 +104,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     // SAFETY: context and arguments live until this returns.
     let (ctx, args) = unsafe { (Ctx::from_raw(ctx), Args::from_raw(argv, argc)) };
     let panicked = || Err("internal error".to_owned());
-    let Err(refusal) = guard(c"loading", panicked, || load(ctx, args)) else {
+    let Err(refusal) = guard(c"loading", panicked, || load::<L>(ctx, args)) else {
         return ok;
     };
     guard(
@@ -77,40 +112,38 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         || (),
         || {
             ctx.log(Level::Warning, &format!("dsync is not loaded: {refusal}"));
-            crate::module::take_back(ctx);
+            L::take_back(ctx);
         },
     );
     err
 }
 
 /// # Safety
-/// Called by the server, on its main thread, before it unloads the library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> c_int {
+/// The argument is that of RedisModule_OnUnload, and so is the moment.
+pub(crate) unsafe fn on_unload<L: Library>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     let (ok, err) = (raw::REDISMODULE_OK as c_int, raw::REDISMODULE_ERR as c_int);
     guard(
         c"unloading",
         || ok,
         || {
-            // The server may have callbacks by now that cannot be taken back.
-            if crate::module::is_at_work() {
+            if L::is_at_work() {
                 return err;
             }
             // SAFETY: the context lives until this returns.
-            crate::module::take_back(unsafe { Ctx::from_raw(ctx) });
+            L::take_back(unsafe { Ctx::from_raw(ctx) });
             ok
         },
     )
 }
 
-fn load(ctx: Ctx, args: Args) -> Result<(), String> {
+fn load<L: Library>(ctx: Ctx, args: Args) -> Result<(), String> {
     if let Some(name) = api::missing() {
         return Err(format!(
             "this server lacks {name}; Redis 7.0 or newer is needed"
         ));
     }
     set_options(ctx);
-    crate::module::load(ctx, args)
+    L::load(ctx, args)
 }
 
 fn set_options(ctx: Ctx) {

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::client::{Argument, call};
+use super::packed::{STREAM, spelled};
 use super::reply::Reply;
 use super::socket::Socket;
 use super::waiting::eventually;
@@ -151,12 +152,19 @@ impl Drop for ReplicationStream {
     }
 }
 
-/// A replicated command as text, for assertions: odd bytes are escaped.
+/// A replicated command as text, for assertions: odd bytes are escaped, and changes to a key are spelled out,
+/// as its family and each change: see [`super::packed`].
+#[track_caller]
 pub fn words(command: &[Vec<u8>]) -> Vec<String> {
-    command
-        .iter()
-        .map(|word| word.escape_ascii().to_string())
-        .collect()
+    let escaped = |word: &Vec<u8>| word.escape_ascii().to_string();
+    match command {
+        [name, key, packed] if name == STREAM.as_bytes() => [name, key]
+            .map(escaped)
+            .into_iter()
+            .chain(spelled(packed))
+            .collect(),
+        _ => command.iter().map(escaped).collect(),
+    }
 }
 
 /// The replica's end of the link.

@@ -102,7 +102,10 @@ impl Model {
         };
         let is_kept = matches!(content.family, Family::Group | Family::Once);
         let is_concluded = content.finished_ms.is_some() || content.work.done.is_some();
-        let is_used = !content.holds.is_empty() || !is_concluded && !self.seats(name).is_empty();
+        // A request that has left counts until the next visit, which notes when somebody last waited.
+        let mut queues = self.queues.iter().filter(|queue| queue.name == name);
+        let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
+        let is_used = !content.holds.is_empty() || !is_concluded && is_queued;
         if now.may_write && is_kept && !is_used && self.kept_until_ms(content) <= ms(now) {
             self.delete(name);
         }

@@ -1,6 +1,4 @@
-//! When the engine is looked after: one timer of the server for the earliest of all moments, and the
-//! server's cron as a backstop. A moment that is further away than the server's timers can be trusted is
-//! asked for again every half an hour.
+//! What has come due: done when the timer fires, and looked after by the server's cron as a backstop.
 //!
 //! The server keys its timers by the wall clock, so one that was armed before the clock stepped back may
 //! be hours late; the cron runs on the monotonic clock and sees to that within one period. What one
@@ -9,14 +7,13 @@
 //! A tick does what is due and what the engine does for itself, by turns, so that neither holds up the other. On
 //! a server that follows another there is only the latter.
 
+use super::arm::arm;
 use super::node::{self, Standing, Standings};
+use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
-use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
-use super::redis::{clock, detached};
-use super::{SHELL, data_type, listeners, run};
+use super::{SHELL, freed, listeners, run};
 use dsync_engine::answer::Answer;
-use dsync_engine::types::Now;
 
 /// How long a tick may take, and how many tasks it may do.
 const TICK_US: u64 = 1_000;
@@ -24,75 +21,6 @@ const TICK_TASKS: u32 = 4_096;
 
 /// How much of its own work the engine does between two tasks: about as long as a task takes.
 const BACKGROUND: u32 = 32;
-
-/// How often a server that does not take writes is asked again.
-const HELD_UP_US: u64 = 50_000;
-
-struct Tick;
-
-impl Timer for Tick {
-    const SLOT: &'static TimerSlot = {
-        static SLOT: TimerSlot = TimerSlot::new();
-        &SLOT
-    };
-
-    fn fire(ctx: Ctx<'_>) {
-        SHELL.with(|shell| {
-            shell.armed_us = None;
-            shell.timer_ticks += 1;
-        });
-        tick(ctx);
-        let now = SHELL.with(|shell| shell.now());
-        arm_at(ctx, now, 1_000);
-    }
-}
-
-/// Sees to it that the timer fires when the engine next has something to do.
-pub(super) fn arm(ctx: Ctx<'_>) {
-    let now = SHELL.with(|shell| shell.now());
-    arm_at(ctx, now, 0);
-}
-
-/// The same for a caller that knows the time.
-pub(super) fn arm_from(ctx: Ctx<'_>, now: Now) {
-    arm_at(ctx, now, 0);
-}
-
-/// The same from callbacks that may come in the middle of anything.
-pub(super) fn arm_soon() {
-    detached::with(arm);
-}
-
-/// Takes the timer back, where the module is not loaded after all.
-pub(super) fn disarm(ctx: Ctx<'_>) {
-    timer::stop::<Tick>(ctx);
-}
-
-fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
-    let period_us = SHELL.with(|shell| {
-        let held_up = shell.engine.is_held_up(now).then_some(HELD_UP_US);
-        let wake = shell
-            .engine
-            .next_wake(now)
-            .into_iter()
-            .chain(held_up)
-            .min()?;
-        // The moment that is noted is the one for which the timer is really armed: further away it is
-        // armed for the longest period, and asks again then.
-        let period_us = wake.max(least_us).min(MAX_PERIOD_MS * 1_000);
-        let at = now.mono.0.saturating_add(period_us);
-        // A timer that fires too early finds nothing to do and arms itself again: that is cheaper
-        // than moving it whenever the earliest hold is released.
-        if shell.armed_us.is_some_and(|armed| armed <= at) {
-            return None;
-        }
-        shell.armed_us = Some(at);
-        Some(period_us)
-    });
-    if let Some(period_us) = period_us {
-        timer::start::<Tick>(ctx, period_us.div_ceil(1_000));
-    }
-}
 
 /// The server's cron: whether writes are taken, and whether the timer is late.
 pub(super) fn cron(ctx: Ctx<'_>) {
@@ -121,15 +49,10 @@ pub(super) fn cron(ctx: Ctx<'_>) {
     arm(ctx);
 }
 
-/// The period of the server's cron: the longest sleep that it asks for.
-pub(super) fn cron_period_us(ctx: Ctx<'_>) -> u64 {
-    1_000_000 / ctx.hz().max(1)
-}
-
 /// Does what is due, a bounded part of it.
-fn tick(ctx: Ctx<'_>) {
+pub(crate) fn tick(ctx: Ctx<'_>) {
     let started_us = clock::monotonic_us();
-    data_type::collect_freed();
+    freed::collect();
     let facts = ctx.facts();
     let decides = facts.is_primary() && !facts.loading();
     if decides {

@@ -1,0 +1,360 @@
+//! A state as the packed changes that make it out of a new one: what RDB files, DUMP payloads, rewritten AOFs
+//! and digests hold.
+//!
+//! A state is one packed string, or several when it has many holds: each but the last says that more follow.
+//! The strings are those of [`super::wire`]; the changes are those of [`Body::as_changes`], and are applied by
+//! [`Body::apply`], as those of a primary are. What is particular to a saved state is checked here: which
+//! changes it may have and in which order.
+//!
+//! Connections, the lease clock and the queue are not in it; see [`super::change`] for why.
+
+use std::fmt;
+
+use super::change::Change;
+use super::types::Fence;
+use super::wire::{self, Unreadable};
+use super::{Body, Family, Misfit};
+
+/// How many changes one packed string has at most. A command of a rewritten AOF carries one.
+const PER_STRING: usize = 128;
+
+/// Why a saved state is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsound {
+    Unreadable(Unreadable),
+    /// A string of another family than the key's.
+    Family,
+    /// A change that a saved state does not have, or not there: falling fences, for one.
+    Misplaced {
+        verb: &'static str,
+    },
+    Misfit {
+        verb: &'static str,
+        misfit: Misfit,
+    },
+    /// The end, before all that its family needs.
+    Incomplete,
+}
+
+impl From<Unreadable> for Unsound {
+    fn from(unreadable: Unreadable) -> Unsound {
+        Unsound::Unreadable(unreadable)
+    }
+}
+
+impl fmt::Display for Unsound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsound::Unreadable(unreadable) => write!(f, "{unreadable}"),
+            Unsound::Family => f.write_str("it is of another family than its key"),
+            Unsound::Misplaced { verb } => write!(f, "its change '{verb}' is out of place"),
+            Unsound::Misfit { verb, misfit } => {
+                write!(f, "its change '{verb}' does not fit: {misfit}")
+            }
+            Unsound::Incomplete => f.write_str("it ends too early"),
+        }
+    }
+}
+
+/// Hands out the packed strings of a state, in their order: at least one.
+pub fn pack(body: &Body, mut each: impl FnMut(&[u8])) {
+    let mut buffer = Vec::new();
+    let mut changes = body.as_changes().peekable();
+    loop {
+        let mut writer = wire::begin(&mut buffer, body.family());
+        for change in changes.by_ref().take(PER_STRING) {
+            writer.change(&change);
+        }
+        let more = changes.peek().is_some();
+        wire::end(&mut buffer, more);
+        each(&buffer);
+        if !more {
+            return;
+        }
+    }
+}
+
+/// A state that is being put together from its packed strings.
+pub struct Assembly {
+    body: Body,
+    last: Fence,
+    /// The change of [`Body::scalars`] has come.
+    has_scalars: bool,
+}
+
+impl Assembly {
+    #[must_use]
+    pub fn new(family: Family) -> Assembly {
+        Assembly {
+            body: Body::new(family),
+            last: Fence(0),
+            has_scalars: false,
+        }
+    }
+
+    /// Takes the next string. Returns whether more follow.
+    ///
+    /// # Errors
+    /// For whatever [`pack`] would not have written.
+    pub fn add(&mut self, packed: &[u8]) -> Result<bool, Unsound> {
+        let changes = wire::open(packed)?;
+        if changes.family != self.body.family() {
+            return Err(Unsound::Family);
+        }
+        let more = changes.more;
+        for change in changes {
+            let change = change?;
+            let verb = change.verb();
+            if !self.is_next(&change) {
+                return Err(Unsound::Misplaced { verb });
+            }
+            let misfit = |misfit| Unsound::Misfit { verb, misfit };
+            self.body.apply(&change).map_err(misfit)?;
+        }
+        Ok(more)
+    }
+
+    /// Whether [`Body::as_changes`] could have the change here: see there for the order.
+    fn is_next(&mut self, change: &Change) -> bool {
+        let scalars_first = self.body.family() == Family::Semaphore;
+        match change {
+            Change::Grant(grant) => {
+                let rises = grant.fence > self.last;
+                self.last = grant.fence;
+                rises && self.has_scalars == scalars_first
+            }
+            Change::Limits(_) | Change::Tally(_) | Change::Record(_) => {
+                let first = self.last == Fence(0);
+                !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
+            }
+            _ => false,
+        }
+    }
+
+    /// The state, once the last string has been taken.
+    ///
+    /// # Errors
+    /// When something is missing.
+    pub fn finish(self) -> Result<Body, Unsound> {
+        if self.has_scalars == self.body.scalars().is_some() {
+            Ok(self.body)
+        } else {
+            Err(Unsound::Incomplete)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::change::{Limits, Tally};
+    use super::super::hold::Grant;
+    use super::super::once::{Completion, Reason, Record};
+    use super::super::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
+    use super::*;
+
+    fn strings(body: &Body) -> Vec<Vec<u8>> {
+        let mut strings = Vec::new();
+        pack(body, |packed| strings.push(packed.to_vec()));
+        strings
+    }
+
+    fn load(family: Family, strings: &[Vec<u8>]) -> Result<Body, Unsound> {
+        let mut assembly = Assembly::new(family);
+        let mut more = true;
+        for packed in strings {
+            assert!(more, "a string behind the last");
+            more = assembly.add(packed)?;
+        }
+        if more {
+            return Err(Unsound::Incomplete);
+        }
+        assembly.finish()
+    }
+
+    fn packed(family: Family, changes: &[Change]) -> Vec<Vec<u8>> {
+        let mut buffer = Vec::new();
+        wire::pack(&mut buffer, family, false, changes);
+        vec![buffer]
+    }
+
+    fn grant(fence: u64, claim: Claim) -> Change {
+        Change::Grant(Grant {
+            fence: Fence(fence),
+            token: Token::parse(format!("token {fence}").as_bytes()).expect("legal"),
+            claim,
+            lease: LeaseMs(5),
+            deadline: UnixMs(6),
+            granted: UnixMs(7),
+            renewed: true,
+            owner: Some(b"o".as_slice().into()),
+        })
+    }
+
+    fn tally(finished: Option<UnixMs>) -> Change {
+        Change::Tally(Tally {
+            limit: Some(1),
+            limit_changes: 2,
+            expected: None,
+            done: u64::MAX,
+            lost: 4,
+            touched: UnixMs(5),
+            finished,
+        })
+    }
+
+    fn limits() -> Change {
+        Change::Limits(Limits {
+            limit: None,
+            pinned: Some(0),
+            changes: 9,
+        })
+    }
+
+    fn record(reason: Option<Reason>, result: Option<Option<&[u8]>>) -> Change {
+        Change::Record(Record {
+            attempts: 3,
+            reason,
+            late: result
+                .is_none()
+                .then(|| Token::parse(b"late").expect("legal")),
+            done: result.map(|result| Completion {
+                token: Token::parse(b"winner").expect("legal"),
+                result: result.map(Into::into),
+                keep_until: UnixMs(9),
+            }),
+            touched: UnixMs(4),
+        })
+    }
+
+    fn made_of(family: Family, changes: impl IntoIterator<Item = Change>) -> Body {
+        let mut body = Body::new(family);
+        for change in changes {
+            body.apply(&change).expect("fits");
+        }
+        body
+    }
+
+    fn bodies() -> Vec<Body> {
+        let given = |len| Some(Reason::Given(vec![b'r'; len].into()));
+        let permits = |n| grant(n, Claim::Permits(MAX_PERMITS));
+        let longest = vec![b'r'; MAX_RESULT_LEN];
+        vec![
+            made_of(Family::Lock, []),
+            made_of(Family::Lock, [grant(1, Claim::Exclusive)]),
+            made_of(
+                Family::Lock,
+                [grant(1, Claim::Shared), grant(9, Claim::Shared)],
+            ),
+            made_of(Family::Semaphore, [limits(), permits(3)]),
+            made_of(
+                Family::Semaphore,
+                [limits()].into_iter().chain((1..=127).map(permits)),
+            ),
+            made_of(
+                Family::Semaphore,
+                [limits()].into_iter().chain((1..=128).map(permits)),
+            ),
+            made_of(Family::Group, [grant(2, Claim::Member), tally(None)]),
+            made_of(
+                Family::Group,
+                (1..=1_000)
+                    .map(|n| grant(n, Claim::Member))
+                    .chain([tally(None)]),
+            ),
+            made_of(Family::Group, [tally(Some(UnixMs(1)))]),
+            made_of(
+                Family::Once,
+                [grant(4, Claim::Run), record(Some(Reason::Lapsed), None)],
+            ),
+            made_of(Family::Once, [record(None, Some(None))]),
+            made_of(Family::Once, [record(given(9), Some(Some(b"r")))]),
+            made_of(
+                Family::Once,
+                [record(given(MAX_RESULT_LEN), Some(Some(&longest)))],
+            ),
+        ]
+    }
+
+    #[test]
+    fn every_state_is_loaded_as_it_was_saved() {
+        for body in bodies() {
+            let saved = strings(&body);
+            assert!(
+                saved.iter().all(|packed| packed.len() <= wire::MAX_LEN),
+                "readers take strings up to the bound"
+            );
+            let loaded = load(body.family(), &saved).expect("well-formed");
+            loaded.check_invariants();
+            assert_eq!(strings(&loaded), saved, "{:?}", body.family());
+        }
+    }
+
+    #[test]
+    fn states_are_cut_after_128_changes() {
+        let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
+        assert_eq!(lengths, [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn saved_state_without_its_last_string_is_refused() {
+        for body in bodies() {
+            let saved = strings(&body);
+            let loaded = load(body.family(), &saved[..saved.len() - 1]);
+            assert!(loaded.is_err(), "{:?}", body.family());
+        }
+    }
+
+    #[test]
+    fn only_changes_of_saved_states_are_loaded_and_only_in_their_order() {
+        let shared = |fence| grant(fence, Claim::Shared);
+        let member = |fence| grant(fence, Claim::Member);
+        let permit = |fence| grant(fence, Claim::Permits(1));
+        let run = |fence| grant(fence, Claim::Run);
+        let end = Change::End {
+            fence: Fence(1),
+            how: super::super::change::End::Released,
+            at: UnixMs(1),
+        };
+        let alone = grant(2, Claim::Exclusive);
+        let done = record(None, Some(None));
+        let open = record(None, None);
+        let finished = tally(Some(UnixMs(1)));
+        let refused = [
+            (Family::Lock, vec![shared(2), shared(2)], "a fence twice"),
+            (Family::Lock, vec![shared(2), shared(1)], "falling fences"),
+            (Family::Lock, vec![shared(1), alone.clone()], "not alone"),
+            (Family::Lock, vec![alone, shared(3)], "beside an exclusive"),
+            (Family::Lock, vec![shared(1), end], "an end"),
+            (Family::Lock, vec![Change::Vanish], "a vanishing"),
+            (Family::Lock, vec![limits()], "limits of a lock"),
+            (Family::Semaphore, vec![], "no limits"),
+            (Family::Semaphore, vec![permit(1)], "no limits at all"),
+            (Family::Semaphore, vec![permit(1), limits()], "limits late"),
+            (Family::Semaphore, vec![limits(), limits()], "limits twice"),
+            (Family::Group, vec![member(1)], "no tally"),
+            (Family::Group, vec![tally(None), member(1)], "tally early"),
+            (Family::Group, vec![finished.clone(), member(1)], "over"),
+            (
+                Family::Group,
+                vec![member(1), finished],
+                "over with members",
+            ),
+            (Family::Once, vec![run(1)], "no record"),
+            (Family::Once, vec![run(1), run(2), open.clone()], "two runs"),
+            (Family::Once, vec![run(1), done.clone()], "done with a run"),
+            (Family::Once, vec![done, run(1)], "a run when done"),
+            (Family::Once, vec![open.clone(), open], "two records"),
+        ];
+        for (family, changes, what) in refused {
+            let loaded = load(family, &packed(family, &changes));
+            assert!(loaded.is_err(), "{family:?}: {what}");
+        }
+    }
+
+    #[test]
+    fn state_of_another_family_is_refused() {
+        let saved = strings(&bodies()[1]);
+        let mut assembly = Assembly::new(Family::Once);
+        assert_eq!(assembly.add(&saved[0]), Err(Unsound::Family));
+    }
+}

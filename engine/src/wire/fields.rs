@@ -1,0 +1,244 @@
+//! The fields of a change: how each is written, and how it is read with distrust.
+//!
+//! [`Fields`] compares every number and length with its bounds before anything is done with it, and refuses a
+//! number or a token that has a shorter form: what it accepts, [`Writer`] writes in the same bytes.
+
+use super::Unreadable;
+use crate::change::End;
+use crate::types::{Fence, LeaseMs, Token, UnixMs};
+
+/// Appends fields to a packed string.
+pub(crate) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
+
+impl Writer<'_> {
+    pub(super) fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    pub(super) fn number(&mut self, n: impl Into<u64>) {
+        let mut n = n.into();
+        while n >= 0x80 {
+            self.byte(low_bits(n) | 0x80);
+            n >>= 7;
+        }
+        self.byte(low_bits(n));
+    }
+
+    /// A number below 2^64 - 1, or nothing.
+    pub(super) fn option(&mut self, n: Option<u64>) {
+        self.number(n.map_or(0, |n| n.saturating_add(1)));
+    }
+
+    /// A moment by its distance from another: both are below 2^63.
+    pub(super) fn difference(&mut self, moment: UnixMs, from: UnixMs) {
+        let difference = moment.0.wrapping_sub(from.0).cast_signed();
+        // Zigzag: 0, -1, 1, -2 … become 0, 1, 2, 3.
+        self.number(((difference << 1) ^ (difference >> 63)).cast_unsigned());
+    }
+
+    pub(super) fn text(&mut self, text: &[u8]) {
+        self.number(text.len() as u64);
+        self.0.extend_from_slice(text);
+    }
+
+    pub(super) fn optional_text(&mut self, text: Option<&[u8]>) {
+        self.option(text.map(|text| text.len() as u64));
+        self.0.extend_from_slice(text.unwrap_or_default());
+    }
+
+    pub(super) fn token(&mut self, token: &Token) {
+        match token {
+            Token::Uuid(uuid) => {
+                self.byte(0);
+                self.0.extend_from_slice(uuid);
+            }
+            Token::Text(text) => self.text(text),
+        }
+    }
+}
+
+fn low_bits(n: u64) -> u8 {
+    (n & 0x7f) as u8
+}
+
+/// Takes the fields of a change one by one, each checked against its bounds.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    left: &'a [u8],
+    /// The change that is being read, for what is said of it.
+    pub(super) verb: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(left: &'a [u8]) -> Fields<'a> {
+        Fields { left, verb: "" }
+    }
+
+    pub(super) fn error(&self, field: &'static str) -> Unreadable {
+        let verb = self.verb;
+        Unreadable::Field { verb, field }
+    }
+
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (first, left) = self.left.split_first()?;
+        self.left = left;
+        Some(*first)
+    }
+
+    /// A number in its shortest form.
+    fn leb128(&mut self) -> Option<u64> {
+        let mut n = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            n |= bits << shift;
+            if byte & 0x80 == 0 {
+                // A last byte without bits would make the number longer than it has to be.
+                return (byte != 0 || shift == 0).then_some(n);
+            }
+        }
+        None
+    }
+
+    pub(super) fn number(
+        &mut self,
+        field: &'static str,
+        least: u64,
+        most: u64,
+    ) -> Result<u64, Unreadable> {
+        self.leb128()
+            .filter(|n| (least..=most).contains(n))
+            .ok_or_else(|| self.error(field))
+    }
+
+    fn option(
+        &mut self,
+        field: &'static str,
+        least: u64,
+        most: u64,
+    ) -> Result<Option<u64>, Unreadable> {
+        match self.number(field, 0, most + 1)? {
+            0 => Ok(None),
+            n if n > least => Ok(Some(n - 1)),
+            _ => Err(self.error(field)),
+        }
+    }
+
+    pub(super) fn small(
+        &mut self,
+        field: &'static str,
+        least: u32,
+        most: u32,
+    ) -> Result<u32, Unreadable> {
+        let n = self.number(field, u64::from(least), u64::from(most))?;
+        u32::try_from(n).map_err(|_| self.error(field))
+    }
+
+    pub(super) fn small_option(
+        &mut self,
+        field: &'static str,
+        least: u32,
+        most: u32,
+    ) -> Result<Option<u32>, Unreadable> {
+        let n = self.option(field, u64::from(least), u64::from(most))?;
+        n.map(|n| u32::try_from(n).map_err(|_| self.error(field)))
+            .transpose()
+    }
+
+    pub(super) fn flag(&mut self, field: &'static str) -> Result<bool, Unreadable> {
+        Ok(self.number(field, 0, 1)? == 1)
+    }
+
+    pub(super) fn moment(&mut self, field: &'static str) -> Result<UnixMs, Unreadable> {
+        self.number(field, 0, UnixMs::MAX.0).map(UnixMs)
+    }
+
+    pub(super) fn moment_option(
+        &mut self,
+        field: &'static str,
+    ) -> Result<Option<UnixMs>, Unreadable> {
+        Ok(self.option(field, 0, UnixMs::MAX.0)?.map(UnixMs))
+    }
+
+    pub(super) fn difference(
+        &mut self,
+        field: &'static str,
+        from: UnixMs,
+    ) -> Result<UnixMs, Unreadable> {
+        let n = self.number(field, 0, u64::MAX)?;
+        let difference = (n >> 1).cast_signed() ^ -(n & 1).cast_signed();
+        from.0
+            .checked_add_signed(difference)
+            .filter(|moment| *moment <= UnixMs::MAX.0)
+            .map(UnixMs)
+            .ok_or_else(|| self.error(field))
+    }
+
+    pub(super) fn fence(&mut self) -> Result<Fence, Unreadable> {
+        self.number("fence", 1, Fence::MAX.0).map(Fence)
+    }
+
+    pub(super) fn fence_option(&mut self) -> Result<Option<Fence>, Unreadable> {
+        Ok(self.option("fence", 1, Fence::MAX.0)?.map(Fence))
+    }
+
+    pub(super) fn lease(&mut self) -> Result<LeaseMs, Unreadable> {
+        self.small("lease", 1, LeaseMs::MAX.0).map(LeaseMs)
+    }
+
+    pub(super) fn how(&mut self) -> Result<End, Unreadable> {
+        let number = self.number("how", 0, u64::MAX)?;
+        let mut all = End::ALL.iter().map(|(end, _)| *end);
+        all.find(|end| u64::from(end.number()) == number)
+            .ok_or_else(|| self.error("how"))
+    }
+
+    fn take(&mut self, field: &'static str, len: usize) -> Result<&'a [u8], Unreadable> {
+        let (taken, left) = self
+            .left
+            .split_at_checked(len)
+            .ok_or_else(|| self.error(field))?;
+        self.left = left;
+        Ok(taken)
+    }
+
+    pub(super) fn text(
+        &mut self,
+        field: &'static str,
+        least: usize,
+        most: usize,
+    ) -> Result<&'a [u8], Unreadable> {
+        let len = self.number(field, least as u64, most as u64)?;
+        self.take(field, usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
+    pub(super) fn optional_text(
+        &mut self,
+        field: &'static str,
+        most: usize,
+    ) -> Result<Option<&'a [u8]>, Unreadable> {
+        match self.option(field, 0, most as u64)? {
+            None => Ok(None),
+            Some(len) => self
+                .take(field, usize::try_from(len).unwrap_or(usize::MAX))
+                .map(Some),
+        }
+    }
+
+    pub(super) fn token(&mut self, field: &'static str) -> Result<Token, Unreadable> {
+        let text = self.text(field, 0, Token::MAX_LEN)?;
+        if text.is_empty() {
+            let uuid = self.take(field, 16)?;
+            return <[u8; 16]>::try_from(uuid)
+                .map(Token::Uuid)
+                .map_err(|_| self.error(field));
+        }
+        // A UUID has a shorter form.
+        Token::parse(text)
+            .filter(|token| matches!(token, Token::Text(_)))
+            .ok_or_else(|| self.error(field))
+    }
+}

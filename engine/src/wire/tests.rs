@@ -1,0 +1,486 @@
+//! The packed form, byte by byte, and readers that are lied to.
+
+use super::*;
+use crate::types::{Fence, LeaseMs, Token};
+
+fn token(text: &[u8]) -> Token {
+    Token::parse(text).expect("legal")
+}
+
+fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
+    Change::Grant(Grant {
+        fence: Fence(1_700_000_000_000_123),
+        token: token(text),
+        claim,
+        lease: LeaseMs(30_000),
+        deadline: UnixMs(1_700_000_030_000),
+        granted: UnixMs(1_700_000_000_000),
+        renewed: owner.is_some(),
+        owner: owner.map(Into::into),
+    })
+}
+
+const UUID: &[u8] = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59";
+
+/// Every kind of change, with the family it is for.
+fn every_kind() -> Vec<(Family, Change)> {
+    let completion = |text: &[u8], result: Option<&[u8]>| Completion {
+        token: token(text),
+        result: result.map(Into::into),
+        keep_until: UnixMs(8),
+    };
+    let record = |reason, late: Option<&[u8]>, done| {
+        Change::Record(Record {
+            attempts: 2,
+            touched: UnixMs(3),
+            reason,
+            late: late.map(token),
+            done,
+        })
+    };
+    let mut far = grant(Claim::Exclusive, UUID, None);
+    if let Change::Grant(grant) = &mut far {
+        grant.fence = Fence::MAX;
+        grant.granted = UnixMs(0);
+        grant.deadline = UnixMs::MAX;
+        grant.lease = LeaseMs::MAX;
+    }
+    let mut near = far.clone();
+    if let Change::Grant(grant) = &mut near {
+        grant.fence = Fence(1);
+        grant.granted = UnixMs::MAX;
+        grant.deadline = UnixMs(0);
+    }
+    let mut all = vec![
+        (Family::Lock, grant(Claim::Exclusive, UUID, None)),
+        (
+            Family::Lock,
+            grant(Claim::Shared, b"a b\r\n\0\xff", Some(b"\xffo")),
+        ),
+        (Family::Lock, far),
+        (Family::Lock, near),
+        (
+            Family::Semaphore,
+            grant(
+                Claim::Permits(MAX_PERMITS),
+                &[b'x'; 128],
+                Some(&[b'o'; 128]),
+            ),
+        ),
+        (Family::Group, grant(Claim::Member, b"m", None)),
+        (Family::Once, grant(Claim::Run, UUID, Some(b"host"))),
+        (
+            Family::Lock,
+            Change::Renew {
+                fence: Fence::MAX,
+                lease: LeaseMs::MAX,
+                deadline: UnixMs::MAX,
+            },
+        ),
+        (Family::Semaphore, Change::Limit(1)),
+        (Family::Semaphore, Change::Pin(Some(0))),
+        (Family::Semaphore, Change::Pin(None)),
+        (
+            Family::Group,
+            Change::Expect {
+                jobs: MAX_PERMITS,
+                at: UnixMs(1),
+            },
+        ),
+        (
+            Family::Group,
+            Change::Finish {
+                keep_until: UnixMs(2),
+            },
+        ),
+        (Family::Lock, Change::Vanish),
+        (
+            Family::Semaphore,
+            Change::Limits(Limits {
+                limit: Some(3),
+                pinned: None,
+                changes: u64::MAX,
+            }),
+        ),
+        (
+            Family::Group,
+            Change::Tally(Tally {
+                limit: None,
+                limit_changes: 1,
+                expected: Some(2),
+                done: 3,
+                lost: u64::MAX,
+                touched: UnixMs(5),
+                finished: Some(UnixMs(6)),
+            }),
+        ),
+        (
+            Family::Once,
+            Change::Fail {
+                fence: Fence(1),
+                at: UnixMs(2),
+                reason: b"".as_slice().into(),
+            },
+        ),
+        (
+            Family::Once,
+            Change::Complete {
+                fence: Some(Fence(1)),
+                done: completion(UUID, None),
+            },
+        ),
+        (
+            Family::Once,
+            Change::Complete {
+                fence: None,
+                done: completion(b"t", Some(b"")),
+            },
+        ),
+        (Family::Once, Change::GiveUp),
+        (Family::Once, record(None, None, None)),
+        (Family::Once, record(Some(Reason::Lapsed), Some(UUID), None)),
+        (
+            Family::Once,
+            record(
+                Some(Reason::Revoked),
+                None,
+                Some(completion(b"t", Some(&[b'r'; 300]))),
+            ),
+        ),
+        (
+            Family::Once,
+            record(
+                Some(Reason::Given(b"no disk".as_slice().into())),
+                None,
+                Some(completion(UUID, None)),
+            ),
+        ),
+    ];
+    all.extend(End::ALL.map(|(how, _)| {
+        let end = Change::End {
+            fence: Fence(1_700_000_000_000_123),
+            how,
+            at: UnixMs(0),
+        };
+        (Family::Lock, end)
+    }));
+    all
+}
+
+fn packed(family: Family, more: bool, changes: &[Change]) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    pack(&mut buffer, family, more, changes);
+    buffer
+}
+
+fn unpacked(packed: &[u8]) -> Result<(Family, bool, Vec<Change>), Unreadable> {
+    let unpacked = open(packed)?;
+    let (family, more) = (unpacked.family, unpacked.more);
+    Ok((family, more, unpacked.collect::<Result<_, _>>()?))
+}
+
+/// Bytes as they might come, with the check that belongs to them: it keeps out damage, not bad intent.
+fn sealed(bytes: &[u8]) -> Vec<u8> {
+    [bytes, &CHECK.checksum(bytes).to_le_bytes()].concat()
+}
+
+fn without_check(packed: &[u8]) -> &[u8] {
+    &packed[..packed.len() - CHECK_LEN]
+}
+
+#[test]
+fn every_kind_is_read_as_it_was_written() {
+    for (family, change) in every_kind() {
+        for more in [false, true] {
+            let changes = [change.clone(), change.clone()];
+            let read = unpacked(&packed(family, more, &changes));
+            assert_eq!(read, Ok((family, more, changes.to_vec())));
+        }
+    }
+    let none = packed(Family::Once, false, &[]);
+    assert_eq!(unpacked(&none), Ok((Family::Once, false, vec![])));
+}
+
+/// The bytes are a contract with every server and file of this version: they may not change.
+#[test]
+fn packed_bytes_are_these() {
+    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+    let grant = packed(Family::Lock, false, &[grant(Claim::Exclusive, UUID, None)]);
+    assert_eq!(
+        hex(&grant),
+        "020080fb80f9c0c1c4820300b0ea0100008f14e45fceea467fa8f56d1e2c3b4a59e16723df"
+    );
+    assert_eq!(grant.len(), 37, "a held lock");
+    let release = [
+        Change::End {
+            fence: Fence(300),
+            how: End::Lapsed,
+            at: UnixMs(127),
+        },
+        Change::Vanish,
+    ];
+    assert_eq!(
+        hex(&packed(Family::Semaphore, true, &release)),
+        "028102ac02027f070cd47b74"
+    );
+}
+
+#[test]
+fn buffer_is_reused_and_not_added_to() {
+    let mut buffer = Vec::new();
+    for (family, change) in every_kind() {
+        pack(&mut buffer, family, false, [&change]);
+        assert_eq!(buffer, packed(family, false, &[change]));
+    }
+}
+
+#[test]
+fn string_that_is_cut_short_or_goes_on_is_refused() {
+    for (family, change) in every_kind() {
+        let whole = packed(family, false, std::slice::from_ref(&change));
+        for kept in 0..whole.len() {
+            let cut = &whole[..kept];
+            assert_eq!(
+                unpacked(cut),
+                Err(Unreadable::Damaged),
+                "{change:?} to {kept}"
+            );
+        }
+        let written = without_check(&whole);
+        for kept in 0..written.len() {
+            let read = unpacked(&sealed(&written[..kept]));
+            // With the version, the family and no change at all it is well-formed.
+            assert!(read.is_err() || kept == 2, "{change:?} cut to {kept}");
+        }
+        for byte in 0..=0xff {
+            let longer = [whole.as_slice(), &[byte]].concat();
+            assert_eq!(unpacked(&longer), Err(Unreadable::Damaged), "{change:?}");
+        }
+    }
+}
+
+#[test]
+fn string_with_any_flipped_bit_is_refused() {
+    for (family, change) in every_kind() {
+        let whole = packed(family, false, &[change]);
+        for bit in 0..8 * whole.len() {
+            let mut bent = whole.clone();
+            bent[bit / 8] ^= 1 << (bit % 8);
+            assert!(unpacked(&bent).is_err(), "bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn unknown_version_family_and_kind_are_named() {
+    let good = packed(Family::Lock, false, &[Change::Vanish]);
+    for version in [0, 1, 3, 0xff] {
+        let mut bent = good.clone();
+        bent[0] = version;
+        assert_eq!(unpacked(&bent), Err(Unreadable::Version(version)));
+    }
+    for family in [4, 5, 0x7f] {
+        assert_eq!(
+            unpacked(&sealed(&[VERSION, family])),
+            Err(Unreadable::Family(family))
+        );
+    }
+    for kind in [0, 14, 15, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
+        assert_eq!(
+            unpacked(&sealed(&[VERSION, 0, kind])),
+            Err(Unreadable::Kind(kind))
+        );
+    }
+    assert_eq!(
+        Unreadable::Version(3).to_string(),
+        "it is of format version 3, and this dsync knows 2"
+    );
+    assert_eq!(
+        Unreadable::Kind(14).to_string(),
+        "its change 0x0e is not known here"
+    );
+}
+
+#[test]
+fn fields_out_of_bounds_and_longer_forms_are_refused() {
+    let million_and_two: &[u8] = &[0xc2, 0x84, 0x3d];
+    let cases: &[(&str, u8, Vec<u8>)] = &[
+        ("LIMIT without", 1, vec![3]),
+        ("LIMIT 0", 1, vec![3, 0]),
+        ("LIMIT of a longer form", 1, vec![3, 0x81, 0]),
+        ("LIMIT 1000002", 1, [&[3], million_and_two].concat()),
+        ("PIN 1000001", 1, [&[4], million_and_two].concat()),
+        ("EXPECT 0", 2, vec![5, 0, 1]),
+        ("LIMITS 0", 1, vec![8, 1, 0, 0]),
+        (
+            "a number of 65 bits",
+            1,
+            [&[8, 0, 0][..], &[0xff; 9], &[2]].concat(),
+        ),
+        (
+            "a number of eleven bytes",
+            1,
+            [&[8, 0, 0][..], &[0xff; 10], &[0]].concat(),
+        ),
+        ("RENEW of fence 0", 0, vec![1, 0, 1, 1]),
+        (
+            "RENEW of fence 2^53",
+            0,
+            [&[1], &[0x80; 7][..], &[0x10, 1, 1]].concat(),
+        ),
+        ("RENEW for no time", 0, vec![1, 1, 0, 1]),
+        (
+            "RENEW for 31 days",
+            0,
+            vec![1, 1, 0x80, 0xf4, 0xe1, 0xfd, 9, 1],
+        ),
+        (
+            "RENEW until 2^48",
+            0,
+            [&[1, 1, 1], &[0x80; 6][..], &[0x40]].concat(),
+        ),
+        ("END of no kind", 0, vec![2, 1, 6, 1]),
+        ("COMPLETE of fence 0", 3, vec![11, 1, 8, 1, b't', 0]),
+        ("RECORD with a reason 4", 3, vec![13, 1, 1, 4, 0, 0]),
+        ("RECORD that is late twice", 3, vec![13, 1, 1, 0, 2, 0]),
+        (
+            "GRANT, shared, of permits",
+            1,
+            vec![0x84, 1, 1, 0, 1, 0, 1, b't'],
+        ),
+        ("GRANT of 0 permits", 1, vec![0x80, 0, 1, 0, 1, 0, 1, b't']),
+        ("GRANT of fence 0", 0, vec![0x80, 0, 0, 1, 0, 1, b't']),
+        ("GRANT before 1970", 0, vec![0x80, 1, 1, 1, 0, 1, b't']),
+        (
+            "GRANT until before 1970",
+            0,
+            vec![0x80, 1, 0, 1, 3, 1, b't'],
+        ),
+        (
+            "GRANT by a token of 129 bytes",
+            0,
+            [&[0x80, 1, 0, 1, 0, 0x81, 1][..], &[b't'; 129]].concat(),
+        ),
+        (
+            "GRANT by a UUID as a text",
+            0,
+            [&[0x80, 1, 0, 1, 0, 36][..], UUID].concat(),
+        ),
+        ("GRANT by no owner", 0, vec![0x82, 1, 0, 1, 0, 1, b't', 0]),
+        (
+            "GRANT by an owner of 129 bytes",
+            0,
+            [&[0x82, 1, 0, 1, 0, 1, b't', 0x81, 1][..], &[b'o'; 129]].concat(),
+        ),
+        (
+            "GRANT by half an owner",
+            0,
+            vec![0x82, 1, 0, 1, 0, 1, b't', 2, b'o'],
+        ),
+    ];
+    for (what, family, change) in cases {
+        let head = [VERSION, *family];
+        let read = unpacked(&sealed(&[&head[..], change].concat()));
+        assert!(
+            matches!(read, Err(Unreadable::Field { verb, .. }) if what.starts_with(verb) || verb == "LIMITS"),
+            "{what}: {read:?}"
+        );
+    }
+    // The same changes with nothing wrong.
+    for (family, change) in [
+        (0, vec![0x80, 1, 0, 1, 2, 1, b't']),
+        (0, vec![0x82, 1, 0, 1, 0, 1, b't', 1, b'o']),
+        (1, vec![0x80, 1, 1, 0, 1, 0, 1, b't']),
+        (3, vec![13, 1, 1, 0, 0, 0]),
+    ] {
+        let read = unpacked(&sealed(&[&[VERSION, family][..], &change].concat()));
+        assert!(read.is_ok(), "{change:?}: {read:?}");
+    }
+}
+
+/// The numbers that a length of gigabytes would allocate are compared with their bounds first.
+#[test]
+fn text_that_claims_to_be_longer_than_it_is_is_refused() {
+    for len in [1_u64, 1 << 20, 16 << 20, 1 << 32, u64::MAX] {
+        let mut bytes = vec![VERSION, Family::Once.number(), kind::FAIL, 1, 1];
+        Writer(&mut bytes).number(len);
+        assert!(unpacked(&sealed(&bytes)).is_err(), "{len}");
+    }
+}
+
+/// A small generator of numbers, the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut n = self.0;
+        n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        n ^ (n >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// Whatever comes, the reader ends without a panic, reads no more changes than there are bytes, and accepts
+/// nothing that it would not have written itself.
+#[test]
+fn no_input_panics_and_what_is_accepted_is_in_its_one_form() {
+    let kinds = every_kind();
+    let mut numbers = Numbers(1);
+    let (mut accepted, mut refused) = (0, 0);
+    for _ in 0..200_000 {
+        let (family, change) = &kinds[numbers.below(kinds.len())];
+        let mut changes = vec![change.clone()];
+        while numbers.below(3) == 0 {
+            let (of, change) = &kinds[numbers.below(kinds.len())];
+            if of == family {
+                changes.push(change.clone());
+            }
+        }
+        let whole = packed(*family, numbers.below(2) == 0, &changes);
+        let mut bytes = without_check(&whole).to_vec();
+        for _ in 0..=numbers.below(3) {
+            let at = numbers.below(bytes.len());
+            match numbers.below(7) {
+                0 => bytes[at] ^= 1 << numbers.below(8),
+                1 => bytes[at] = numbers.next().to_le_bytes()[0],
+                2 => bytes.truncate(at.max(1)),
+                3 => drop(bytes.remove(at)),
+                4 => bytes.insert(at, numbers.next().to_le_bytes()[0]),
+                5 => bytes.extend_from_slice(&numbers.next().to_le_bytes()),
+                _ => {
+                    bytes = (0..numbers.below(60) + 1)
+                        .map(|_| numbers.next().to_le_bytes()[0])
+                        .collect()
+                }
+            }
+            if bytes.is_empty() {
+                bytes.push(VERSION);
+            }
+        }
+        if numbers.below(8) > 0 {
+            bytes[0] = VERSION;
+        }
+        let bent = if numbers.below(8) == 0 {
+            bytes
+        } else {
+            sealed(&bytes)
+        };
+        match unpacked(&bent) {
+            Err(_) => refused += 1,
+            Ok((family, more, changes)) => {
+                accepted += 1;
+                assert!(changes.len() <= bent.len());
+                assert_eq!(packed(family, more, &changes), bent, "{changes:?}");
+            }
+        }
+    }
+    assert!(
+        accepted > 5_000 && refused > 50_000,
+        "{accepted}, {refused}"
+    );
+}

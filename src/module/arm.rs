@@ -1,0 +1,85 @@
+//! When the engine is looked after: one timer of the server for the earliest of all moments. A moment that
+//! is further away than the server's timers can be trusted is asked for again every half an hour.
+//!
+//! What is done then is `tick`'s; whoever changes something that a moment depends on arms the timer here.
+
+use super::SHELL;
+use super::redis::context::Ctx;
+use super::redis::detached;
+use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
+use dsync_engine::types::Now;
+
+/// How often a server that does not take writes is asked again.
+const HELD_UP_US: u64 = 50_000;
+
+struct Alarm;
+
+impl Timer for Alarm {
+    const SLOT: &'static TimerSlot = {
+        static SLOT: TimerSlot = TimerSlot::new();
+        &SLOT
+    };
+
+    fn fire(ctx: Ctx<'_>) {
+        let tick = SHELL.with(|shell| {
+            shell.armed_us = None;
+            shell.timer_ticks += 1;
+            shell.tick
+        });
+        tick(ctx);
+        let now = SHELL.with(|shell| shell.now());
+        arm_at(ctx, now, 1_000);
+    }
+}
+
+/// Says what is done when the timer fires.
+pub(crate) fn register(tick: fn(Ctx<'_>)) {
+    SHELL.with(|shell| shell.tick = tick);
+}
+
+/// Sees to it that the timer fires when the engine next has something to do.
+pub(super) fn arm(ctx: Ctx<'_>) {
+    let now = SHELL.with(|shell| shell.now());
+    arm_at(ctx, now, 0);
+}
+
+/// The same for a caller that knows the time.
+pub(super) fn arm_from(ctx: Ctx<'_>, now: Now) {
+    arm_at(ctx, now, 0);
+}
+
+/// The same from callbacks that may come in the middle of anything.
+pub(super) fn arm_soon() {
+    detached::with(arm);
+}
+
+/// Takes the timer back, where the module is not loaded after all.
+pub(crate) fn disarm(ctx: Ctx<'_>) {
+    timer::stop::<Alarm>(ctx);
+}
+
+fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
+    let period_us = SHELL.with(|shell| {
+        let held_up = shell.engine.is_held_up(now).then_some(HELD_UP_US);
+        let wake = shell
+            .engine
+            .next_wake(now)
+            .into_iter()
+            .chain(held_up)
+            .min()?;
+        // The moment that is noted is the one for which the timer is really armed: further away it is
+        // armed for the longest period, and asks again then.
+        let period_us = wake.max(least_us).min(MAX_PERIOD_MS * 1_000);
+        let at = now.mono.0.saturating_add(period_us);
+        // A timer that fires too early finds nothing to do and arms itself again: that is cheaper
+        // than moving it whenever the earliest hold is released.
+        if shell.armed_us.is_some_and(|armed| armed <= at) {
+            return None;
+        }
+        shell.armed_us = Some(at);
+        Some(period_us)
+    });
+    if let Some(period_us) = period_us {
+        timer::start::<Alarm>(ctx, period_us.div_ceil(1_000));
+    }
+}

@@ -1,0 +1,75 @@
+//! Changes that were decided elsewhere, by a primary or in an earlier life of this server: carried out, and
+//! counted where they could not be.
+
+use super::redis::context::Ctx;
+use super::redis::name::KeyName;
+use super::{SHELL, journal, notify, run, settings};
+use dsync_engine::Family;
+use dsync_engine::change::Change;
+use dsync_engine::follow::Unfollowed;
+
+/// What has become of the changes in the AOF that is being loaded, or was loaded last.
+#[derive(Default)]
+pub(super) struct Load {
+    pub(super) applied: u64,
+    /// As the operator allowed.
+    pub(super) skipped: u64,
+}
+
+/// Carries out what one call did to the key elsewhere: all changes or none.
+///
+/// # Errors
+/// Why they do not fit.
+pub(crate) fn carry_out(
+    ctx: Ctx<'_>,
+    name: &KeyName<'_>,
+    family: Family,
+    changes: &[Change],
+) -> Result<(), String> {
+    let applied = run::run(ctx, name, |engine, key, now| {
+        let followed = engine.follow(key, family, changes, now);
+        (followed, engine.take_fence_ahead())
+    });
+    let Ok((followed, fence_ahead)) = applied else {
+        return Err("the key holds a value that is not dsync's".to_owned());
+    };
+    if let Some(fence) = fence_ahead {
+        journal::fence_ahead(fence);
+    }
+    if let Err(Unfollowed { at, misfit }) = followed {
+        let change = changes.get(at).map(Change::to_string).unwrap_or_default();
+        return Err(format!("its change '{change}' does not fit: {misfit}"));
+    }
+    ctx.signal_modified(name);
+    notify::changed(ctx, name, family, changes);
+    SHELL.with(|shell| shell.load.applied += changes.len() as u64);
+    Ok(())
+}
+
+/// What a server does about changes that it cannot carry out.
+pub(crate) enum Consequence {
+    /// A replica goes on.
+    GoOn,
+    /// The loading of an AOF passes over them, as the operator has said.
+    LeaveOut,
+    /// The loading of an AOF ends there; so many changes of it were carried out before.
+    Stop { applied: u64 },
+}
+
+/// Counts changes that could not be carried out. Returns what to do about them.
+pub(crate) fn count_refused(changes: u64, loading: bool) -> Consequence {
+    let skips = settings::aof_skips_unapplied();
+    SHELL.with(|shell| {
+        shell.unapplied += changes;
+        match (loading, skips) {
+            (false, _) => Consequence::GoOn,
+            (true, true) => {
+                shell.load.skipped += changes;
+                Consequence::LeaveOut
+            }
+            (true, false) => Consequence::Stop {
+                applied: shell.load.applied,
+            },
+        }
+    })
+}

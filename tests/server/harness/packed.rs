@@ -1,0 +1,246 @@
+//! The packed strings of the replication stream and of rewritten AOFs, as text that assertions can be made of.
+//!
+//! ```text
+//! GRANT fence claim lease-ms deadline-unix-ms granted-unix-ms renewed length:token length:owner
+//! RENEW fence lease-ms deadline-unix-ms
+//! END fence how at-unix-ms
+//! LIMIT limit
+//! PIN limit|NONE
+//! EXPECT jobs at-unix-ms
+//! FINISH keep-until-unix-ms
+//! VANISH
+//! LIMITS limit|NONE pinned|NONE changes
+//! FAIL fence at-unix-ms length:reason
+//! COMPLETE fence|NONE keep-until-unix-ms length:token result
+//! GIVEUP
+//! TALLY limit|NONE changes expected|NONE done lost touched-unix-ms keep-until-unix-ms|NONE
+//! RECORD attempts touched-unix-ms reason late-length:token|NONE NONE
+//! RECORD attempts touched-unix-ms reason late-length:token|NONE keep-until-unix-ms length:token result
+//! ```
+//!
+//! The engine's own reader reads them: the bytes themselves are asserted in its tests, and by the files in
+//! `tests/golden`.
+
+use std::num::ParseIntError;
+use std::str::FromStr;
+
+use crc::{CRC_32_ISCSI, Crc};
+
+use dsync_engine::Family;
+use dsync_engine::change::{Change, Limits, Tally};
+use dsync_engine::hold::Grant;
+use dsync_engine::once::{Completion, Reason};
+use dsync_engine::types::{Claim, Fence, LeaseMs, Token, UnixMs, new_token_buffer};
+use dsync_engine::wire;
+
+/// The command that carries packed strings: its name, a key, a string.
+pub const STREAM: &str = "DSYN";
+
+const FAMILIES: [(Family, &str); 4] = [
+    (Family::Lock, "lock"),
+    (Family::Semaphore, "semaphore"),
+    (Family::Group, "group"),
+    (Family::Once, "once"),
+];
+
+/// The family, with a `+` where the state goes on in another string, and then each change.
+#[track_caller]
+pub fn spelled(packed: &[u8]) -> Vec<String> {
+    let unpacked = wire::open(packed)
+        .unwrap_or_else(|unreadable| panic!("{}: {unreadable}", packed.escape_ascii()));
+    let more = if unpacked.more { "+" } else { "" };
+    let mut family = FAMILIES.iter().filter(|(it, _)| *it == unpacked.family);
+    let family = family.next().expect("each family is listed").1;
+    let changes = unpacked.map(|change| text(&change.expect("a change that can be read")));
+    [format!("{family}{more}")]
+        .into_iter()
+        .chain(changes)
+        .collect()
+}
+
+/// Packs changes that are written as above, of those kinds that stories make by hand.
+#[track_caller]
+pub fn packed(family: &str, changes: &[&str]) -> Vec<u8> {
+    let mut families = FAMILIES.iter().filter(|(_, name)| *name == family);
+    let family = families.next().expect("a family").0;
+    let changes: Vec<_> = changes.iter().map(|change| read(change)).collect();
+    let mut packed = Vec::new();
+    wire::pack(&mut packed, family, false, &changes);
+    packed
+}
+
+/// Any bytes, with the checksum that a packed string has at its end.
+pub fn sealed(bytes: &[u8]) -> Vec<u8> {
+    let check = Crc::<u32>::new(&CRC_32_ISCSI).checksum(bytes);
+    [bytes, &check.to_le_bytes()].concat()
+}
+
+#[track_caller]
+fn read(change: &str) -> Change {
+    let words: Vec<_> = change.split(' ').collect();
+    let number = |word: &str| -> u64 { word.parse().expect("a number") };
+    let text = |word: &str| word.split_once(':').expect("length:text").1.to_owned();
+    let lease = |word: &str| LeaseMs(word.parse().expect("a lease"));
+    match words.as_slice() {
+        [
+            "GRANT",
+            fence,
+            claim,
+            ms,
+            deadline,
+            granted,
+            renewed,
+            token,
+            owner,
+        ] => Change::Grant(Grant {
+            fence: Fence(number(fence)),
+            token: Token::parse(text(token).as_bytes()).expect("a token"),
+            claim: match *claim {
+                "exclusive" => Claim::Exclusive,
+                "shared" => Claim::Shared,
+                "member" => Claim::Member,
+                "run" => Claim::Run,
+                permits => Claim::Permits(permits.parse().expect("permits")),
+            },
+            lease: lease(ms),
+            deadline: UnixMs(number(deadline)),
+            granted: UnixMs(number(granted)),
+            renewed: number(renewed) == 1,
+            owner: (!text(owner).is_empty()).then(|| text(owner).into_bytes().into()),
+        }),
+        ["RENEW", fence, ms, deadline] => Change::Renew {
+            fence: Fence(number(fence)),
+            lease: lease(ms),
+            deadline: UnixMs(number(deadline)),
+        },
+        ["LIMIT", limit] => Change::Limit(limit.parse().expect("a limit")),
+        ["LIMITS", limit, pinned, changes] => Change::Limits(Limits {
+            limit: optional(limit),
+            pinned: optional(pinned),
+            changes: number(changes),
+        }),
+        [
+            "TALLY",
+            limit,
+            changes,
+            expected,
+            done,
+            lost,
+            touched,
+            finished,
+        ] => Change::Tally(Tally {
+            limit: optional(limit),
+            limit_changes: number(changes),
+            expected: optional(expected),
+            done: number(done),
+            lost: number(lost),
+            touched: UnixMs(number(touched)),
+            finished: optional(finished).map(UnixMs),
+        }),
+        ["VANISH"] => Change::Vanish,
+        ["GIVEUP"] => Change::GiveUp,
+        _ => panic!("no story makes '{change}' by hand"),
+    }
+}
+
+fn optional<N: FromStr<Err = ParseIntError>>(word: &str) -> Option<N> {
+    (word != "NONE").then(|| word.parse().expect("a number"))
+}
+
+fn text(change: &Change) -> String {
+    match change {
+        Change::Grant(grant) => {
+            let claim = match grant.claim {
+                Claim::Exclusive => "exclusive".to_owned(),
+                Claim::Shared => "shared".to_owned(),
+                Claim::Member => "member".to_owned(),
+                Claim::Run => "run".to_owned(),
+                Claim::Permits(permits) => permits.to_string(),
+            };
+            format!(
+                "GRANT {} {claim} {} {} {} {} {} {}",
+                grant.fence.0,
+                grant.lease.0,
+                grant.deadline.0,
+                grant.granted.0,
+                u8::from(grant.renewed),
+                token(&grant.token),
+                counted(grant.owner.as_deref().unwrap_or_default())
+            )
+        }
+        Change::Renew {
+            fence,
+            lease,
+            deadline,
+        } => format!("RENEW {} {} {}", fence.0, lease.0, deadline.0),
+        Change::End { fence, how, at } => format!("END {} {} {}", fence.0, how.word(), at.0),
+        Change::Limit(limit) => format!("LIMIT {limit}"),
+        Change::Pin(limit) => format!("PIN {}", or_none(*limit)),
+        Change::Expect { jobs, at } => format!("EXPECT {jobs} {}", at.0),
+        Change::Finish { keep_until } => format!("FINISH {}", keep_until.0),
+        Change::Vanish => "VANISH".to_owned(),
+        Change::Limits(limits) => format!(
+            "LIMITS {} {} {}",
+            or_none(limits.limit),
+            or_none(limits.pinned),
+            limits.changes
+        ),
+        Change::Tally(tally) => format!(
+            "TALLY {} {} {} {} {} {} {}",
+            or_none(tally.limit),
+            tally.limit_changes,
+            or_none(tally.expected),
+            tally.done,
+            tally.lost,
+            tally.touched.0,
+            or_none(tally.finished.map(|at| at.0))
+        ),
+        Change::Fail { fence, at, reason } => {
+            format!("FAIL {} {} {}", fence.0, at.0, counted(reason))
+        }
+        Change::Complete { fence, done } => {
+            format!(
+                "COMPLETE {} {}",
+                or_none(fence.map(|fence| fence.0)),
+                completion(done)
+            )
+        }
+        Change::GiveUp => "GIVEUP".to_owned(),
+        Change::Record(record) => {
+            let reason = match &record.reason {
+                None => "NONE".to_owned(),
+                Some(Reason::Lapsed) => "lapsed".to_owned(),
+                Some(Reason::Revoked) => "revoked".to_owned(),
+                Some(Reason::Given(reason)) => counted(reason),
+            };
+            format!(
+                "RECORD {} {} {reason} {} {}",
+                record.attempts,
+                record.touched.0,
+                or_none(record.late.as_ref().map(token)),
+                or_none(record.done.as_ref().map(completion))
+            )
+        }
+    }
+}
+
+fn completion(done: &Completion) -> String {
+    format!(
+        "{} {} {}",
+        done.keep_until.0,
+        token(&done.token),
+        or_none(done.result.as_deref().map(counted))
+    )
+}
+
+fn token(token: &Token) -> String {
+    counted(token.text(&mut new_token_buffer()))
+}
+
+fn counted(text: &[u8]) -> String {
+    format!("{}:{}", text.len(), text.escape_ascii())
+}
+
+fn or_none(thing: Option<impl ToString>) -> String {
+    thing.map_or_else(|| "NONE".to_owned(), |thing| thing.to_string())
+}
