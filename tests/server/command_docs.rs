@@ -194,7 +194,7 @@ const fn row(
 }
 
 /// The module's own; a server that can hide them does.
-const INTERNAL: [&str; 3] = ["DSYN", "DSYNC.APPLY", "DSYNC.PROBE"];
+pub const INTERNAL: [&str; 3] = ["DSYN", "DSYNC.APPLY", "DSYNC.PROBE"];
 
 /// An argument as COMMAND DOCS tells of it.
 struct Arg {

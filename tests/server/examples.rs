@@ -1,6 +1,7 @@
 //! Every form of reply in the table of commands is what servers send, and so are its errors: the file of examples has
 //! requests for each, and the form of the reply in RESP2 and in RESP3.
 
+use crate::command_docs::INTERNAL;
 use crate::harness::*;
 use crate::steps::*;
 
@@ -227,7 +228,6 @@ fn every_command_has_an_example() {
                 .any(|example| example.title.starts_with(&title))
         })
         .collect();
-    // The module's own; a server that can hide them does.
-    without.retain(|name| !["DSYNC.APPLY", "DSYNC.PROBE"].contains(&name.as_str()));
+    without.retain(|name| !INTERNAL.contains(&name.as_str()));
     assert!(without.is_empty(), "no example of {without:?}");
 }
