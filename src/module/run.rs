@@ -10,7 +10,6 @@ use super::redis::name::KeyName;
 use super::{SHELL, arm, journal, node, notify, replicate, waiters};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Effects;
-use dsync_engine::tasks::Task;
 use dsync_engine::types::{Db, Now};
 use dsync_engine::{Engine, Family, Key, StateId, WrongType};
 
@@ -24,22 +23,20 @@ pub(crate) fn run<R>(
     node::arrive(ctx, name.bytes());
     let mut opened = OpenKey::open_write(ctx, name);
     let mut state = found(&opened)?;
-    if let Some(task) = overdue_retirement(ctx, name, state) {
+    let (now, overdue) = SHELL.with(|shell| {
+        let mut now = shell.now();
+        now.may_write = true;
+        let key = Key::found(Db(ctx.db()), name.bytes(), state);
+        (now, shell.engine.overdue_retirement(&key, now))
+    });
+    // A step of its own, because the command may make a new key in its place, of another family.
+    if let Some(task) = overdue {
         let forget = |engine: &mut Engine, key: &mut Key<'_>, now| engine.perform(task, key, now);
-        run_opened(ctx, name, opened, state, |_| true, forget);
+        run_opened(ctx, name, opened, state, now, forget);
         opened = OpenKey::open_write(ctx, name);
         state = found(&opened)?;
     }
-    Ok(run_opened(ctx, name, opened, state, |_| true, call))
-}
-
-/// What is over is forgotten in a step of its own, before the command: a new key may follow it, of another family.
-fn overdue_retirement(ctx: Ctx<'_>, name: &KeyName<'_>, state: Option<StateId>) -> Option<Task> {
-    state?;
-    SHELL.with(|shell| {
-        let key = Key::found(Db(ctx.db()), name.bytes(), state);
-        shell.engine.overdue_retirement(&key, shell.now())
-    })
+    Ok(run_opened(ctx, name, opened, state, now, call))
 }
 
 /// The timer's call, which may change the key if the server takes writes and the key is its own.
@@ -51,8 +48,9 @@ pub(super) fn run_task<R>(
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
-    let may_write = |now: Now| now.may_write && is_ours;
-    Ok(run_opened(ctx, name, opened, state, may_write, call))
+    let mut now = SHELL.with(|shell| shell.now());
+    now.may_write &= is_ours;
+    Ok(run_opened(ctx, name, opened, state, now, call))
 }
 
 fn run_opened<R>(
@@ -60,13 +58,11 @@ fn run_opened<R>(
     name: &KeyName<'_>,
     opened: OpenKey<'_>,
     before: Option<StateId>,
-    may_write: impl FnOnce(Now) -> bool,
+    now: Now,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> R {
     let bytes = name.bytes();
-    let (now, result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
-        let mut now = shell.now();
-        now.may_write = may_write(now);
+    let (result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
         let mut key = Key::found(Db(ctx.db()), bytes, before);
         let before = shell.engine.openness(&key);
         let result = call(&mut shell.engine, &mut key, now);
@@ -80,7 +76,7 @@ fn run_opened<R>(
             .state
             .and_then(|id| shell.engine.state(id))
             .map(|state| state.body.family());
-        (now, result, key.state, family, is_freed, effects)
+        (result, key.state, family, is_freed, effects)
     });
     let family = family.or_else(|| family_of(&opened));
     store(ctx, &opened, before, after, family);
