@@ -1,7 +1,7 @@
 //! States that are decided elsewhere: by a primary, or in an earlier life of this server. And where
 //! states live, as the server moves, renames, swaps and removes keys.
 //!
-//! A server that follows applies and never decides: see [`super::role`].
+//! A server that follows applies and never decides: see `role`.
 
 use std::fmt;
 

@@ -60,7 +60,7 @@ struct Extras {
 pub struct Hold {
     pub fence: Fence,
     /// When the lease runs out by this server's lease clock. It counts only if it is not before the moment at
-    /// which this server last took over: see [`super::role`].
+    /// which this server last took over: see `role`.
     pub due: LeaseUs,
     /// The token, where it is a UUID; zeros where `extras` has its text.
     uuid: [u8; 16],

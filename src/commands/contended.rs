@@ -6,7 +6,7 @@
 use super::Outcome;
 use super::arguments::COUNT_KEYS;
 use super::grammar::Number;
-use super::parse::Parsed;
+use super::parsed::Parsed;
 use super::replies::{Form, ReplyForm, SYNTAX};
 use super::row::{Name, Row, Run, Terms, User};
 use crate::module::redis::context::Ctx;

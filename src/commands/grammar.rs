@@ -78,7 +78,7 @@ impl Bound {
     }
 }
 
-/// Where [`Parsed`](super::parse::Parsed) keeps a number.
+/// Where [`Parsed`](super::parsed::Parsed) keeps a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Number {
     /// In milliseconds: a lease, or how long a result is kept.
@@ -97,7 +97,7 @@ impl Number {
     pub(super) const KINDS: usize = Number::Count as usize + 1;
 }
 
-/// Where [`Parsed`](super::parse::Parsed) keeps a text.
+/// Where [`Parsed`](super::parsed::Parsed) keeps a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Words {
     Token,

@@ -17,6 +17,7 @@ mod internal;
 mod lock;
 mod once;
 mod parse;
+mod parsed;
 mod register;
 mod replies;
 mod row;

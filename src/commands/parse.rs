@@ -3,50 +3,10 @@
 //! The first mistake from left to right is the one that is answered. Every error names the option, the value and
 //! the bound; none repeats a token. Nothing is allocated but for an error.
 
-use std::ops::Range;
-
-use super::grammar::{Arg, Bound, Flag, Integer, Kind, Most, Number, Text, Times, Words};
+use super::grammar::{Arg, Bound, Integer, Kind, Most, Text, Times};
+use super::parsed::Parsed;
 use super::row::Row;
 use crate::module::redis::args::{Args, parse_i64};
-
-/// What was asked, checked against the bounds of the command's row.
-#[derive(Default)]
-pub(super) struct Parsed<'a> {
-    numbers: [u64; Number::KINDS],
-    /// A bit for each number that was given.
-    has_number: u32,
-    texts: [Option<&'a [u8]>; Words::KINDS],
-    flags: [bool; Flag::KINDS],
-    /// Where tokens are among the arguments.
-    secrets: Range<usize>,
-}
-
-impl<'a> Parsed<'a> {
-    pub(super) fn number(&self, number: Number) -> Option<u64> {
-        let was_given = self.has_number & (1 << number as u32) != 0;
-        was_given.then(|| self.numbers[number as usize])
-    }
-
-    /// The same where the bounds of the number fit 32 bits.
-    pub(super) fn small(&self, number: Number) -> Option<u32> {
-        self.number(number)
-            .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
-    }
-
-    /// The first one, of an argument that may be repeated.
-    pub(super) fn text(&self, text: Words) -> Option<&'a [u8]> {
-        self.texts[text as usize]
-    }
-
-    pub(super) fn has(&self, flag: Flag) -> bool {
-        self.flags[flag as usize]
-    }
-
-    /// The arguments to keep out of MONITOR and SLOWLOG.
-    pub(super) fn secrets(&self) -> Range<usize> {
-        self.secrets.clone()
-    }
-}
 
 /// A request's arguments; number 0 is the command's name.
 pub(super) trait Typed<'a> {

@@ -7,7 +7,8 @@
 use std::ffi::CStr;
 
 use super::grammar::Bound;
-use super::parse::{Parsed, parse, possible_secrets, wrong_arity};
+use super::parse::{parse, possible_secrets, wrong_arity};
+use super::parsed::Parsed;
 use super::row::{Call, Row, Run};
 use super::table::ROWS;
 use super::{Failure, Outcome};

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use super::Outcome;
 use super::grammar::{Arg, Words};
-use super::parse::Parsed;
+use super::parsed::Parsed;
 use super::replies::{ErrorCode, ReplyForm};
 use crate::module::redis::args::Args;
 use crate::module::redis::context::Ctx;

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::grammar::{Arg, Bound, Flag, Kind, Number, Times, Words};
-use super::parse::{Parsed, Typed, parse, possible_secrets};
+use super::parse::{Typed, parse, possible_secrets};
+use super::parsed::Parsed;
 use super::row::{Row, prefix};
 use super::table::ROWS;
 use super::written::examples;
