@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use super::change::Change;
+use super::change::{Change, End};
 use super::hold::Grant;
 use super::spaces::Space;
-use super::types::{Db, Fence, Now};
+use super::types::{Db, Fence, Now, Token};
 use super::undo::Undo;
 use super::{Body, Engine, Family, Key, Misfit, State, StateId};
 
@@ -107,6 +107,22 @@ impl Engine {
             self.discard(key);
         }
         Ok(())
+    }
+
+    /// What a release by this token was where it ended the only hold of a key and served nobody: the changes
+    /// for [`Engine::follow`]. `None` where the key has no hold of the token, or others beside it.
+    #[must_use]
+    pub fn release_elsewhere(
+        &self,
+        key: &Key<'_>,
+        family: Family,
+        token: &Token,
+        now: Now,
+    ) -> Option<[Change; 2]> {
+        let holds = self.body(key, family).ok()??.holds();
+        let hold = holds.by_token(token).filter(|_| holds.len() == 1)?;
+        let (fence, how, at) = (hold.fence, End::Released, now.unix());
+        Some([Change::End { fence, how, at }, Change::Vanish])
     }
 
     /// Applies all of the changes, or none.
@@ -335,6 +351,53 @@ mod tests {
             unix_us,
             may_write: true,
         }
+    }
+
+    /// A release that is repeated elsewhere takes nothing with it that it did not end where it was decided.
+    #[test]
+    fn release_elsewhere_ends_the_only_hold_of_its_token_and_no_other() {
+        use super::super::types::{Claim, LeaseMs, UnixMs};
+
+        let token = |text: &str| Token::parse(text.as_bytes()).expect("legal");
+        let grant = |n: u64, claim| {
+            Change::Grant(Grant {
+                fence: Fence(n),
+                token: token(&format!("t{n}")),
+                claim,
+                lease: LeaseMs(1_000),
+                deadline: UnixMs(2_000),
+                granted: UnixMs(1_000),
+                renewed: false,
+                owner: None,
+            })
+        };
+        let held = |family, grants: &[Change]| {
+            let mut engine = Engine::default();
+            let mut key = Key::found(Db(0), b"k", None);
+            let followed = engine.follow(&mut key, family, grants, at(5_000));
+            assert_eq!(followed, Ok(()));
+            (engine, key.state)
+        };
+        let released = |(engine, state): &(Engine, Option<StateId>), text: &str| {
+            let key = Key::found(Db(0), b"k", *state);
+            engine.release_elsewhere(&key, Family::Lock, &token(text), at(5_000))
+        };
+        let alone = held(Family::Lock, &[grant(1, Claim::Exclusive)]);
+        let end = Change::End {
+            fence: Fence(1),
+            how: End::Released,
+            at: UnixMs(5),
+        };
+        assert_eq!(released(&alone, "t1"), Some([end, Change::Vanish]));
+        assert_eq!(released(&alone, "t2"), None, "another token");
+        let shared = held(
+            Family::Lock,
+            &[grant(1, Claim::Shared), grant(2, Claim::Shared)],
+        );
+        assert_eq!(released(&shared, "t1"), None, "another hold beside it");
+        let permits = held(Family::Semaphore, &[grant(1, Claim::Permits(1))]);
+        assert_eq!(released(&permits, "t1"), None, "another family");
+        assert_eq!(released(&(Engine::default(), None), "t1"), None, "no key");
     }
 
     /// Both sides of a cut began an hour ahead of the clock, the old one later: it had been started again,

@@ -4,6 +4,8 @@
 //! DSYN key packed
 //! ```
 //!
+//! DLOCK.RELEASE comes in the same ways, for END and VANISH of the only hold of a lock: see [`release`].
+//!
 //! It comes from the primary and from the AOF; ordinary clients cannot call it. Its changes are carried out
 //! all or none. What is not known here comes from another version: a replica says so in its log and goes on;
 //! the loading of an AOF ends there, see [`refuse`].
@@ -17,8 +19,11 @@ use crate::module::followed::{self, Consequence};
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register, register_with_flags};
 use crate::module::redis::context::{Ctx, Level};
+use crate::module::redis::name::KeyName;
 use crate::module::replicate;
-use dsync_engine::wire;
+use crate::module::run::look;
+use dsync_engine::types::Token;
+use dsync_engine::{Family, WrongType, wire};
 
 /// How much of a key a line of the log shows, in bytes.
 const SHOWN: usize = 128;
@@ -82,8 +87,31 @@ impl Command for ApplyOfTheFirst {
     }
 }
 
+/// `DLOCK.RELEASE key token` from the primary or from the AOF: there it ended the only hold of the key, and
+/// nobody was served. Nothing is decided here: the hold with this token ends, or the command is refused.
+pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyName<'_>, token: &Token) {
+    let changes = look(ctx, name, |engine, key, now| {
+        engine.release_elsewhere(key, Family::Lock, token, now)
+    });
+    let released = match changes {
+        Err(WrongType) => Err("the key holds a value that is not dsync's".to_owned()),
+        Ok(None) => Err("the key has no hold of its token, or others beside it".to_owned()),
+        Ok(Some(changes)) => followed::carry_out(ctx, name, Family::Lock, &changes),
+    };
+    match released {
+        Ok(()) => {
+            ctx.replicate_as_it_came();
+            ctx.integer(1);
+        }
+        Err(reason) => {
+            let refusal = Refusal { changes: 2, reason };
+            refuse(ctx, c"DLOCK.RELEASE", args, &refusal);
+        }
+    }
+}
+
 /// Whether the command comes in the primary's stream or from the AOF, whose reader has a number of its own.
-fn is_from_server(ctx: Ctx<'_>) -> bool {
+pub(super) fn is_from_server(ctx: Ctx<'_>) -> bool {
     ctx.facts().replicated() || ctx.client_id() == u64::MAX
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A row is made for a family; the rows of one command differ in their names and in the words for the key.
 
+use super::apply;
 use super::arguments::{COUNT, FENCE, KEY, LEASE, TOKEN};
 use super::grammar::Number;
 use super::info;
@@ -69,6 +70,10 @@ pub(super) const fn release(family: Family) -> Row {
         errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
+            if call.family == Family::Lock && apply::is_from_server(call.ctx) {
+                apply::release(call.ctx, call.args, &call.key, &token);
+                return Ok(());
+            }
             let released = run(call.ctx, &call.key, |engine, key, now| {
                 engine.release(key, call.family, &token, now)
             });

@@ -8,6 +8,11 @@
 //! string: see [`wire`]. A rewritten AOF has the same commands. How they are carried out is in
 //! `commands::apply`.
 //!
+//! A release that ended the only hold of a lock, with nobody to hand it to, is passed on as it came instead:
+//! `DLOCK.RELEASE key token`. It is as frequent as a grant, and to repeat it costs the server less than to make
+//! and look up another command. It decides nothing elsewhere: there it stands for END and VANISH of the one hold
+//! that has the token.
+//!
 //! The name is short because every grant of every lock pays for it: the server looks it up and writes it out.
 
 use std::ffi::CStr;
@@ -16,7 +21,7 @@ use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyName;
 use super::{SHELL, listeners};
 use dsync_engine::Family;
-use dsync_engine::change::Change;
+use dsync_engine::change::{Change, End};
 use dsync_engine::wire;
 
 /// The command that carries changes.
@@ -26,8 +31,8 @@ pub(super) fn replicate(ctx: Ctx<'_>, name: &KeyName<'_>, family: Family, change
     if changes.is_empty() {
         return;
     }
-    if listeners::is_silent(ctx) {
-        return ctx.count_as_change();
+    if says_it_all(family, changes) || listeners::is_silent(ctx) {
+        return ctx.replicate_as_it_came();
     }
     let mut packed = SHELL.with(|shell| std::mem::take(&mut shell.packed));
     wire::pack(&mut packed, family, false, changes);
@@ -35,6 +40,15 @@ pub(super) fn replicate(ctx: Ctx<'_>, name: &KeyName<'_>, family: Family, change
         ctx.log(Level::Warning, "the server refused to replicate a change");
     }
     SHELL.with(|shell| shell.packed = packed);
+}
+
+/// Whether the running command is a release of a lock, and this is all that it did. No other command, and no
+/// timer, ends a hold of a lock as released.
+fn says_it_all(family: Family, changes: &[Change]) -> bool {
+    let [Change::End { how, .. }, Change::Vanish] = changes else {
+        return false;
+    };
+    family == Family::Lock && *how == End::Released
 }
 
 /// Passes a command on that has been carried out here: a replica has an AOF, and perhaps replicas, of its own.

@@ -119,6 +119,10 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
             "its change 'LIMIT' does not fit: the key is of another family",
         ),
         (
+            ("DLOCK.RELEASE", b"nobody".to_vec()),
+            "the key has no hold of its token, or others beside it",
+        ),
+        (
             ("DSYNC.APPLY", b"lock:1".to_vec()),
             concat!(
                 "it was written by dsync 0.1.0, and this is dsync ",

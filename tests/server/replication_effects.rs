@@ -305,6 +305,10 @@ fn hands_on(scene: &mut Scene, family: &Family, key: &str, how: &str) {
                 let next = fence_of(&reply(&mut heir));
                 scene.hears(&[format!("{end} | {}", family.grant(next, "w"))]);
             }
+            // It says all that became of the lock, and is told as it came.
+            None if how == "released" && family.prefix == "DLOCK" => {
+                scene.hears(&[format!("!DLOCK.RELEASE {key} a")]);
+            }
             None => scene.hears(&[format!("{end}{last}")]),
         }
         scene.ask(format!("DEL {key}"));

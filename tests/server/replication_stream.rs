@@ -3,6 +3,7 @@
 //! The promise: effects are replicated and never decisions; what one call did to one key is one command; and
 //! a request that changed nothing says nothing.
 
+use crate::data_files::{kill_and_start, with_safe_aof};
 use crate::harness::*;
 use crate::steps::{SOON, unix_ms};
 
@@ -40,7 +41,7 @@ fn apply<const N: usize>(command: &[String], key: &str, kind: &str) -> [String; 
                 .try_into()
                 .unwrap_or_else(|changes| panic!("expected {N} changes: {changes:?}"))
         }
-        _ => panic!("expected DSYNC.APPLY {key} {kind}, the primary replicated {command:?}"),
+        _ => panic!("expected DSYN {key} of {kind}, the primary replicated {command:?}"),
     }
 }
 
@@ -149,8 +150,16 @@ fn a_grant_a_renewal_and_a_release_are_each_one_command() {
     let [change] = only_apply(&told(&mut stream, &server), "k", "lock");
     assert_eq!(change, format!("RENEW {fence} 30000 {}", field(&change, 3)));
 
+    // It ended the only hold and served nobody: the command itself says so.
     assert_eq!(call!(client, "DLOCK.RELEASE", "k", "mine"), 1);
-    let [end, vanish] = only_apply(&told(&mut stream, &server), "k", "lock");
+    assert_eq!(told(&mut stream, &server), [["DLOCK.RELEASE", "k", "mine"]]);
+
+    let fence = call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 1, "TOKEN", "mine")
+        .grant()
+        .1;
+    told(&mut stream, &server);
+    assert_eq!(call!(client, "DSEM.RELEASE", "s", "mine"), 1);
+    let [end, vanish] = only_apply(&told(&mut stream, &server), "s", "semaphore");
     assert_end(&end, before, fence, "released");
     assert_eq!(vanish, "VANISH");
 }
@@ -551,11 +560,9 @@ fn several_keys_in_one_step_are_atomic_where_the_server_makes_them_so_and_each_k
     call!(client, "EVAL", script, 2, "a", "b");
     let seen = told(&mut stream, &server);
     let names: Vec<_> = seen.iter().map(|command| command[0].as_str()).collect();
-    assert_eq!(names, ["MULTI", "DSYN", "DSYN", "EXEC"]);
-    for (command, key) in [(&seen[1], "a"), (&seen[2], "b")] {
-        let [_, vanish] = apply(command, key, "lock");
-        assert_eq!(vanish, "VANISH");
-    }
+    assert_eq!(names, ["MULTI", "DLOCK.RELEASE", "DLOCK.RELEASE", "EXEC"]);
+    assert_eq!(seen[1][1..], ["a", "t"]);
+    assert_eq!(seen[2][1..], ["b", "t"]);
 
     // A wave of lapses: however the server groups it, brackets match and every key ends once.
     for n in 0..200 {
@@ -619,6 +626,98 @@ fn a_removed_lock_is_granted_afresh_and_the_replica_hears_of_it_after_the_remova
         let [grant] = apply(&seen[1], "k", "lock");
         assert_grant(&grant, start, fence, "exclusive", 30_000, "waiter", "");
     }
+}
+
+/// A release that is passed on as it came, in every way in which it can come.
+#[test]
+fn release_passed_on_as_it_came_ends_the_hold_on_every_replica_and_in_every_aof() {
+    let mut primary = with_safe_aof(false).start();
+    let mut replica = with_safe_aof(false).replica_of(&primary).start();
+    let chained = Server::builder().replica_of(&replica).start();
+    let mut client = primary.connect();
+    call!(client, "DLOCK.ACQUIRE", "kept", "TOKEN", "t", "EX", 600);
+    let mut all = Vec::new();
+    for key in ["plain", "lower", "multi", "lua", "shared"] {
+        let acquired = match key {
+            "shared" => call!(
+                client,
+                "DLOCK.ACQUIRE",
+                key,
+                "SHARED",
+                "TOKEN",
+                "t",
+                "EX",
+                600
+            ),
+            _ => call!(client, "DLOCK.ACQUIRE", key, "TOKEN", "t", "EX", 600),
+        };
+        acquired.grant();
+        all.push(key);
+    }
+    let other = call!(
+        client,
+        "DLOCK.ACQUIRE",
+        "shared",
+        "SHARED",
+        "TOKEN",
+        "u",
+        "EX",
+        600
+    );
+    other.grant();
+    assert_eq!(call!(client, "DLOCK.RELEASE", "plain", "t"), 1);
+    assert_eq!(call!(client, "dlock.release", "lower", "t"), 1);
+    call!(client, "MULTI");
+    call!(client, "DLOCK.RELEASE", "multi", "t");
+    call!(client, "EXEC");
+    let script = "return redis.call('Dlock.Release', KEYS[1], ARGV[1])";
+    assert_eq!(call!(client, "EVAL", script, 1, "lua", "t"), 1);
+    // The first leaves a hold behind, the second does not.
+    assert_eq!(call!(client, "DLOCK.RELEASE", "shared", "t"), 1);
+    assert_eq!(call!(client, "DLOCK.RELEASE", "shared", "u"), 1);
+
+    replica.wait_to_catch_up_with(&primary);
+    chained.wait_to_catch_up_with(&primary);
+    let assert_same = |server: &Server, what: &str| {
+        let mut client = server.connect();
+        assert_eq!(call!(client, "DBSIZE"), 1, "{what}");
+        assert!(
+            call!(client, "DLOCK.CHECK", "kept", "t").as_int() > 0,
+            "{what}"
+        );
+        assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 0);
+        assert_eq!(server.info_number("dsync", "dsync_lock_holds"), 1, "{what}");
+    };
+    assert_same(&primary, "the primary");
+    assert_same(&replica, "the replica");
+    assert_same(&chained, "the replica's replica");
+    // From its own AOF, for there is nobody to synchronise with.
+    kill_and_start(&mut primary);
+    assert_same(&primary, "the primary's AOF");
+    primary.kill9();
+    kill_and_start(&mut replica);
+    assert_same(&replica, "the replica's AOF");
+}
+
+/// A replica that has lost the hold, or has others beside it, ends nothing and says so.
+#[test]
+fn release_passed_on_to_a_replica_that_differs_is_refused_and_counted() {
+    let primary = Server::start();
+    let replica = Server::builder()
+        .config("replica-read-only", "no")
+        .replica_of(&primary)
+        .start();
+    let mut client = primary.connect();
+    call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t").grant();
+    replica.wait_to_catch_up_with(&primary);
+    assert_eq!(call!(replica.connect(), "DEL", "k"), 1);
+    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "t"), 1);
+    replica.wait_to_catch_up_with(&primary);
+    assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 2);
+    let log = replica.log_text();
+    let said = "DLOCK.RELEASE failed on key 'k' of database 0: the key has no hold of its token, or \
+                others beside it";
+    assert!(log.contains(said), "{log}");
 }
 
 #[test]

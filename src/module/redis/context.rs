@@ -143,11 +143,11 @@ impl<'a> Ctx<'a> {
         status == raw::REDISMODULE_OK as i32
     }
 
-    /// Counts a change for the server's `save` points where nobody is there to be told of it.
+    /// Sends the running command, as it came, to the AOF and the replicas when this callback ends.
     ///
-    /// Would anybody listen, they would be told of the running command instead. A timer has none: there,
-    /// find out in the same callback that the server has neither an AOF nor a backlog.
-    pub(crate) fn count_as_change(self) {
+    /// Where nobody listens, it counts a change for the server's `save` points and does nothing else. A timer
+    /// has no command: there, find out in the same callback that the server has neither an AOF nor a backlog.
+    pub(crate) fn replicate_as_it_came(self) {
         // SAFETY: a live context, whose client's arguments are copied if the server propagates anything
         // (server.c, shouldPropagate): those of the running command, or none in a timer.
         unsafe { required!(RedisModule_ReplicateVerbatim)(self.raw) };
