@@ -8,7 +8,7 @@ use super::answer::{Answer, Refusal};
 use super::change::Change;
 use super::hold::Grant;
 use super::types::{Claim, Fence, Now, QueueId, Token};
-use super::wait_queue::{Left, Place, Request, Standing, Waiter};
+use super::wait_queue::{Departed, Place, Request, Seat, Waiter};
 use super::{Body, Engine, Key, Reply};
 
 impl Engine {
@@ -76,12 +76,12 @@ impl Engine {
             }
             match (request.wait, standing) {
                 (Some(_), _) => return self.resume(id, place, request),
-                (None, Standing::Waiting(_)) => return Reply::Now(Answer::NotGranted),
+                (None, Seat::Waiting(_)) => return Reply::Now(Answer::NotGranted),
                 // A vacant place delays nobody, its own token included: a try like any other.
-                (None, Standing::Vacant(_)) => vacant = Some((id, place)),
+                (None, Seat::Vacant(_)) => vacant = Some((id, place)),
             }
         }
-        if let Some(answer) = self.concluded(key, request.most) {
+        if let Some(answer) = self.concluded(key, request.max_attempts) {
             return Reply::Now(answer);
         }
         let limit = match self.limit_for(key, &request) {
@@ -181,12 +181,12 @@ impl Engine {
         // It entered the queue before; its limit has had its turn.
         request.limit = None;
         let since = match self.queues.leave(queue, place) {
-            Some(Left::Waiter(old)) => {
+            Some(Departed::Waiter(old)) => {
                 self.effects.wake(old.id, Answer::Superseded);
                 old.since
             }
-            Some(Left::Vacancy(vacancy)) => vacancy.since,
-            Some(Left::Watcher(watcher)) => watcher.since,
+            Some(Departed::Vacancy(vacancy)) => vacancy.since,
+            Some(Departed::Watcher(watcher)) => watcher.since,
             None => return Reply::Now(Answer::NotGranted),
         };
         let id = self.queues.next_waiter();

@@ -38,7 +38,7 @@ impl Due {
     }
 
     /// The queue has been visited.
-    pub fn settle(&mut self, id: QueueId) {
+    pub fn mark_visited(&mut self, id: QueueId) {
         if let Some(turn) = self.turn_of.remove(&id) {
             self.by_turn.remove(&turn);
         }

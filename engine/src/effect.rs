@@ -53,7 +53,7 @@ pub struct Effects {
     /// Watchers of the key are told: a grant, an end or a limit changed. Renewals and queues do not
     /// count, so that a renewer of one's own never aborts one's MULTI.
     pub modified: bool,
-    /// Something has happened by which capacity may have been gained: see [`super::Engine::openness`].
+    /// Something has happened by which capacity may have been gained: see [`super::Engine::free_capacity`].
     pub may_gain: bool,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,

@@ -113,8 +113,8 @@ impl Once {
 
     /// Whether a request that allows this many attempts has to give up.
     #[must_use]
-    pub fn is_exhausted(&self, most: Option<u32>) -> bool {
-        most.is_some_and(|most| self.record.attempts >= u64::from(most))
+    pub fn is_exhausted(&self, max_attempts: Option<u32>) -> bool {
+        max_attempts.is_some_and(|max_attempts| self.record.attempts >= u64::from(max_attempts))
     }
 
     /// What everybody is told once the work is done.

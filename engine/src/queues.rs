@@ -18,7 +18,7 @@ use super::due::Due;
 use super::key_name::KeyName;
 use super::leftovers::SMALL;
 use super::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
-use super::wait_queue::{Left, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
+use super::wait_queue::{Departed, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
 
 /// How many may be in queues.
 #[derive(Clone, Copy, Debug)]
@@ -215,7 +215,7 @@ impl Queues {
 
     /// Takes whoever is there out of the queue and of every index. A queue that is empty then is due,
     /// and stays until [`Queues::drop_if_empty`].
-    pub fn leave(&mut self, id: QueueId, place: Place) -> Option<Left> {
+    pub fn leave(&mut self, id: QueueId, place: Place) -> Option<Departed> {
         let (left, is_empty) = self.change(id, |queue| {
             let left = queue.leave(place);
             (left, queue.is_empty())
@@ -226,12 +226,14 @@ impl Queues {
             self.waiting[family as usize] -= 1;
         }
         let (seat, moment) = match &left {
-            Left::Waiter(waiter) => (
+            Departed::Waiter(waiter) => (
                 Some((waiter.id, waiter.request.client)),
                 waiter.request.wait.and_then(Wait::deadline),
             ),
-            Left::Watcher(watcher) => (Some((watcher.id, watcher.client)), watcher.wait.deadline()),
-            Left::Vacancy(vacancy) => (None, Some(vacancy.until)),
+            Departed::Watcher(watcher) => {
+                (Some((watcher.id, watcher.client)), watcher.wait.deadline())
+            }
+            Departed::Vacancy(vacancy) => (None, Some(vacancy.until)),
         };
         if let Some((waiter, client)) = seat {
             self.by_waiter.remove(&waiter);
@@ -261,7 +263,7 @@ impl Queues {
             }
         }
         self.queues.remove(&id);
-        self.settle(id);
+        self.mark_visited(id);
     }
 
     /// Those whose client waits for a reply, by what they wait for. Vacant places are no waiters.
@@ -337,13 +339,13 @@ impl Queues {
     }
 
     /// The queue has been visited.
-    pub fn settle(&mut self, id: QueueId) {
-        self.due.settle(id);
+    pub fn mark_visited(&mut self, id: QueueId) {
+        self.due.mark_visited(id);
     }
 
     /// The queue has been visited, and there is nothing left to do for it now.
-    pub fn settle_or_drop(&mut self, id: QueueId) {
-        self.settle(id);
+    pub fn finish_visit(&mut self, id: QueueId) {
+        self.mark_visited(id);
         self.drop_if_empty(id);
     }
 

@@ -8,7 +8,7 @@ use super::answer::{Answer, Refusal};
 use super::change::Change;
 use super::effect::{HandedOver, Wake};
 use super::types::{Claim, LeaseUs, Now, QueueId};
-use super::wait_queue::{Left, Place};
+use super::wait_queue::{Departed, Place};
 use super::{Body, End, Engine, Family, Key, StateId};
 
 /// How many waiters one call answers.
@@ -126,7 +126,7 @@ impl Engine {
     /// queued for.
     ///
     /// To be asked before and after a call, and compared if [`super::effect::Effects::may_gain`] says so.
-    pub fn openness(&mut self, key: &Key<'_>) -> u64 {
+    pub fn free_capacity(&mut self, key: &Key<'_>) -> u64 {
         let queue = self.queues.find(key.db, key.name);
         if let Some(queue) = queue.and_then(|id| self.queues.get_mut(id)) {
             if std::mem::take(&mut queue.left_unserved) {
@@ -179,7 +179,7 @@ impl Engine {
         self.remember_limit(key, queue);
         for _ in 0..SLICE {
             match self.next_in(key, queue) {
-                Next::Nothing => return self.queues.settle_or_drop(queue),
+                Next::Nothing => return self.queues.finish_visit(queue),
                 Next::Tell(place, answer) => self.tell(queue, place, answer),
                 Next::Grant(place) => self.grant_next(key, queue, place, now),
                 Next::Again(place) => self.grant_again(key, queue, place, now),
@@ -264,7 +264,7 @@ impl Engine {
             if let Some(answer) = once.answer_done() {
                 return Next::Tell(place, answer);
             }
-            if fits && once.is_exhausted(head.request.most) {
+            if fits && once.is_exhausted(head.request.max_attempts) {
                 return Next::GiveUp(place);
             }
         }
@@ -291,13 +291,13 @@ impl Engine {
 
     pub(super) fn tell(&mut self, queue: QueueId, place: Place, answer: Answer) {
         let left = self.queues.leave(queue, place);
-        if let Some(waiter) = left.as_ref().and_then(Left::waiter) {
+        if let Some(waiter) = left.as_ref().and_then(Departed::waiter) {
             self.effects.wake(waiter, answer);
         }
     }
 
     fn grant_next(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
-        let Some(Left::Waiter(mut waiter)) = self.queues.leave(queue, place) else {
+        let Some(Departed::Waiter(mut waiter)) = self.queues.leave(queue, place) else {
             return;
         };
         if key.state.is_none() {
@@ -325,7 +325,7 @@ impl Engine {
     }
 
     fn grant_again(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
-        let Some(Left::Waiter(waiter)) = self.queues.leave(queue, place) else {
+        let Some(Departed::Waiter(waiter)) = self.queues.leave(queue, place) else {
             return;
         };
         let token = &waiter.request.token;

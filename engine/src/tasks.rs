@@ -8,7 +8,7 @@ use super::change::End;
 use super::effect::HandedOver;
 use super::key_name::KeyName;
 use super::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs, WaiterId};
-use super::wait_queue::{Left, Origin, Place, Vacancy};
+use super::wait_queue::{Departed, Origin, Place, Vacancy};
 use super::{Engine, Key, StateId, background};
 
 /// How a hold is to end whose connection is gone.
@@ -82,7 +82,7 @@ impl Engine {
             2 => self.leases.pop_due(now.lease.0, budget).map(Task::Lapse),
             3 => {
                 let queue = self.queues.first_due()?;
-                self.queues.settle(queue);
+                self.queues.mark_visited(queue);
                 Some(Task::Serve(queue))
             }
             4 => {
@@ -318,7 +318,7 @@ impl Engine {
             let next = next.or_else(|| queue.oldest_vacancy());
             let next = next.map(|place| (place, why.clone()));
             let Some((place, answer)) = queue.next_answered().or(next) else {
-                return self.queues.settle_or_drop(id);
+                return self.queues.finish_visit(id);
             };
             self.tell(id, place, answer);
         }
@@ -376,10 +376,10 @@ impl Engine {
             && let Some((queue, place)) = self.queues.seat_of(waiter)
         {
             let left = self.queues.leave(queue, place);
-            if let Some(family) = left.as_ref().and_then(Left::family) {
+            if let Some(family) = left.as_ref().and_then(Departed::family) {
                 self.stats.counters_mut(family).wait_disconnects += 1;
             }
-            if let Some(Left::Waiter(waiter)) = left
+            if let Some(Departed::Waiter(waiter)) = left
                 && waiter.request.may_return
                 && self.settings.rejoin_ms > 0
             {

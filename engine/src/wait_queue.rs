@@ -29,7 +29,7 @@ pub struct Request {
     /// The limit it brings along.
     pub limit: Option<u32>,
     /// For a run: how many attempts it allows in all.
-    pub most: Option<u32>,
+    pub max_attempts: Option<u32>,
     pub lease: LeaseMs,
     /// Queue if it cannot be granted at once.
     pub wait: Option<Wait>,
@@ -104,36 +104,36 @@ pub struct Watcher {
 }
 
 /// Where a token stands in a queue.
-pub enum Standing<'a> {
+pub enum Seat<'a> {
     Waiting(&'a Waiter),
     Vacant(&'a Vacancy),
 }
 
-impl Standing<'_> {
+impl Seat<'_> {
     #[must_use]
     pub fn claim(&self) -> Claim {
         match self {
-            Standing::Waiting(waiter) => waiter.request.claim,
-            Standing::Vacant(vacancy) => vacancy.claim,
+            Seat::Waiting(waiter) => waiter.request.claim,
+            Seat::Vacant(vacancy) => vacancy.claim,
         }
     }
 }
 
 /// Who left a queue.
-pub enum Left {
+pub enum Departed {
     Waiter(Waiter),
     Vacancy(Vacancy),
     Watcher(Watcher),
 }
 
-impl Left {
+impl Departed {
     /// Whose client waits for a reply, if any does.
     #[must_use]
     pub fn waiter(&self) -> Option<WaiterId> {
         match self {
-            Left::Waiter(waiter) => Some(waiter.id),
-            Left::Watcher(watcher) => Some(watcher.id),
-            Left::Vacancy(_) => None,
+            Departed::Waiter(waiter) => Some(waiter.id),
+            Departed::Watcher(watcher) => Some(watcher.id),
+            Departed::Vacancy(_) => None,
         }
     }
 
@@ -141,9 +141,9 @@ impl Left {
     #[must_use]
     pub fn family(&self) -> Option<Family> {
         match self {
-            Left::Waiter(waiter) => Some(waiter.request.claim.family()),
-            Left::Watcher(_) => Some(Family::Group),
-            Left::Vacancy(_) => None,
+            Departed::Waiter(waiter) => Some(waiter.request.claim.family()),
+            Departed::Watcher(_) => Some(Family::Group),
+            Departed::Vacancy(_) => None,
         }
     }
 }
@@ -222,10 +222,10 @@ impl WaitQueue {
     }
 
     #[must_use]
-    pub fn find(&self, token: &Token) -> Option<(Place, Standing<'_>)> {
+    pub fn find(&self, token: &Token) -> Option<(Place, Seat<'_>)> {
         let place = *self.by_token.get(token)?;
-        let waiting = self.waiting.get(&place).map(Standing::Waiting);
-        let standing = waiting.or_else(|| self.vacant.get(&place).map(Standing::Vacant))?;
+        let waiting = self.waiting.get(&place).map(Seat::Waiting);
+        let standing = waiting.or_else(|| self.vacant.get(&place).map(Seat::Vacant))?;
         Some((place, standing))
     }
 
@@ -266,27 +266,27 @@ impl WaitQueue {
         self.vacant.insert(place, vacancy);
     }
 
-    pub fn leave(&mut self, place: Place) -> Option<Left> {
+    pub fn leave(&mut self, place: Place) -> Option<Departed> {
         if let Some(waiter) = self.waiting.remove(&place) {
             if waiter.request.may_return {
                 self.by_token.remove(&waiter.request.token);
             }
             self.heavy.remove(&(waiter.request.claim.permits(), place));
-            return Some(Left::Waiter(waiter));
+            return Some(Departed::Waiter(waiter));
         }
         if let Some(vacancy) = self.vacant.remove(&place) {
             self.by_token.remove(&vacancy.token);
-            return Some(Left::Vacancy(vacancy));
+            return Some(Departed::Vacancy(vacancy));
         }
         if let Some(watcher) = self.watching.remove(&place) {
-            return Some(Left::Watcher(watcher));
+            return Some(Departed::Watcher(watcher));
         }
         let watcher = self
             .answered
             .iter_mut()
             .find_map(|(_, watchers)| watchers.remove(&place))?;
         self.answered.retain(|(_, watchers)| !watchers.is_empty());
-        Some(Left::Watcher(watcher))
+        Some(Departed::Watcher(watcher))
     }
 
     /// The answer for this place, if one has been decided.

@@ -367,7 +367,7 @@ fn read(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unr
         }
         kind::LIMIT => {
             fields.verb = "LIMIT";
-            Change::Limit(fields.small("limit", 1, MAX_PERMITS)?)
+            Change::Limit(fields.number_u32("limit", 1, MAX_PERMITS)?)
         }
         kind::PIN => {
             fields.verb = "PIN";
@@ -376,7 +376,7 @@ fn read(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unr
         kind::EXPECT => {
             fields.verb = "EXPECT";
             Change::Expect {
-                jobs: fields.small("jobs", 1, MAX_PERMITS)?,
+                jobs: fields.number_u32("jobs", 1, MAX_PERMITS)?,
                 at: fields.moment("at")?,
             }
         }
@@ -441,7 +441,7 @@ fn read_grant(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Chang
         Family::Lock if flag(kind::SHARED) => Claim::Shared,
         _ if flag(kind::SHARED) => return Err(fields.error("claim")),
         Family::Lock => Claim::Exclusive,
-        Family::Semaphore => Claim::Permits(fields.small("permits", 1, MAX_PERMITS)?),
+        Family::Semaphore => Claim::Permits(fields.number_u32("permits", 1, MAX_PERMITS)?),
         Family::Group => Claim::Member,
         Family::Once => Claim::Run,
     };

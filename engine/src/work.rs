@@ -11,14 +11,18 @@ use super::{Body, Engine, Family, Key, WrongType};
 impl Engine {
     /// What a request is told without running: the result, or that there is no hope. Not while others
     /// run or wait: then it is for them to find out first.
-    pub(super) fn concluded(&mut self, key: &mut Key<'_>, most: Option<u32>) -> Option<Answer> {
+    pub(super) fn concluded(
+        &mut self,
+        key: &mut Key<'_>,
+        max_attempts: Option<u32>,
+    ) -> Option<Answer> {
         let Ok(Some(Body::Once(once))) = self.body(key, Family::Once) else {
             return None;
         };
         if let Some(answer) = once.answer_done() {
             return Some(answer);
         }
-        let hopeless = once.admits() && once.is_exhausted(most);
+        let hopeless = once.admits() && once.is_exhausted(max_attempts);
         let queue = self
             .queues
             .find(key.db, key.name)

@@ -36,7 +36,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> Outcome {
             .into());
     }
     let may_block = facts.may_block();
-    let lease = parsed.small(Number::Duration).map(LeaseMs);
+    let lease = parsed.number_u32(Number::Duration).map(LeaseMs);
     let lease = lease.unwrap_or_else(|| settings::leases().default_lease());
     let token = parsed.text(Words::Token).and_then(Token::parse);
     // No text is no owner.
@@ -45,8 +45,8 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> Outcome {
         let may_return = token.is_some();
         let request = Request {
             claim,
-            limit: parsed.small(Number::Limit),
-            most: parsed.small(Number::Attempts),
+            limit: parsed.number_u32(Number::Limit),
+            max_attempts: parsed.number_u32(Number::Attempts),
             lease,
             // Where the server forbids blocking the request is a try, as with BLPOP.
             wait: parsed

@@ -19,7 +19,7 @@ use crate::module::followed::{self, Consequence};
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register, register_with_flags};
 use crate::module::redis::context::{Ctx, Level};
-use crate::module::redis::name::KeyName;
+use crate::module::redis::name::KeyString;
 use crate::module::replicate;
 use crate::module::run::look;
 use dsync_engine::types::Token;
@@ -89,7 +89,7 @@ impl Command for ApplyOfTheFirst {
 
 /// `DLOCK.RELEASE key token` from the primary or from the AOF: there it ended the only hold of the key, and
 /// nobody was served. Nothing is decided here: the hold with this token ends, or the command is refused.
-pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyName<'_>, token: &Token) {
+pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyString<'_>, token: &Token) {
     let changes = look(ctx, name, |engine, key, now| {
         engine.release_elsewhere(key, Family::Lock, token, now)
     });

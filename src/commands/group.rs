@@ -153,7 +153,7 @@ pub(super) const EXPECT: Row = Row {
 
 fn expect(call: &Call<'_>) -> Outcome {
     // The parser has made sure that there is a number.
-    let jobs = call.parsed.small(Number::Jobs).unwrap_or_default();
+    let jobs = call.parsed.number_u32(Number::Jobs).unwrap_or_default();
     let owed = run(call.ctx, &call.key, |engine, key, now| {
         engine.expect(key, jobs, now)
     })??;

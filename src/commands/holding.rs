@@ -109,7 +109,7 @@ pub(super) const fn renew(family: Family) -> Row {
         errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
-            let lease = call.parsed.small(Number::Duration).map(LeaseMs);
+            let lease = call.parsed.number_u32(Number::Duration).map(LeaseMs);
             let renewed = run(call.ctx, &call.key, |engine, key, now| {
                 engine.renew(key, call.family, &token, lease, now)
             });

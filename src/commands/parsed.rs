@@ -23,7 +23,7 @@ impl<'a> Parsed<'a> {
     }
 
     /// The same where the bounds of the number fit 32 bits.
-    pub(super) fn small(&self, number: Number) -> Option<u32> {
+    pub(super) fn number_u32(&self, number: Number) -> Option<u32> {
         self.number(number)
             .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
     }

@@ -13,7 +13,7 @@ use super::replies::{ErrorCode, ReplyForm};
 use crate::module::redis::args::Args;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
-use crate::module::redis::name::KeyName;
+use crate::module::redis::name::KeyString;
 use dsync_engine::Family;
 use dsync_engine::types::Token;
 
@@ -63,7 +63,7 @@ pub(super) enum Run {
 pub(super) struct Call<'a> {
     pub(super) ctx: Ctx<'a>,
     pub(super) args: Args<'a>,
-    pub(super) key: KeyName<'a>,
+    pub(super) key: KeyString<'a>,
     pub(super) family: Family,
     pub(super) parsed: &'a Parsed<'a>,
 }

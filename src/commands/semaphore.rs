@@ -48,7 +48,7 @@ pub(super) const ACQUIRE: Row = Row {
         UNBLOCKED,
     ],
     run: Run::OnKey(Family::Semaphore, |call| {
-        let permits = call.parsed.small(Number::Permits).unwrap_or(1);
+        let permits = call.parsed.number_u32(Number::Permits).unwrap_or(1);
         acquire(call, Claim::Permits(permits))
     }),
 };
@@ -79,7 +79,7 @@ pub(super) const PIN: Row = Row {
 };
 
 fn pin(call: &Call<'_>) -> Outcome {
-    let pinned = call.parsed.small(Number::Limit);
+    let pinned = call.parsed.number_u32(Number::Limit);
     let before = run(call.ctx, &call.key, |engine, key, now| {
         engine.pin_limit(key, pinned, now)
     })??;

@@ -4,8 +4,8 @@ use super::lease_clock::LeaseClock;
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, Listener, ServerEvent};
-use super::redis::key::{Content, Key as OpenKey};
-use super::redis::name::KeyName;
+use super::redis::key::{Content, OpenKey};
+use super::redis::name::KeyString;
 use super::{Load, SHELL, arm, freed, journal, listeners, node, tick, waiters};
 use dsync_engine::types::{ClientId, Db};
 use dsync_engine::{Beginning, StateId};
@@ -78,7 +78,7 @@ impl Listener for Events {
         if !matches!(event, b"rename_to" | b"move_to") {
             return;
         }
-        let opened = OpenKey::open_read(ctx, &KeyName::new(key));
+        let opened = OpenKey::open_read(ctx, &KeyString::new(key));
         let content = opened.content();
         drop(opened);
         SHELL.with(|shell| match content {

@@ -2,7 +2,7 @@
 //! counted where they could not be.
 
 use super::redis::context::Ctx;
-use super::redis::name::KeyName;
+use super::redis::name::KeyString;
 use super::{SHELL, journal, notify, run, settings};
 use dsync_engine::Family;
 use dsync_engine::change::Change;
@@ -22,7 +22,7 @@ pub(super) struct Load {
 /// Why they do not fit.
 pub(crate) fn carry_out(
     ctx: Ctx<'_>,
-    name: &KeyName<'_>,
+    name: &KeyString<'_>,
     family: Family,
     changes: &[Change],
 ) -> Result<(), String> {

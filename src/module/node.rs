@@ -24,9 +24,9 @@ use super::redis::cluster::{self, Epochs, Receiver};
 use super::redis::context::Ctx;
 use super::redis::filter;
 use super::redis::hash_slot::{key_in, slot};
-use super::redis::key::{Content, Key as OpenKey};
+use super::redis::key::{Content, OpenKey};
 use super::redis::probe::{WriteState, writes_allowed};
-use super::redis::{clock, name::KeyName};
+use super::redis::{clock, name::KeyString};
 use super::slots::{self, Order, Redirected, Slots};
 use super::{SHELL, Shell};
 use dsync_engine::types::Fence;
@@ -198,7 +198,7 @@ pub(super) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
         return;
     }
     let slot = slot(name);
-    if with_node(|node| node.slots.settle(slot)) == Some(true) {
+    if with_node(|node| node.slots.make_known(slot)) == Some(true) {
         look(ctx);
         let is_served = with_node(|node| node.slots.is_served(slot)) == Some(true);
         let epoch = epoch_of(cluster::epochs(ctx), is_served);
@@ -234,10 +234,10 @@ impl filter::Listener for Node {
 
 /// Whose it is to decide about a key, outside of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum Ownership {
     Ours,
     /// The key is on its way to another node while its slot changes hands: whoever asks again is sent there.
-    Left,
+    KeyLeft,
     /// The slot is another node's. The server itself turns its clients away.
     Theirs,
     /// Nobody decides about anything for now.
@@ -246,24 +246,24 @@ pub(super) enum Standing {
 
 /// Answers that for one key after another, in one callback: the cluster does not change meanwhile.
 #[derive(Default)]
-pub(super) struct Standings {
+pub(super) struct Ownerships {
     has_looked: bool,
 }
 
-impl Standings {
-    pub(super) fn of(&mut self, ctx: Ctx<'_>, name: &KeyName<'_>) -> Standing {
+impl Ownerships {
+    pub(super) fn of(&mut self, ctx: Ctx<'_>, name: &KeyString<'_>) -> Ownership {
         let (in_cluster, held_up) = SHELL.with(|shell| (shell.node.is_some(), shell.is_held_up()));
         if held_up {
-            return Standing::Down;
+            return Ownership::Down;
         }
         if !in_cluster {
-            return Standing::Ours;
+            return Ownership::Ours;
         }
         match writes_allowed(ctx, name.bytes()) {
-            WriteState::Ok => Standing::Ours,
+            WriteState::Ok => Ownership::Ours,
             state @ (WriteState::Refused | WriteState::ClusterDown) => {
                 keep(state);
-                Standing::Down
+                Ownership::Down
             }
             WriteState::Moved => {
                 if !std::mem::replace(&mut self.has_looked, true) {
@@ -272,17 +272,17 @@ impl Standings {
                 let slot = slot(name.bytes());
                 match with_node(|node| node.slots.of_redirected(slot)) {
                     // Gone while its slot was coming: it may have been sent back, with its holds.
-                    Some(Redirected::Importing) if is_absent(ctx, name) => Standing::Left,
-                    Some(Redirected::Importing) => Standing::Ours,
-                    Some(Redirected::Left) => Standing::Left,
-                    Some(Redirected::Elsewhere) | None => Standing::Theirs,
+                    Some(Redirected::Importing) if is_absent(ctx, name) => Ownership::KeyLeft,
+                    Some(Redirected::Importing) => Ownership::Ours,
+                    Some(Redirected::KeyLeft) => Ownership::KeyLeft,
+                    Some(Redirected::Elsewhere) | None => Ownership::Theirs,
                 }
             }
         }
     }
 }
 
-fn is_absent(ctx: Ctx<'_>, name: &KeyName<'_>) -> bool {
+fn is_absent(ctx: Ctx<'_>, name: &KeyString<'_>) -> bool {
     matches!(OpenKey::open_read(ctx, name).content(), Content::Absent)
 }
 
@@ -299,7 +299,7 @@ fn look(ctx: Ctx<'_>) {
         node.epoch = slots::own_epoch(&nodes).unwrap_or_default();
         node.slots.see(&nodes);
         if std::mem::take(&mut node.is_new) {
-            node.slots.settle_all();
+            node.slots.make_all_known();
         }
     });
 }

@@ -6,17 +6,17 @@
 use std::ffi::CStr;
 
 use super::redis::context::Ctx;
-use super::redis::name::KeyName;
+use super::redis::name::KeyString;
 use dsync_engine::Family;
 use dsync_engine::change::{Change, End};
 
-pub(super) fn changed(ctx: Ctx<'_>, name: &KeyName<'_>, family: Family, changes: &[Change]) {
+pub(super) fn changed(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
     for event in changes.iter().filter_map(|change| event(family, change)) {
         ctx.notify(event, name);
     }
 }
 
-pub(super) fn free(ctx: Ctx<'_>, name: &KeyName<'_>, family: Family) {
+pub(super) fn free(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family) {
     ctx.notify(
         match family {
             Family::Lock => c"dlock.free",

@@ -18,7 +18,7 @@
 use std::ffi::CStr;
 
 use super::redis::context::{Ctx, Level};
-use super::redis::name::KeyName;
+use super::redis::name::KeyString;
 use super::{SHELL, listeners};
 use dsync_engine::Family;
 use dsync_engine::change::{Change, End};
@@ -27,7 +27,7 @@ use dsync_engine::wire;
 /// The command that carries changes.
 pub(crate) const STREAM: &CStr = c"DSYN";
 
-pub(super) fn replicate(ctx: Ctx<'_>, name: &KeyName<'_>, family: Family, changes: &[Change]) {
+pub(super) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
     if changes.is_empty() {
         return;
     }
@@ -52,6 +52,6 @@ fn says_it_all(family: Family, changes: &[Change]) -> bool {
 }
 
 /// Passes a command on that has been carried out here: a replica has an AOF, and perhaps replicas, of its own.
-pub(crate) fn pass_on(ctx: Ctx<'_>, name: &KeyName<'_>, packed: &[u8]) {
+pub(crate) fn pass_on(ctx: Ctx<'_>, name: &KeyString<'_>, packed: &[u8]) {
     ctx.replicate(STREAM, name, packed);
 }

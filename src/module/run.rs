@@ -5,8 +5,8 @@
 //! that is deleted tells its type so, a client that is released asks for its answer).
 
 use super::redis::context::{Ctx, Level};
-use super::redis::key::{Content, Key as OpenKey};
-use super::redis::name::KeyName;
+use super::redis::key::{Content, OpenKey};
+use super::redis::name::KeyString;
 use super::{SHELL, arm, journal, node, notify, replicate, waiters};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Effects;
@@ -17,7 +17,7 @@ use dsync_engine::{Engine, Family, Key, StateId, WrongType};
 /// what was last found out about that may be older than what has changed since.
 pub(crate) fn run<R>(
     ctx: Ctx<'_>,
-    name: &KeyName<'_>,
+    name: &KeyString<'_>,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
     node::arrive(ctx, name.bytes());
@@ -42,7 +42,7 @@ pub(crate) fn run<R>(
 /// The timer's call, which may change the key if the server takes writes and the key is its own.
 pub(super) fn run_task<R>(
     ctx: Ctx<'_>,
-    name: &KeyName<'_>,
+    name: &KeyString<'_>,
     is_ours: bool,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
@@ -55,7 +55,7 @@ pub(super) fn run_task<R>(
 
 fn run_opened<R>(
     ctx: Ctx<'_>,
-    name: &KeyName<'_>,
+    name: &KeyString<'_>,
     opened: OpenKey<'_>,
     before: Option<StateId>,
     now: Now,
@@ -64,9 +64,9 @@ fn run_opened<R>(
     let bytes = name.bytes();
     let (result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
         let mut key = Key::found(Db(ctx.db()), bytes, before);
-        let before = shell.engine.openness(&key);
+        let before = shell.engine.free_capacity(&key);
         let result = call(&mut shell.engine, &mut key, now);
-        let is_freed = shell.engine.effects.may_gain && shell.engine.openness(&key) > before;
+        let is_freed = shell.engine.effects.may_gain && shell.engine.free_capacity(&key) > before;
         // Nothing to do is the common case of a try, and costs nothing.
         let effects = std::mem::replace(
             &mut shell.engine.effects,
@@ -90,7 +90,7 @@ fn run_opened<R>(
 /// A call that looks only.
 pub(crate) fn look<R>(
     ctx: Ctx<'_>,
-    name: &KeyName<'_>,
+    name: &KeyString<'_>,
     call: impl FnOnce(&Engine, &Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_read(ctx, name);
@@ -112,7 +112,7 @@ pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
 }
 
 /// Nobody can be served under this name any more: its waiters are told why.
-pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyName<'_>, why: &Answer) {
+pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer) {
     let mut effects = SHELL.with(|shell| {
         shell.engine.turn_away(Db(ctx.db()), name.bytes(), why);
         std::mem::take(&mut shell.engine.effects)
@@ -166,7 +166,7 @@ fn store(
 
 fn carry_out(
     ctx: Ctx<'_>,
-    name: &KeyName<'_>,
+    name: &KeyString<'_>,
     family: Option<Family>,
     is_freed: bool,
     effects: &mut Effects,

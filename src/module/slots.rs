@@ -54,7 +54,7 @@ pub(super) enum Redirected {
     /// Its slot is coming here. Clients who are sent here are served.
     Importing,
     /// Its slot is still served here, and it has left already.
-    Left,
+    KeyLeft,
     /// Its slot is another node's.
     Elsewhere,
 }
@@ -64,8 +64,8 @@ pub(super) struct Slots {
     importing: SlotSet,
     migrating: SlotSet,
     /// Those whose keys this node has decided about since they came.
-    settled: SlotSet,
-    /// Those that a command has ordered here and that are not settled yet.
+    known: SlotSet,
+    /// Those that a command has ordered here and that are not known yet.
     ordered: SlotSet,
 }
 
@@ -75,7 +75,7 @@ impl Slots {
             served: SlotSet::new(),
             importing: SlotSet::new(),
             migrating: SlotSet::new(),
-            settled: SlotSet::new(),
+            known: SlotSet::new(),
             ordered: SlotSet::new(),
         }
     }
@@ -97,37 +97,37 @@ impl Slots {
             }
         }
         let here = seen.served.0.iter().zip(seen.importing.0.iter());
-        for (settled, (served, importing)) in self.settled.0.iter_mut().zip(here) {
-            *settled &= served | importing;
+        for (known, (served, importing)) in self.known.0.iter_mut().zip(here) {
+            *known &= served | importing;
         }
         (self.served, self.importing) = (seen.served, seen.importing);
         self.migrating = seen.migrating;
     }
 
-    /// Settles every slot of this node, except those that were ordered here and are not settled yet: an order
+    /// Settles every slot of this node, except those that were ordered here and are not known yet: an order
     /// can come before this node has looked at its slots for the first time.
-    pub(super) fn settle_all(&mut self) {
+    pub(super) fn make_all_known(&mut self) {
         let here = self.served.0.iter().zip(self.importing.0.iter());
-        let words = self.settled.0.iter_mut().zip(self.ordered.0.iter());
-        for ((settled, ordered), (served, importing)) in words.zip(here) {
-            *settled = (served | importing) & !ordered;
+        let words = self.known.0.iter_mut().zip(self.ordered.0.iter());
+        for ((known, ordered), (served, importing)) in words.zip(here) {
+            *known = (served | importing) & !ordered;
         }
     }
 
     /// Settles the slot. Returns whether it was new: this is the first decision about a key of it since it came.
-    pub(super) fn settle(&mut self, slot: u16) -> bool {
+    pub(super) fn make_known(&mut self, slot: u16) -> bool {
         self.ordered.remove(slot);
-        self.settled.add(slot)
+        self.known.add(slot)
     }
 
     /// What comes is new, even if it was away for a moment only.
     pub(super) fn follow(&mut self, order: Order) {
         match order {
             Order::Comes(slot) => {
-                self.settled.remove(slot);
+                self.known.remove(slot);
                 self.ordered.add(slot);
             }
-            Order::Several => (self.settled, self.ordered) = (SlotSet::new(), SlotSet::all()),
+            Order::Several => (self.known, self.ordered) = (SlotSet::new(), SlotSet::all()),
         }
     }
 
@@ -153,7 +153,7 @@ impl Slots {
         if self.importing.has(slot) {
             Redirected::Importing
         } else if self.served.has(slot) && self.migrating.has(slot) {
-            Redirected::Left
+            Redirected::KeyLeft
         } else {
             Redirected::Elsewhere
         }
@@ -355,7 +355,7 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
     fn a_redirected_key_has_come_or_left_or_is_elsewhere() {
         let slots = seen(NODES);
         for (slot, where_) in [
-            (93, Redirected::Left),
+            (93, Redirected::KeyLeft),
             (6000, Redirected::Importing),
             (94, Redirected::Elsewhere),
             (5461, Redirected::Elsewhere),
@@ -368,43 +368,46 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
     #[test]
     fn a_slot_is_new_once_until_it_has_gone_and_come_back() {
         let mut slots = seen(NODES);
-        assert!(slots.settle(5) && !slots.settle(5), "once");
-        assert!(slots.settle(6000), "also while it is coming");
+        assert!(slots.make_known(5) && !slots.make_known(5), "once");
+        assert!(slots.make_known(6000), "also while it is coming");
         slots.see(NODES);
-        assert!(!slots.settle(5) && !slots.settle(6000), "and stays known");
+        assert!(
+            !slots.make_known(5) && !slots.make_known(6000),
+            "and stays known"
+        );
         slots.see(b"e7d1 h:1@2 myself,master - 0 0 1 connected 6-16383\n");
-        assert!(slots.settle(5), "gone since");
-        assert!(!slots.settle(6000), "arrived");
-        slots.settle_all();
-        assert!(!slots.settle(6) && slots.settle(0));
+        assert!(slots.make_known(5), "gone since");
+        assert!(!slots.make_known(6000), "arrived");
+        slots.make_all_known();
+        assert!(!slots.make_known(6) && slots.make_known(0));
     }
 
     #[test]
     fn a_slot_that_was_away_between_two_looks_is_new() {
         let mut slots = seen(NODES);
-        slots.settle_all();
+        slots.make_all_known();
         slots.follow(Order::Comes(5));
-        assert!(slots.settle(5) && !slots.settle(4));
+        assert!(slots.make_known(5) && !slots.make_known(4));
         slots.follow(Order::Several);
-        assert!(slots.settle(5) && slots.settle(4));
+        assert!(slots.make_known(5) && slots.make_known(4));
     }
 
     #[test]
-    fn settle_all_leaves_out_slots_ordered_since() {
+    fn make_all_known_leaves_out_slots_ordered_since() {
         let mut slots = seen(NODES);
-        slots.settle_all();
+        slots.make_all_known();
         slots.follow(Order::Comes(5));
         slots.see(NODES);
-        slots.settle_all();
-        assert!(slots.settle(5) && !slots.settle(4));
-        slots.settle_all();
-        assert!(!slots.settle(5), "settled once");
+        slots.make_all_known();
+        assert!(slots.make_known(5) && !slots.make_known(4));
+        slots.make_all_known();
+        assert!(!slots.make_known(5), "known once");
         slots.follow(Order::Several);
-        slots.settle_all();
-        assert!(slots.settle(4));
+        slots.make_all_known();
+        assert!(slots.make_known(4));
         slots.forget_orders();
-        slots.settle_all();
-        assert!(!slots.settle(5));
+        slots.make_all_known();
+        assert!(!slots.make_known(5));
     }
 
     #[test]

@@ -8,10 +8,10 @@
 //! a server that follows another there is only the latter.
 
 use super::arm::arm;
-use super::node::{self, Standing, Standings};
+use super::node::{self, Ownership, Ownerships};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
-use super::redis::name::KeyName;
+use super::redis::name::KeyString;
 use super::{SHELL, freed, listeners, run};
 use dsync_engine::answer::Answer;
 
@@ -64,9 +64,9 @@ pub(crate) fn tick(ctx: Ctx<'_>) {
         }
     }
     let mut budget = TICK_TASKS;
-    let mut standings = Standings::default();
+    let mut ownerships = Ownerships::default();
     loop {
-        let has_done = decides && do_task(ctx, &mut standings, &mut budget);
+        let has_done = decides && do_task(ctx, &mut ownerships, &mut budget);
         let has_more = background();
         let is_over = clock::monotonic_us().saturating_sub(started_us) >= TICK_US;
         if is_over || !has_more && !has_done {
@@ -84,7 +84,7 @@ fn background() -> bool {
 }
 
 /// Returns whether there was a task to do.
-fn do_task(ctx: Ctx<'_>, standings: &mut Standings, budget: &mut u32) -> bool {
+fn do_task(ctx: Ctx<'_>, ownerships: &mut Ownerships, budget: &mut u32) -> bool {
     let task = SHELL.with(|shell| {
         let now = shell.now();
         shell.engine.next_task(now, budget)
@@ -96,11 +96,11 @@ fn do_task(ctx: Ctx<'_>, standings: &mut Standings, budget: &mut u32) -> bool {
         ctx.log(Level::Warning, "a task for a database that does not exist");
         return true;
     }
-    let name = KeyName::new(name.as_bytes());
-    match standings.of(ctx, &name) {
-        Standing::Left => run::turn_away(ctx, &name, &Answer::KeyLeft),
-        standing => {
-            let is_ours = standing == Standing::Ours;
+    let name = KeyString::new(name.as_bytes());
+    match ownerships.of(ctx, &name) {
+        Ownership::KeyLeft => run::turn_away(ctx, &name, &Answer::KeyLeft),
+        ownership => {
+            let is_ours = ownership == Ownership::Ours;
             let done = run::run_task(ctx, &name, is_ours, |engine, key, now| {
                 engine.perform(task, key, now)
             });

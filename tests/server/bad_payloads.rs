@@ -44,7 +44,7 @@ fn dump(client: &mut Client, key: &str) -> Vec<u8> {
 }
 
 /// A key of each family with all that its family can have; returns their names and INFO commands.
-fn furnish(client: &mut Client) -> [(&'static str, &'static str); 5] {
+fn add_fixtures(client: &mut Client) -> [(&'static str, &'static str); 5] {
     call!(
         client,
         "DLOCK.ACQUIRE",
@@ -151,7 +151,7 @@ fn the_checksum_is_the_servers() {
     assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
     let server = Server::start();
     let mut client = server.connect();
-    for (key, _) in furnish(&mut client) {
+    for (key, _) in add_fixtures(&mut client) {
         let payload = dump(&mut client, key);
         let (body, version) = opened(&payload);
         assert_eq!(sealed(&body, version), payload, "{key}");
@@ -162,7 +162,7 @@ fn the_checksum_is_the_servers() {
 fn a_payload_that_is_cut_anywhere_is_refused() {
     let server = Server::start();
     let mut client = server.connect();
-    for (key, _) in furnish(&mut client) {
+    for (key, _) in add_fixtures(&mut client) {
         let (body, version) = opened(&dump(&mut client, key));
         for kept in 1..body.len() {
             let reply = call!(client, "RESTORE", "bad", 0, sealed(&body[..kept], version));
@@ -217,7 +217,7 @@ fn plain_server() -> Server {
 fn a_payload_with_any_byte_changed_is_refused() {
     let server = plain_server();
     let mut client = server.connect();
-    for (key, _) in furnish(&mut client) {
+    for (key, _) in add_fixtures(&mut client) {
         let (body, version) = opened(&dump(&mut client, key));
         // The first byte says whose value it is.
         for at in 1..body.len() {
@@ -243,7 +243,7 @@ fn a_payload_with_any_byte_changed_and_its_check_made_right_is_refused_or_a_soun
     let server = plain_server();
     let mut client = server.connect();
     let (mut refused, mut accepted) = (0, 0);
-    for (key, family) in furnish(&mut client) {
+    for (key, family) in add_fixtures(&mut client) {
         let (body, _) = opened(&dump(&mut client, key));
         let [(_, packed)] = &strings(&body)[..] else {
             panic!("{key} has one string");
@@ -386,7 +386,7 @@ fn good_hold() -> Hold {
 fn every_field_of_a_hold_is_held_against_its_bounds() {
     let server = Server::start();
     let mut client = server.connect();
-    furnish(&mut client);
+    add_fixtures(&mut client);
     let mut restore = |payload: Vec<u8>| {
         let reply = call!(client, "RESTORE", "bad", 0, payload);
         call!(client, "DEL", "bad");
@@ -457,7 +457,7 @@ fn every_field_of_a_hold_is_held_against_its_bounds() {
 fn holds_that_cannot_be_together_are_refused() {
     let server = Server::start();
     let mut client = server.connect();
-    furnish(&mut client);
+    add_fixtures(&mut client);
     let now = unix_ms();
     let grant = |fence: u64, claim: &str, token: &str| {
         format!(
@@ -524,7 +524,7 @@ fn holds_that_cannot_be_together_are_refused() {
 fn a_group_with_the_largest_of_all_tallies_is_of_use() {
     let server = Server::start();
     let mut client = server.connect();
-    furnish(&mut client);
+    add_fixtures(&mut client);
     let now = unix_ms();
     let changes = [
         format!(
@@ -551,7 +551,7 @@ fn a_group_with_the_largest_of_all_tallies_is_of_use() {
 fn a_huge_length_allocates_nothing() {
     let server = Server::start();
     let mut client = server.connect();
-    furnish(&mut client);
+    add_fixtures(&mut client);
     let peak = |server: &Server| server.info_number("memory", "used_memory_peak");
     let before = peak(&server);
     for length in [1 << 20, 1 << 32, 1 << 40, 1 << 53, u64::MAX >> 1, u64::MAX] {
@@ -609,7 +609,7 @@ fn a_payload_of_another_format_version_is_refused_and_the_log_names_both() {
     let server = Server::start();
     let mut client = server.connect();
     let this = concat!("this is dsync ", env!("CARGO_PKG_VERSION"));
-    for (key, _) in furnish(&mut client) {
+    for (key, _) in add_fixtures(&mut client) {
         let (body, version) = opened(&dump(&mut client, key));
         // The lowest ten bits of the module's number are the version of its encoding.
         assert_eq!((body[8] & 3, body[9]), (0, 2), "{key}");
@@ -638,7 +638,7 @@ fn a_payload_of_another_format_version_is_refused_and_the_log_names_both() {
 fn a_refused_payload_leaves_the_key_and_its_waiters_alone() {
     let server = Server::start();
     let mut client = server.connect();
-    furnish(&mut client);
+    add_fixtures(&mut client);
     let before = digest(&server, "lock");
     let mut waiter = server.connect();
     send!(
@@ -674,7 +674,7 @@ fn a_refused_payload_leaves_the_key_and_its_waiters_alone() {
 #[test]
 fn a_damaged_rdb_file_stops_the_start_and_says_so_without_a_crash() {
     let mut server = Server::builder().config("rdbcompression", "no").start();
-    furnish(&mut server.connect());
+    add_fixtures(&mut server.connect());
     let digested = call!(server.connect(), "DEBUG", "DIGEST");
     assert_eq!(call!(server.connect(), "SAVE"), "OK");
     server.kill9();

@@ -5,16 +5,16 @@
 
 use std::time::Duration;
 
-use crate::furniture::{FURNITURE, assert_in_use, furnish};
+use crate::fixtures::{FIXTURES, add_fixtures, assert_in_use};
 use crate::harness::*;
 use crate::steps::SOON;
 
 #[test]
 fn a_dumped_value_can_be_restored_under_its_name_and_another() {
     let server = Server::start();
-    furnish(&server);
+    add_fixtures(&server);
     let mut client = server.connect();
-    for key in FURNITURE {
+    for key in FIXTURES {
         let before = digest(&server, key);
         let payload = call!(client, "DUMP", key).as_bytes().to_vec();
         assert!(

@@ -357,9 +357,9 @@ fn write() {
         .start();
     let mut tokens = BTreeMap::new();
     // Half of it before the rewriting, half of it behind.
-    let ephemeral = furnish(&primary, 0, &mut tokens);
+    let ephemeral = add_fixtures(&primary, 0, &mut tokens);
     rewrite_aof(&primary);
-    let also_ephemeral = furnish(&primary, 4, &mut tokens);
+    let also_ephemeral = add_fixtures(&primary, 4, &mut tokens);
     replica.wait_to_catch_up_with(&primary);
     rewrite_aof(&replica);
     let mut client = primary.connect();
@@ -404,7 +404,7 @@ fn write() {
 type Tokens = BTreeMap<(usize, String), Vec<Vec<u8>>>;
 
 /// Every field in use, in this database. The connection has an EPHEMERAL hold.
-fn furnish(server: &Server, database: usize, tokens: &mut Tokens) -> Client {
+fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client {
     let mut client = server.connect();
     assert_eq!(call!(client, "SELECT", database), "OK");
     // A day is the longest lease there is by default; what is left of it is not told by the files.

@@ -29,7 +29,7 @@ mod events;
 mod examples;
 mod failover;
 mod first_listener;
-mod furniture;
+mod fixtures;
 mod fuzz;
 mod golden;
 mod grammar;

@@ -523,7 +523,7 @@ fn after_a_storm_all_gauges_return_to_zero() {
 }
 
 /// One hold of each family, and many in one semaphore: large enough to be freed by another thread.
-fn furnish(client: &mut Client) {
+fn add_fixtures(client: &mut Client) {
     ask(client, "DLOCK.ACQUIRE lock EX 600").grant();
     for _ in 0..3 {
         ask(client, "DLOCK.ACQUIRE shared SHARED EX 600").grant();
@@ -578,7 +578,7 @@ fn the_gauge_of_holds_follows_keys_however_they_go_and_come() {
     ] {
         ask(&mut client, "FLUSHALL");
         wait_for_holds(&server, "FLUSHALL", [0; 4]);
-        furnish(&mut client);
+        add_fixtures(&mut client);
         assert_eq!(gauges(&server).0, FURNISHED);
         for line in lines {
             let reply = ask(&mut client, *line);
@@ -592,7 +592,7 @@ fn the_gauge_of_holds_follows_keys_however_they_go_and_come() {
     }
     // RESTORE brings holds along, and REPLACE takes those that were there.
     ask(&mut client, "FLUSHALL");
-    furnish(&mut client);
+    add_fixtures(&mut client);
     let payload = ask(&mut client, "DUMP sem");
     assert_eq!(
         call!(client, "RESTORE", "restored", 0, payload.as_bytes()),
@@ -655,7 +655,7 @@ fn a_replica_has_its_primarys_holds_and_no_waiters_and_counts_nothing() {
     let primary = Server::start();
     let early = Server::builder().replica_of(&primary).start();
     let mut client = primary.connect();
-    furnish(&mut client);
+    add_fixtures(&mut client);
     let _waiters = [
         queued(&primary, "DLOCK.ACQUIRE lock BLOCK 0"),
         queued(&primary, "DWG.WAIT group BLOCK 0"),

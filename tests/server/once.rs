@@ -854,7 +854,7 @@ fn a_thousand_who_wait_are_all_told_that_there_is_no_hope() {
 }
 
 /// Keys in every state of work-once, with what must be known of them.
-const FURNITURE: [&str; 9] = [
+const FIXTURES: [&str; 9] = [
     "running",
     "second",
     "failed",
@@ -870,7 +870,7 @@ fn binary() -> Vec<u8> {
     (0..=255).chain(*b"\r\n NONE 3:abc").collect()
 }
 
-fn furnish(server: &Server) {
+fn add_fixtures(server: &Server) {
     let mut client = server.connect();
     ask(&mut client, "DONCE.BEGIN running TOKEN t EX 600 OWNER me");
     ask(&mut client, "DONCE.BEGIN second TOKEN a");
@@ -903,7 +903,7 @@ fn furnish(server: &Server) {
 }
 
 fn digests(server: &Server) -> Vec<(&'static str, String)> {
-    let each = FURNITURE.iter().map(|key| (*key, digest(server, key)));
+    let each = FIXTURES.iter().map(|key| (*key, digest(server, key)));
     let whole = call!(server.connect(), "DEBUG", "DIGEST");
     each.chain([("all", whole.as_str().to_owned())]).collect()
 }
@@ -943,7 +943,7 @@ fn assert_in_use(server: &Server) {
 #[test]
 fn everything_known_survives_a_save_and_a_reload() {
     let mut server = Server::start();
-    furnish(&server);
+    add_fixtures(&server);
     let before = digests(&server);
     assert_eq!(call!(server.connect(), "DEBUG", "RELOAD"), "OK");
     assert_eq!(digests(&server), before);
@@ -962,7 +962,7 @@ fn everything_known_survives_in_the_aof_rewritten_or_not() {
             .config("appendfsync", "always")
             .config("aof-use-rdb-preamble", preamble)
             .start();
-        furnish(&server);
+        add_fixtures(&server);
         let before = digests(&server);
         server.kill9();
         server.start_again();
@@ -985,9 +985,9 @@ fn everything_known_survives_in_the_aof_rewritten_or_not() {
 #[test]
 fn everything_known_travels_in_a_dump() {
     let server = Server::start();
-    furnish(&server);
+    add_fixtures(&server);
     let mut client = server.connect();
-    for key in FURNITURE {
+    for key in FIXTURES {
         let payload = call!(client, "DUMP", key);
         let before = digest(&server, key);
         assert_eq!(ask(&mut client, format!("DEL {key}")), 1);
@@ -1001,7 +1001,7 @@ fn everything_known_travels_in_a_dump() {
 fn a_replica_knows_everything_and_goes_on_with_it_when_promoted() {
     let primary = Server::start();
     let early = Server::builder().replica_of(&primary).start();
-    furnish(&primary);
+    add_fixtures(&primary);
     let late = Server::builder().replica_of(&primary).start();
     for replica in [&early, &late] {
         replica.wait_to_catch_up_with(&primary);

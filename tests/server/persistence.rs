@@ -10,14 +10,14 @@ use crate::data_files::{
     aof, append_changes, append_packed, append_to_aof, grant_by_hand, kill_and_start, rewrite_aof,
     with_safe_aof,
 };
-use crate::furniture::{assert_in_use, digests, furnish};
+use crate::fixtures::{add_fixtures, assert_in_use, digests};
 use crate::harness::*;
 use crate::steps::{SOON, ask, queued, reply, unix_us};
 
 #[test]
 fn a_saved_server_comes_back_as_it_was() {
     let mut server = Server::start();
-    furnish(&server);
+    add_fixtures(&server);
     let before = digests(&server);
     assert_eq!(call!(server.connect(), "SAVE"), "OK");
     kill_and_start(&mut server);
@@ -28,7 +28,7 @@ fn a_saved_server_comes_back_as_it_was() {
 #[test]
 fn a_clean_restart_saves_by_itself() {
     let mut server = Server::builder().config("save", "3600 1").start();
-    furnish(&server);
+    add_fixtures(&server);
     let before = digests(&server);
     server.restart();
     assert_eq!(digests(&server), before);
@@ -39,7 +39,7 @@ fn a_clean_restart_saves_by_itself() {
 fn a_killed_server_comes_back_from_its_aof() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).start();
-        furnish(&server);
+        add_fixtures(&server);
         let before = digests(&server);
         kill_and_start(&mut server);
         assert_eq!(digests(&server), before, "preamble {preamble}");
@@ -51,7 +51,7 @@ fn a_killed_server_comes_back_from_its_aof() {
 fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).start();
-        furnish(&server);
+        add_fixtures(&server);
         rewrite_aof(&server);
         let mut client = server.connect();
         call!(client, "DLOCK.RENEW", "renewed", "t");
@@ -74,7 +74,7 @@ fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it()
 fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
     for reload in [&["DEBUG", "RELOAD"], &["DEBUG", "LOADAOF"]] {
         let server = with_safe_aof(false).start();
-        furnish(&server);
+        add_fixtures(&server);
         let mut waiter = server.connect();
         send!(waiter, "DLOCK.ACQUIRE", "lock", "BLOCK", 0, "TOKEN", "w");
         wait_for_blocked(&server, 1);
@@ -132,7 +132,7 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
         ),
     ];
     let mut server = with_safe_aof(false).start();
-    furnish(&server);
+    add_fixtures(&server);
     let before = digests(&server);
     server.kill9();
     let good = fs::read(aof(&server)).expect("the AOF is read");
@@ -165,7 +165,7 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
 #[test]
 fn aof_with_unapplied_changes_is_loaded_without_them_if_the_operator_says_so() {
     let mut server = with_safe_aof(false).start();
-    furnish(&server);
+    add_fixtures(&server);
     let before = digests(&server);
     server.kill9();
     let grant = grant_by_hand(unix_us());

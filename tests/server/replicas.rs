@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::furniture::{FURNITURE, assert_same_furniture, furnish};
+use crate::fixtures::{FIXTURES, add_fixtures, assert_same_fixtures};
 use crate::harness::*;
 use crate::steps::{SOON, unix_ms};
 
@@ -59,7 +59,7 @@ fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
         let primary = Server::builder()
             .config("repl-diskless-sync", diskless)
             .start();
-        furnish(&primary);
+        add_fixtures(&primary);
         let load = if diskless == "yes" {
             "on-empty-db"
         } else {
@@ -69,7 +69,7 @@ fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
             .config("repl-diskless-load", load)
             .replica_of(&primary)
             .start();
-        assert_same_furniture(&primary, &replica);
+        assert_same_fixtures(&primary, &replica);
         let left = call!(replica.connect(), "DLOCK.CHECK", "renewed", "t").as_int();
         assert!(
             (600_001..=700_000).contains(&left),
@@ -83,7 +83,7 @@ fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
         assert_eq!(call!(client, "DWG.DONE", "group", "b"), 1);
         call!(client, "DWG.ADD", "finished", "TOKEN", "next round");
         replica.wait_to_catch_up_with(&primary);
-        assert_same_furniture(&primary, &replica);
+        assert_same_fixtures(&primary, &replica);
         assert!(
             !replica.log_text().contains("DSYN failed"),
             "{}",
@@ -95,7 +95,7 @@ fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
 #[test]
 fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own() {
     let primary = Server::start();
-    furnish(&primary);
+    add_fixtures(&primary);
     for load in ["disabled", "swapdb"] {
         let other = Server::builder().config("repl-diskless-load", load).start();
         let mut client = other.connect();
@@ -103,7 +103,7 @@ fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own(
         call!(client, "DLOCK.ACQUIRE", "lock", "PX", 300);
         call!(client, "REPLICAOF", "127.0.0.1", primary.port());
         other.wait_for_sync();
-        assert_same_furniture(&primary, &other);
+        assert_same_fixtures(&primary, &other);
         assert_eq!(call!(other.connect(), "EXISTS", "mine"), 0);
         let outlives = "the primary's lock outlives the lease of the one before it";
         stays(outlives, Duration::from_millis(600), || {
@@ -114,7 +114,7 @@ fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own(
         call!(client, "DLOCK.RENEW", "lock", "t");
         call!(client, "DWG.ADD", "group", "TOKEN", load);
         other.wait_to_catch_up_with(&primary);
-        assert_same_furniture(&primary, &other);
+        assert_same_fixtures(&primary, &other);
     }
 }
 
@@ -126,7 +126,7 @@ fn a_replica_that_restarts_goes_on_from_where_it_was() {
         .replica_of(&primary)
         .start();
     let mut client = primary.connect();
-    furnish(&primary);
+    add_fixtures(&primary);
     call!(client, "DLOCK.ACQUIRE", "lapses", "PX", 300);
     replica.wait_to_catch_up_with(&primary);
     replica.shutdown();
@@ -137,7 +137,7 @@ fn a_replica_that_restarts_goes_on_from_where_it_was() {
     replica.start_again();
     replica.wait_for_sync();
     replica.wait_to_catch_up_with(&primary);
-    assert_same_furniture(&primary, &replica);
+    assert_same_fixtures(&primary, &replica);
     let log = replica.log_text();
     assert!(
         log.contains("Successful partial resynchronization"),
@@ -163,16 +163,16 @@ fn a_replicas_own_aof_has_what_it_was_told() {
             .all(|line| info.contains(line))
     });
     let mut client = primary.connect();
-    furnish(&primary);
+    add_fixtures(&primary);
     call!(client, "DLOCK.ACQUIRE", "gone", "TOKEN", "t");
     call!(client, "DLOCK.RELEASE", "gone", "t");
     replica.wait_to_catch_up_with(&primary);
-    let before = FURNITURE.map(|key| digest(&replica, key));
+    let before = FIXTURES.map(|key| digest(&replica, key));
     // Alone, it can have its data from nowhere else.
     primary.kill9();
     replica.kill9();
     replica.start_again();
-    for (key, before) in FURNITURE.iter().zip(before) {
+    for (key, before) in FIXTURES.iter().zip(before) {
         assert_eq!(digest(&replica, key), before, "the digest of {key}");
     }
     assert_eq!(call!(replica.connect(), "EXISTS", "gone"), 0);
@@ -195,7 +195,7 @@ fn a_replica_that_lags_behind_writes_down_the_primarys_moments_not_its_own() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     replica.stop();
-    furnish(&primary);
+    add_fixtures(&primary);
     call!(primary.connect(), "DWG.ADD", "just added", "TOKEN", "a");
     let done = unix_ms();
     eventually(
@@ -205,7 +205,7 @@ fn a_replica_that_lags_behind_writes_down_the_primarys_moments_not_its_own() {
     );
     replica.cont();
     replica.wait_to_catch_up_with(&primary);
-    for key in FURNITURE.iter().chain(&["just added"]) {
+    for key in FIXTURES.iter().chain(&["just added"]) {
         assert_eq!(
             digest(&replica, key),
             digest(&primary, key),
@@ -217,7 +217,7 @@ fn a_replica_that_lags_behind_writes_down_the_primarys_moments_not_its_own() {
 #[test]
 fn a_replica_refuses_writes_and_answers_looks() {
     let primary = Server::start();
-    furnish(&primary);
+    add_fixtures(&primary);
     let replica = Server::builder().replica_of(&primary).start();
     let mut client = replica.connect();
     let writes: &[&[&str]] = &[

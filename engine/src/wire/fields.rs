@@ -106,44 +106,44 @@ impl<'a> Fields<'a> {
     pub(super) fn number(
         &mut self,
         field: &'static str,
-        least: u64,
-        most: u64,
+        min: u64,
+        max: u64,
     ) -> Result<u64, Unreadable> {
         self.leb128()
-            .filter(|n| (least..=most).contains(n))
+            .filter(|n| (min..=max).contains(n))
             .ok_or_else(|| self.error(field))
     }
 
     fn option(
         &mut self,
         field: &'static str,
-        least: u64,
-        most: u64,
+        min: u64,
+        max: u64,
     ) -> Result<Option<u64>, Unreadable> {
-        match self.number(field, 0, most + 1)? {
+        match self.number(field, 0, max + 1)? {
             0 => Ok(None),
-            n if n > least => Ok(Some(n - 1)),
+            n if n > min => Ok(Some(n - 1)),
             _ => Err(self.error(field)),
         }
     }
 
-    pub(super) fn small(
+    pub(super) fn number_u32(
         &mut self,
         field: &'static str,
-        least: u32,
-        most: u32,
+        min: u32,
+        max: u32,
     ) -> Result<u32, Unreadable> {
-        let n = self.number(field, u64::from(least), u64::from(most))?;
+        let n = self.number(field, u64::from(min), u64::from(max))?;
         u32::try_from(n).map_err(|_| self.error(field))
     }
 
     pub(super) fn small_option(
         &mut self,
         field: &'static str,
-        least: u32,
-        most: u32,
+        min: u32,
+        max: u32,
     ) -> Result<Option<u32>, Unreadable> {
-        let n = self.option(field, u64::from(least), u64::from(most))?;
+        let n = self.option(field, u64::from(min), u64::from(max))?;
         n.map(|n| u32::try_from(n).map_err(|_| self.error(field)))
             .transpose()
     }
@@ -186,7 +186,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn lease(&mut self) -> Result<LeaseMs, Unreadable> {
-        self.small("lease", 1, LeaseMs::MAX.0).map(LeaseMs)
+        self.number_u32("lease", 1, LeaseMs::MAX.0).map(LeaseMs)
     }
 
     pub(super) fn how(&mut self) -> Result<End, Unreadable> {
@@ -208,19 +208,19 @@ impl<'a> Fields<'a> {
     pub(super) fn text(
         &mut self,
         field: &'static str,
-        least: usize,
-        most: usize,
+        min: usize,
+        max: usize,
     ) -> Result<&'a [u8], Unreadable> {
-        let len = self.number(field, least as u64, most as u64)?;
+        let len = self.number(field, min as u64, max as u64)?;
         self.take(field, usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     pub(super) fn optional_text(
         &mut self,
         field: &'static str,
-        most: usize,
+        max: usize,
     ) -> Result<Option<&'a [u8]>, Unreadable> {
-        match self.option(field, 0, most as u64)? {
+        match self.option(field, 0, max as u64)? {
             None => Ok(None),
             Some(len) => self
                 .take(field, usize::try_from(len).unwrap_or(usize::MAX))

@@ -55,7 +55,7 @@ impl Crowd {
         let request = Request {
             claim,
             limit,
-            most: None,
+            max_attempts: None,
             lease: LeaseMs(30_000),
             wait,
             token: Token::parse(text.as_bytes()).expect("legal"),

@@ -57,7 +57,7 @@ impl Crowd {
         let request = Request {
             claim: Claim::Exclusive,
             limit: None,
-            most: None,
+            max_attempts: None,
             lease: LeaseMs(30_000),
             wait: None,
             token: Token::parse(b"the same").expect("legal"),

@@ -152,9 +152,9 @@ fn run(token: u8) -> Ask {
 #[test]
 fn work_once_of_every_short_history() {
     let alphabet = [
-        Step::Acquire(run(0).most(1)),
+        Step::Acquire(run(0).max_attempts(1)),
         Step::Acquire(run(1).block()),
-        Step::Acquire(run(2).most(2).block_ms(2)),
+        Step::Acquire(run(2).max_attempts(2).block_ms(2)),
         Step::Complete(KEY, 0, Some("r"), Some(2)),
         Step::Complete(KEY, 1, None, None),
         Step::Fail(KEY, 0, "broken"),
@@ -181,7 +181,7 @@ fn ephemeral_runs_of_every_short_history() {
         Step::Acquire(run(0).ephemeral()),
         Step::Acquire(run(0).conn(3)),
         Step::Acquire(run(1).block().ephemeral()),
-        Step::Acquire(run(2).most(1).block()),
+        Step::Acquire(run(2).max_attempts(1).block()),
         Step::FindGone {
             reported_first: false,
         },

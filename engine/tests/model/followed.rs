@@ -57,7 +57,7 @@ impl Crowd {
         let request = Request {
             claim: Claim::Run,
             limit: None,
-            most: None,
+            max_attempts: None,
             lease: LeaseMs(30_000),
             wait,
             token: Token::parse(token.as_bytes()).expect("legal"),

@@ -44,14 +44,17 @@ fn attempt(answer: Option<&Answer>) -> u64 {
 #[test]
 fn request_allows_as_many_attempts_as_its_max() {
     for made in 0..4 {
-        for most in [None, Some(1), Some(2), Some(3), Some(4)] {
+        for max_attempts in [None, Some(1), Some(2), Some(3), Some(4)] {
             for queued in [false, true] {
                 if queued && made == 0 {
                     continue;
                 }
-                let case = format!("{made} made, MAX {most:?}, queued: {queued}");
+                let case = format!("{made} made, MAX {max_attempts:?}, queued: {queued}");
                 let mut world = world();
-                let asked = Ask { most, ..run(9) };
+                let asked = Ask {
+                    max_attempts,
+                    ..run(9)
+                };
                 let mut answer = None;
                 for number in 1..=made {
                     world.ask(run(number));
@@ -65,7 +68,8 @@ fn request_allows_as_many_attempts_as_its_max() {
                 if !queued {
                     answer = world.ask(asked);
                 }
-                if most.is_none_or(|most| u64::from(made) < u64::from(most)) {
+                if max_attempts.is_none_or(|max_attempts| u64::from(made) < u64::from(max_attempts))
+                {
                     assert_eq!(attempt(answer.as_ref()), u64::from(made) + 1, "{case}");
                 } else {
                     let reason = b"broken".as_slice().into();
@@ -82,10 +86,10 @@ fn request_allows_as_many_attempts_as_its_max() {
 fn waiters_give_up_in_turn_until_one_runs() {
     let mut world = world();
     world.ask(run(0));
-    world.ask(run(1).most(1).block());
-    world.ask(run(2).most(1).block());
-    world.ask(run(3).most(2).block());
-    world.ask(run(4).most(1).block());
+    world.ask(run(1).max_attempts(1).block());
+    world.ask(run(2).max_attempts(1).block());
+    world.ask(run(3).max_attempts(2).block());
+    world.ask(run(4).max_attempts(1).block());
     world.step(&fail(0));
     assert_eq!(
         world.heard(),
@@ -133,7 +137,7 @@ fn done_after_lapse_is_believed_until_something_began() {
         Step::Pass { us: 5 * MS },
         Step::Tick,
     ];
-    let given_up = [Step::Acquire(run(1).most(1))];
+    let given_up = [Step::Acquire(run(1).max_attempts(1))];
     let looked_at = [
         Step::Renew(KEY, Family::Once, 0, None),
         Step::Check(KEY, Family::Once, 0),
@@ -224,7 +228,7 @@ fn reason_is_that_of_the_last_attempt_that_counts() {
             world.ask(run(1));
             world.step(&Step::Release(KEY, Family::Once, 1));
             let reason = reason.as_bytes().into();
-            let answer = world.ask(run(2).most(2));
+            let answer = world.ask(run(2).max_attempts(2));
             let attempts = 2;
             assert_eq!(
                 answer,
@@ -388,7 +392,7 @@ fn waiters_of_a_removed_key_run_as_the_first() {
         let mut world = world();
         lapse(&mut world, 0);
         world.ask(run(1));
-        world.ask(run(2).most(1).block());
+        world.ask(run(2).max_attempts(1).block());
         world.step(&way);
         world.step(&Step::Tick);
         let [(2, answer)] = &world.told[..] else {

@@ -222,7 +222,7 @@ impl Teller {
             ],
             Family::Group => &[None, None, Some(1), Some(2), Some(2)],
         };
-        let most: &[Option<u32>] = match family {
+        let max_attempts: &[Option<u32>] = match family {
             Family::Once => &[None, Some(1), Some(2), Some(3), Some(6), Some(MAX_PERMITS)],
             _ => &[None],
         };
@@ -230,7 +230,7 @@ impl Teller {
             name,
             claim: self.claim(family),
             limit: self.random.pick(limits),
-            most: self.random.pick(most),
+            max_attempts: self.random.pick(max_attempts),
             lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
             block: self.block(),
             token: if self.random.one_in(6) {
@@ -261,7 +261,7 @@ impl Teller {
             ask.limit = ask
                 .limit
                 .filter(|_| matches!(ask.claim, Claim::Permits(_) | Claim::Member));
-            ask.most = ask.most.filter(|_| ask.claim == Claim::Run);
+            ask.max_attempts = ask.max_attempts.filter(|_| ask.claim == Claim::Run);
         }
         ask
     }

@@ -48,7 +48,7 @@ impl Turns {
         let mut request = Request {
             claim,
             limit: matches!(claim, Claim::Permits(_)).then_some(1_000_000),
-            most: None,
+            max_attempts: None,
             lease: LeaseMs(LEASE_MS),
             wait: None,
             token: token(client),

@@ -35,7 +35,7 @@ pub struct Ask {
     pub claim: Claim,
     pub limit: Option<u32>,
     /// For a run: how many attempts it allows in all.
-    pub most: Option<u32>,
+    pub max_attempts: Option<u32>,
     pub lease_ms: u32,
     pub block: Option<Block>,
     /// `None` where the server makes one up.
@@ -51,7 +51,7 @@ pub fn ask(name: Name, claim: Claim, token: u8) -> Ask {
         name,
         claim,
         limit: None,
-        most: None,
+        max_attempts: None,
         lease_ms: 10_000,
         block: None,
         token: Some(token),
@@ -67,8 +67,8 @@ impl Ask {
         self
     }
 
-    pub fn most(mut self, attempts: u32) -> Ask {
-        self.most = Some(attempts);
+    pub fn max_attempts(mut self, attempts: u32) -> Ask {
+        self.max_attempts = Some(attempts);
         self
     }
 
@@ -307,7 +307,7 @@ impl World {
         Request {
             claim: ask.claim,
             limit: ask.limit,
-            most: ask.most,
+            max_attempts: ask.max_attempts,
             lease: LeaseMs(ask.lease_ms),
             wait: self.until(ask.block),
             token: own,

@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use super::name::{KeyName, bytes_of};
+use super::name::{KeyString, bytes_of};
 
 /// The arguments of the running command; number 0 is its name.
 #[derive(Clone, Copy)]
@@ -29,11 +29,11 @@ impl<'a> Args<'a> {
     }
 
     /// The same argument as the server's own string object.
-    pub(crate) fn name(&self, index: usize) -> Option<KeyName<'a>> {
+    pub(crate) fn name(&self, index: usize) -> Option<KeyString<'a>> {
         // SAFETY: from_raw's promise.
         self.0
             .get(index)
-            .map(|string| unsafe { KeyName::borrowed(*string) })
+            .map(|string| unsafe { KeyString::borrowed(*string) })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {

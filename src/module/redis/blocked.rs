@@ -34,7 +34,7 @@ use super::context::Ctx;
 use super::gil::GilCell;
 use super::guard::guard;
 use super::late_release;
-use super::name::KeyName;
+use super::name::KeyString;
 use super::reply::Debt;
 
 pub(crate) trait Hooks {
@@ -82,7 +82,7 @@ pub(crate) fn park<H: Hooks>(
     if !may_park || PARKED.with(|parked| parked.contains_key(&waiter)) {
         return None;
     }
-    let name = KeyName::new(wait_on);
+    let name = KeyString::new(wait_on);
     let mut keys = [name.raw()];
     // SAFETY: the context of a command whose client is not blocked yet and may be: where it may
     // not, the server would reply and return a dead handle. RM_BlockClientOnKeys takes its own reference of the name. The callbacks
@@ -195,7 +195,7 @@ unsafe extern "C" fn on_timeout<H: Hooks>(
             },
         );
     }
-    debt.settle(ctx);
+    debt.pay(ctx);
     raw::REDISMODULE_OK as i32
 }
 

@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::required;
 use super::context::Ctx;
-use super::name::KeyName;
+use super::name::KeyString;
 use super::open;
 
 /// What a command has answered.
@@ -19,8 +19,8 @@ pub(super) struct CallReply(*mut raw::RedisModuleCallReply);
 /// While a key is open: other modules may filter the call.
 pub(super) fn ask(ctx: Ctx<'_>, command: &CStr, args: &[&[u8]]) -> Option<CallReply> {
     open::assert_none();
-    let strings: Vec<KeyName> = args.iter().map(|arg| KeyName::new(arg)).collect();
-    let mut vector: Vec<_> = strings.iter().map(KeyName::raw).collect();
+    let strings: Vec<KeyString> = args.iter().map(|arg| KeyString::new(arg)).collect();
+    let mut vector: Vec<_> = strings.iter().map(KeyString::raw).collect();
     // SAFETY: a live context; `v` reads a vector of live string objects and its length, and takes references of
     // its own.
     let reply = unsafe {

@@ -66,7 +66,7 @@ unsafe extern "C" fn trampoline<C: Command>(
     let (ctx, args) = unsafe { (Ctx::of_command(ctx), Args::from_raw(argv, argc)) };
     let (debt, running) = (Debt::one(), Running::begin());
     guard(C::NAME, || (), || C::run(ctx, args));
-    debt.settle(ctx);
+    debt.pay(ctx);
     if let Some(waiter) = running.end() {
         unblock_next_turn(ctx, waiter);
     }

@@ -10,7 +10,7 @@ use super::api::{optional, required};
 pub(crate) use super::facts::CtxFacts;
 use super::log::c_string;
 pub(crate) use super::log::{Level, log};
-use super::name::KeyName;
+use super::name::KeyString;
 use super::open;
 
 /// Valid for the callback it was given to: it cannot be kept, nor sent to another thread.
@@ -123,7 +123,7 @@ impl<'a> Ctx<'a> {
     ///
     /// # Panics
     /// With the detached context: the server would stop at an assertion.
-    pub(crate) fn replicate(self, command: &CStr, name: &KeyName, argument: &[u8]) -> bool {
+    pub(crate) fn replicate(self, command: &CStr, name: &KeyString, argument: &[u8]) -> bool {
         assert!(
             self.kind != Kind::Detached,
             "nothing is replicated outside of a command or a timer"
@@ -154,7 +154,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Aborts the MULTI of those who WATCH the key and invalidates it in client-side caches.
-    pub(crate) fn signal_modified(self, name: &KeyName) {
+    pub(crate) fn signal_modified(self, name: &KeyString) {
         // SAFETY: a live context and a live string object.
         unsafe { required!(RedisModule_SignalModifiedKey)(self.raw, name.raw()) };
     }
@@ -163,7 +163,7 @@ impl<'a> Ctx<'a> {
     ///
     /// # Panics
     /// While a key is open: other modules hear it, and may change what it refers to.
-    pub(crate) fn notify(self, event: &CStr, name: &KeyName) {
+    pub(crate) fn notify(self, event: &CStr, name: &KeyString) {
         open::assert_none();
         // SAFETY: a live context, a C string, a live string object.
         unsafe {

@@ -12,30 +12,30 @@ use redis_module::raw;
 
 use super::api::required;
 use super::context::Ctx;
-use super::name::KeyName;
+use super::name::KeyString;
 use super::open;
 use super::value::{id_of, pointer_of};
-use super::value_type::{self, Family};
+use super::value_type::{self, TypeNumber};
 
 /// What a key holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
     Absent,
-    Ours { family: Family, id: NonZeroU32 },
+    Ours { family: TypeNumber, id: NonZeroU32 },
     Other,
 }
 
 /// Open from `open_read` or `open_write` until it is dropped.
-pub(crate) struct Key<'a> {
+pub(crate) struct OpenKey<'a> {
     /// NULL where the key is absent and open for reading.
     raw: *mut raw::RedisModuleKey,
     lifetime: PhantomData<Ctx<'a>>,
 }
 
-impl<'a> Key<'a> {
+impl<'a> OpenKey<'a> {
     /// To look, without being a use: the eviction clock does not notice, nor, since 7.2, do hit
     /// counters and `keymiss`.
-    pub(crate) fn open_read(ctx: Ctx<'a>, name: &KeyName) -> Self {
+    pub(crate) fn open_read(ctx: Ctx<'a>, name: &KeyString) -> Self {
         let quiet = raw::REDISMODULE_OPEN_KEY_NOTOUCH
             | raw::REDISMODULE_OPEN_KEY_NONOTIFY
             | raw::REDISMODULE_OPEN_KEY_NOSTATS;
@@ -43,7 +43,7 @@ impl<'a> Key<'a> {
     }
 
     /// To read and change. A key that is past its EXPIRE is deleted first, and then absent.
-    pub(crate) fn open_write(ctx: Ctx<'a>, name: &KeyName) -> Self {
+    pub(crate) fn open_write(ctx: Ctx<'a>, name: &KeyString) -> Self {
         Self::open(
             ctx,
             name,
@@ -51,13 +51,13 @@ impl<'a> Key<'a> {
         )
     }
 
-    fn open(ctx: Ctx<'a>, name: &KeyName, mode: i32) -> Self {
+    fn open(ctx: Ctx<'a>, name: &KeyString, mode: i32) -> Self {
         open::assert_none();
         // SAFETY: a live context and a live string, of which RM_OpenKey takes its own reference. No
         // other handle is open.
         let raw = unsafe { required!(RedisModule_OpenKey)(ctx.raw(), name.raw(), mode) };
         open::note(true);
-        Key {
+        OpenKey {
             raw,
             lifetime: PhantomData,
         }
@@ -85,7 +85,7 @@ impl<'a> Key<'a> {
     /// Stores `id`; the value that was there goes first, through `unlinked` and `free`. False when
     /// the key is not open for writing or the type was not registered.
     #[must_use]
-    pub(crate) fn set_value(&self, family: Family, id: NonZeroU32) -> bool {
+    pub(crate) fn set_value(&self, family: TypeNumber, id: NonZeroU32) -> bool {
         let value_type = value_type::raw_type(family);
         if self.raw.is_null() || value_type.is_null() {
             return false;
@@ -107,7 +107,7 @@ impl<'a> Key<'a> {
     }
 }
 
-impl Drop for Key<'_> {
+impl Drop for OpenKey<'_> {
     fn drop(&mut self) {
         // SAFETY: RM_CloseKey accepts NULL, and an open key once.
         unsafe { required!(RedisModule_CloseKey)(self.raw) }

@@ -10,14 +10,14 @@ use redis_module::raw;
 
 use super::api::required;
 
-pub(crate) struct KeyName<'a> {
+pub(crate) struct KeyString<'a> {
     string: *mut raw::RedisModuleString,
     owned: bool,
     lifetime: PhantomData<&'a [u8]>,
 }
 
-impl<'a> KeyName<'a> {
-    pub(crate) fn new(bytes: &[u8]) -> KeyName<'static> {
+impl<'a> KeyString<'a> {
+    pub(crate) fn new(bytes: &[u8]) -> KeyString<'static> {
         // SAFETY: RM_CreateString copies `len` bytes; without a context the caller owns the one
         // reference it returns.
         let string = unsafe {
@@ -27,7 +27,7 @@ impl<'a> KeyName<'a> {
                 bytes.len(),
             )
         };
-        KeyName {
+        KeyString {
             string,
             owned: true,
             lifetime: PhantomData,
@@ -37,7 +37,7 @@ impl<'a> KeyName<'a> {
     /// # Safety
     /// `string` is a live string object for all of `'a`.
     pub(super) unsafe fn borrowed(string: *mut raw::RedisModuleString) -> Self {
-        KeyName {
+        KeyString {
             string,
             owned: false,
             lifetime: PhantomData,
@@ -54,7 +54,7 @@ impl<'a> KeyName<'a> {
     }
 }
 
-impl Drop for KeyName<'_> {
+impl Drop for KeyString<'_> {
     fn drop(&mut self) {
         if self.owned {
             // SAFETY: gives back the one reference that RM_CreateString returned.

@@ -42,7 +42,7 @@ impl Debt {
 
     /// Pays what is left: an error where nothing was said yet, nulls for the missing elements of a
     /// begun reply.
-    pub(super) fn settle(self, ctx: Ctx) {
+    pub(super) fn pay(self, ctx: Ctx) {
         if OWED.load(Relaxed) > 0 && BEGUN.load(Relaxed) == 0 {
             ctx.error("ERR internal error, see the server's log");
         }

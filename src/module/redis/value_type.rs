@@ -20,7 +20,7 @@ use super::name::bytes_of;
 use super::value::{id_of, pointer_of};
 
 /// Which of our types a value has: the number its `ValueType` chose, below `FAMILIES`.
-pub(crate) type Family = u8;
+pub(crate) type TypeNumber = u8;
 
 pub(crate) const FAMILIES: usize = 8;
 
@@ -31,7 +31,7 @@ pub(crate) trait ValueType {
     /// Nine characters of A–Z a–z 0–9 - _, kept in every RDB file.
     const NAME: &'static CStr;
     const ENCVER: i32;
-    const FAMILY: Family;
+    const FAMILY: TypeNumber;
 
     /// The number of a new value read from a payload; `None` makes the load fail as bad data.
     fn load(io: &mut Loader, encver: i32) -> Option<NonZeroU32>;
@@ -111,17 +111,17 @@ fn create<T: ValueType>(ctx: Ctx, mut methods: raw::RedisModuleTypeMethods) -> R
     Ok(())
 }
 
-pub(super) fn raw_type(family: Family) -> *mut raw::RedisModuleType {
+pub(super) fn raw_type(family: TypeNumber) -> *mut raw::RedisModuleType {
     TYPES
         .get(usize::from(family))
         .map_or(std::ptr::null_mut(), |created| created.load(Relaxed))
 }
 
-pub(super) fn family_of(value_type: *mut raw::RedisModuleType) -> Option<Family> {
+pub(super) fn family_of(value_type: *mut raw::RedisModuleType) -> Option<TypeNumber> {
     if value_type.is_null() {
         return None;
     }
-    (0..FAMILIES as Family).find(|family| raw_type(*family) == value_type)
+    (0..FAMILIES as TypeNumber).find(|family| raw_type(*family) == value_type)
 }
 
 unsafe extern "C" fn rdb_load<T: ValueType>(

@@ -112,7 +112,7 @@ impl Content {
     /// further attempt.
     pub(super) fn work_is_over(&mut self, request: &Request) -> Option<Answer> {
         match self.work.done_answer() {
-            None if self.holds.is_empty() => self.work.give_up(request.most),
+            None if self.holds.is_empty() => self.work.give_up(request.max_attempts),
             done => done,
         }
     }

@@ -48,10 +48,10 @@ impl Work {
         })
     }
 
-    /// Returns FAILED if `most` attempts have come to nothing. Somebody is told so: from then on the run that
+    /// Returns FAILED if `max_attempts` attempts have come to nothing. Somebody is told so: from then on the run that
     /// fell silent is not believed any more.
-    pub(super) fn give_up(&mut self, most: Option<u32>) -> Option<Answer> {
-        if most.is_none_or(|most| self.attempts < u64::from(most)) {
+    pub(super) fn give_up(&mut self, max_attempts: Option<u32>) -> Option<Answer> {
+        if max_attempts.is_none_or(|max_attempts| self.attempts < u64::from(max_attempts)) {
             return None;
         }
         self.silent = None;

@@ -6,7 +6,7 @@ use crate::steps::{SOON, ask};
 
 /// Every kind of state, in two databases.
 #[track_caller]
-pub fn furnish(server: &Server) {
+pub fn add_fixtures(server: &Server) {
     let mut client = server.connect();
     let mut say = |line: &str| {
         let reply = ask(&mut client, line);
@@ -50,7 +50,7 @@ pub fn furnish(server: &Server) {
     say("DLOCK.ACQUIRE elsewhere EX 600 TOKEN t");
 }
 
-pub const FURNITURE: [&str; 13] = [
+pub const FIXTURES: [&str; 13] = [
     "lock",
     "renewed",
     "by the server",
@@ -67,7 +67,7 @@ pub const FURNITURE: [&str; 13] = [
 ];
 
 pub fn digests(server: &Server) -> Vec<(&'static str, String)> {
-    let mut all: Vec<_> = FURNITURE
+    let mut all: Vec<_> = FIXTURES
         .iter()
         .map(|key| (*key, digest(server, key)))
         .collect();
@@ -77,7 +77,7 @@ pub fn digests(server: &Server) -> Vec<(&'static str, String)> {
 }
 
 #[track_caller]
-pub fn assert_same_furniture(one: &Server, other: &Server) {
+pub fn assert_same_fixtures(one: &Server, other: &Server) {
     assert_eq!(digests(one), digests(other));
 }
 
