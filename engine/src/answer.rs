@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::types::{Fence, Token};
+use crate::types::{Fence, Token};
 
 /// The outcome of a request; each request has exactly one.
 #[derive(Clone, PartialEq, Eq, Debug)]

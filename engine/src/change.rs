@@ -5,18 +5,18 @@
 //! come out equal elsewhere (fences, wall-clock moments, who was lost and who was done) and nothing
 //! that is only true here (connections, the lease clock, the queue).
 //!
-//! How they are written down is in [`super::wire`].
+//! How they are written down is in [`crate::wire`].
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::hold::Grant;
-use super::once::{Completion, Record};
-use super::types::{Fence, LeaseMs, UnixMs};
+use crate::families::once::{Completion, Record};
+use crate::hold::Grant;
+use crate::types::{Fence, LeaseMs, UnixMs};
 
-pub use super::end::End;
-pub use super::semaphore::Limits;
-pub use super::wait_group::Tally;
+pub use crate::end::End;
+pub use crate::families::group::Tally;
+pub use crate::families::semaphore::Limits;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
@@ -82,7 +82,7 @@ impl Change {
         }
     }
 
-    /// What people call it: in logs, and in [`super::wire`].
+    /// What people call it: in logs, and in [`crate::wire`].
     pub(super) fn verb(&self) -> &'static str {
         match self {
             Change::Grant(_) => "GRANT",

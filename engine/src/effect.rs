@@ -4,12 +4,12 @@
 //! the log has its lines, and only then is anybody told: whoever reads a grant may rely on its having
 //! been written before.
 
-use super::answer::Answer;
-use super::change::Change;
-use super::slab::StateId;
-use super::state::Misfit;
-use super::types::{Fence, WaiterId};
-use super::wait_queue::Origin;
+use crate::answer::Answer;
+use crate::change::Change;
+use crate::index::slab::StateId;
+use crate::queue::wait_queue::Origin;
+use crate::state::Misfit;
+use crate::types::{Fence, WaiterId};
 
 /// A waiter's answer is decided.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub struct Effects {
     /// Watchers of the key are told: a grant, an end or a limit changed. Renewals and queues do not
     /// count, so that a renewer of one's own never aborts one's MULTI.
     pub modified: bool,
-    /// Something has happened by which capacity may have been gained: see [`super::Engine::free_capacity`].
+    /// Something has happened by which capacity may have been gained: see [`crate::Engine::free_capacity`].
     pub may_gain: bool,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
+use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 
 /// A number below 2^48 in six bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]

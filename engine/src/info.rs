@@ -1,9 +1,9 @@
 //! What a key looks like to an operator. Never a token.
 
-use super::change::{Limits, Tally};
-use super::once::Record;
-use super::types::{Claim, ClientId, Db, Fence, MonoUs, Now};
-use super::{Body, Engine, Family, Key, WrongType};
+use crate::change::{Limits, Tally};
+use crate::families::once::Record;
+use crate::types::{Claim, ClientId, Db, Fence, MonoUs, Now};
+use crate::{Body, Engine, Family, Key, WrongType};
 
 pub struct HoldInfo<'e> {
     pub fence: Fence,

@@ -28,62 +28,45 @@
 
 #![forbid(unsafe_code)]
 
-mod acquire;
 pub mod answer;
-mod background;
+pub mod calls;
 pub mod change;
-mod deadlines;
-mod due;
 pub mod effect;
 mod end;
-mod finish;
-pub mod follow;
-mod group;
+pub mod families;
 pub mod hold;
+mod index;
 pub mod info;
 mod key_name;
-mod leftovers;
-mod lock;
-pub mod once;
-mod queues;
-mod role;
+mod queue;
 pub mod saved;
-mod semaphore;
-mod serve;
-mod slab;
-mod slot_set;
-mod spaces;
 mod state;
 pub mod stats;
-pub mod tasks;
 pub mod types;
 mod undo;
-mod wait_group;
-mod wait_queue;
 pub mod wire;
-mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use answer::Answer;
+use calls::role::Role;
+use calls::tasks::{Ending, Task};
 use change::{Change, End};
-use deadlines::Wheel;
 use effect::{Effects, Note};
 use hold::Hold;
-use leftovers::Leftovers;
-use queues::{QueueBounds, Queues};
-use role::Role;
-use slab::Slab;
-use spaces::Spaces;
+use index::deadlines::Wheel;
+use index::leftovers::Leftovers;
+use index::slab::Slab;
+use index::spaces::Spaces;
+use queue::queues::{QueueBounds, Queues};
 use stats::Stats;
-use tasks::{Ending, Task};
 use types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
 
 pub use answer::{FullQueue, Refusal};
-pub use follow::Beginning;
-pub use slab::StateId;
+pub use calls::follow::Beginning;
+pub use index::slab::StateId;
+pub use queue::wait_queue::{Request, Wait};
 pub use state::{Body, Family, Misfit, State};
-pub use wait_queue::{Request, Wait};
 
 /// What the operator can set.
 #[derive(Clone, Copy, Debug)]

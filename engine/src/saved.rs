@@ -2,18 +2,18 @@
 //! and digests hold.
 //!
 //! A state is one packed string, or several when it has many holds: each but the last says that more follow.
-//! The strings are those of [`super::wire`]; the changes are those of [`Body::as_changes`], and are applied by
+//! The strings are those of [`crate::wire`]; the changes are those of [`Body::as_changes`], and are applied by
 //! [`Body::apply`], as those of a primary are. What is particular to a saved state is checked here: which
 //! changes it may have and in which order.
 //!
-//! Connections, the lease clock and the queue are not in it; see [`super::change`] for why.
+//! Connections, the lease clock and the queue are not in it; see [`crate::change`] for why.
 
 use std::fmt;
 
-use super::change::Change;
-use super::types::Fence;
-use super::wire::{self, Unreadable};
-use super::{Body, Family, Misfit};
+use crate::change::Change;
+use crate::types::Fence;
+use crate::wire::{self, Unreadable};
+use crate::{Body, Family, Misfit};
 
 /// How many changes one packed string has at most. A command of a rewritten AOF carries one.
 const PER_STRING: usize = 128;
@@ -146,11 +146,11 @@ impl Assembly {
 
 #[cfg(test)]
 mod tests {
-    use super::super::change::{Limits, Tally};
-    use super::super::hold::Grant;
-    use super::super::once::{Completion, Reason, Record};
-    use super::super::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
     use super::*;
+    use crate::change::{Limits, Tally};
+    use crate::families::once::{Completion, Reason, Record};
+    use crate::hold::Grant;
+    use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
 
     fn strings(body: &Body) -> Vec<Vec<u8>> {
         let mut strings = Vec::new();
@@ -312,7 +312,7 @@ mod tests {
         let run = |fence| grant(fence, Claim::Run);
         let end = Change::End {
             fence: Fence(1),
-            how: super::super::change::End::Released,
+            how: crate::change::End::Released,
             at: UnixMs(1),
         };
         let alone = grant(2, Claim::Exclusive);

@@ -6,16 +6,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Settings;
-use super::change::{Change, End};
-use super::hold::{Hold, HoldSet};
-use super::key_name::KeyName;
-use super::lock::Lock;
-use super::once::Once;
-use super::semaphore::Semaphore;
-use super::spaces::Space;
-use super::types::{Claim, UnixMs};
-use super::wait_group::WaitGroup;
+use crate::Settings;
+use crate::change::{Change, End};
+use crate::families::group::WaitGroup;
+use crate::families::lock::Lock;
+use crate::families::once::Once;
+use crate::families::semaphore::Semaphore;
+use crate::hold::{Hold, HoldSet};
+use crate::index::spaces::Space;
+use crate::key_name::KeyName;
+use crate::types::{Claim, UnixMs};
 
 /// The kinds of keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -4,8 +4,8 @@
 //! passed, a quiet server shows gauges of zero. Counted is what this server decided: a server that
 //! follows another counts nothing.
 
-use super::Family;
-use super::change::{Change, End};
+use crate::Family;
+use crate::change::{Change, End};
 
 /// The upper bounds of the classes of wait times, in milliseconds; the last class has none.
 pub const WAIT_BOUNDS_MS: [u64; 7] = [1, 10, 100, 1_000, 10_000, 60_000, 600_000];

@@ -3,10 +3,10 @@
 //!
 //! A copy of the whole body was rejected: a semaphore of 200,000 holders would be copied for each command.
 
-use super::Body;
-use super::change::Change;
-use super::hold::Hold;
-use super::types::Fence;
+use crate::Body;
+use crate::change::Change;
+use crate::hold::Hold;
+use crate::types::Fence;
 
 pub struct Undo {
     scalars: Option<Change>,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `version` and `family|MORE` are a byte each. The MORE bit says that the state goes on in the next string;
-//! only states that are saved are cut: see [`super::saved`]. `check` is the CRC-32C of everything before it,
+//! only states that are saved are cut: see [`crate::saved`]. `check` is the CRC-32C of everything before it,
 //! in four bytes, lowest first. A change is a byte for its kind and then its fields:
 //!
 //! ```text
@@ -56,11 +56,11 @@ use std::fmt;
 
 use crc::{CRC_32_ISCSI, Crc};
 
-use super::Family;
-use super::change::{Change, End, Limits, Tally};
-use super::hold::Grant;
-use super::once::{Completion, Reason, Record};
-use super::types::{Claim, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, UnixMs};
+use crate::Family;
+use crate::change::{Change, End, Limits, Tally};
+use crate::families::once::{Completion, Reason, Record};
+use crate::hold::Grant;
+use crate::types::{Claim, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, UnixMs};
 use fields::{Fields, Writer};
 
 /// The version that is written and understood.

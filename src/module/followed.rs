@@ -5,8 +5,8 @@ use super::redis::context::Ctx;
 use super::redis::name::KeyString;
 use super::{SHELL, journal, notify, run, settings};
 use dsync_engine::Family;
+use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::Change;
-use dsync_engine::follow::Unfollowed;
 
 /// What has become of the changes in the AOF that is being loaded, or was loaded last.
 #[derive(Default)]

@@ -6,8 +6,8 @@ use crate::model::TICK_US;
 use crate::server::spelled;
 use crate::stories::word;
 use dsync_engine::answer::Answer;
+use dsync_engine::calls::tasks::Task;
 use dsync_engine::change::{Change, End};
-use dsync_engine::tasks::Task;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token};
 use dsync_engine::{Family, Reply, Request, Wait};
 

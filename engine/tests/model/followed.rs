@@ -5,8 +5,8 @@ use crate::crowds::{Crowd, KEY};
 use crate::server::spelled;
 use crate::world::START_US;
 use dsync_engine::answer::Answer;
+use dsync_engine::calls::follow::{Unfit, Unfollowed};
 use dsync_engine::change::{Change, End, Limits};
-use dsync_engine::follow::{Unfit, Unfollowed};
 use dsync_engine::hold::Grant;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token, UnixMs};
 use dsync_engine::{Body, Family, Misfit, Reply, Request, Wait};
@@ -231,7 +231,7 @@ fn change_that_breaks_a_rule_of_its_family_is_refused() {
     let mut once = Body::new(Family::Once);
     let complete = |fence: Option<u64>| Change::Complete {
         fence: fence.map(Fence),
-        done: dsync_engine::once::Completion {
+        done: dsync_engine::families::once::Completion {
             token: Token::parse(b"t").expect("legal"),
             result: None,
             keep_until: UnixMs(1),

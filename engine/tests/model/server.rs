@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use crate::model::Name;
 use dsync_engine::answer::Answer;
+use dsync_engine::calls::tasks::Task;
 use dsync_engine::change::Change;
 use dsync_engine::effect::{Note, Wake};
 use dsync_engine::saved::{self, Assembly};
-use dsync_engine::tasks::Task;
 use dsync_engine::types::{Db, Fence, Now, Token};
 use dsync_engine::wire;
 use dsync_engine::{Engine, Family, Key, Settings, State, StateId};

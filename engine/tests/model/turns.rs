@@ -8,7 +8,7 @@ use crate::stories::word;
 use crate::teller::Random;
 use crate::world::World;
 use dsync_engine::answer::Answer;
-use dsync_engine::tasks::Task;
+use dsync_engine::calls::tasks::Task;
 use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, LeaseUs, Now, Token};
 use dsync_engine::{Family, Reply, Request, Settings, Wait};
 

@@ -28,8 +28,8 @@ use crc::{CRC_32_ISCSI, Crc};
 
 use dsync_engine::Family;
 use dsync_engine::change::{Change, Limits, Tally};
+use dsync_engine::families::once::{Completion, Reason};
 use dsync_engine::hold::Grant;
-use dsync_engine::once::{Completion, Reason};
 use dsync_engine::types::{Claim, Fence, LeaseMs, Token, UnixMs, new_token_buffer};
 use dsync_engine::wire;
 

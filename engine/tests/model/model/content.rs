@@ -3,7 +3,7 @@
 use super::once::Work;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, End, Limits, Tally};
-use dsync_engine::once::Record;
+use dsync_engine::families::once::Record;
 use dsync_engine::types::{Claim, Token, UnixMs};
 use dsync_engine::{Family, Request};
 

@@ -6,7 +6,7 @@ use super::{Model, Name, ms};
 use dsync_engine::Family;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
-use dsync_engine::once::{Completion, Reason};
+use dsync_engine::families::once::{Completion, Reason};
 use dsync_engine::types::{Now, Token, UnixMs};
 
 /// What is known of work that is done once.

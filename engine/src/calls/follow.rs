@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use super::change::{Change, End};
-use super::hold::Grant;
-use super::spaces::Space;
-use super::types::{Db, Fence, Now, Token};
-use super::undo::Undo;
-use super::{Body, Engine, Family, Key, Misfit, State, StateId};
+use crate::change::{Change, End};
+use crate::hold::Grant;
+use crate::index::spaces::Space;
+use crate::types::{Db, Fence, Now, Token};
+use crate::undo::Undo;
+use crate::{Body, Engine, Family, Key, Misfit, State, StateId};
 
 /// How far ahead of the clock a fence from elsewhere may be: a year.
 const FENCE_AHEAD_US: u64 = 366 * 86_400 * 1_000_000;
@@ -341,13 +341,13 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::types::LeaseUs;
     use super::*;
+    use crate::types::LeaseUs;
 
     fn at(unix_us: u64) -> Now {
         Now {
             lease: LeaseUs(0),
-            mono: super::super::types::MonoUs(0),
+            mono: crate::types::MonoUs(0),
             unix_us,
             may_write: true,
         }
@@ -356,7 +356,7 @@ mod tests {
     /// A release that is repeated elsewhere takes nothing with it that it did not end where it was decided.
     #[test]
     fn release_elsewhere_ends_the_only_hold_of_its_token_and_no_other() {
-        use super::super::types::{Claim, LeaseMs, UnixMs};
+        use crate::types::{Claim, LeaseMs, UnixMs};
 
         let token = |text: &str| Token::parse(text.as_bytes()).expect("legal");
         let grant = |n: u64, claim| {

@@ -3,11 +3,11 @@
 //! Only the token ends a hold, or an operator by its fence. An overdue hold that nobody has ended yet
 //! is still its token's: to renew it, or to give it back.
 
-use super::answer::Answer;
-use super::change::{Change, End};
-use super::effect::Note;
-use super::types::{Fence, LeaseMs, Now, Token};
-use super::{Body, Engine, Family, Key, WrongType};
+use crate::answer::Answer;
+use crate::change::{Change, End};
+use crate::effect::Note;
+use crate::types::{Fence, LeaseMs, Now, Token};
+use crate::{Body, Engine, Family, Key, WrongType};
 
 impl Engine {
     /// Ends the token's hold and withdraws its queued request. Returns whether there was either.
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Ends a hold that there is, and takes note of it.
-    pub(super) fn end(
+    pub(crate) fn end(
         &mut self,
         key: &mut Key<'_>,
         family: Family,
@@ -132,7 +132,7 @@ impl Engine {
         Ok(true)
     }
 
-    pub(super) fn renew_hold(&mut self, key: &mut Key<'_>, fence: Fence, lease: LeaseMs, now: Now) {
+    pub(crate) fn renew_hold(&mut self, key: &mut Key<'_>, fence: Fence, lease: LeaseMs, now: Now) {
         let Some(family) = self.body_mut(key).map(|body| body.family()) else {
             return;
         };
@@ -171,7 +171,7 @@ impl Engine {
         Ok(hold.map_or(0, |hold| self.lease_left_ms(hold, now)))
     }
 
-    pub(super) fn lease_left_ms(&self, hold: &super::Hold, now: Now) -> u64 {
+    pub(crate) fn lease_left_ms(&self, hold: &crate::Hold, now: Now) -> u64 {
         if self.is_serving() {
             self.due(hold).ms_left(now.lease)
         } else {

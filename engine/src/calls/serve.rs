@@ -4,12 +4,12 @@
 //! Answers go out a bounded slice at a time; a queue with more to do stays due, and while anybody
 //! still waits in it new requests line up behind.
 
-use super::answer::{Answer, Refusal};
-use super::change::Change;
-use super::effect::{HandedOver, Wake};
-use super::types::{Claim, LeaseUs, Now, QueueId};
-use super::wait_queue::{Departed, Place};
-use super::{Body, End, Engine, Family, Key, StateId};
+use crate::answer::{Answer, Refusal};
+use crate::change::Change;
+use crate::effect::{HandedOver, Wake};
+use crate::queue::wait_queue::{Departed, Place};
+use crate::types::{Claim, LeaseUs, Now, QueueId};
+use crate::{Body, End, Engine, Family, Key, StateId};
 
 /// How many waiters one call answers.
 const SLICE: u32 = 128;
@@ -38,7 +38,7 @@ enum Next {
 impl Engine {
     /// Serves whoever can be served, and leaves the key as it should be found: gone if it is at its
     /// end, in the deadline index otherwise.
-    pub(super) fn settle(&mut self, key: &mut Key<'_>, now: Now) {
+    pub(crate) fn settle(&mut self, key: &mut Key<'_>, now: Now) {
         // Also a queue that is empty now, and goes with this visit: the last one has just left it.
         let was_waited = self.queues.find(key.db, key.name).is_some();
         self.serve(key, now);
@@ -70,7 +70,7 @@ impl Engine {
 
     /// Forgets a state that has been kept long enough, in a step of its own: those who wait under its name are
     /// served next, and what they are granted is a new state. Returns whether it was time.
-    pub(super) fn forget_if_over(&mut self, key: &mut Key<'_>, now: Now) -> bool {
+    pub(crate) fn forget_if_over(&mut self, key: &mut Key<'_>, now: Now) -> bool {
         let is_over = self.is_over(key, now);
         if is_over {
             self.vanish(key);
@@ -83,7 +83,7 @@ impl Engine {
 
     /// Whether the state has been kept long enough. Requests do not keep a result or a tally longer: a queue stands
     /// before one only when RENAME or SWAPDB brought the key to it.
-    pub(super) fn is_over(&self, key: &Key<'_>, now: Now) -> bool {
+    pub(crate) fn is_over(&self, key: &Key<'_>, now: Now) -> bool {
         let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
             return false;
         };
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// An absent key that somebody waits for was removed a moment ago: they were here first.
-    pub(super) fn settle_if_absent(&mut self, key: &mut Key<'_>, now: Now) {
+    pub(crate) fn settle_if_absent(&mut self, key: &mut Key<'_>, now: Now) {
         if key.state.is_none() {
             self.settle(key, now);
         }
@@ -125,7 +125,7 @@ impl Engine {
     /// the more the larger the number. When a call has raised it, capacity was gained that nobody is
     /// queued for.
     ///
-    /// To be asked before and after a call, and compared if [`super::effect::Effects::may_gain`] says so.
+    /// To be asked before and after a call, and compared if [`crate::effect::Effects::may_gain`] says so.
     pub fn free_capacity(&mut self, key: &Key<'_>) -> u64 {
         let queue = self.queues.find(key.db, key.name);
         if let Some(queue) = queue.and_then(|id| self.queues.get_mut(id)) {
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// Answers waiters as long as the first of them can be answered.
-    pub(super) fn serve(&mut self, key: &mut Key<'_>, now: Now) {
+    pub(crate) fn serve(&mut self, key: &mut Key<'_>, now: Now) {
         let queue = self.queues.find(key.db, key.name);
         if !now.may_write {
             if let Some(queue) = queue {
@@ -289,7 +289,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn tell(&mut self, queue: QueueId, place: Place, answer: Answer) {
+    pub(crate) fn tell(&mut self, queue: QueueId, place: Place, answer: Answer) {
         let left = self.queues.leave(queue, place);
         if let Some(waiter) = left.as_ref().and_then(Departed::waiter) {
             self.effects.wake(waiter, answer);
@@ -370,7 +370,7 @@ impl Engine {
     }
 
     /// Ends the holds of this key whose lease has run out.
-    pub(super) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
+    pub(crate) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
         if !now.may_write {
             return;
         }
@@ -390,7 +390,7 @@ impl Engine {
     }
 
     /// Puts the state under its next moments, if it is this server's to watch them.
-    pub(super) fn index(&mut self, id: StateId) {
+    pub(crate) fn index(&mut self, id: StateId) {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
@@ -414,7 +414,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn unindex(&mut self, id: StateId) {
+    pub(crate) fn unindex(&mut self, id: StateId) {
         self.leases.cancel(id);
         if let Some(state) = self.states.get_mut(id)
             && let Some(until) = state.body.retention_mut().and_then(Option::take)

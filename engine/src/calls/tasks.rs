@@ -3,13 +3,14 @@
 //! The caller asks for the next task, opens its key, and performs it; each task concerns one key. When
 //! it is best asked again is [`Engine::next_wake`]; asking early, or twice, does nothing.
 
-use super::answer::Answer;
-use super::change::End;
-use super::effect::HandedOver;
-use super::key_name::KeyName;
-use super::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs, WaiterId};
-use super::wait_queue::{Departed, Origin, Place, Vacancy};
-use super::{Engine, Key, StateId, background};
+use crate::answer::Answer;
+use crate::calls::background;
+use crate::change::End;
+use crate::effect::HandedOver;
+use crate::key_name::KeyName;
+use crate::queue::wait_queue::{Departed, Origin, Place, Vacancy};
+use crate::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs, WaiterId};
+use crate::{Engine, Key, StateId};
 
 /// How a hold is to end whose connection is gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

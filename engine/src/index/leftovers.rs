@@ -1,14 +1,14 @@
 //! Large things that nobody needs any more, dropped a piece at a time.
 //!
 //! To drop a map of a million entries takes tens of milliseconds, in which no client is answered. So what is
-//! large is put here, and [`super::Engine::background`] drops a bounded number of its pieces a turn. What is
+//! large is put here, and [`crate::Engine::background`] drops a bounded number of its pieces a turn. What is
 //! small is dropped where it stands, which costs less than to remember it.
 
 use std::collections::VecDeque;
 
-use super::hold::HoldSet;
-use super::slab::StateId;
-use super::types::{ClientId, Fence};
+use crate::hold::HoldSet;
+use crate::index::slab::StateId;
+use crate::types::{ClientId, Fence};
 
 /// How many pieces may be dropped in one go.
 pub const SMALL: usize = 64;

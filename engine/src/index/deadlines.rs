@@ -28,7 +28,7 @@
 //! Rejected as well: a B-tree or a heap, whose O(log n) shows in ACQUIRE at a million locks, and
 //! links inside the states, which would make every neighbour a borrow of the store of states.
 
-use super::slab::StateId;
+use crate::index::slab::StateId;
 
 const TICK_US: u64 = 1024;
 

@@ -4,12 +4,12 @@
 //! behind, or fails if it may not wait. The one exception is no request at all: a token that holds the
 //! key, or has a place in the queue, is the same request sent again, and gets what it already has.
 
-use super::answer::{Answer, Refusal};
-use super::change::Change;
-use super::hold::Grant;
-use super::types::{Claim, Fence, Now, QueueId, Token};
-use super::wait_queue::{Departed, Place, Request, Seat, Waiter};
-use super::{Body, Engine, Key, Reply};
+use crate::answer::{Answer, Refusal};
+use crate::change::Change;
+use crate::hold::Grant;
+use crate::queue::wait_queue::{Departed, Place, Request, Seat, Waiter};
+use crate::types::{Claim, Fence, Now, QueueId, Token};
+use crate::{Body, Engine, Key, Reply};
 
 impl Engine {
     pub fn acquire(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
@@ -45,7 +45,7 @@ impl Engine {
 
     /// A token that holds the key has the same hold again: the same fence, the lease from now, bound
     /// to the connection that asks. Nothing is counted twice.
-    pub(super) fn again(
+    pub(crate) fn again(
         &mut self,
         key: &mut Key<'_>,
         request: &Request,
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// Grants the request: from here on it is a hold. `None` where the state has refused it.
-    pub(super) fn grant(
+    pub(crate) fn grant(
         &mut self,
         key: &mut Key<'_>,
         mut request: Request,
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// How a request is told that it holds.
-    pub(super) fn granted(&self, key: &Key<'_>, token: Token, fence: Fence) -> Answer {
+    pub(crate) fn granted(&self, key: &Key<'_>, token: Token, fence: Fence) -> Answer {
         match key
             .state
             .and_then(|id| self.states.get(id))
@@ -261,7 +261,7 @@ impl Engine {
         let before = holds
             .get(fence)
             .filter(|hold| hold.ephemeral)
-            .map(super::Hold::client);
+            .map(crate::Hold::client);
         holds.bind(fence, request.client, request.ephemeral);
         if let Some(client) = before {
             self.ephemeral.remove(&(client, fence));

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use super::answer::Answer;
-use super::end::End;
-use super::hold::{Hold, HoldSet};
-use super::types::{Token, UnixMs};
+use crate::answer::Answer;
+use crate::end::End;
+use crate::hold::{Hold, HoldSet};
+use crate::types::{Token, UnixMs};
 
 /// Why the last attempt came to nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,7 +80,7 @@ pub struct Once {
 }
 
 impl Once {
-    pub(super) fn new() -> Once {
+    pub(crate) fn new() -> Once {
         Once {
             runs: HoldSet::Empty,
             record: Record {

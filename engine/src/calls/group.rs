@@ -1,10 +1,10 @@
 //! What only wait groups have: DONE, EXPECT and WAIT.
 
-use super::answer::{Answer, Refusal};
-use super::change::{Change, End};
-use super::types::{ClientId, Now, Token};
-use super::wait_queue::{Wait, Watcher};
-use super::{Body, Engine, Family, Key, Reply, WrongType};
+use crate::answer::{Answer, Refusal};
+use crate::change::{Change, End};
+use crate::queue::wait_queue::{Wait, Watcher};
+use crate::types::{ClientId, Now, Token};
+use crate::{Body, Engine, Family, Key, Reply, WrongType};
 
 impl Engine {
     /// Ends the live members with these tokens, their jobs done; says how many there were.

@@ -16,10 +16,10 @@
 
 use std::mem::take;
 
-use super::deadlines::Wheel;
-use super::hold::Hold;
-use super::types::{Fence, LeaseMs, LeaseUs, Now, UnixMs};
-use super::{Engine, StateId};
+use crate::hold::Hold;
+use crate::index::deadlines::Wheel;
+use crate::types::{Fence, LeaseMs, LeaseUs, Now, UnixMs};
+use crate::{Engine, StateId};
 
 /// A moment from which leases run that another server, or an earlier life of this one, wrote down.
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ struct Walk {
 
 /// Invariants of a server that decides: what it has ever given as a moment is at most `latest_due`; no hold of a
 /// state that the walk has passed is without one.
-pub(super) struct Role {
+pub(crate) struct Role {
     /// This server decides: it is a primary and its data are loaded.
     serving: bool,
     took_over: Origin,
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// When the hold's lease runs out, on a server that decides.
-    pub(super) fn due(&self, hold: &Hold) -> LeaseUs {
+    pub(crate) fn due(&self, hold: &Hold) -> LeaseUs {
         if hold.due >= self.role.since() {
             hold.due
         } else {
@@ -173,7 +173,7 @@ impl Engine {
 
     /// The hold's lease runs out at this moment, which counts from now on: a clock that was not moved as it
     /// should have been makes leases longer, not endless.
-    pub(super) fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
+    pub(crate) fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
         let due = due.max(self.role.since());
         self.role.latest_due = self.role.latest_due.max(due);
         if let Some(state) = self.states.get_mut(id) {
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// Another server, or a payload, has given this hold its lease: it runs here from now on.
-    pub(super) fn take_up(&mut self, id: StateId, fence: Fence, now: Now) {
+    pub(crate) fn take_up(&mut self, id: StateId, fence: Fence, now: Now) {
         let state = self.states.get(id);
         if let Some(hold) = state.and_then(|state| state.body.holds().get(fence)) {
             let due = self.origin(now).due(hold);
@@ -191,21 +191,21 @@ impl Engine {
     }
 
     /// The same for all holds of a state that has just come.
-    pub(super) fn take_up_all(&mut self, id: StateId, now: Now) {
+    pub(crate) fn take_up_all(&mut self, id: StateId, now: Now) {
         self.give_moments(id, self.origin(now), &mut { u32::MAX });
         self.index(id);
     }
 
     /// The holds of this state are asked about: those that the walk has not come to yet get their moments now,
     /// a bounded number of them.
-    pub(super) fn walk_ahead(&mut self, id: StateId, budget: u32) {
+    pub(crate) fn walk_ahead(&mut self, id: StateId, budget: u32) {
         if self.role.is_walking() {
             self.give_moments(id, self.role.took_over, &mut { budget });
         }
     }
 
     /// Goes on with the walk. A hold or a state costs one of the budget.
-    pub(super) fn walk(&mut self, budget: &mut u32) {
+    pub(crate) fn walk(&mut self, budget: &mut u32) {
         while *budget > 0
             && let Some(Walk { after }) = self.role.walk
         {

@@ -14,9 +14,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::Family;
-use super::answer::Answer;
-use super::types::{Claim, ClientId, LeaseMs, MonoUs, Token, WaiterId};
+use crate::Family;
+use crate::answer::Answer;
+use crate::types::{Claim, ClientId, LeaseMs, MonoUs, Token, WaiterId};
 
 /// The rank of a request among all requests that ever queued on this server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::types::{Db, QueueId};
+use crate::types::{Db, QueueId};
 
 /// A walk over all queues in the order of their numbers.
 #[derive(Clone, Copy, Default)]

@@ -4,8 +4,8 @@
 //! expected, that many are done. Who is queued is known to the server that decides, and only there:
 //! that a round is over is therefore decided once and written down as a change of its own.
 
-use super::hold::HoldSet;
-use super::types::UnixMs;
+use crate::hold::HoldSet;
+use crate::types::UnixMs;
 
 /// The scalars of a wait group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::types::Db;
+use crate::types::Db;
 
 /// The contents of one database. Number 0 is nowhere: a value that is not, or not yet, in a database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

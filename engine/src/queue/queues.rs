@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::Family;
-use super::answer::{Answer, FullQueue};
-use super::due::Due;
-use super::key_name::KeyName;
-use super::leftovers::SMALL;
-use super::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
-use super::wait_queue::{Departed, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
+use crate::Family;
+use crate::answer::{Answer, FullQueue};
+use crate::index::leftovers::SMALL;
+use crate::key_name::KeyName;
+use crate::queue::due::Due;
+use crate::queue::wait_queue::{Departed, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
+use crate::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
 
 /// How many may be in queues.
 #[derive(Clone, Copy, Debug)]

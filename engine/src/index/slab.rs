@@ -19,7 +19,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use super::slot_set::{SLOTS as CHUNK, SlotSet};
+use crate::index::slot_set::{SLOTS as CHUNK, SlotSet};
 
 /// The last chunk but one that 31 bits could number, so that no id reaches [`StateId::MAX`].
 const MAX_CHUNKS: usize = (1 << 31) / CHUNK - 1;

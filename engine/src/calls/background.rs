@@ -1,21 +1,21 @@
 //! What the engine does for itself, in slices: nobody waits for any one piece of it, and all of it is memory.
 //!
-//! - After a take-over every hold gets a moment on the lease clock: see [`super::role`].
-//! - After a flush, a swap or a take-over queues are made due: see [`super::due`].
-//! - What is large and no longer needed is dropped: see [`super::leftovers`].
+//! - After a take-over every hold gets a moment on the lease clock: see [`crate::calls::role`].
+//! - After a flush, a swap or a take-over queues are made due: see [`crate::queue::due`].
+//! - What is large and no longer needed is dropped: see [`crate::index::leftovers`].
 //!
 //! Calls that set off such work take the same few steps whatever the number of holds and waiters, so that no
 //! turn of the event loop is long because of it. A server that follows another does it too.
 
 use std::collections::VecDeque;
 
-use super::leftovers::{Piece, SMALL};
-use super::state::State;
-use super::types::{ClientId, Fence};
-use super::{Engine, StateId};
+use crate::index::leftovers::{Piece, SMALL};
+use crate::state::State;
+use crate::types::{ClientId, Fence};
+use crate::{Engine, StateId};
 
 /// How soon the next slice follows.
-pub(super) const PAUSE_US: u64 = 1_000;
+pub(crate) const PAUSE_US: u64 = 1_000;
 
 impl Engine {
     /// Does a slice of it: a hold given its moment, a queue made due or a piece dropped costs one of the
@@ -46,7 +46,7 @@ impl Engine {
     }
 
     /// The state's holds are no more, by whatever way. They leave the gauges at once.
-    pub(super) fn forget(&mut self, state: State) {
+    pub(crate) fn forget(&mut self, state: State) {
         let holds = state.body.holds();
         self.stats.holds_go(state.body.family(), holds.len());
         if holds.len() > SMALL {

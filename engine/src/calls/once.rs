@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::answer::Answer;
-use super::change::Change;
-use super::once::Completion;
-use super::types::{Now, Token};
-use super::{Body, Engine, Family, Key, WrongType};
+use crate::answer::Answer;
+use crate::change::Change;
+use crate::families::once::Completion;
+use crate::types::{Now, Token};
+use crate::{Body, Engine, Family, Key, WrongType};
 
 impl Engine {
     /// What a request is told without running: the result, or that there is no hope. Not while others
     /// run or wait: then it is for them to find out first.
-    pub(super) fn concluded(
+    pub(crate) fn concluded(
         &mut self,
         key: &mut Key<'_>,
         max_attempts: Option<u32>,
@@ -34,7 +34,7 @@ impl Engine {
     }
 
     /// Tells somebody that there is no hope, which ends the hope that a late worker had finished.
-    pub(super) fn give_up(&mut self, key: &mut Key<'_>) -> Answer {
+    pub(crate) fn give_up(&mut self, key: &mut Key<'_>) -> Answer {
         let late = matches!(
             self.body(key, Family::Once),
             Ok(Some(Body::Once(once))) if once.record().late.is_some()
@@ -45,7 +45,10 @@ impl Engine {
         let (reason, attempts) = match self.body(key, Family::Once) {
             Ok(Some(Body::Once(once))) => {
                 let record = once.record();
-                let reason = record.reason.as_ref().map(super::once::Reason::text);
+                let reason = record
+                    .reason
+                    .as_ref()
+                    .map(crate::families::once::Reason::text);
                 (reason, record.attempts)
             }
             _ => (None, 0),

@@ -2,8 +2,8 @@
 //!
 //! Nothing but its holds: a lock without any is no lock, and its key goes with the last of them.
 
-use super::hold::HoldSet;
-use super::types::Claim;
+use crate::hold::HoldSet;
+use crate::types::Claim;
 
 #[derive(Clone, Default)]
 pub struct Lock {

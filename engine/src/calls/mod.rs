@@ -1,0 +1,11 @@
+//! What clients, time and other servers ask of the engine. Each file adds calls to [`crate::Engine`].
+
+mod acquire;
+pub(crate) mod background;
+mod finish;
+pub mod follow;
+mod group;
+mod once;
+pub(crate) mod role;
+mod serve;
+pub mod tasks;

@@ -1,0 +1,5 @@
+//! Who waits: the queue of one key, all queues, and which of them want a visit.
+
+pub mod due;
+pub mod queues;
+pub mod wait_queue;
