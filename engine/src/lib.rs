@@ -34,6 +34,7 @@ pub mod change;
 pub mod effect;
 mod end;
 pub mod families;
+mod fence;
 pub mod hold;
 mod index;
 pub mod info;
@@ -53,6 +54,7 @@ use calls::role::Role;
 use calls::tasks::{Ending, Task};
 use change::{Change, End};
 use effect::{Effects, Note};
+use fence::Fences;
 use hold::Hold;
 use index::deadlines::Wheel;
 use index::leftovers::Leftovers;
@@ -63,7 +65,7 @@ use stats::Stats;
 use types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
 
 pub use answer::{FullQueue, Refusal};
-pub use calls::follow::Beginning;
+pub use fence::Beginning;
 pub use index::slab::StateId;
 pub use queue::wait_queue::{Request, Wait};
 pub use state::{Body, Family, Misfit, State};
@@ -161,12 +163,7 @@ pub struct Engine {
     /// Tasks whose keys could not be written here, and when to look again.
     put_off: BTreeSet<(MonoUs, Task)>,
     put_off_ends: BTreeMap<Fence, (MonoUs, Task)>,
-    last_fence: Fence,
-    /// A fence from elsewhere that is far ahead of the clock, until the caller has been told.
-    fence_ahead: Option<Fence>,
-    /// The highest fence that was told of in a cluster: the nodes tell less than their last, by what a leap past
-    /// it would add.
-    heard_fence: Fence,
+    fences: Fences,
     role: Role,
     leftovers: Leftovers,
     /// The kind of task that is looked for first, so that no kind can hold up the others.
@@ -196,9 +193,7 @@ impl Engine {
             ending: BTreeMap::new(),
             put_off: BTreeSet::new(),
             put_off_ends: BTreeMap::new(),
-            last_fence: Fence(0),
-            fence_ahead: None,
-            heard_fence: Fence(0),
+            fences: Fences::default(),
             role: Role::default(),
             leftovers: Leftovers::default(),
             turn: 0,
@@ -210,18 +205,6 @@ impl Engine {
     #[must_use]
     pub fn state(&self, id: StateId) -> Option<&State> {
         self.states.get(id)
-    }
-
-    /// The last fence given or seen.
-    #[must_use]
-    pub fn last_fence(&self) -> Fence {
-        self.last_fence
-    }
-
-    /// The highest fence that was told of in a cluster.
-    #[must_use]
-    pub fn heard_fence(&self) -> Fence {
-        self.heard_fence
     }
 
     #[must_use]
@@ -250,14 +233,6 @@ impl Engine {
             per_key: self.settings.max_waiters_per_key,
             server: self.settings.max_waiters,
         }
-    }
-
-    /// The fence of the next grant: past every earlier one, and past those that a server with a
-    /// lost memory may have given before this moment.
-    fn next_fence(&mut self, now: Now) -> Fence {
-        let fence = Fence((self.last_fence.0 + 1).max(now.unix_us).min(Fence::MAX.0));
-        self.last_fence = fence;
-        fence
     }
 
     /// Carries out a decision on the key and writes it down. What ended is returned.

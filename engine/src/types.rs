@@ -31,7 +31,7 @@ pub struct WaiterId(pub NonZeroU64);
 pub struct QueueId(pub(super) u64);
 
 /// The public number of a hold: strictly increasing over all keys of a server.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Fence(pub u64);
 
 impl Fence {

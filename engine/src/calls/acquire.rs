@@ -214,7 +214,7 @@ impl Engine {
         mut request: Request,
         now: Now,
     ) -> Option<Fence> {
-        let fence = self.next_fence(now);
+        let fence = self.fences.next(now);
         let family = request.claim.family();
         self.put_limit_in_force(key, request.claim, request.limit);
         let token = std::mem::replace(&mut request.token, Token::Uuid([0; 16]));

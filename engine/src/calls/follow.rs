@@ -1,43 +1,15 @@
-//! States that are decided elsewhere: by a primary, or in an earlier life of this server. And where
-//! states live, as the server moves, renames, swaps and removes keys.
+//! States that are decided elsewhere: by a primary, or in an earlier life of this server.
 //!
 //! A server that follows applies and never decides: see `role`.
 
 use std::fmt;
 
 use crate::change::{Change, End};
+use crate::fence;
 use crate::hold::Grant;
-use crate::index::spaces::Space;
-use crate::types::{Db, Fence, Now, Token};
+use crate::types::{Db, Now, Token};
 use crate::undo::Undo;
 use crate::{Body, Engine, Family, Key, Misfit, State, StateId};
-
-/// How far ahead of the clock a fence from elsewhere may be: a year.
-const FENCE_AHEAD_US: u64 = 366 * 86_400 * 1_000_000;
-
-const MINUTE_US: u64 = 60 * 1_000_000;
-const HOUR_US: u64 = 60 * MINUTE_US;
-
-/// Why a server begins to decide. It goes past the fences it knows, for it does not know all: the newest
-/// may have been lost, or given by a clock that is ahead of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Beginning {
-    /// It started, with its own data or with none.
-    Start,
-    /// It took over from another, which may go on, cut off from everybody else, and may even be started
-    /// again: so a promotion goes farther than a start.
-    Promotion,
-}
-
-impl Beginning {
-    /// How far past the last fence, and past the clock.
-    fn leaps_us(self) -> (u64, u64) {
-        match self {
-            Beginning::Start => (MINUTE_US, HOUR_US),
-            Beginning::Promotion => (10 * MINUTE_US, 2 * HOUR_US),
-        }
-    }
-}
 
 /// Why what happened on another server could not be carried out here: the change, by its place among those of
 /// the command, and what was wrong with it.
@@ -178,7 +150,7 @@ impl Engine {
     fn followed(&mut self, id: StateId, changes: &[Change], now: Now) {
         for change in changes {
             if let Change::Grant(grant) = change {
-                self.adopt_fence(grant.fence, now);
+                self.fences.adopt(grant.fence, now);
             }
         }
         // A server that decides follows another for keys that are still that one's: Valkey moves slots so.
@@ -192,26 +164,6 @@ impl Engine {
         }
     }
 
-    /// Whether no clock that is right to a year can have given this fence.
-    fn is_ahead(fence: Fence, now: Now) -> bool {
-        fence.0 > now.unix_us.saturating_add(FENCE_AHEAD_US)
-    }
-
-    /// Goes past a fence that was given elsewhere. One that is far ahead of the clock is believed as well,
-    /// for somebody holds by it: the fences to come lie behind it, and the first of its kind is told of by
-    /// [`Engine::take_fence_ahead`].
-    fn adopt_fence(&mut self, fence: Fence, now: Now) {
-        if Engine::is_ahead(fence, now) && !Engine::is_ahead(self.last_fence, now) {
-            self.fence_ahead = Some(fence);
-        }
-        self.last_fence = self.last_fence.max(fence);
-    }
-
-    /// A fence that was believed though it lies more than a year ahead of the clock, once.
-    pub fn take_fence_ahead(&mut self) -> Option<Fence> {
-        self.fence_ahead.take()
-    }
-
     /// A state that was read from a file or a payload, and will be stored under this name.
     ///
     /// Only a server that decides refuses fences far ahead of its clock, for then the payload comes from a
@@ -223,10 +175,10 @@ impl Engine {
     pub fn adopt(&mut self, body: Body, db: Db, name: &[u8], now: Now) -> Result<StateId, Unfit> {
         if let Some(last) = body.holds().iter().last().map(|hold| hold.fence) {
             // What this server has given itself is not bad data, whatever became of its clock.
-            if self.is_serving() && Engine::is_ahead(last, now) && last > self.last_fence {
+            if self.is_serving() && fence::is_ahead(last, now) && last > self.fences.last() {
                 return Err(Unfit::FenceAhead);
             }
-            self.adopt_fence(last, now);
+            self.fences.adopt(last, now);
         }
         let (family, holds) = (body.family(), body.holds().len());
         let space = self.spaces.of(db);
@@ -242,107 +194,12 @@ impl Engine {
         }
         Ok(id)
     }
-
-    /// The last fence as it was saved in this server's own file, or by its primary.
-    pub fn adopt_last_fence(&mut self, last: Fence, now: Now) {
-        self.adopt_fence(last, now);
-    }
-
-    /// The fences to come leave room for those that this server does not know of.
-    pub fn leap_fences(&mut self, beginning: Beginning, now: Now) {
-        let (past_last, past_clock) = beginning.leaps_us();
-        let last = (self.last_fence.0 + past_last).max(now.unix_us.saturating_add(past_clock));
-        self.last_fence = Fence(last.min(Fence::MAX.0));
-    }
-
-    /// A node of the cluster has told of its last fence. Ones too far ahead are not believed.
-    pub fn hear_fence(&mut self, fence: Fence, now: Now) {
-        if !Engine::is_ahead(fence, now) || fence <= self.last_fence {
-            self.heard_fence = self.heard_fence.max(fence);
-        }
-    }
-
-    /// Keys that another node had are this server's from now on: the fences to come lie this far behind
-    /// those that were heard of.
-    pub fn leap_past_heard(&mut self, distance_us: u64) {
-        if self.heard_fence > Fence(0) {
-            let least = self.heard_fence.0.saturating_add(distance_us);
-            self.last_fence = self.last_fence.max(Fence(least.min(Fence::MAX.0)));
-        }
-    }
-
-    /// The value has left its key: deleted, overwritten, moved or renamed away. It may yet turn up
-    /// elsewhere, see [`Engine::moved`]; those who wait for the key stay with its name. Says whether
-    /// there are any.
-    pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
-        // Without a state it is the engine that is through with the key.
-        let Some(state) = self.states.get_mut(id) else {
-            return false;
-        };
-        state.space = Space::NOWHERE;
-        self.unindex(id);
-        self.name_changed_hands(db, name)
-    }
-
-    /// The value is found under this key from now on.
-    pub fn moved(&mut self, id: StateId, db: Db, name: &[u8]) {
-        let space = self.spaces.of(db);
-        let Some(state) = self.states.get_mut(id) else {
-            return;
-        };
-        state.space = space;
-        state.name = name.into();
-        self.index(id);
-        self.name_changed_hands(db, name);
-    }
-
-    /// Something else is under this name now, or nothing. Says whether anybody waits for it.
-    pub fn name_changed_hands(&mut self, db: Db, name: &[u8]) -> bool {
-        let queue = self.queues.find(db, name);
-        if let Some(queue) = queue {
-            self.queues.set_due(queue);
-        }
-        queue.is_some()
-    }
-
-    /// The keyspace has let go of the value.
-    pub fn freed(&mut self, id: StateId) {
-        self.unindex(id);
-        if let Some(state) = self.states.take(id) {
-            self.forget(state);
-        }
-        self.states.free(id);
-    }
-
-    /// The database is empty now; all of them, without a number.
-    pub fn flushed(&mut self, db: Option<Db>) {
-        match db {
-            Some(db) => self.spaces.flush(db),
-            None => self.spaces.flush_all(),
-        }
-        self.queues.set_all_due(db);
-    }
-
-    /// The two databases have exchanged their contents; queues stay with the numbers.
-    pub fn swapped(&mut self, a: Db, b: Db) {
-        self.spaces.swap(a, b);
-        self.queues.set_all_due(Some(a));
-        self.queues.set_all_due(Some(b));
-    }
-
-    /// Bytes the state takes beyond the server's own for a key.
-    #[must_use]
-    pub fn memory(&self, id: StateId) -> usize {
-        self.states.get(id).map_or(0, |state| {
-            size_of::<State>() + state.name.heap_bytes() + state.body.heap_bytes()
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::LeaseUs;
+    use crate::types::{Fence, LeaseUs};
 
     fn at(unix_us: u64) -> Now {
         Now {
@@ -398,34 +255,5 @@ mod tests {
         let permits = held(Family::Semaphore, &[grant(1, Claim::Permits(1))]);
         assert_eq!(released(&permits, "t1"), None, "another family");
         assert_eq!(released(&(Engine::default(), None), "t1"), None, "no key");
-    }
-
-    /// Both sides of a cut began an hour ahead of the clock, the old one later: it had been started again,
-    /// and what it gave from then on outranked the one that had been promoted in its place.
-    #[test]
-    fn a_primary_that_starts_again_stays_below_the_one_promoted_in_its_place() {
-        // It may itself have been started, or promoted, at any time before.
-        for before in [None, Some(Beginning::Start), Some(Beginning::Promotion)] {
-            for served_us in [0, MINUTE_US, 3 * HOUR_US] {
-                let began = 10_000 * HOUR_US;
-                let mut old = Engine::default();
-                if let Some(before) = before {
-                    old.leap_fences(before, at(began));
-                }
-                let cut = began + served_us;
-                let known = old.next_fence(at(cut));
-                let mut new = Engine::default();
-                new.adopt_last_fence(known, at(cut));
-                new.leap_fences(Beginning::Promotion, at(cut));
-                for starts in 1..=9 {
-                    old.leap_fences(Beginning::Start, at(cut + starts * 6 * MINUTE_US));
-                }
-                let late = old.next_fence(at(cut + HOUR_US));
-                assert!(
-                    late < new.last_fence(),
-                    "{before:?}, then {served_us} µs: {late:?} of the old side"
-                );
-            }
-        }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod background;
 mod finish;
 pub mod follow;
 mod group;
+mod keyspace;
 mod once;
 pub(crate) mod role;
 mod serve;

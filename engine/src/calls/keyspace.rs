@@ -1,0 +1,74 @@
+//! Where states live, as the server moves, renames, swaps, removes and frees keys.
+
+use crate::index::spaces::Space;
+use crate::types::Db;
+use crate::{Engine, State, StateId};
+
+impl Engine {
+    /// The value has left its key: deleted, overwritten, moved or renamed away. It may yet turn up
+    /// elsewhere, see [`Engine::moved`]; those who wait for the key stay with its name. Says whether
+    /// there are any.
+    pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
+        // Without a state it is the engine that is through with the key.
+        let Some(state) = self.states.get_mut(id) else {
+            return false;
+        };
+        state.space = Space::NOWHERE;
+        self.unindex(id);
+        self.name_changed_hands(db, name)
+    }
+
+    /// The value is found under this key from now on.
+    pub fn moved(&mut self, id: StateId, db: Db, name: &[u8]) {
+        let space = self.spaces.of(db);
+        let Some(state) = self.states.get_mut(id) else {
+            return;
+        };
+        state.space = space;
+        state.name = name.into();
+        self.index(id);
+        self.name_changed_hands(db, name);
+    }
+
+    /// Something else is under this name now, or nothing. Says whether anybody waits for it.
+    pub fn name_changed_hands(&mut self, db: Db, name: &[u8]) -> bool {
+        let queue = self.queues.find(db, name);
+        if let Some(queue) = queue {
+            self.queues.set_due(queue);
+        }
+        queue.is_some()
+    }
+
+    /// The keyspace has let go of the value.
+    pub fn freed(&mut self, id: StateId) {
+        self.unindex(id);
+        if let Some(state) = self.states.take(id) {
+            self.forget(state);
+        }
+        self.states.free(id);
+    }
+
+    /// The database is empty now; all of them, without a number.
+    pub fn flushed(&mut self, db: Option<Db>) {
+        match db {
+            Some(db) => self.spaces.flush(db),
+            None => self.spaces.flush_all(),
+        }
+        self.queues.set_all_due(db);
+    }
+
+    /// The two databases have exchanged their contents; queues stay with the numbers.
+    pub fn swapped(&mut self, a: Db, b: Db) {
+        self.spaces.swap(a, b);
+        self.queues.set_all_due(Some(a));
+        self.queues.set_all_due(Some(b));
+    }
+
+    /// Bytes the state takes beyond the server's own for a key.
+    #[must_use]
+    pub fn memory(&self, id: StateId) -> usize {
+        self.states.get(id).map_or(0, |state| {
+            size_of::<State>() + state.name.heap_bytes() + state.body.heap_bytes()
+        })
+    }
+}
