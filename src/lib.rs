@@ -9,11 +9,13 @@ mod commands;
 mod module;
 
 use dsync_engine::Beginning;
+use module::cluster::node;
+use module::out::{journal, metrics};
 use module::redis::args::Args;
 use module::redis::context::Ctx;
 use module::redis::on_load::{Library, entry_points};
 use module::redis::{detached, probe};
-use module::{arm, events, journal, metrics, node, settings, tick, values};
+use module::{arm, events, settings, tick, values};
 
 entry_points!(Dsync);
 

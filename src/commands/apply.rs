@@ -16,11 +16,11 @@
 use std::ffi::CStr;
 
 use crate::module::followed::{self, Consequence};
+use crate::module::out::replicate;
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{Command, register, register_with_flags};
 use crate::module::redis::context::{Ctx, Level};
 use crate::module::redis::name::KeyString;
-use crate::module::replicate;
 use crate::module::run::look;
 use dsync_engine::types::Token;
 use dsync_engine::{Family, WrongType, wire};

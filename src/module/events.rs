@@ -1,12 +1,14 @@
 //! What happens to the server, and what it means for holds and waiters.
 
+use super::cluster::node;
 use super::lease_clock::LeaseClock;
+use super::out::journal;
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, Listener, ServerEvent};
 use super::redis::key::{Content, OpenKey};
 use super::redis::name::KeyString;
-use super::{Load, SHELL, arm, freed, journal, listeners, node, tick, waiters};
+use super::{Load, SHELL, arm, freed, listeners, tick, waiters};
 use dsync_engine::types::{ClientId, Db};
 use dsync_engine::{Beginning, StateId};
 

@@ -1,9 +1,10 @@
 //! Changes that were decided elsewhere, by a primary or in an earlier life of this server: carried out, and
 //! counted where they could not be.
 
+use super::out::{journal, notify};
 use super::redis::context::Ctx;
 use super::redis::name::KeyString;
-use super::{SHELL, journal, notify, run, settings};
+use super::{SHELL, run, settings};
 use dsync_engine::Family;
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::Change;

@@ -7,22 +7,18 @@
 //! in the root of the crate.
 
 pub(crate) mod arm;
+pub(crate) mod cluster;
 pub(crate) mod entropy;
 pub(crate) mod events;
 pub(crate) mod followed;
 mod freed;
-pub(crate) mod journal;
 mod lease_clock;
 mod listeners;
-pub(crate) mod metrics;
-pub(crate) mod node;
-mod notify;
+pub(crate) mod out;
 pub(crate) mod redis;
-pub(crate) mod replicate;
 pub(crate) mod reply;
 pub(crate) mod run;
 pub(crate) mod settings;
-mod slots;
 pub(crate) mod tick;
 pub(crate) mod values;
 mod waiters;
@@ -50,10 +46,10 @@ pub(crate) struct Shell {
     clock: LeaseClock,
     waiters: waiters::Waiters,
     /// In a cluster.
-    node: Option<node::Node>,
+    node: Option<cluster::node::Node>,
     /// Writes are paused: CLIENT PAUSE, a failover, a shutdown. Nothing may be propagated now.
     paused: bool,
-    /// Writes are refused: too few good replicas, or the disk is full. See [`node`] for a cluster that is down.
+    /// Writes are refused: too few good replicas, or the disk is full. See [`cluster`] for a cluster that is down.
     refused: bool,
     /// What is done when the timer fires: see [`arm::register`].
     tick: fn(Ctx<'_>),
@@ -63,7 +59,7 @@ pub(crate) struct Shell {
     timer_ticks: u64,
     /// The event loop has begun to turn: whatever was to be loaded at the start has been.
     turning: bool,
-    journal: journal::Journal,
+    journal: out::journal::Journal,
     /// Changes need not be written down: see [`listeners`].
     nobody_listens: bool,
     /// Changes from a primary or from an AOF that could not be carried out.
@@ -123,7 +119,7 @@ impl Shell {
             armed_us: None,
             timer_ticks: 0,
             turning: false,
-            journal: journal::Journal::default(),
+            journal: out::journal::Journal::default(),
             nobody_listens: false,
             unapplied: 0,
             load: Load::default(),
@@ -133,7 +129,7 @@ impl Shell {
     }
 
     fn is_held_up(&self) -> bool {
-        self.paused || self.refused || node::is_down(self)
+        self.paused || self.refused || cluster::node::is_down(self)
     }
 
     pub(crate) fn now(&self) -> Now {

@@ -4,10 +4,12 @@
 //! The engine is borrowed for the call and no longer: every call into the server may call back (a key
 //! that is deleted tells its type so, a client that is released asks for its answer).
 
+use super::cluster::node;
+use super::out::{journal, notify, replicate};
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{Content, OpenKey};
 use super::redis::name::KeyString;
-use super::{SHELL, arm, journal, node, notify, replicate, waiters};
+use super::{SHELL, arm, waiters};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};

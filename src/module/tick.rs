@@ -8,7 +8,8 @@
 //! a server that follows another there is only the latter.
 
 use super::arm::arm;
-use super::node::{self, Ownership, Ownerships};
+use super::cluster::node;
+use super::cluster::ownership::{self, Ownership, Ownerships};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyString;
@@ -32,7 +33,7 @@ pub(super) fn cron(ctx: Ctx<'_>) {
             now.may_write && shell.engine.next_wake(now).is_none()
         });
         if !is_idle {
-            node::ask_about_writes(ctx);
+            ownership::ask_about_writes(ctx);
         }
         let paused = ctx.avoid_replica_traffic();
         SHELL.with(|shell| shell.paused = paused);
@@ -60,7 +61,7 @@ pub(crate) fn tick(ctx: Ctx<'_>) {
         let paused = ctx.avoid_replica_traffic();
         SHELL.with(|shell| shell.paused = paused);
         if !paused {
-            node::ask_about_writes(ctx);
+            ownership::ask_about_writes(ctx);
         }
     }
     let mut budget = TICK_TASKS;

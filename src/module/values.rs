@@ -6,11 +6,12 @@
 
 use std::num::NonZeroU32;
 
+use super::out::journal;
+use super::out::replicate::STREAM;
 use super::redis::context::{Ctx, Level, log};
 use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
 use super::redis::value_type::{Aux, ValueType, register_type, register_type_with_aux};
-use super::replicate::STREAM;
-use super::{SHELL, arm, freed, journal};
+use super::{SHELL, arm, freed};
 use dsync_engine::saved::{self, Assembly};
 use dsync_engine::types::{Db, Fence};
 use dsync_engine::{Body, Family, StateId, wire};

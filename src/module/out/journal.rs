@@ -6,10 +6,10 @@
 //! demoted or when it shuts down. Not limited are revocations, which an operator asked for one by one,
 //! warnings, and anything at debug: there all was asked for.
 
-use super::SHELL;
-use super::redis::clock;
-use super::redis::context::{Ctx, Level, log};
-use super::redis::setting;
+use crate::module::SHELL;
+use crate::module::redis::clock;
+use crate::module::redis::context::{Ctx, Level, log};
+use crate::module::redis::setting;
 use dsync_engine::Misfit;
 use dsync_engine::change::Change;
 use dsync_engine::effect::Note;
@@ -19,7 +19,7 @@ use dsync_engine::types::Fence;
 const LINES_A_SECOND: u32 = 10;
 const SECOND_US: u64 = 1_000_000;
 
-pub(super) struct Journal {
+pub(crate) struct Journal {
     /// The log takes lines at debug, and at notice. Composing them for nobody would cost every grant, and
     /// every lapse.
     takes_debug: bool,
@@ -78,7 +78,7 @@ pub(crate) fn look_at_the_level(ctx: Ctx<'_>) {
     });
 }
 
-pub(super) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
+pub(crate) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
     let (what, fence, owner) = match note {
         Note::Refused { change, misfit } => return refused(ctx, key, change, *misfit),
         _ if !SHELL.with(|shell| shell.journal.takes_notice) => return,
@@ -114,7 +114,7 @@ fn refused(ctx: Ctx<'_>, key: &[u8], change: &str, misfit: Misfit) {
 }
 
 /// A fence from a file or from the primary is far ahead of the clock, and was believed.
-pub(super) fn fence_ahead(fence: Fence) {
+pub(crate) fn fence_ahead(fence: Fence) {
     log(
         Level::Warning,
         &format!(
@@ -127,7 +127,7 @@ pub(super) fn fence_ahead(fence: Fence) {
 }
 
 /// The server has loaded its data: what was left out of an AOF is summed up.
-pub(super) fn loaded(ctx: Ctx<'_>) {
+pub(crate) fn loaded(ctx: Ctx<'_>) {
     let (applied, skipped) = SHELL.with(|shell| (shell.load.applied, shell.load.skipped));
     if skipped > 0 {
         ctx.log(
@@ -141,7 +141,7 @@ pub(super) fn loaded(ctx: Ctx<'_>) {
 }
 
 /// The server's cron: tells of the lapses that were left out in a second that is over.
-pub(super) fn cron(ctx: Ctx<'_>) {
+pub(crate) fn cron(ctx: Ctx<'_>) {
     let left_out = SHELL.with(|shell| shell.journal.left_out);
     if left_out > 0 && SHELL.with(|shell| shell.journal.is_over(clock::monotonic_us())) {
         flush(ctx);
@@ -149,7 +149,7 @@ pub(super) fn cron(ctx: Ctx<'_>) {
 }
 
 /// Tells of the lapses that were left out so far, before this server stops deciding.
-pub(super) fn flush(ctx: Ctx<'_>) {
+pub(crate) fn flush(ctx: Ctx<'_>) {
     let left_out = SHELL.with(|shell| std::mem::take(&mut shell.journal.left_out));
     tell_left_out(ctx, left_out);
 }
@@ -163,7 +163,7 @@ fn tell_left_out(ctx: Ctx<'_>, left_out: u64) {
     }
 }
 
-pub(super) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
+pub(crate) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
     if !SHELL.with(|shell| shell.journal.takes_debug) {
         return;
     }

@@ -5,18 +5,18 @@
 
 use std::ffi::CStr;
 
-use super::redis::context::Ctx;
-use super::redis::name::KeyString;
+use crate::module::redis::context::Ctx;
+use crate::module::redis::name::KeyString;
 use dsync_engine::Family;
 use dsync_engine::change::{Change, End};
 
-pub(super) fn changed(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
+pub(crate) fn changed(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
     for event in changes.iter().filter_map(|change| event(family, change)) {
         ctx.notify(event, name);
     }
 }
 
-pub(super) fn free(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family) {
+pub(crate) fn free(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family) {
     ctx.notify(
         match family {
             Family::Lock => c"dlock.free",

@@ -1,6 +1,6 @@
 //! The slots of a cluster, as one node sees them.
 
-use super::redis::hash_slot::SLOTS;
+use crate::module::redis::hash_slot::SLOTS;
 
 #[derive(Clone, PartialEq, Eq)]
 struct SlotSet(Box<[u64; SLOTS as usize / 64]>);
@@ -50,7 +50,7 @@ impl SlotSet {
 
 /// Where a key may be written that the server would redirect a client for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Redirected {
+pub(crate) enum Redirected {
     /// Its slot is coming here. Clients who are sent here are served.
     Importing,
     /// Its slot is still served here, and it has left already.
@@ -59,7 +59,7 @@ pub(super) enum Redirected {
     Elsewhere,
 }
 
-pub(super) struct Slots {
+pub(crate) struct Slots {
     served: SlotSet,
     importing: SlotSet,
     migrating: SlotSet,
@@ -70,7 +70,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new() -> Slots {
+    pub(crate) fn new() -> Slots {
         Slots {
             served: SlotSet::new(),
             importing: SlotSet::new(),
@@ -81,7 +81,7 @@ impl Slots {
     }
 
     /// Takes in what CLUSTER NODES says now. Slots that have gone will be new when they come back.
-    pub(super) fn see(&mut self, nodes: &[u8]) {
+    pub(crate) fn see(&mut self, nodes: &[u8]) {
         let mut seen = Slots::new();
         for slots in own_slots(nodes) {
             match slots {
@@ -106,7 +106,7 @@ impl Slots {
 
     /// Settles every slot of this node, except those that were ordered here and are not known yet: an order
     /// can come before this node has looked at its slots for the first time.
-    pub(super) fn make_all_known(&mut self) {
+    pub(crate) fn make_all_known(&mut self) {
         let here = self.served.0.iter().zip(self.importing.0.iter());
         let words = self.known.0.iter_mut().zip(self.ordered.0.iter());
         for ((known, ordered), (served, importing)) in words.zip(here) {
@@ -115,13 +115,13 @@ impl Slots {
     }
 
     /// Settles the slot. Returns whether it was new: this is the first decision about a key of it since it came.
-    pub(super) fn make_known(&mut self, slot: u16) -> bool {
+    pub(crate) fn make_known(&mut self, slot: u16) -> bool {
         self.ordered.remove(slot);
         self.known.add(slot)
     }
 
     /// What comes is new, even if it was away for a moment only.
-    pub(super) fn follow(&mut self, order: Order) {
+    pub(crate) fn follow(&mut self, order: Order) {
         match order {
             Order::Comes(slot) => {
                 self.known.remove(slot);
@@ -132,24 +132,24 @@ impl Slots {
     }
 
     /// Forgets which slots were ordered here.
-    pub(super) fn forget_orders(&mut self) {
+    pub(crate) fn forget_orders(&mut self) {
         self.ordered = SlotSet::new();
     }
 
-    pub(super) fn is_served(&self, slot: u16) -> bool {
+    pub(crate) fn is_served(&self, slot: u16) -> bool {
         self.served.has(slot)
     }
 
     /// A slot of this node: by which it can ask about its cluster. Rather one that does not migrate, and
     /// for want of one that is served one that comes.
-    pub(super) fn any(&self) -> Option<u16> {
+    pub(crate) fn any(&self) -> Option<u16> {
         let migrating = || self.served.first_not_in(&self.importing);
         let importing = || self.importing.first_not_in(&self.served);
         let staying = self.served.first_not_in(&self.migrating);
         staying.or_else(migrating).or_else(importing)
     }
 
-    pub(super) fn of_redirected(&self, slot: u16) -> Redirected {
+    pub(crate) fn of_redirected(&self, slot: u16) -> Redirected {
         if self.importing.has(slot) {
             Redirected::Importing
         } else if self.served.has(slot) && self.migrating.has(slot) {
@@ -162,7 +162,7 @@ impl Slots {
 
 /// Slots that a command orders here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
     Comes(u16),
     /// Some may come: which, each of these commands says in its own way. They are rare, and to take a slot for
     /// new costs a leap at most.
@@ -171,7 +171,7 @@ pub(super) enum Order {
 
 impl Order {
     /// From the words after CLUSTER.
-    pub(super) fn of(words: &[&[u8]]) -> Option<Order> {
+    pub(crate) fn of(words: &[&[u8]]) -> Option<Order> {
         const SEVERAL: [&str; 6] = [
             "addslots",
             "addslotsrange",
@@ -192,7 +192,7 @@ impl Order {
 
 /// Whether a CLUSTER command, by the words after CLUSTER, may change what this node knows of its cluster. A
 /// command that is not known here may.
-pub(super) fn may_change(words: &[&[u8]]) -> bool {
+pub(crate) fn may_change(words: &[&[u8]]) -> bool {
     const ASKS: [&[u8]; 16] = [
         b"count-failure-reports",
         b"countkeysinslot",
@@ -217,7 +217,7 @@ pub(super) fn may_change(words: &[&[u8]]) -> bool {
 }
 
 /// The epoch in the line of the node itself: the version of what it says of its slots.
-pub(super) fn own_epoch(nodes: &[u8]) -> Option<u64> {
+pub(crate) fn own_epoch(nodes: &[u8]) -> Option<u64> {
     own_line(nodes)?.split(' ').nth(6)?.parse().ok()
 }
 

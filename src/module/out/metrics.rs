@@ -5,9 +5,9 @@
 
 use std::ffi::CString;
 
-use super::redis::context::Ctx;
-use super::redis::info::{self, InfoSink, Section};
-use super::{SHELL, Shell};
+use crate::module::redis::context::Ctx;
+use crate::module::redis::info::{self, InfoSink, Section};
+use crate::module::{SHELL, Shell};
 use dsync_engine::Family;
 use dsync_engine::stats::{Counters, WAIT_BOUNDS_MS};
 

@@ -17,9 +17,9 @@
 
 use std::ffi::CStr;
 
-use super::redis::context::{Ctx, Level};
-use super::redis::name::KeyString;
-use super::{SHELL, listeners};
+use crate::module::redis::context::{Ctx, Level};
+use crate::module::redis::name::KeyString;
+use crate::module::{SHELL, listeners};
 use dsync_engine::Family;
 use dsync_engine::change::{Change, End};
 use dsync_engine::wire;
@@ -27,7 +27,7 @@ use dsync_engine::wire;
 /// The command that carries changes.
 pub(crate) const STREAM: &CStr = c"DSYN";
 
-pub(super) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
+pub(crate) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
     if changes.is_empty() {
         return;
     }
