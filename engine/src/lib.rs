@@ -16,12 +16,13 @@
 //! key as `Key::state` says. One call concerns one key.
 //!
 //! Who does what:
-//! - `acquire`, `finish` (release, renew, revoke …), `group`, `work`: what clients ask for;
-//! - `serve`: who is next; every call ends there, so that no grantable head is ever left waiting;
-//! - `tasks`: what has come due by itself, one key at a time;
-//! - `follow`: states that come from elsewhere (a primary, an RDB or AOF file), and where they live;
-//! - `role`: whether this server decides, and since when;
-//! - `background`: what is done in slices because there may be a million of it.
+//! - [`types`]: the vocabulary; `fence`: how fences rise;
+//! - `families`: whom the state of each family admits, and what it keeps beside its holds ([`hold`]);
+//! - `queue`: who waits, for one key and for all; `index`: where states are found;
+//! - [`calls`]: what clients, time and other servers ask for. Every call that changes a key or its queue ends in
+//!   `calls::serve`, so that no grantable head of a queue is ever left waiting;
+//! - [`change`]: all that can happen to a state; [`wire`]: its one binary form; [`saved`]: states made of it;
+//! - [`effect`], [`answer`]: what the caller is to do after a call.
 //!
 //! Values in the keyspace that are pointers to states were rejected: the server may free them on
 //! another thread, and the deadline index would have to reach into them by raw pointers.
