@@ -55,7 +55,7 @@ pub enum Change {
         fence: Option<Fence>,
         done: Completion,
     },
-    /// Somebody has been told that there is no hope.
+    /// A request was answered FAILED: the last run that lapsed is not believed any more.
     GiveUp,
     Record(Record),
 }

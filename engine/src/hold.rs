@@ -5,7 +5,7 @@
 //! into ordered maps; all its operations are then logarithmic, and none copies the set.
 //!
 //! Deliberately absent: who may hold (the policies' business), and the passing of time: a hold whose
-//! deadline has come stays in the set until somebody ends it.
+//! deadline has come stays in the set until a call ends it.
 //!
 //! Hash maps were rejected for the larger sets: growing one moves every hold in one step, which is a
 //! stall somebody else waits for.
@@ -380,7 +380,7 @@ impl HoldSet {
         hold.map(change).is_some()
     }
 
-    /// Takes the set apart, a hold or an index entry a step: whoever stops on the way can go on later.
+    /// Takes the set apart, a hold or an index entry a step, so that the caller can stop and go on later.
     pub fn into_pieces(self) -> impl Iterator<Item = Option<Hold>> {
         let (one, many) = match self {
             HoldSet::Empty => (None, None),

@@ -53,7 +53,7 @@ pub struct Waiters<'e> {
     pub first: Vec<WaiterInfo<'e>>,
 }
 
-/// A key in which somebody waits.
+/// A key that has waiters.
 pub struct Contended<'e> {
     pub db: Db,
     pub name: &'e [u8],
@@ -113,7 +113,7 @@ impl Engine {
         }))
     }
 
-    /// The keys in which somebody waits, longest wait first, `count` at most.
+    /// Returns the keys that have waiters, the longest wait first, `count` at most.
     #[must_use]
     pub fn contended(&self, count: usize, now: Now) -> Vec<Contended<'_>> {
         let keys = self.queues.by_longest_wait();

@@ -359,7 +359,7 @@ impl Body {
         }
     }
 
-    /// Somebody waits for the key.
+    /// Notes that a request waits for the key, which keeps it longer.
     pub fn watched(&mut self, at: UnixMs) {
         match self {
             Body::Lock(_) | Body::Semaphore(_) => {}

@@ -1,7 +1,7 @@
 //! When the engine is looked after: one timer of the server for the earliest of all moments. A moment that
 //! is further away than the server's timers can be trusted is asked for again every half an hour.
 //!
-//! What is done then is `tick`'s; whoever changes something that a moment depends on arms the timer here.
+//! What is done then is `tick`'s; code that changes something that a moment depends on arms the timer here.
 
 use super::SHELL;
 use super::redis::context::Ctx;

@@ -114,7 +114,7 @@ fn after_sleep(ctx: Ctx<'_>) {
     waiters::turn_is_over();
 }
 
-/// Half a turn of the event loop is over. Says whether a pause has ended.
+/// Half a turn of the event loop is over. Returns whether a pause has ended.
 fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
     let paused = ctx.avoid_replica_traffic();
     let (resumes, is_first) = SHELL.with(|shell| {
@@ -150,7 +150,7 @@ pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     arm::arm(ctx);
 }
 
-/// Another server decides from now on: whoever still waits here is told. In a cluster the server itself
+/// Another server decides from now on: the requests that still wait here are told. In a cluster the server itself
 /// sends them on to that other.
 fn stand_down(ctx: Ctx<'_>) {
     listeners::may_have_come();

@@ -4,13 +4,12 @@
 //! without AOF and replicas it is all for nothing. So it is left out there, and the server is only told
 //! that something has changed, which is what its `save` points count.
 //!
-//! Leaving out one change too many would cost a replica a hold, so silence is believed only as long as it
-//! is certain. Whoever begins to listen takes a snapshot first, and every snapshot is made by a forked
-//! child: a replica's first synchronisation, and an AOF that is switched on. From the birth of any child
-//! on, therefore, everything is replicated, until the server has been asked again, with no child left,
-//! and has named no replica and no backlog (with one, a replica may come back without a snapshot). The
-//! AOF is asked about each time. In a cluster slots migrate in ways of their own: there somebody always
-//! listens.
+//! A change left out by mistake would cost a replica a hold, so replication is skipped only while this module can
+//! prove that nobody listens. A new listener takes a snapshot first (a replica's first synchronisation, or an AOF
+//! that is switched on), and every snapshot is made by a forked child. Therefore the module replicates everything
+//! from the birth of any child until it has asked the server again, with no child left, and the server has neither
+//! replicas nor a backlog (with a backlog a replica may come back without a snapshot). It asks about the AOF each
+//! time. In a cluster it always replicates, because slots migrate in ways of their own.
 //!
 //! Between its request for a first snapshot and the birth of the child a replica is not noticed. A command
 //! that is counted in that time also stands in the new backlog, before the place where the replica starts,

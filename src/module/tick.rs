@@ -106,7 +106,7 @@ fn do_task(ctx: Ctx<'_>, ownerships: &mut Ownerships, budget: &mut u32) -> bool 
                 engine.perform(task, key, now)
             });
             if done.is_err() {
-                // Something else has the name now; whoever waited for it is told.
+                // The name has a value of another kind now: its waiters are told WRONGTYPE.
                 run::turn_away(ctx, &name, &Answer::WrongType);
             }
         }

@@ -1,4 +1,4 @@
-//! How holds end and leases are renewed at somebody's word.
+//! The calls that end a hold or renew its lease.
 //!
 //! Only the token ends a hold, or an operator by its fence. An overdue hold that nobody has ended yet
 //! is still its token's: to renew it, or to give it back.
@@ -52,7 +52,7 @@ impl Engine {
         true
     }
 
-    /// Ends the hold with this fence, whoever has its token.
+    /// Ends the hold with this fence, without its token: an operator's call.
     ///
     /// # Errors
     /// See [`Engine::release`].
@@ -108,8 +108,8 @@ impl Engine {
         }
     }
 
-    /// Starts the lease anew, as long as the last one unless another is given; says whether the token
-    /// still holds. What was lost stays lost.
+    /// Starts the lease anew, with the last duration unless another is given. Returns whether the token still holds:
+    /// a hold that has ended is not given back.
     ///
     /// # Errors
     /// See [`Engine::release`].

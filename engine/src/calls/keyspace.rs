@@ -5,8 +5,8 @@ use crate::types::Db;
 use crate::{Engine, State, StateId};
 
 impl Engine {
-    /// The value has left its key: deleted, overwritten, moved or renamed away. It may yet turn up
-    /// elsewhere, see [`Engine::moved`]; those who wait for the key stay with its name. Says whether
+    /// Notes that the value has left its key: deleted, overwritten, moved or renamed away. It may yet turn up under
+    /// another name, see [`Engine::moved`]; its waiters stay with the old name. Returns whether
     /// there are any.
     pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
         // Without a state it is the engine that is through with the key.
@@ -30,7 +30,7 @@ impl Engine {
         self.name_changed_hands(db, name);
     }
 
-    /// Something else is under this name now, or nothing. Says whether anybody waits for it.
+    /// Notes that the name now has another value, or none. Returns whether it has waiters.
     pub fn name_changed_hands(&mut self, db: Db, name: &[u8]) -> bool {
         let queue = self.queues.find(db, name);
         if let Some(queue) = queue {

@@ -9,8 +9,8 @@ use crate::types::{Now, Token};
 use crate::{Body, Engine, Family, Key, WrongType};
 
 impl Engine {
-    /// What a request is told without running: the result, or that there is no hope. Not while others
-    /// run or wait: then it is for them to find out first.
+    /// Returns the answer to a request that does not have to run: the result, or FAILED. FAILED only while nobody
+    /// runs or waits, because an earlier request must hear it first.
     pub(crate) fn concluded(
         &mut self,
         key: &mut Key<'_>,
@@ -33,7 +33,8 @@ impl Engine {
         None
     }
 
-    /// Tells somebody that there is no hope, which ends the hope that a late worker had finished.
+    /// Returns FAILED. From then on a DONE by the run that lapsed last is refused, because a client was told that the
+    /// work has failed.
     pub(crate) fn give_up(&mut self, key: &mut Key<'_>) -> Answer {
         let late = matches!(
             self.body(key, Family::Once),
@@ -59,8 +60,8 @@ impl Engine {
         }
     }
 
-    /// The work is done, says the token: of the present run, of the run that fell silent last if nobody
-    /// has begun since, or of the run that said so before. Says whether it is believed.
+    /// Completes the work for the current run, or for the run that lapsed last if no other has begun since. Returns
+    /// whether it was accepted; a repeated DONE by the token that completed it is.
     ///
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
@@ -99,7 +100,7 @@ impl Engine {
         Ok(completed.is_ok())
     }
 
-    /// The run has come to nothing, says its token; the next in line tries. Says whether it ran.
+    /// Ends the run of this token as failed, and lets the next in line begin. Returns whether the token ran.
     ///
     /// # Errors
     /// See [`Engine::complete`].

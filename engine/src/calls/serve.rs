@@ -1,8 +1,8 @@
-//! Who is next. Every call that changes a key or its queue ends in [`Engine::settle`], so that after any
-//! event there is never a grantable waiter at the head of a queue that nobody will look at again.
+//! Who is served next. Every call that changes a key or its queue ends in [`Engine::settle`]. Therefore no queue is
+//! left with a first request that could be granted and that no later call would look at.
 //!
-//! Answers go out a bounded slice at a time; a queue with more to do stays due, and while anybody
-//! still waits in it new requests line up behind.
+//! `settle` answers a bounded number of requests. A queue with more to answer stays due, and new requests line up
+//! behind its waiters as ever.
 
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
@@ -19,27 +19,27 @@ const LAPSES: u32 = 1_024;
 
 /// What the queue of a key needs next.
 enum Next {
-    /// Nothing: whoever is first must wait.
+    /// Nothing: the first request must wait.
     Nothing,
     Tell(Place, Answer),
     Grant(Place),
-    /// Its token holds already: the hold came with a key that was renamed or exchanged.
+    /// The token of the request holds already: the hold came with a key that RENAME or SWAPDB brought here.
     Again(Place),
-    /// The round was over before.
+    /// The round had finished before this visit.
     Finished,
-    /// As many attempts as this request allows have come to nothing.
+    /// All attempts that this request allows have failed.
     GiveUp(Place),
-    /// The round is over: all its watchers are to be told.
+    /// The round has finished now: all who wait for that are to be told.
     Finish,
-    /// What the watchers watched is gone, or has become something else.
+    /// The group is gone, or its name has another kind of value.
     Dismiss(Answer),
 }
 
 impl Engine {
-    /// Serves whoever can be served, and leaves the key as it should be found: gone if it is at its
-    /// end, in the deadline index otherwise.
+    /// Serves all requests that can be served. Then removes the key if nothing keeps it, and puts it into the deadline
+    /// index otherwise.
     pub(crate) fn settle(&mut self, key: &mut Key<'_>, now: Now) {
-        // Also a queue that is empty now, and goes with this visit: the last one has just left it.
+        // An empty queue counts too: its last request has just left, and the queue goes with this visit.
         let was_waited = self.queues.find(key.db, key.name).is_some();
         self.serve(key, now);
         let queue = self.queues.find(key.db, key.name);
@@ -68,8 +68,8 @@ impl Engine {
         self.discard(key);
     }
 
-    /// Forgets a state that has been kept long enough, in a step of its own: those who wait under its name are
-    /// served next, and what they are granted is a new state. Returns whether it was time.
+    /// Forgets a state that has been kept long enough, as a step of its own: requests that wait under its name are
+    /// served by a later visit, which makes a new state. Returns whether it forgot one.
     pub(crate) fn forget_if_over(&mut self, key: &mut Key<'_>, now: Now) -> bool {
         let is_over = self.is_over(key, now);
         if is_over {
@@ -97,7 +97,8 @@ impl Engine {
         !is_used && self.is_at_its_end(key, false, now)
     }
 
-    /// An absent key that somebody waits for was removed a moment ago: they were here first.
+    /// Serves the queue of an absent key. The key was removed a moment ago, so its waiters came before the request
+    /// that is made now.
     pub(crate) fn settle_if_absent(&mut self, key: &mut Key<'_>, now: Now) {
         if key.state.is_none() {
             self.settle(key, now);
@@ -121,16 +122,15 @@ impl Engine {
         }
     }
 
-    /// How far the key is open to one who asks now and may not wait: 0 where everybody is turned away, and
-    /// the more the larger the number. When a call has raised it, capacity was gained that nobody is
-    /// queued for.
+    /// Returns how much a request that does not wait could be granted now: 0 where it would be refused, and the larger
+    /// the more. If a call has raised this number, it freed capacity that nobody is queued for.
     ///
-    /// To be asked before and after a call, and compared if [`crate::effect::Effects::may_gain`] says so.
+    /// Ask before and after a call, and compare if [`crate::effect::Effects::may_gain`] is set.
     pub fn free_capacity(&mut self, key: &Key<'_>) -> u64 {
         let queue = self.queues.find(key.db, key.name);
         if let Some(queue) = queue.and_then(|id| self.queues.get_mut(id)) {
             if std::mem::take(&mut queue.left_unserved) {
-                // Until somebody left, a moment ago, new requests had to line up behind.
+                // Until a waiter left, a moment ago, new requests had to line up behind it.
                 self.effects.may_gain = true;
                 return 0;
             }
@@ -151,7 +151,7 @@ impl Engine {
                 let limit = semaphore.limit_in_force().map_or(0, u64::from);
                 limit.saturating_sub(semaphore.holds.permits())
             }
-            // Without a gate nobody is ever turned away.
+            // Without a gate every request is granted.
             Some(Body::Group(group)) => group.tally().limit.map_or(u64::MAX, |limit| {
                 u64::from(limit).saturating_sub(group.members.len() as u64)
             }),
@@ -221,7 +221,7 @@ impl Engine {
                 None => return Next::Dismiss(Answer::Removed),
             }
         }
-        // Without a state the head begins afresh, under the limit that its family last waited for.
+        // Without a state the first request makes a new one, under the limit that its family last waited for.
         let waits_for = queue.head().map(|(_, head)| head.request.claim.family());
         let remembered = waits_for.and_then(|family| queue.limit(family));
         let limit = body.map_or(remembered, Body::limit_in_force);
@@ -235,7 +235,7 @@ impl Engine {
         let Some((place, head)) = queue.head() else {
             return match body {
                 Some(Body::Group(group)) if group.is_over(false) => Next::Finish,
-                // They watched another group; this one came in its place and is over already.
+                // They waited for another group. This one has taken its place, and has finished already.
                 Some(Body::Group(group))
                     if queue.has_watching() && group.tally().finished.is_some() =>
                 {
@@ -275,7 +275,7 @@ impl Engine {
         }
     }
 
-    /// Keeps in mind what the queue goes by should the key be removed.
+    /// Notes the limit in the queue, which goes by it if the key is removed.
     fn remember_limit(&mut self, key: &Key<'_>, queue: QueueId) {
         let body = key
             .state
@@ -389,7 +389,7 @@ impl Engine {
         }
     }
 
-    /// Puts the state under its next moments, if it is this server's to watch them.
+    /// Indexes the state under its next deadlines, if this server is the one that decides.
     pub(crate) fn index(&mut self, id: StateId) {
         let Some(state) = self.states.get_mut(id) else {
             return;
@@ -401,7 +401,7 @@ impl Engine {
             Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
             None => self.leases.cancel(id),
         }
-        // Also while somebody waits: the waiters stay with the name, the state may go elsewhere.
+        // RENAME moves the state but not its waiters, so index it even while requests wait.
         let idle = state.body.holds().is_empty();
         let until = state.body.retained_until(&self.settings).filter(|_| idle);
         if let Some(noted) = state.body.retention_mut() {

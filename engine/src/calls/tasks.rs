@@ -68,7 +68,7 @@ impl Engine {
 
     fn next_of_kind(&mut self, kind: usize, now: Now, budget: &mut u32) -> Option<Task> {
         match kind {
-            // A hold that is about to end may be what somebody waits for: the grant wins.
+            // A hold that is about to end may be what this waiter waits for: the grant wins over the time-out.
             0 if now.may_write && self.is_ending(budget) => None,
             0 => {
                 let (moment, queue, place) = self.queues.first_moment()?;
@@ -303,8 +303,8 @@ impl Engine {
         }
     }
 
-    /// The key of a task holds a value of the server's own, or has left for another node: whoever waits
-    /// under its name is told so. A bounded slice at a time, as ever.
+    /// Tells the waiters of a name why they cannot be served: its value is not this module's, or the key has gone to
+    /// another node. Answers a bounded slice at a time.
     pub fn turn_away(&mut self, db: Db, name: &[u8], why: &Answer) {
         let Some(id) = self.queues.find(db, name) else {
             return;
@@ -368,9 +368,9 @@ impl Engine {
         ends || self.queues.first_due().is_some()
     }
 
-    /// The connection has closed. Its waiter leaves, at once; a place whose token may come back is
-    /// kept for a while. Its ephemeral holds end as soon as the server can write. Says whether it had
-    /// anything here: most connections have not.
+    /// Removes the waiter of a connection that has closed; a place whose token may come back is kept for a while. Its
+    /// ephemeral holds end as soon as the server can write. Returns whether the connection had any of these: most
+    /// have none.
     pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
         let mut concerned = false;
         if let Some(waiter) = self.queues.waiter_of(client)
@@ -404,7 +404,7 @@ impl Engine {
         concerned
     }
 
-    /// The waiter leaves for good, without an answer of the engine's; says whether it waited.
+    /// Removes the waiter for good, without an answer from the engine. Returns whether it waited.
     pub fn leave(&mut self, waiter: WaiterId) -> bool {
         let Some((queue, place)) = self.queues.seat_of(waiter) else {
             return false;

@@ -27,7 +27,7 @@ pub struct Tally {
 pub struct WaitGroup {
     pub members: HoldSet,
     tally: Tally,
-    /// When somebody was last seen waiting here; known to the server that decides alone.
+    /// When a request was last seen waiting here. Only the server that decides knows it.
     last_watched: UnixMs,
     /// The moment under which the engine's index has this group, if it has.
     pub retention: Option<UnixMs>,
@@ -53,7 +53,7 @@ impl WaitGroup {
         }
     }
 
-    /// Somebody waits here.
+    /// Notes that a request waits here.
     pub fn watched(&mut self, at: UnixMs) {
         self.last_watched = self.last_watched.max(at);
     }

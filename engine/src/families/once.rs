@@ -35,7 +35,7 @@ impl Reason {
 /// How the work was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// The token that said so; it may say so again.
+    /// The token that completed the work. Its repeated DONE is accepted.
     pub token: Token,
     pub result: Option<Arc<[u8]>>,
     pub keep_until: UnixMs,
@@ -47,8 +47,8 @@ pub struct Record {
     /// Attempts that have begun and were not handed back.
     pub attempts: u64,
     pub reason: Option<Reason>,
-    /// The token of the last run, if that one ended by silence: should its worker come back with the work
-    /// done before anybody else has begun, or been told that there is no hope, then it is done.
+    /// The token of the last run, if that run lapsed or lost its connection. Its DONE is still accepted until another
+    /// run begins or a client is told FAILED.
     pub late: Option<Token>,
     pub done: Option<Completion>,
     /// When something last happened.
@@ -73,7 +73,7 @@ pub struct Once {
     /// At most one.
     pub runs: HoldSet,
     record: Record,
-    /// When somebody was last seen waiting here; known to the server that decides alone.
+    /// When a request was last seen waiting here. Only the server that decides knows it.
     last_watched: UnixMs,
     /// The moment under which the engine's index has this key, if it has.
     pub retention: Option<UnixMs>,
@@ -88,7 +88,7 @@ impl Once {
                 reason: None,
                 late: None,
                 done: None,
-                // Whatever happens first says when: a server that follows has another clock.
+                // The first change sets the moment, because a replica must not use its own clock.
                 touched: UnixMs(0),
             },
             last_watched: UnixMs(0),
@@ -105,7 +105,7 @@ impl Once {
         self.record = record;
     }
 
-    /// Whether a run may begin: nobody runs, and the work is not done.
+    /// Whether a run may begin: no other runs, and the work is not done.
     #[must_use]
     pub fn admits(&self) -> bool {
         self.runs.is_empty() && self.record.done.is_none()
@@ -127,14 +127,14 @@ impl Once {
         })
     }
 
-    /// A run has begun: the attempt counts, and whoever ran before cannot be late any more.
+    /// Notes that a run has begun: the attempt counts, and a DONE by an earlier run is refused from now on.
     pub fn begun(&mut self, at: UnixMs) {
         self.record.attempts = self.record.attempts.saturating_add(1);
         self.record.late = None;
         self.touch(at);
     }
 
-    /// A run has ended without a word on its work.
+    /// Notes that a run has ended without DONE or FAIL.
     pub fn ended(&mut self, run: &Hold, how: End, at: UnixMs) {
         match how {
             End::Lapsed | End::Disconnected => {
@@ -142,7 +142,7 @@ impl Once {
                 self.record.reason = Some(Reason::Lapsed);
             }
             End::Revoked => self.record.reason = Some(Reason::Revoked),
-            // Handed back, or never taken: the attempt has not been made.
+            // The worker handed the run back, or never heard of it: the attempt does not count.
             End::Released | End::Undelivered => {
                 self.record.attempts = self.record.attempts.saturating_sub(1);
             }
@@ -156,7 +156,7 @@ impl Once {
         self.touch(at);
     }
 
-    /// Somebody has been told that there is no hope.
+    /// Notes that a client was told FAILED: a DONE by the run that lapsed last is refused from now on.
     pub fn given_up(&mut self) {
         self.record.late = None;
     }
@@ -166,13 +166,13 @@ impl Once {
         self.record.done = Some(done);
     }
 
-    /// Somebody waits here.
+    /// Notes that a request waits here.
     pub fn watched(&mut self, at: UnixMs) {
         self.last_watched = self.last_watched.max(at);
     }
 
-    /// How long what is known is kept, if nothing more happens and nobody waits. Attempts and reasons
-    /// are kept as long as results; where there are none, there is nothing to keep.
+    /// Returns until when the record is kept if nothing more happens and nobody waits. Attempts and reasons are kept
+    /// as long as results; without either there is nothing to keep.
     #[must_use]
     pub fn retained_until(&self, keep_ms: u64) -> UnixMs {
         match &self.record.done {

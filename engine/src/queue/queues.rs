@@ -36,7 +36,7 @@ struct Queue {
 }
 
 /// Invariants: every place of every queue is in `by_waiter`, unless it is vacant, and under its
-/// moment in `moments`, if it has one; every queue in which somebody waits is in `by_since`, under the moment
+/// moment in `moments`, if it has one; every queue that has waiters is in `by_since`, under the moment
 /// since when its longest waiter waits; `due` names queues that exist;
 /// a queue without places is due, and dropped when it is visited.
 #[derive(Default)]
@@ -50,7 +50,7 @@ pub struct Queues {
     moments: BTreeSet<(MonoUs, QueueId, Place)>,
     /// Vacant places alone, for when room is needed: the one that runs out first goes first.
     vacant: BTreeSet<(MonoUs, QueueId, Place)>,
-    /// Where somebody waits, the longest wait first.
+    /// The queues that have waiters, the longest wait first.
     by_since: BTreeSet<(MonoUs, QueueId)>,
     due: Due,
     places: u64,
@@ -213,7 +213,7 @@ impl Queues {
         }
     }
 
-    /// Takes whoever is there out of the queue and of every index. A queue that is empty then is due,
+    /// Takes the entry at this place out of the queue and of every index. A queue that is empty then is due,
     /// and stays until [`Queues::drop_if_empty`].
     pub fn leave(&mut self, id: QueueId, place: Place) -> Option<Departed> {
         let (left, is_empty) = self.change(id, |queue| {
@@ -272,7 +272,7 @@ impl Queues {
         self.waiting[family as usize]
     }
 
-    /// The queues in which somebody waits, with their keys and the moment since when, the longest wait first.
+    /// Returns the queues that have waiters, with their keys and since when, the longest wait first.
     pub fn by_longest_wait(&self) -> impl Iterator<Item = (MonoUs, Db, &KeyName, &WaitQueue)> {
         self.by_since.iter().filter_map(|(since, id)| {
             let queue = self.queues.get(id)?;
@@ -297,7 +297,7 @@ impl Queues {
         }
     }
 
-    /// Somebody has left the queue without having been served: it wants a visit.
+    /// Notes that a request has left the queue unserved, so the queue must be visited.
     pub fn left_unserved(&mut self, id: QueueId) {
         if let Some(queue) = self.get_mut(id) {
             queue.left_unserved = true;

@@ -188,7 +188,7 @@ impl WaitQueue {
         self.waiting.len() + self.watching.len() + answered
     }
 
-    /// Whether a new request has somebody before it.
+    /// Whether a new request must line up behind another.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -326,7 +326,7 @@ impl WaitQueue {
         self.watching.values()
     }
 
-    /// What those who wait here wait for.
+    /// The family that the queued requests belong to.
     #[must_use]
     pub fn family(&self) -> Option<Family> {
         let head = self.waiting.values().next();

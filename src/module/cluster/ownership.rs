@@ -18,7 +18,7 @@ use crate::module::redis::probe::{WriteState, writes_allowed};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ownership {
     Ours,
-    /// The key is on its way to another node while its slot changes hands: whoever asks again is sent there.
+    /// The key has gone to another node while its slot is moving: clients that ask again are sent there.
     KeyLeft,
     /// The slot is another node's. The server itself turns its clients away.
     Theirs,

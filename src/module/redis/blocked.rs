@@ -152,7 +152,7 @@ fn unblock(waiter: NonZeroU64) {
     unsafe { required!(RedisModule_UnblockClient)(handle, std::ptr::null_mut()) };
 }
 
-/// Whoever takes the handle lets the client go; nobody else can.
+/// The one who takes the handle releases the client, and no other can.
 fn take_handle(waiter: NonZeroU64) -> Option<Handle> {
     PARKED
         .try_with(|parked| parked.get_mut(&waiter)?.take())
@@ -167,7 +167,7 @@ unsafe fn waiter_of(ctx: *mut raw::RedisModuleCtx) -> Option<NonZeroU64> {
     NonZeroU64::new(data.addr() as u64)
 }
 
-/// Somebody created the name the client is parked on: it stays parked.
+/// A client created the name that this client is parked on: it stays parked.
 unsafe extern "C" fn on_ready(
     _: *mut raw::RedisModuleCtx,
     _: *mut *mut raw::RedisModuleString,
