@@ -1,8 +1,8 @@
 //! ACQUIRE and ADD: grant now, queue, or refuse.
 //!
-//! A request never passes an earlier one: as long as anybody waits, even one that would fit queues
-//! behind, or fails if it may not wait. The one exception is no request at all: a token that holds the
-//! key, or has a place in the queue, is the same request sent again, and gets what it already has.
+//! A request never passes an earlier one. While any request waits, a new one queues behind it, or fails if it may not
+//! wait, even if it could be granted. A token that holds the key or has a place in the queue makes no new request: it
+//! is the same request sent again, and is answered with what it already has.
 
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
@@ -17,19 +17,19 @@ impl Engine {
         if self.body(key, family).is_err() {
             return Reply::Now(Answer::WrongType);
         }
-        // Before anything lapses: an overdue hold is still its token's, and renewed by it.
+        // Before anything lapses, because an overdue hold may still be renewed by its token.
         if let Some(answer) = self.again(key, &request, now) {
             self.settle(key, now);
             return Reply::Now(answer);
         }
         self.lapse_due(key, now);
         self.serve(key, now);
-        // The key was removed a moment ago, and one who waited for it has it now.
+        // The key was removed a moment ago, and `serve` has granted it to a waiter of another family.
         if self.body(key, family).is_err() {
             self.settle(key, now);
             return Reply::Now(Answer::WrongType);
         }
-        // Serving may have granted, just now, the earlier sending of this very request.
+        // `serve` may just have granted this request as it was sent before.
         if let Some(answer) = self.again(key, &request, now) {
             self.settle(key, now);
             return Reply::Now(answer);
@@ -37,14 +37,14 @@ impl Engine {
         let reply = self.first_time(key, request, now);
         self.settle(key, now);
         match reply {
-            // What came before it may have been served in between, and it with them.
+            // `settle` may have granted this request: answer now instead of parking the client.
             Reply::Queued(id) => self.effects.answer_to(id).map_or(reply, Reply::Now),
             Reply::Now(_) => reply,
         }
     }
 
-    /// A token that holds the key has the same hold again: the same fence, the lease from now, bound
-    /// to the connection that asks. Nothing is counted twice.
+    /// Returns the hold that the token already has: the same fence, with its lease from now, bound to the connection
+    /// that asks. The counters do not count it again.
     pub(crate) fn again(
         &mut self,
         key: &mut Key<'_>,
@@ -77,7 +77,7 @@ impl Engine {
             match (request.wait, standing) {
                 (Some(_), _) => return self.resume(id, place, request),
                 (None, Seat::Waiting(_)) => return Reply::Now(Answer::NotGranted),
-                // A vacant place delays nobody, its own token included: a try like any other.
+                // A vacant place delays nobody, so a try with its token is judged like any other try.
                 (None, Seat::Vacant(_)) => vacant = Some((id, place)),
             }
         }
@@ -138,7 +138,7 @@ impl Engine {
                     .or(request.limit)
                     .or(in_force)
                     .ok_or(Refusal::NoLimit)?;
-                // Under a limit of 0 the semaphore is paused, and nothing is said about sizes.
+                // A limit of 0 pauses the semaphore, and no number of permits is too many for a pause.
                 if limit >= 1 && permits > limit {
                     return Err(Refusal::TooMany { permits, limit });
                 }
@@ -149,7 +149,7 @@ impl Engine {
 
     fn queue_up(&mut self, key: &mut Key<'_>, mut request: Request, now: Now) -> Reply {
         let queue = self.queues.find_or_make(key.db, key.name);
-        // Its limit takes force as it enters the queue, and never again.
+        // The limit takes force when the request enters the queue, and not again when it is granted.
         let asked = request.limit.take();
         self.put_limit_in_force(key, request.claim, asked);
         let body = key
@@ -176,9 +176,9 @@ impl Engine {
         Reply::Queued(id)
     }
 
-    /// The same request sent again by a new connection: it takes over the place, waiting or vacant.
+    /// Gives the place, waiting or vacant, to the same request sent again by a new connection.
     fn resume(&mut self, queue: QueueId, place: Place, mut request: Request) -> Reply {
-        // It entered the queue before; its limit has had its turn.
+        // The limit took force when the request first entered the queue.
         request.limit = None;
         let since = match self.queues.leave(queue, place) {
             Some(Departed::Waiter(old)) => {
@@ -202,7 +202,7 @@ impl Engine {
             .and_then(|id| self.states.get(id))
             .map(|state| &state.body);
         if body.and_then(Body::limit_asked) != Some(limit) {
-            // One that is refused is in the log; the request is judged by the limit in force then.
+            // If the state refuses the limit, `decide` logs it and the limit in force stays.
             let _ = self.decide(key, claim.family(), Change::Limit(limit));
         }
     }
@@ -236,7 +236,7 @@ impl Engine {
         Some(fence)
     }
 
-    /// How a request is told that it holds.
+    /// Returns the answer that tells a request that it holds.
     pub(crate) fn granted(&self, key: &Key<'_>, token: Token, fence: Fence) -> Answer {
         match key
             .state
@@ -252,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Notes whose connection the hold was given to, for people and for EPHEMERAL.
+    /// Notes which connection the hold was given to: INFO shows it, and the end of an EPHEMERAL hold depends on it.
     fn bind(&mut self, key: &Key<'_>, fence: Fence, request: &Request) {
         let Some(id) = key.state else { return };
         let Some(holds) = self.states.get_mut(id).map(|state| state.body.holds_mut()) else {
@@ -269,7 +269,7 @@ impl Engine {
         if request.ephemeral {
             self.ephemeral.insert((request.client, fence), id);
         }
-        // A new connection has it: the end of the old one no longer matters.
+        // A new connection has the hold, so the end of the old one no longer matters.
         if !self.ending.is_empty() {
             self.ending.remove(&fence);
         }

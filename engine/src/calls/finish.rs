@@ -1,7 +1,7 @@
 //! The calls that end a hold or renew its lease.
 //!
-//! Only the token ends a hold, or an operator by its fence. An overdue hold that nobody has ended yet
-//! is still its token's: to renew it, or to give it back.
+//! Only the token ends a hold, or an operator by its fence. An overdue hold that has not been ended yet can still be
+//! renewed or released by its token.
 
 use crate::answer::Answer;
 use crate::change::{Change, End};
@@ -35,9 +35,9 @@ impl Engine {
         Ok(fence.is_some() || withdrawn)
     }
 
-    /// Takes the token's request out of the queue: a client that gave up on the reply must not be granted
-    /// behind its back, and hold up the others for a lease. A waiting connection is told; a vacant place is
-    /// given up. Returns whether there was one.
+    /// Takes the token's request out of the queue and tells its connection, if one waits. Returns whether there was a
+    /// request. Without this, a client that gave up on the reply would be granted unawares and hold up the others
+    /// for a lease.
     fn withdraw(&mut self, key: &Key<'_>, family: Family, token: &Token) -> bool {
         let found = self.queues.find(key.db, key.name).and_then(|id| {
             let (place, standing) = self.queues.get(id)?.find(token)?;
@@ -47,7 +47,7 @@ impl Engine {
             return false;
         };
         self.tell(queue, place, Answer::Withdrawn);
-        // The request may have been the only one that kept new ones waiting.
+        // New requests may have had to line up behind this one alone, so announce that the key is free.
         self.effects.may_gain = true;
         true
     }
@@ -73,7 +73,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Ends a hold that there is, and takes note of it.
+    /// Ends a hold that exists, counts it and notes it for the log.
     pub(crate) fn end(
         &mut self,
         key: &mut Key<'_>,
@@ -153,8 +153,8 @@ impl Engine {
         }
     }
 
-    /// Milliseconds left of the token's lease, rounded up; 0 when it does not hold or is overdue. On a
-    /// server that follows another, as far as the written deadline tells.
+    /// Returns the milliseconds left of the token's lease, rounded up; 0 if it does not hold or is overdue. A replica
+    /// computes them from the written deadline.
     ///
     /// # Errors
     /// See [`Engine::release`].
@@ -179,7 +179,7 @@ impl Engine {
         }
     }
 
-    /// An operator's limit, or none again. The limit that was in force before is returned.
+    /// Pins the limit for an operator, or unpins it. Returns the limit that was in force before.
     ///
     /// # Errors
     /// See [`Engine::release`].

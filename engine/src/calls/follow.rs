@@ -1,6 +1,6 @@
 //! States that are decided elsewhere: by a primary, or in an earlier life of this server.
 //!
-//! A server that follows applies and never decides: see `role`.
+//! A replica applies changes and never decides: see `role`.
 
 use std::fmt;
 
@@ -11,8 +11,7 @@ use crate::types::{Db, Now, Token};
 use crate::undo::Undo;
 use crate::{Body, Engine, Family, Key, Misfit, State, StateId};
 
-/// Why what happened on another server could not be carried out here: the change, by its place among those of
-/// the command, and what was wrong with it.
+/// Why the changes of another server were refused: which of them did not fit, by its place in the command, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unfollowed {
     pub at: usize,
@@ -38,8 +37,7 @@ impl fmt::Display for Unfit {
 }
 
 impl Engine {
-    /// Carries out what one call on another server, or in an earlier life of this one, did to the key: all of
-    /// the changes or none.
+    /// Applies the changes that one call made to the key elsewhere: all of them or none.
     ///
     /// # Errors
     /// For a change that does not fit; nothing has changed then.
@@ -50,7 +48,7 @@ impl Engine {
         changes: &[Change],
         now: Now,
     ) -> Result<(), Unfollowed> {
-        // VANISH is the last that happens to a key in a call.
+        // VANISH can only be the last change of a call.
         let (changes, vanishes) = match changes.split_last() {
             Some((Change::Vanish, before)) => (before, true),
             _ => (changes, false),
@@ -81,8 +79,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What a release by this token was where it ended the only hold of a key and served nobody: the changes
-    /// for [`Engine::follow`]. `None` where the key has no hold of the token, or others beside it.
+    /// Returns the changes for [`Engine::follow`] that a release by this token made on the primary, where it ended the
+    /// only hold of the key and served nobody. `None` if this token is not the only holder here.
     #[must_use]
     pub fn release_elsewhere(
         &self,
@@ -109,7 +107,7 @@ impl Engine {
             return Err(Unfollowed { at: 0, misfit });
         };
         let body = &mut state.body;
-        // A single change is all or nothing by itself.
+        // One change needs no undo list: `apply` does all of it or nothing.
         let mut undo = (changes.len() > 1).then(|| Undo::of(body));
         let (mut ended, mut unbound) = (0, Vec::new());
         for (at, change) in changes.iter().enumerate() {
@@ -146,14 +144,14 @@ impl Engine {
         Ok(())
     }
 
-    /// The changes have been carried out: what this server keeps besides the state follows.
+    /// Brings indexes and counters in line with changes that have been applied.
     fn followed(&mut self, id: StateId, changes: &[Change], now: Now) {
         for change in changes {
             if let Change::Grant(grant) = change {
                 self.fences.adopt(grant.fence, now);
             }
         }
-        // A server that decides follows another for keys that are still that one's: Valkey moves slots so.
+        // A primary follows too: Valkey 9 streams the changes of a slot to the node that the slot moves to.
         if self.is_serving() {
             for change in changes {
                 if let Change::Grant(Grant { fence, .. }) | Change::Renew { fence, .. } = change {
@@ -164,17 +162,17 @@ impl Engine {
         }
     }
 
-    /// A state that was read from a file or a payload, and will be stored under this name.
+    /// Takes over a state that was read from a file or a payload, and will be stored under this name.
     ///
-    /// Only a server that decides refuses fences far ahead of its clock, for then the payload comes from a
-    /// client or from another node. A server's own files and its primary are believed: were they refused, a
-    /// clock that is wrong, on either side, would keep a server from loading its data.
+    /// Only a primary refuses fences far ahead of its clock, because there the payload comes from a client or from
+    /// another node. A server believes its own files and its primary; otherwise a wrong clock on either side would
+    /// keep it from loading its data.
     ///
     /// # Errors
     /// For fences too far ahead, and when there is no room.
     pub fn adopt(&mut self, body: Body, db: Db, name: &[u8], now: Now) -> Result<StateId, Unfit> {
         if let Some(last) = body.holds().iter().last().map(|hold| hold.fence) {
-            // What this server has given itself is not bad data, whatever became of its clock.
+            // A fence that this server gave itself is accepted, even if its clock was set back since.
             if self.is_serving() && fence::is_ahead(last, now) && last > self.fences.last() {
                 return Err(Unfit::FenceAhead);
             }

@@ -9,7 +9,7 @@ impl Engine {
     /// another name, see [`Engine::moved`]; its waiters stay with the old name. Returns whether
     /// there are any.
     pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
-        // Without a state it is the engine that is through with the key.
+        // Without a state the engine itself has removed the key.
         let Some(state) = self.states.get_mut(id) else {
             return false;
         };
@@ -18,7 +18,7 @@ impl Engine {
         self.name_changed_hands(db, name)
     }
 
-    /// The value is found under this key from now on.
+    /// Notes that the value is under this key from now on.
     pub fn moved(&mut self, id: StateId, db: Db, name: &[u8]) {
         let space = self.spaces.of(db);
         let Some(state) = self.states.get_mut(id) else {
@@ -39,7 +39,7 @@ impl Engine {
         queue.is_some()
     }
 
-    /// The keyspace has let go of the value.
+    /// Frees the state of a value that the server has freed.
     pub fn freed(&mut self, id: StateId) {
         self.unindex(id);
         if let Some(state) = self.states.take(id) {
@@ -48,7 +48,7 @@ impl Engine {
         self.states.free(id);
     }
 
-    /// The database is empty now; all of them, without a number.
+    /// Notes that the database is empty now, or all databases if `None`.
     pub fn flushed(&mut self, db: Option<Db>) {
         match db {
             Some(db) => self.spaces.flush(db),
@@ -57,14 +57,14 @@ impl Engine {
         self.queues.set_all_due(db);
     }
 
-    /// The two databases have exchanged their contents; queues stay with the numbers.
+    /// Notes that two databases have exchanged their contents. Queues stay with the database numbers.
     pub fn swapped(&mut self, a: Db, b: Db) {
         self.spaces.swap(a, b);
         self.queues.set_all_due(Some(a));
         self.queues.set_all_due(Some(b));
     }
 
-    /// Bytes the state takes beyond the server's own for a key.
+    /// Returns the bytes that the state takes beside what the server itself takes for a key.
     #[must_use]
     pub fn memory(&self, id: StateId) -> usize {
         self.states.get(id).map_or(0, |state| {

@@ -1,7 +1,7 @@
 //! What comes due by itself: leases, waits, vacant places, retention, and visits that were put off.
 //!
-//! The caller asks for the next task, opens its key, and performs it; each task concerns one key. When
-//! it is best asked again is [`Engine::next_wake`]; asking early, or twice, does nothing.
+//! The caller asks for the next task, opens its key and performs it. Each task concerns one key. [`Engine::next_wake`]
+//! says when to ask again; to ask early, or twice, does nothing.
 
 use crate::answer::Answer;
 use crate::calls::background;
@@ -28,7 +28,7 @@ pub enum Task {
     End { fence: Fence, ending: Ending },
     /// Look after leases that have run out.
     Lapse(StateId),
-    /// Serve a queue that something happened to.
+    /// Serve a queue that an event outside a request has touched.
     Serve(QueueId),
     /// A wait or a vacant place has run out.
     RunOut {
@@ -46,10 +46,10 @@ const KINDS: usize = 6;
 const PUT_OFF_MS: u64 = 50;
 
 impl Engine {
-    /// The next task that is due, its key and the key's database. Each look into the lease index is
-    /// paid from `budget`; without any left there is no task.
+    /// Returns the next task that is due, its key and the key's database. Each look into the lease index costs one of
+    /// `budget`; when it is used up there is no task.
     ///
-    /// While the server does not take writes only waits run out; everything else stays due.
+    /// While the server does not take writes only waits run out, and everything else stays due.
     pub fn next_task(&mut self, now: Now, budget: &mut u32) -> Option<(Task, Db, KeyName)> {
         while *budget > 0 {
             *budget -= 1;
@@ -57,7 +57,7 @@ impl Engine {
                 let kind = (self.turn + offset) % KINDS;
                 self.next_of_kind(kind, now, budget)
             })?;
-            // One of each kind in turn: a wave of one kind delays the others by their share only.
+            // Take the kinds in turn, so that a wave of one kind cannot keep the others waiting.
             self.turn = (self.turn + 1) % KINDS;
             if let Some((db, name)) = self.whereabouts(task) {
                 return Some((task, db, name));
@@ -95,7 +95,7 @@ impl Engine {
                 if until > now.mono {
                     return None;
                 }
-                // What has come due again by itself meanwhile is looked at twice, and put off as one.
+                // A task that has come due again by itself meanwhile is done twice, which does no harm.
                 self.put_off.pop_first();
                 if let Task::End { fence, .. } = task {
                     self.put_off_ends.remove(&fence);
@@ -105,11 +105,11 @@ impl Engine {
         }
     }
 
-    /// The task's key cannot be written here for now, though this server takes writes: in a cluster its
-    /// slot may be another node's. It is looked at again in a while.
+    /// Puts off a task whose key cannot be written here for now, though this server takes writes: in a cluster its slot
+    /// may be another node's.
     fn put_off(&mut self, task: Task, now: Now) {
         if let Task::Retire { state, until } = task {
-            // Nothing else takes it out of its index, where it would come first for ever.
+            // Nothing else takes the state out of this index, and its task would come first for ever.
             self.retention.remove(&(until, state));
             let found = self.states.get_mut(state);
             if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
@@ -118,7 +118,7 @@ impl Engine {
         }
         let entry = (now.mono.after_ms(PUT_OFF_MS), task);
         if let Task::End { fence, .. } = task {
-            // One that was found undelivered stays that: nobody knew of it, so nothing is lost.
+            // A hold that was first found undelivered stays so, though its connection is now found closed too.
             if self.put_off_ends.contains_key(&fence) {
                 return;
             }
@@ -127,8 +127,8 @@ impl Engine {
         self.put_off.insert(entry);
     }
 
-    /// The task that forgets what this key has kept long enough by now. To be performed before a request on the
-    /// key, so that no request is told what is over, however late the timer is.
+    /// Returns the task that forgets this key, if it has been kept long enough. Perform it before a request on the key,
+    /// so that the request cannot be told an old result when the timer is late.
     #[must_use]
     pub fn overdue_retirement(&self, key: &Key<'_>, now: Now) -> Option<Task> {
         let state = key.state.filter(|_| self.is_serving())?;
@@ -141,8 +141,8 @@ impl Engine {
         is_over.then_some(Task::Retire { state, until })
     }
 
-    /// Whether there are holds to be ended. Connections that are gone and have no hold any more are forgotten
-    /// on the way, each at the cost of one of the budget.
+    /// Whether there are holds to be ended. Forgets closed connections that have no hold left, each for one of the
+    /// budget.
     fn is_ending(&mut self, budget: &mut u32) -> bool {
         if !self.ending.is_empty() {
             return true;
@@ -166,7 +166,7 @@ impl Engine {
         }
         let client = self.closed.first().copied()?;
         let (fence, state) = self.ephemeral_of(client)?;
-        // Taken out here and not when it ends: it may be put off, and must not come first again and again.
+        // Taken out here and not when it ends, because a task that is put off must not come first again.
         self.ephemeral.remove(&(client, fence));
         let ending = Ending {
             state,
@@ -183,7 +183,7 @@ impl Engine {
         Some((*fence, *state))
     }
 
-    /// Where the task is to be done. A task for what is no longer there is put away.
+    /// Returns the key of the task, and drops a task whose state or queue is gone.
     fn whereabouts(&mut self, task: Task) -> Option<(Db, KeyName)> {
         match task {
             Task::End {
@@ -206,8 +206,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due for this key, the task and whatever else. Where this key may not be written, only
-    /// its waits run out.
+    /// Does the task, and all else that is due for its key. Where the key may not be written, only waits run out.
     pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
         if !now.may_write && !matches!(task, Task::RunOut { .. }) {
             return self.put_off(task, now);
@@ -237,8 +236,8 @@ impl Engine {
         self.settle(key, now);
     }
 
-    /// Ends a hold whose connection is gone, if it is still there. The token of a grant that was not
-    /// delivered has its place again: its retry is first as before.
+    /// Ends the hold of a closed connection, if it still exists. The token of an undelivered grant gets its place in the
+    /// queue back, so that its retry is first again.
     fn end_disconnected(&mut self, key: &mut Key<'_>, fence: Fence, ending: Ending, now: Now) {
         if key.state != Some(ending.state) {
             return;
@@ -276,7 +275,7 @@ impl Engine {
         self.queues.keep(queue, place, vacancy);
     }
 
-    /// More had run out than one call ends.
+    /// Whether holds are left that have run out: one call ends a bounded number.
     fn has_overdue(&self, key: &Key<'_>, now: Now) -> bool {
         let state = key.state.and_then(|id| self.states.get(id));
         let since = self.role.since();
@@ -314,7 +313,7 @@ impl Engine {
             let Some(queue) = self.queues.get(id) else {
                 return;
             };
-            // Vacant places go with the rest: what their tokens asked for is no more.
+            // Vacant places go too, because what their tokens asked for is gone.
             let next = queue.head().map(|(place, _)| place);
             let next = next.or_else(|| queue.oldest_vacancy());
             let next = next.map(|place| (place, why.clone()));
@@ -326,8 +325,8 @@ impl Engine {
         self.queues.set_due(id);
     }
 
-    /// Microseconds until there is something to do; `None` when nothing is due at any time. Zero as
-    /// long as something is left over. A server that follows has nothing but background work to do.
+    /// Returns the microseconds until the next task is due, 0 while work is left over, `None` if nothing will come due.
+    /// A replica has background work only.
     #[must_use]
     pub fn next_wake(&self, now: Now) -> Option<u64> {
         let background = self.has_background().then_some(background::PAUSE_US);
@@ -414,9 +413,8 @@ impl Engine {
         true
     }
 
-    /// The reply to a waiter that was granted could not be delivered: the grant ends and passes on.
-    /// `closed` says that the connection has closed: then its token, which may come back on another one,
-    /// keeps the place.
+    /// Ends a grant whose reply could not be delivered, and passes it on. If the connection has closed (`closed`), its
+    /// token may come back on another one and keeps its place.
     pub fn undelivered(&mut self, grant: HandedOver, client: ClientId, closed: bool, now: Now) {
         let HandedOver {
             state,
@@ -426,7 +424,7 @@ impl Engine {
         let Some(found) = self.states.get(state) else {
             return;
         };
-        // Given again to another connection in the meantime, it is that one's.
+        // The token has asked again on another connection meanwhile, so the hold is delivered there.
         if found
             .body
             .holds()
@@ -447,8 +445,8 @@ impl Engine {
         }
     }
 
-    /// Everybody who waits is told, for this server serves nobody any more. In one go: the server itself turns
-    /// its blocked clients away in one go, and what this costs is a fraction of it.
+    /// Tells all waiters that this server serves nobody any more. Not in slices, because the server itself turns all its
+    /// blocked clients away at once, which costs far more.
     pub fn dismiss_all(&mut self) {
         let waiters: Vec<_> = self.queues.waiters().collect();
         waiters
