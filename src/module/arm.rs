@@ -1,7 +1,7 @@
-//! When the engine is looked after: one timer of the server for the earliest of all moments. A moment that
-//! is further away than the server's timers can be trusted is asked for again every half an hour.
+//! Arms the one timer of the module for the earliest of all deadlines. The server's timers cannot be trusted for
+//! longer than half an hour, so the timer for a later deadline fires every half an hour and is armed again.
 //!
-//! What is done then is `tick`'s; code that changes something that a moment depends on arms the timer here.
+//! `tick` does the work. Code that may have made a deadline earlier calls [`arm`] or one of its variants.
 
 use super::SHELL;
 use super::redis::context::Ctx;
@@ -37,7 +37,7 @@ pub(crate) fn register(tick: fn(Ctx<'_>)) {
     SHELL.with(|shell| shell.tick = tick);
 }
 
-/// Sees to it that the timer fires when the engine next has something to do.
+/// Makes sure that the timer fires when the engine next has something to do.
 pub(super) fn arm(ctx: Ctx<'_>) {
     let now = SHELL.with(|shell| shell.now());
     arm_at(ctx, now, 0);
@@ -53,7 +53,7 @@ pub(super) fn arm_soon() {
     detached::with(arm);
 }
 
-/// Takes the timer back, where the module is not loaded after all.
+/// Stops the timer when the server refuses the module.
 pub(crate) fn disarm(ctx: Ctx<'_>) {
     timer::stop::<Alarm>(ctx);
 }
@@ -67,12 +67,12 @@ fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
             .into_iter()
             .chain(held_up)
             .min()?;
-        // The moment that is noted is the one for which the timer is really armed: further away it is
-        // armed for the longest period, and asks again then.
+        // Note the moment for which the timer is really armed, not that of the deadline, which may be further away than
+        // the longest period.
         let period_us = wake.max(least_us).min(MAX_PERIOD_MS * 1_000);
         let at = now.mono.0.saturating_add(period_us);
-        // A timer that fires too early finds nothing to do and arms itself again: that is cheaper
-        // than moving it whenever the earliest hold is released.
+        // Leave a timer that fires too early: it finds nothing to do and arms itself again, which is cheaper than
+        // moving it whenever the earliest hold is released.
         if shell.armed_us.is_some_and(|armed| armed <= at) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What happens to the server, and what it means for holds and waiters.
+//! The server's events, and what each means for holds and waiters.
 
 use super::cluster::node;
 use super::lease_clock::LeaseClock;
@@ -52,8 +52,8 @@ impl Listener for Events {
             }),
             ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
                 journal::loaded(ctx);
-                // A replica that has synchronised goes on following; a DEBUG RELOAD is no new start, and
-                // unlike one it comes when the event loop is turning.
+                // A replica that has synchronised goes on following. DEBUG RELOAD is no start: it comes when the event
+                // loop is already turning.
                 if ctx.facts().is_primary() {
                     let starting = SHELL.with(|shell| !shell.turning);
                     take_over(ctx, starting.then_some(Beginning::Start));
@@ -63,7 +63,7 @@ impl Listener for Events {
                 if hz {
                     learn_the_sleep(ctx);
                 }
-                // SLOWLOG and commandstats show the question.
+                // Ask only for a reason, because SLOWLOG and commandstats show the question.
                 if loglevel {
                     journal::look_at_the_level(ctx);
                 }
@@ -74,8 +74,8 @@ impl Listener for Events {
         }
     }
 
-    /// Values that were renamed or moved are found under another key from now on. Looking is all that may
-    /// be done here: whatever is written now would reach the replicas before the command itself.
+    /// Notes under which key a renamed or moved value is from now on. This must not write, because replicas would get
+    /// the write before the command that caused it.
     fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]) {
         if !matches!(event, b"rename_to" | b"move_to") {
             return;
@@ -130,8 +130,8 @@ fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
     resumes
 }
 
-/// This server decides from now on. After a start or a promotion, fences given by others meanwhile must
-/// lie behind the next ones.
+/// Begins to decide. After a start or a promotion the next fences must be greater than those that others have given
+/// meanwhile.
 pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     listeners::may_have_come();
     SHELL.with(|shell| {
@@ -150,8 +150,8 @@ pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     arm::arm(ctx);
 }
 
-/// Another server decides from now on: the requests that still wait here are told. In a cluster the server itself
-/// sends them on to that other.
+/// Stops deciding, because another server decides from now on, and tells the waiters so. In a cluster the server
+/// itself redirects them to the other node.
 fn stand_down(ctx: Ctx<'_>) {
     listeners::may_have_come();
     let in_cluster = ctx.facts().cluster();

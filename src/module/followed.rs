@@ -1,5 +1,5 @@
-//! Changes that were decided elsewhere, by a primary or in an earlier life of this server: carried out, and
-//! counted where they could not be.
+//! Applies changes that a primary, or an earlier life of this server, has decided, and counts those that it could not
+//! apply.
 
 use super::out::{journal, notify};
 use super::redis::context::Ctx;
@@ -17,7 +17,7 @@ pub(super) struct Load {
     pub(super) skipped: u64,
 }
 
-/// Carries out what one call did to the key elsewhere: all changes or none.
+/// Applies the changes that one call made to the key elsewhere: all of them or none.
 ///
 /// # Errors
 /// Why they do not fit.

@@ -1,8 +1,8 @@
-//! Values that the server let go of on another thread (FLUSHALL ASYNC, UNLINK).
+//! Values that the server has freed on another thread (FLUSHALL ASYNC, UNLINK).
 //!
-//! Their numbers are put in a list that the main thread takes up, as a whole, and works off in slices. Until
-//! then the engine keeps the states, which nobody can reach. The list is in chunks: a single one of a million
-//! numbers would be copied as it grows, under a lock that the main thread waits for.
+//! That thread puts their numbers into a list. The main thread takes the list as a whole and frees the states in
+//! slices; until then the engine keeps them, out of everybody's reach. The list is in chunks, because a single vector
+//! of a million numbers would be copied as it grows, under a lock that the main thread waits for.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ static FREED_ELSEWHERE: Mutex<VecDeque<Vec<StateId>>> = Mutex::new(VecDeque::new
 
 const CHUNK: usize = 1_024;
 
-/// The server has let go of the value.
+/// Frees a value, here or by way of the list.
 pub(super) fn free(id: StateId, on_main_thread: bool) {
     if on_main_thread && SHELL.try_with(|shell| shell.engine.freed(id)).is_some() {
         return;
@@ -31,7 +31,7 @@ pub(super) fn free(id: StateId, on_main_thread: bool) {
     }
 }
 
-/// Hands what was freed elsewhere over to the engine, which gives it back in slices.
+/// Hands the list to the engine, which frees the states in slices.
 pub(super) fn collect() {
     let freed = std::mem::take(&mut *freed_elsewhere());
     if !freed.is_empty() {

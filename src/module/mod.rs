@@ -3,8 +3,8 @@
 //! [`run`] is the only way from a request or a timer into the engine; [`waiters`] is where clients wait;
 //! [`tick`] and [`events`] are how time and the server come in. Everything unsafe is in [`redis`].
 //!
-//! What all of them share is here, the [`Shell`], and nothing else: what is registered, and in which order, is
-//! in the root of the crate.
+//! This file has the [`Shell`], which all of them share, and nothing else. The root of the crate says what is
+//! registered, and in which order.
 
 pub(crate) mod arm;
 pub(crate) mod cluster;
@@ -47,7 +47,7 @@ pub(crate) struct Shell {
     waiters: waiters::Waiters,
     /// In a cluster.
     node: Option<cluster::node::Node>,
-    /// Writes are paused: CLIENT PAUSE, a failover, a shutdown. Nothing may be propagated now.
+    /// Writes are paused by CLIENT PAUSE, a failover or a shutdown: nothing may be propagated now.
     paused: bool,
     /// Writes are refused: too few good replicas, or the disk is full. See [`cluster`] for a cluster that is down.
     refused: bool,
@@ -57,10 +57,10 @@ pub(crate) struct Shell {
     armed_us: Option<u64>,
     /// How often the timer has fired.
     timer_ticks: u64,
-    /// The event loop has begun to turn: whatever was to be loaded at the start has been.
+    /// The event loop has begun to turn, so the data have been loaded.
     turning: bool,
     journal: out::journal::Journal,
-    /// Changes need not be written down: see [`listeners`].
+    /// Nobody listens to changes, so they are not replicated: see [`listeners`].
     nobody_listens: bool,
     /// Changes from a primary or from an AOF that could not be carried out.
     unapplied: u64,
@@ -83,7 +83,7 @@ impl TheShell {
 
     fn forget(&self) {
         let shell = self.0.with(Option::take);
-        // Outside of the borrow.
+        // Dropped after the borrow ends, because it may call the server.
         drop(shell);
     }
 
@@ -98,7 +98,7 @@ pub(crate) fn is_at_work() -> bool {
     SHELL.with(|shell| shell.turning)
 }
 
-/// Forgets everything, where the module is not loaded after all.
+/// Forgets everything when the server refuses the module.
 pub(crate) fn forget() {
     SHELL.forget();
 }

@@ -1,8 +1,8 @@
-//! The only way into the engine: open the key, call, store or delete, then the effects in their order,
-//! then the timer.
+//! The only way into the engine: open the key, call the engine, store or delete the key, carry out the effects in
+//! their order, arm the timer.
 //!
-//! The engine is borrowed for the call and no longer: every call into the server may call back (a key
-//! that is deleted tells its type so, a client that is released asks for its answer).
+//! The engine is borrowed for its own call only, because every call into the server may call back: deleting a key
+//! calls its type's `free`, and releasing a client asks for its reply.
 
 use super::cluster::node;
 use super::out::{journal, notify, replicate};
@@ -15,8 +15,8 @@ use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};
 use dsync_engine::{Engine, Family, Key, StateId, WrongType};
 
-/// A command's call, which may change the key. The server has taken the command, so it takes writes now:
-/// what was last found out about that may be older than what has changed since.
+/// Runs a command's call, which may change the key. The server has accepted the command, so it accepts writes now,
+/// whatever the module last found out about that.
 pub(crate) fn run<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -41,7 +41,7 @@ pub(crate) fn run<R>(
     Ok(run_opened(ctx, name, opened, state, now, call))
 }
 
-/// The timer's call, which may change the key if the server takes writes and the key is its own.
+/// Runs a call of the timer, which may change the key if the server accepts writes and owns the key (`is_ours`).
 pub(super) fn run_task<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -69,7 +69,7 @@ fn run_opened<R>(
         let before = shell.engine.free_capacity(&key);
         let result = call(&mut shell.engine, &mut key, now);
         let is_freed = shell.engine.effects.may_gain && shell.engine.free_capacity(&key) > before;
-        // Nothing to do is the common case of a try, and costs nothing.
+        // Swap the buffers, so that a call without effects allocates nothing.
         let effects = std::mem::replace(
             &mut shell.engine.effects,
             shell.spare_effects.take().unwrap_or_default(),
@@ -89,7 +89,7 @@ fn run_opened<R>(
     result
 }
 
-/// A call that looks only.
+/// Runs a call that only reads one key.
 pub(crate) fn look<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -108,12 +108,12 @@ pub(crate) fn look<R>(
     }))
 }
 
-/// A look at everything.
+/// Runs a call that only reads, and reads more than one key.
 pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
     SHELL.with(|shell| look(&shell.engine, shell.now()))
 }
 
-/// Nobody can be served under this name any more: its waiters are told why.
+/// Tells the waiters of this name why they cannot be served any more.
 pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer) {
     let mut effects = SHELL.with(|shell| {
         shell.engine.turn_away(Db(ctx.db()), name.bytes(), why);
@@ -137,7 +137,7 @@ fn family_of(opened: &OpenKey<'_>) -> Option<Family> {
     }
 }
 
-/// Leaves the key as the engine has it.
+/// Stores or deletes the key, so that the keyspace has what the engine has.
 fn store(
     ctx: Ctx<'_>,
     opened: &OpenKey<'_>,

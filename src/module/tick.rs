@@ -1,11 +1,12 @@
-//! What has come due: done when the timer fires, and looked after by the server's cron as a backstop.
+//! What the timer does when it fires: tasks that have come due, and the engine's background work.
 //!
-//! The server keys its timers by the wall clock, so one that was armed before the clock stepped back may
-//! be hours late; the cron runs on the monotonic clock and sees to that within one period. What one
-//! tick does is bounded: other clients come first after a millisecond, and the next tick goes on.
+//! The server keys its timers by the wall clock, so a timer that was armed before the clock stepped back may fire
+//! hours late. The server's cron runs on the monotonic clock; it finds such a timer within one period and arms it
+//! anew. A tick lasts a millisecond at most, and the next tick goes on where it stopped, so that clients are served
+//! in between.
 //!
-//! A tick does what is due and what the engine does for itself, by turns, so that neither holds up the other. On
-//! a server that follows another there is only the latter.
+//! A tick alternates between tasks and background work, so that neither holds up the other. A replica has background
+//! work only.
 
 use super::arm::arm;
 use super::cluster::node;
@@ -23,11 +24,11 @@ const TICK_TASKS: u32 = 4_096;
 /// How much of its own work the engine does between two tasks: about as long as a task takes.
 const BACKGROUND: u32 = 32;
 
-/// The server's cron: whether writes are taken, and whether the timer is late.
+/// Called by the server's cron: asks whether the server accepts writes, and arms the timer anew if it is late.
 pub(super) fn cron(ctx: Ctx<'_>) {
     if SHELL.with(|shell| shell.engine.is_serving()) {
         node::cron(ctx);
-        // With nothing to come that time or the server could hold up, there is nothing to ask.
+        // Without anything to come that a refusal could hold up, there is no reason to ask.
         let is_idle = SHELL.with(|shell| {
             let now = shell.now();
             now.may_write && shell.engine.next_wake(now).is_none()
@@ -43,14 +44,14 @@ pub(super) fn cron(ctx: Ctx<'_>) {
             .armed_us
             .is_some_and(|armed| armed < clock::monotonic_us());
         if late {
-            // Its moment has passed, by the one clock that cannot have been set: arm it anew.
+            // Its moment has passed by the monotonic clock, which nobody can set: arm it anew.
             shell.armed_us = None;
         }
     });
     arm(ctx);
 }
 
-/// Does what is due, a bounded part of it.
+/// Does what is due, for a millisecond at most.
 pub(crate) fn tick(ctx: Ctx<'_>) {
     let started_us = clock::monotonic_us();
     freed::collect();

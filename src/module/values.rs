@@ -1,8 +1,8 @@
 //! The keyspace types, one a family: what the server stores is a number, and what it saves is the state with
 //! that number, as packed strings: see [`saved`].
 //!
-//! RDB files and DUMP payloads have the strings as such, a rewritten AOF as a command each, and DEBUG
-//! DIGEST-VALUE is made of them: so whatever leaves a server is of one form.
+//! RDB files and DUMP payloads contain these strings, a rewritten AOF has a command for each, and DEBUG DIGEST-VALUE
+//! hashes them: a state has one form wherever it goes.
 
 use std::num::NonZeroU32;
 
@@ -150,7 +150,7 @@ impl Aux for LastFence {
             log(Level::Warning, &format!("the file is refused: {why}"));
             return Err(io::Malformed);
         }
-        // A wrong clock is believed; a number that no clock can give is not.
+        // Accept the fence of a wrong clock, but not a number that no clock can give.
         let last = Some(Fence(io.u64()?)).filter(|last| *last <= Fence::MAX);
         let last = last.ok_or(io::Malformed)?;
         let fence_ahead = SHELL.with(|shell| {

@@ -1,15 +1,14 @@
 //! The clients that wait: from the moment they are parked to the one reply each of them gets.
 //!
-//! A waiter's answer is decided once, by the engine, and then written once, by the server's callback.
-//! In between the connection may turn out to be closed: a grant that was decided in this turn of the
-//! event loop, and whose connection is closed before the turn's replies are written, was never
-//! delivered and goes back.
+//! The engine decides a waiter's answer once, and the server's reply callback writes it once. If the connection
+//! closes in between, in the turn of the event loop in which a grant was decided, the grant was not delivered: it
+//! ends and passes on.
 //!
-//! Grants that are made at once are not looked after in this way: the same event, in the same turn, is what
-//! a QUIT behind the request looks like, whose client has been told and may go on from elsewhere.
+//! Grants that are made at once are not taken back in this way. A client that pipelines QUIT behind its request
+//! causes the same event in the same turn, and that client has been told of its grant.
 //!
-//! The server tells of closed connections in the middle of whatever it is doing, a script even. So what
-//! happens then is memory only; keys are touched from the timer.
+//! The server reports a closed connection in the middle of other work, even of a script. So the handler changes
+//! memory only, and the timer touches the keys later.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -34,7 +33,7 @@ struct Parked {
 #[derive(Default)]
 pub(super) struct Waiters {
     parked: BTreeMap<WaiterId, Parked>,
-    /// The grants of this turn whose replies are not written yet.
+    /// The grants of this turn of the event loop whose replies are not written yet.
     in_flight: BTreeMap<ClientId, HandedOver>,
 }
 
@@ -43,7 +42,7 @@ pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
     match reply {
         Reply::Now(answer) => reply::answer(ctx, &answer),
         Reply::Queued(waiter) => {
-            // Some clients cannot be parked; theirs was a try, then.
+            // A client that cannot be parked (in MULTI or a script) is answered as a try.
             if !park(ctx, key, waiter) {
                 reply::answer(ctx, &Answer::NotGranted);
                 arm::arm(ctx);
@@ -52,12 +51,12 @@ pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
     }
 }
 
-/// Parks the client of the running command; its reply comes when its waiter is woken. False when this
-/// client cannot wait: it is then no waiter any more, and is told so like a try.
+/// Parks the client of the running command until its waiter is woken. Returns false if this client cannot wait; its
+/// waiter is removed then.
 fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
     let mut name = Vec::new();
     shadow_name(key, &mut name);
-    // In the table before the server knows: whatever calls back finds it.
+    // Into the table before the server parks the client, because the server may call back at once.
     let client = ClientId(ctx.client_id());
     let parked = Parked {
         handle: None,
@@ -96,7 +95,7 @@ pub(super) fn deliver(wake: Wake) {
     }
 }
 
-/// The replies of the last turn are written.
+/// Forgets the grants of the last turn: their replies are written.
 pub(super) fn turn_is_over() {
     SHELL.with(|shell| shell.waiters.in_flight.clear());
 }
@@ -117,7 +116,7 @@ pub(super) fn disconnected(client: ClientId) {
 }
 
 impl Hooks for Waiters {
-    /// The server asks for the reply. Without a decided answer it is CLIENT UNBLOCK that asks.
+    /// Writes the reply that the server asks for. If no answer is decided, CLIENT UNBLOCK has released the client.
     fn answer(ctx: Ctx<'_>, waiter: NonZeroU64) {
         let waiter = WaiterId(waiter);
         let decided = SHELL.with(|shell| {
@@ -147,7 +146,7 @@ impl Hooks for Waiters {
         SHELL.with(|shell| {
             let now = shell.now();
             shell.engine.leave(waiter);
-            // Granted in this very turn, and turned away all the same: the grant was not delivered.
+            // Granted in this turn and turned away before its reply was written: the grant was not delivered.
             let client = shell
                 .waiters
                 .parked

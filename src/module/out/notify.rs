@@ -52,7 +52,7 @@ fn ended(family: Family, how: End) -> &'static CStr {
         (Family::Semaphore, End::Released | End::Undelivered | End::Done) => c"dsem.release",
         (Family::Group, End::Released | End::Undelivered) => c"dwg.release",
         (Family::Once, End::Released | End::Undelivered | End::Done) => c"donce.release",
-        // Lost without a word of its token's: the lease or the connection ran out.
+        // The end of an EPHEMERAL hold's connection is announced as a lapse.
         (Family::Lock, End::Lapsed | End::Disconnected) => c"dlock.lapse",
         (Family::Semaphore, End::Lapsed | End::Disconnected) => c"dsem.lapse",
         (Family::Group, End::Lapsed | End::Disconnected) => c"dwg.lapse",

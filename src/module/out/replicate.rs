@@ -4,7 +4,7 @@
 //! DSYN key packed
 //! ```
 //!
-//! What one call did to one key travels as one command, so that nobody sees half of it. `packed` is a packed
+//! All changes that one call made to one key travel in one command, so that nobody sees half of them. `packed` is a packed
 //! string: see [`wire`]. A rewritten AOF has the same commands. How they are carried out is in
 //! `commands::apply`.
 //!
@@ -51,7 +51,7 @@ fn says_it_all(family: Family, changes: &[Change]) -> bool {
     family == Family::Lock && *how == End::Released
 }
 
-/// Passes a command on that has been carried out here: a replica has an AOF, and perhaps replicas, of its own.
+/// Passes on a command that was applied here, because a replica may have an AOF and replicas of its own.
 pub(crate) fn pass_on(ctx: Ctx<'_>, name: &KeyString<'_>, packed: &[u8]) {
     ctx.replicate(STREAM, name, packed);
 }
