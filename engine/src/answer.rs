@@ -11,7 +11,7 @@ pub enum Answer {
         token: Token,
         fence: Fence,
     },
-    /// Do the work: you are at it.
+    /// The client is to do the work.
     Run {
         token: Token,
         fence: Fence,
@@ -22,14 +22,14 @@ pub enum Answer {
         result: Option<Arc<[u8]>>,
         attempt: u64,
     },
-    /// As many attempts as the request allows have come to nothing.
+    /// All attempts that the request allows have failed.
     GivenUp {
         reason: Arc<[u8]>,
         attempts: u64,
     },
-    /// Held by others, or not finished, and no wait or no longer.
+    /// Held by others, or not finished yet, and the request does not wait, or has waited long enough.
     NotGranted,
-    /// The round is over.
+    /// The round has finished.
     Finished {
         done: u64,
         lost: u64,
@@ -39,13 +39,13 @@ pub enum Answer {
     Superseded,
     /// RELEASE with the request's token has withdrawn it.
     Withdrawn,
-    /// What was waited for has been removed.
+    /// The key that the request waited for was removed.
     Removed,
-    /// The key has become something else.
+    /// The key has a value of another type now.
     WrongType,
-    /// The key is on its way to another node of the cluster.
+    /// The key has gone to another node of the cluster, and its slot is moving.
     KeyLeft,
-    /// This server serves nobody any more.
+    /// This server does not decide any more.
     Demoted,
 }
 

@@ -1,8 +1,7 @@
-//! What a call wants done, in the order in which it must be done.
+//! What the caller must do after a call, in this order.
 //!
-//! First the changes go to the replicas and into the AOF, then the key is announced as modified and
-//! the log has its lines, and only then is anybody told: whoever reads a grant may rely on its having
-//! been written before.
+//! First the changes go to the replicas and into the AOF. Then the key is signalled as modified and the log gets its
+//! lines. Clients are answered last, so that a client that reads a grant can rely on its having been written.
 
 use crate::answer::Answer;
 use crate::change::Change;
@@ -16,7 +15,7 @@ use crate::types::{Fence, WaiterId};
 pub struct Wake {
     pub waiter: WaiterId,
     pub answer: Answer,
-    /// The hold that the answer grants.
+    /// The hold, if the answer grants one.
     pub grant: Option<HandedOver>,
 }
 
@@ -25,15 +24,15 @@ pub struct Wake {
 pub struct HandedOver {
     pub state: StateId,
     pub fence: Fence,
-    /// Where its token is to stand again if the reply cannot be delivered; `None` for a token that the
-    /// client did not choose.
+    /// The place that the token gets back if the reply cannot be delivered; `None` if the client did not choose the
+    /// token.
     pub origin: Option<Origin>,
 }
 
 /// A line for the server's log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
-    /// A hold lapsed that had never been renewed: its client is slow, stuck or gone.
+    /// A hold that was never renewed has lapsed: its client is slow, stuck or gone.
     LapsedUnrenewed {
         fence: Fence,
         owner: Option<Box<[u8]>>,
@@ -42,16 +41,16 @@ pub enum Note {
         fence: Fence,
         owner: Option<Box<[u8]>>,
     },
-    /// The engine decided a change that the state refused: a defect of the engine's. Nothing has changed,
-    /// and nobody else is told of the change.
+    /// The state has refused a change that the engine decided, which is a defect of the engine. Nothing has changed, and
+    /// the change is not replicated.
     Refused { change: String, misfit: Misfit },
 }
 
 #[derive(Default, Debug)]
 pub struct Effects {
     pub changes: Vec<Change>,
-    /// Watchers of the key are told: a grant, an end or a limit changed. Renewals and queues do not
-    /// count, so that a renewer of one's own never aborts one's MULTI.
+    /// The key must be signalled as modified, for a grant, an end or a change of limit. Renewals and queue changes do not
+    /// set this, so that a client's own renewals never abort its MULTI.
     pub modified: bool,
     /// Something has happened by which capacity may have been gained: see [`crate::Engine::free_capacity`].
     pub may_gain: bool,
@@ -60,7 +59,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Empties it and keeps its buffers.
+    /// Empties the effects and keeps their buffers.
     pub fn clear(&mut self) {
         self.changes.clear();
         self.modified = false;
@@ -77,7 +76,7 @@ impl Effects {
         });
     }
 
-    /// The answer to a request that was decided in the same call in which it queued.
+    /// Takes the answer of a request that was decided in the same call in which it queued.
     pub(super) fn answer_to(&mut self, waiter: WaiterId) -> Option<Answer> {
         let at = self.wakes.iter().position(|wake| wake.waiter == waiter)?;
         Some(self.wakes.remove(at).answer)

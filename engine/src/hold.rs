@@ -1,14 +1,14 @@
 //! Holds, and the set of them that one key has: by fence, by token, by deadline.
 //!
-//! A key with a single hold, as every exclusive lock is, keeps it in place: a million held locks are
-//! why a [`Hold`] is packed and why nothing is allocated for it. The first companion moves the set
-//! into ordered maps; all its operations are then logarithmic, and none copies the set.
+//! A set with a single hold, as every exclusive lock has, keeps it in place. [`Hold`] is packed and needs no
+//! allocation, because a server may have a million held locks. A second hold moves the set into ordered maps; all its
+//! operations are then logarithmic, and none copies the set.
 //!
-//! Deliberately absent: who may hold (the policies' business), and the passing of time: a hold whose
+//! Deliberately absent: who may hold, which is the policies' rule, and the passing of time: a hold whose
 //! deadline has come stays in the set until a call ends it.
 //!
-//! Hash maps were rejected for the larger sets: growing one moves every hold in one step, which is a
-//! stall somebody else waits for.
+//! Hash maps were rejected for the larger sets: a hash map that grows moves every hold in one step, and all clients
+//! would wait for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ struct U48([u8; 6]);
 impl U48 {
     const MAX: u64 = (1 << 48) - 1;
 
-    /// Saturates: 2^48 milliseconds are the year 10889, and as many connections take longer.
+    /// Saturates at 2^48 - 1: in milliseconds that is the year 10889, and connections take longer to reach it.
     fn new(n: u64) -> U48 {
         let [a, b, c, d, e, f, ..] = n.min(U48::MAX).to_le_bytes();
         U48([a, b, c, d, e, f])
@@ -33,7 +33,7 @@ impl U48 {
     }
 }
 
-/// What all servers agree on about a hold: this is replicated and saved.
+/// What is replicated and saved of a hold, and therefore equal on all servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
     pub fence: Fence,
@@ -50,7 +50,7 @@ pub struct Grant {
 /// What few holds have.
 #[derive(Clone)]
 struct Extras {
-    /// The token, where it is no UUID.
+    /// The token, if it is not a UUID.
     text: Option<Box<[u8]>>,
     owner: Option<Box<[u8]>>,
 }
@@ -62,7 +62,7 @@ pub struct Hold {
     /// When the lease runs out by this server's lease clock. It counts only if it is not before the moment at
     /// which this server last took over: see `role`.
     pub due: LeaseUs,
-    /// The token, where it is a UUID; zeros where `extras` has its text.
+    /// The token, if it is a UUID; otherwise zeros, and `extras` has its text.
     uuid: [u8; 16],
     extras: Option<Box<Extras>>,
     pub claim: Claim,
@@ -76,7 +76,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// A hold that nobody here is connected to, whose lease has yet to be given a moment.
+    /// Makes a hold without a connection and without a moment on the lease clock.
     #[must_use]
     pub fn new(grant: &Grant) -> Hold {
         let (uuid, text) = match &grant.token {
@@ -99,7 +99,7 @@ impl Hold {
         }
     }
 
-    /// What the other servers and the files know of it.
+    /// Returns what other servers and files know of the hold.
     #[must_use]
     pub fn to_grant(&self) -> Grant {
         Grant {
@@ -190,7 +190,7 @@ pub struct Many {
     /// Ties are broken by the fence: the older hold first.
     by_deadline: BTreeSet<(LeaseUs, Fence)>,
     permits: u64,
-    /// The sum of what the holds have on the heap, so that MEMORY USAGE need not ask each of them.
+    /// The sum of the holds' bytes on the heap, so that MEMORY USAGE does not walk over them.
     heap_bytes: usize,
 }
 
@@ -228,7 +228,7 @@ impl HoldSet {
         }
     }
 
-    /// The sum of what the holds take of a limit.
+    /// Returns how much of a limit the holds take together.
     #[must_use]
     pub fn permits(&self) -> u64 {
         match self {
@@ -256,13 +256,13 @@ impl HoldSet {
         }
     }
 
-    /// The oldest hold.
+    /// Returns the oldest hold.
     #[must_use]
     pub fn first(&self) -> Option<&Hold> {
         self.iter().next()
     }
 
-    /// The hold that runs out first, among those whose `due` is not before `since`.
+    /// Returns the hold that runs out first, among those whose `due` is not before `since`.
     #[must_use]
     pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
         match self {
@@ -272,7 +272,7 @@ impl HoldSet {
         }
     }
 
-    /// A hold whose `due` is before `since`, found without a walk past the others.
+    /// Returns a hold whose `due` is before `since`, without a walk over the others.
     #[must_use]
     pub fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
         match self {
@@ -337,7 +337,7 @@ impl HoldSet {
         }
     }
 
-    /// A renewal, or the same hold answered again: a new lease, written down as ending at `deadline`.
+    /// Gives the hold a new lease, with its written end at `deadline`.
     pub fn renew(&mut self, fence: Fence, lease: LeaseMs, deadline: UnixMs) -> bool {
         self.change(fence, |hold| {
             hold.lease = lease;
@@ -352,8 +352,8 @@ impl HoldSet {
             let Some(hold) = many.by_fence.get_mut(&fence) else {
                 return false;
             };
-            // Out under the old moment before in under the new one: an entry left under a moment
-            // that no hold has would lapse it early, or never.
+            // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
+            // hold early, or never.
             many.by_deadline.remove(&(hold.due, fence));
             hold.due = due;
             many.by_deadline.insert((due, fence));
@@ -362,7 +362,7 @@ impl HoldSet {
         self.change(fence, |hold| hold.due = due)
     }
 
-    /// The connection that the hold was given to.
+    /// Returns the connection that the hold was given to.
     pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> bool {
         self.change(fence, |hold| {
             hold.set_client(client);

@@ -1,4 +1,4 @@
-//! What a key looks like to an operator. Never a token.
+//! What INFO tells an operator about a key: everything but tokens.
 
 use crate::change::{Limits, Tally};
 use crate::families::once::Record;
@@ -43,7 +43,7 @@ pub struct Info<'e> {
     pub particulars: Particulars<'e>,
     pub holders: usize,
     pub first_holders: Vec<HoldInfo<'e>>,
-    /// `None` on a server that follows another: who waits is known there alone.
+    /// `None` on a replica: only the primary knows who waits.
     pub waiters: Option<Waiters<'e>>,
 }
 

@@ -1,7 +1,7 @@
 //! What one key is: its family's policy over a set of holds, and the one way in which it changes.
 //!
-//! [`Body::apply`] is used by the server that decides and by those that follow it, which is why they
-//! come out equal. It checks whatever a decision would have: a change may come from a file.
+//! The server that decides and its replicas both use [`Body::apply`], so their states are equal. `apply` checks every
+//! change, because it may come from a file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum Family {
 impl Family {
     pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
 
-    /// Its number, where states are written and where the server's types are told apart.
+    /// The number of the family in saved states and among the server's types.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -112,7 +112,7 @@ pub enum Body {
 pub struct State {
     pub body: Body,
     pub space: Space,
-    /// Where it is found, for when its time comes.
+    /// The name of the key, so that a task that comes due finds it.
     pub name: KeyName,
 }
 
@@ -196,8 +196,8 @@ impl Body {
         }
     }
 
-    /// What a queue goes by should its key be removed: what requests asked for, or else what they were
-    /// judged by. A pause is the operator's, and goes with the key.
+    /// Returns the limit that a queue keeps for the case that its key is removed: the one that requests asked for, or the
+    /// one in force. A pause by an operator is not kept.
     #[must_use]
     pub fn limit_to_remember(&self) -> Option<u32> {
         self.limit_asked()
@@ -218,7 +218,7 @@ impl Body {
         }
     }
 
-    /// Carries out one change; what ended is returned.
+    /// Applies one change. Returns the hold that it ended, if any.
     ///
     /// # Errors
     /// For a change that does not fit; nothing has changed then.
@@ -313,7 +313,7 @@ impl Body {
                 }
                 once.set_record(record.clone());
             }
-            // The key goes, not the state: that is for the engine, which keeps the states.
+            // The engine removes the state; there is nothing to change in it.
             Change::Vanish => {}
         }
         Ok(None)
@@ -340,7 +340,7 @@ impl Body {
         }
     }
 
-    /// How long the key is kept without holds and waiters; families that keep nothing go at once.
+    /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing.
     #[must_use]
     pub fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
         match self {
@@ -350,7 +350,7 @@ impl Body {
         }
     }
 
-    /// Where the engine notes under which moment it has indexed the key.
+    /// Returns the field in which the engine notes under which moment it has indexed the key.
     pub fn retention_mut(&mut self) -> Option<&mut Option<UnixMs>> {
         match self {
             Body::Lock(_) | Body::Semaphore(_) => None,
@@ -368,7 +368,7 @@ impl Body {
         }
     }
 
-    /// The change that gives a state of this family all that this one has besides its holds.
+    /// Returns the change that makes a new state equal to this one but for its holds.
     #[must_use]
     pub fn scalars(&self) -> Option<Change> {
         match self {

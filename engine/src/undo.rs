@@ -1,5 +1,5 @@
-//! What a body was before the changes of one command, as far as they touched it: several changes from
-//! elsewhere are carried out all or none.
+//! Takes back the changes of one command: changes from another server are applied all or none. It notes what a body was
+//! before each change, as far as the change touches it.
 //!
 //! A copy of the whole body was rejected: a semaphore of 200,000 holders would be copied for each command.
 
@@ -23,14 +23,14 @@ impl Undo {
         }
     }
 
-    /// To be called before the change is applied to the body.
+    /// Notes what the change will touch. Call it before the change is applied to the body.
     pub fn note(&mut self, body: &Body, change: &Change) {
         if let Some(fence) = change.fence() {
             self.holds.push((fence, body.holds().get(fence).cloned()));
         }
     }
 
-    /// Takes back all the changes that were noted and applied. The body may have refused the last one.
+    /// Takes back all changes that were noted. The body may have refused the last one.
     pub fn roll_back(self, body: &mut Body) {
         let holds = body.holds_mut();
         for (fence, before) in self.holds.into_iter().rev() {

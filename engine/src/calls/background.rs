@@ -1,11 +1,11 @@
-//! What the engine does for itself, in slices: nobody waits for any one piece of it, and all of it is memory.
+//! Work in memory that no client waits for, done in slices.
 //!
 //! - After a take-over every hold gets a moment on the lease clock: see [`crate::calls::role`].
 //! - After a flush, a swap or a take-over queues are made due: see [`crate::queue::due`].
 //! - What is large and no longer needed is dropped: see [`crate::index::leftovers`].
 //!
-//! Calls that set off such work take the same few steps whatever the number of holds and waiters, so that no
-//! turn of the event loop is long because of it. A server that follows another does it too.
+//! A call that causes such work takes a few steps, whatever the number of holds and waiters, so that no turn of the
+//! event loop gets long. Replicas do background work too.
 
 use std::collections::VecDeque;
 
@@ -18,8 +18,8 @@ use crate::{Engine, StateId};
 pub(crate) const PAUSE_US: u64 = 1_000;
 
 impl Engine {
-    /// Does a slice of it: a hold given its moment, a queue made due or a piece dropped costs one of the
-    /// budget. Something left of the budget means that there is nothing left to do.
+    /// Does a slice. A hold that gets its moment, a queue that is made due or a piece that is dropped costs one of the
+    /// budget. If budget is left, all work is done.
     pub fn background(&mut self, budget: &mut u32) {
         self.queues.sweep(budget);
         self.walk(budget);
@@ -40,12 +40,12 @@ impl Engine {
         self.queues.is_sweeping() || self.role.is_walking() || !self.leftovers.is_empty()
     }
 
-    /// The keyspace has let go of these values, some while ago and on another thread.
+    /// Frees the states of values that the server has freed on another thread.
     pub fn freed_elsewhere(&mut self, values: VecDeque<Vec<StateId>>) {
         self.leftovers.free(values.into_iter().flatten());
     }
 
-    /// The state's holds are no more, by whatever way. They leave the gauges at once.
+    /// Notes that the state's holds are gone, and takes them out of the gauges at once.
     pub(crate) fn forget(&mut self, state: State) {
         let holds = state.body.holds();
         self.stats.holds_go(state.body.family(), holds.len());
@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// A hold is no more, and its entry may still be there. By now the same hold may have come back from a
-    /// file and been bound to the same connection again: then the entry is its own.
+    /// Removes the index entry of an EPHEMERAL hold that is gone, unless the same hold has come back from a file and was
+    /// bound to the same connection again.
     fn forget_ephemeral(&mut self, client: ClientId, fence: Fence) {
         let Some(id) = self.ephemeral.get(&(client, fence)) else {
             return;

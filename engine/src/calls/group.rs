@@ -7,7 +7,7 @@ use crate::types::{ClientId, Now, Token};
 use crate::{Body, Engine, Family, Key, Reply, WrongType};
 
 impl Engine {
-    /// Ends the live members with these tokens, their jobs done; says how many there were.
+    /// Ends the live members with these tokens as done. Returns how many there were.
     ///
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
@@ -35,7 +35,7 @@ impl Engine {
         Ok(ended)
     }
 
-    /// Declares how many jobs the round has; says how many are still owed.
+    /// Declares how many jobs the round has. Returns how many are still owed.
     ///
     /// # Errors
     /// See [`Engine::done`].
@@ -59,7 +59,7 @@ impl Engine {
         Ok(owed)
     }
 
-    /// Waits until the round is over.
+    /// Waits until the round has finished.
     pub fn wait(
         &mut self,
         key: &mut Key<'_>,
@@ -70,7 +70,7 @@ impl Engine {
         self.settle_if_absent(key, now);
         match self.body(key, Family::Group) {
             Err(WrongType) => return Reply::Now(Answer::WrongType),
-            // Nothing was ever added, or all is over and forgotten.
+            // Nothing was ever added, or the round is over and forgotten.
             Ok(None) => return Reply::Now(Answer::Finished { done: 0, lost: 0 }),
             Ok(Some(_)) => {}
         }
@@ -86,7 +86,7 @@ impl Engine {
                     });
                 }
             }
-            // It finished this moment, and tallies are not kept here.
+            // The round has finished just now, and this server keeps no tallies.
             _ => return Reply::Now(Answer::Finished { done: 0, lost: 0 }),
         }
         let Some(wait) = wait else {

@@ -1,8 +1,8 @@
 //! Large things that nobody needs any more, dropped a piece at a time.
 //!
-//! To drop a map of a million entries takes tens of milliseconds, in which no client is answered. So what is
-//! large is put here, and [`crate::Engine::background`] drops a bounded number of its pieces a turn. What is
-//! small is dropped where it stands, which costs less than to remember it.
+//! To drop a map of a million entries takes tens of milliseconds, in which no client is answered. So large things are
+//! put here, and [`crate::Engine::background`] drops a bounded number of their pieces a turn. Small things are dropped
+//! at once, which costs less than to put them here.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub enum Piece {
     Dropped,
     /// A hold that had its entry in the index of EPHEMERAL holds.
     Ephemeral(ClientId, Fence),
-    /// The keyspace has let go of this value.
+    /// The server has freed this value on another thread.
     Freed(StateId),
 }
 
@@ -54,7 +54,7 @@ impl Leftovers {
         }));
     }
 
-    /// These values are to be given back.
+    /// Adds values whose states are to be freed.
     pub fn free(&mut self, values: impl Iterator<Item = StateId> + Send + 'static) {
         self.push(values.map(Piece::Freed));
     }

@@ -1,14 +1,13 @@
 //! Where states live: a *space* is the contents of one database, from one flush to the next.
 //!
-//! States name their space, not their database, so that SWAPDB exchanges a million of them, and
-//! FLUSHALL orphans them, in one step. What belongs to a space that has no database any more is dead:
-//! the server frees it in its own time, perhaps on another thread.
+//! A state names its space and not its database. So SWAPDB exchanges, and FLUSHALL drops, a million states in one step.
+//! A state whose space has no database any more is dead; the server frees it later, perhaps on another thread.
 
 use std::collections::BTreeMap;
 
 use crate::types::Db;
 
-/// The contents of one database. Number 0 is nowhere: a value that is not, or not yet, in a database.
+/// The contents of one database. Number 0 is for values that are not in a database (yet).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Space(u32);
 
@@ -38,14 +37,14 @@ impl Spaces {
         self.db_of.get(&space).copied()
     }
 
-    /// Everything in the database is gone.
+    /// Drops the contents of the database.
     pub fn flush(&mut self, db: Db) {
         if let Some(space) = self.of_db.remove(&db) {
             self.db_of.remove(&space);
         }
     }
 
-    /// Everything everywhere is gone.
+    /// Drops the contents of all databases.
     pub fn flush_all(&mut self) {
         self.of_db.clear();
         self.db_of.clear();

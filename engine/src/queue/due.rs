@@ -1,8 +1,8 @@
-//! Which queues want a visit, in the order in which they became due.
+//! The queues that must be visited, in the order in which they became due.
 //!
-//! What concerns all queues of a database at once, a flush for one, only starts a *sweep*: a walk over the
-//! queues that makes them due a bounded number at a time. There is one sweep a database and one for all of
-//! them, so however many flushes come while a sweep is on, there is no more to remember.
+//! An event that concerns all queues of a database, such as a flush, only starts a *sweep*: a walk over the queues
+//! that makes a bounded number of them due at a time. Each database has at most one sweep, and so have all databases
+//! together; more flushes during a sweep need no more memory.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::types::{Db, QueueId};
 struct Sweep {
     /// The queue that was looked at last.
     after: Option<QueueId>,
-    /// It was asked for again on the way: from the start once more when it gets to the end.
+    /// A sweep was asked for during this one: begin again from the start at the end.
     again: bool,
 }
 
@@ -23,12 +23,12 @@ pub struct Due {
     by_turn: BTreeMap<u64, QueueId>,
     turn_of: BTreeMap<QueueId, u64>,
     last_turn: u64,
-    /// By the database whose queues are meant; all of them without one.
+    /// By database; `None` is the sweep over all databases.
     sweeps: BTreeMap<Option<Db>, Sweep>,
 }
 
 impl Due {
-    /// Puts the queue last, unless it is due already.
+    /// Makes the queue due, behind all others, unless it is due already.
     pub fn set(&mut self, id: QueueId) {
         if !self.turn_of.contains_key(&id) {
             self.last_turn += 1;
@@ -37,7 +37,7 @@ impl Due {
         }
     }
 
-    /// The queue has been visited.
+    /// Notes that the queue has been visited.
     pub fn mark_visited(&mut self, id: QueueId) {
         if let Some(turn) = self.turn_of.remove(&id) {
             self.by_turn.remove(&turn);
@@ -49,13 +49,13 @@ impl Due {
         self.turn_of.contains_key(&id)
     }
 
-    /// The queue that has been due for longest.
+    /// Returns the queue that has been due for longest.
     #[must_use]
     pub fn first(&self) -> Option<QueueId> {
         self.by_turn.values().next().copied()
     }
 
-    /// All queues of the database are to be made due.
+    /// Starts a sweep that makes all queues of the database due.
     pub fn start_sweep(&mut self, db: Option<Db>) {
         let sweep = self.sweeps.entry(db);
         sweep.and_modify(|sweep| sweep.again = true).or_default();
@@ -66,14 +66,14 @@ impl Due {
         !self.sweeps.is_empty()
     }
 
-    /// Whose queues are swept, and which of them was looked at last.
+    /// Returns whose queues are swept, and which of them the sweep looked at last.
     #[must_use]
     pub fn sweep(&self) -> Option<(Option<Db>, Option<QueueId>)> {
         let (db, sweep) = self.sweeps.first_key_value()?;
         Some((*db, sweep.after))
     }
 
-    /// The sweep of this database has come to this queue, or to the end.
+    /// Notes that the sweep of this database has come to this queue, or to the end.
     pub fn swept(&mut self, db: Option<Db>, at: Option<QueueId>) {
         match self.sweeps.get_mut(&db) {
             Some(sweep) if at.is_some() => sweep.after = at,
@@ -82,7 +82,7 @@ impl Due {
         }
     }
 
-    /// Takes it apart, a queue a step.
+    /// Takes the index apart, one queue a step.
     pub fn into_pieces(self) -> impl Iterator<Item = ()> {
         let by_turn = self.by_turn.into_iter().map(drop);
         by_turn.chain(self.turn_of.into_iter().map(drop))

@@ -1,4 +1,4 @@
-//! Who waits: the queue of one key, all queues, and which of them want a visit.
+//! Who waits: the queue of one key, all queues, and which of them must be visited.
 
 pub mod due;
 pub mod queues;

@@ -1,12 +1,11 @@
 //! All queues of the server: found by key, by request and by connection, with every moment at which a
 //! wait or a vacant place runs out.
 //!
-//! A queue belongs to a database number and a name, not to a value: it outlives the removal of its
-//! key, and stays where it is when databases are swapped. Queues exist only on the server that
-//! decides, and only while somebody is in them.
+//! A queue belongs to a database number and a name, not to a value: it outlives the removal of its key, and SWAPDB
+//! does not move it. Queues exist only on the server that decides, and only while they have entries.
 //!
-//! A queue that an event has touched outside a request is *due*: it is visited as soon as the server
-//! can write, in the order in which the queues became due, a bounded slice at a time.
+//! A queue that an event outside a request has touched is *due*. As soon as the server can write, the engine visits
+//! the queues in the order in which they became due, a bounded slice at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -20,7 +19,7 @@ use crate::queue::due::Due;
 use crate::queue::wait_queue::{Departed, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
 use crate::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
 
-/// How many may be in queues.
+/// How many entries queues may have.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueBounds {
     pub per_key: u64,
@@ -48,13 +47,13 @@ pub struct Queues {
     by_client: BTreeMap<ClientId, WaiterId>,
     /// When waits and vacant places run out.
     moments: BTreeSet<(MonoUs, QueueId, Place)>,
-    /// Vacant places alone, for when room is needed: the one that runs out first goes first.
+    /// Vacant places only, the one that runs out first first: it is given up when room is needed.
     vacant: BTreeSet<(MonoUs, QueueId, Place)>,
     /// The queues that have waiters, the longest wait first.
     by_since: BTreeSet<(MonoUs, QueueId)>,
     due: Due,
     places: u64,
-    /// Those whose client waits for a reply, by what they wait for.
+    /// The number of requests whose client waits for a reply, by family.
     waiting: [u64; Family::ALL.len()],
     last_number: u64,
 }
@@ -83,7 +82,8 @@ impl Queues {
         self.queues.get(&id).map(|queue| (queue.db, &queue.name))
     }
 
-    /// The queue of a key, made if there is none. It must be joined at once: no queue is empty.
+    /// Returns the queue of a key, and makes it if there is none. The caller must add an entry at once, because no queue
+    /// may be empty.
     pub fn find_or_make(&mut self, db: Db, name: &[u8]) -> QueueId {
         if let Some(id) = self.find(db, name) {
             return id;
@@ -103,7 +103,7 @@ impl Queues {
         id
     }
 
-    /// Rank and request numbers come from one count, in the order of arrival.
+    /// Draws the next rank. Ranks and request numbers come from one counter, in the order of arrival.
     pub fn next_place(&mut self) -> Place {
         Place(self.number())
     }
@@ -120,7 +120,7 @@ impl Queues {
     /// Makes room for one more in the queue of a key, at the cost of vacant places.
     ///
     /// # Errors
-    /// The bound that is reached with waiters alone.
+    /// If a bound is reached by waiters alone: that bound.
     pub fn make_room(
         &mut self,
         queue: Option<QueueId>,
@@ -166,7 +166,7 @@ impl Queues {
         self.change(id, |queue| queue.watch(place, watcher));
     }
 
-    /// Decides the answer of all watchers there are.
+    /// Decides the answer of all present watchers.
     pub fn answer_watchers(&mut self, id: QueueId, answer: Answer) {
         self.change(id, |queue| queue.answer_watchers(answer));
     }
@@ -203,7 +203,7 @@ impl Queues {
         }
     }
 
-    /// Keeps a place that was just left.
+    /// Keeps the place of a request that has just left, for its token.
     pub fn keep(&mut self, id: QueueId, place: Place, vacancy: Vacancy) {
         self.places += 1;
         self.moments.insert((vacancy.until, id, place));
@@ -237,7 +237,7 @@ impl Queues {
         };
         if let Some((waiter, client)) = seat {
             self.by_waiter.remove(&waiter);
-            // A connection whose request was superseded by another of its own waits anew.
+            // The connection may already wait with a newer request, which superseded this one.
             if self.by_client.get(&client) == Some(&waiter) {
                 self.by_client.remove(&client);
             }
@@ -266,7 +266,7 @@ impl Queues {
         self.mark_visited(id);
     }
 
-    /// Those whose client waits for a reply, by what they wait for. Vacant places are no waiters.
+    /// The number of requests whose client waits for a reply, by family. Vacant places are no waiters.
     #[must_use]
     pub fn waiting(&self, family: Family) -> u64 {
         self.waiting[family as usize]
@@ -290,7 +290,7 @@ impl Queues {
         self.by_client.get(&client).copied()
     }
 
-    /// The queue wants a visit.
+    /// Makes the queue due.
     pub fn set_due(&mut self, id: QueueId) {
         if self.queues.contains_key(&id) {
             self.due.set(id);
@@ -305,7 +305,7 @@ impl Queues {
         self.set_due(id);
     }
 
-    /// All queues of the database, or of all, want a visit: at once if they are few, and otherwise as
+    /// Makes all queues of the database, or of all databases, due: at once if they are few, otherwise as
     /// [`Queues::sweep`] comes to them.
     pub fn set_all_due(&mut self, db: Option<Db>) {
         if !self.queues.is_empty() {
@@ -316,7 +316,7 @@ impl Queues {
         }
     }
 
-    /// Goes on making queues due; to look at one costs one of the budget.
+    /// Goes on with the sweeps. Each queue that it looks at costs one of the budget.
     pub fn sweep(&mut self, budget: &mut u32) {
         while *budget > 0
             && let Some((db, after)) = self.due.sweep()
@@ -338,12 +338,12 @@ impl Queues {
         self.due.is_sweeping()
     }
 
-    /// The queue has been visited.
+    /// Notes that the queue has been visited.
     pub fn mark_visited(&mut self, id: QueueId) {
         self.due.mark_visited(id);
     }
 
-    /// The queue has been visited, and there is nothing left to do for it now.
+    /// Notes that the queue has been visited and nothing is left to do for it, and drops it if it is empty.
     pub fn finish_visit(&mut self, id: QueueId) {
         self.mark_visited(id);
         self.drop_if_empty(id);
@@ -354,25 +354,25 @@ impl Queues {
         self.due.contains(id)
     }
 
-    /// The queue that has been due for longest.
+    /// Returns the queue that has been due for longest.
     #[must_use]
     pub fn first_due(&self) -> Option<QueueId> {
         self.due.first()
     }
 
-    /// The place that runs out next, and when.
+    /// Returns the place that runs out next, and when.
     #[must_use]
     pub fn first_moment(&self) -> Option<(MonoUs, QueueId, Place)> {
         self.moments.first().copied()
     }
 
-    /// Whether this place runs out at this moment, still.
+    /// Whether this place still runs out at this moment.
     #[must_use]
     pub fn runs_out(&self, moment: MonoUs, id: QueueId, place: Place) -> bool {
         self.moments.contains(&(moment, id, place))
     }
 
-    /// Everybody who waits for a reply.
+    /// Returns all requests whose client waits for a reply.
     pub fn waiters(&self) -> impl Iterator<Item = WaiterId> {
         self.by_waiter.keys().copied()
     }
@@ -387,13 +387,13 @@ impl Queues {
         std::mem::replace(self, empty)
     }
 
-    /// Whether it takes long to drop.
+    /// Whether dropping the queues takes long.
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.places > SMALL as u64 || self.queues.len() > SMALL
     }
 
-    /// Takes everything apart, an entry of one of the maps a step.
+    /// Takes the queues apart, one map entry a step.
     pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
         let queues = self.queues.into_values();
         let names = self.by_key.into_values().flatten().map(drop);

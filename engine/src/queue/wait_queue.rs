@@ -1,13 +1,11 @@
 //! The queue of one key: first come, first served.
 //!
-//! Requests join at the back and are granted from the front, one after the other, and nobody is
-//! served past the head. So a request for many permits is never starved by small ones behind it: the
-//! permits that come back pile up until they suffice for the head.
+//! Requests join at the back and are granted one after the other from the front; none is served past the first. So
+//! small requests cannot starve a request for many permits: permits that come back pile up until they suffice for it.
 //!
-//! A place whose connection closed is kept *vacant* for a while, for the token to come back to. It
-//! keeps its rank but delays nobody, which is why vacant places are not among those that wait: the
-//! head is found without stepping over them, however many there are. Watchers (WAIT of a group) want
-//! nothing for themselves; they are answered all together.
+//! A place whose connection closed is kept *vacant* for a while, so that its token can come back to it. It keeps its
+//! rank but delays nobody. Vacant places are therefore kept apart from waiting ones, and the first waiting request is
+//! found without stepping over them. Watchers (WAIT of a group) claim nothing; they are answered all together.
 //!
 //! Ordered maps by rank rather than a linked list: leaving and finding the head cost a few
 //! comparisons, a vacant place is resumed in the middle without a walk, and no step copies the queue.
@@ -26,15 +24,15 @@ pub struct Place(pub u64);
 #[derive(Clone, Debug)]
 pub struct Request {
     pub claim: Claim,
-    /// The limit it brings along.
+    /// The limit that the request gave, if any.
     pub limit: Option<u32>,
     /// For a run: how many attempts it allows in all.
     pub max_attempts: Option<u32>,
     pub lease: LeaseMs,
-    /// Queue if it cannot be granted at once.
+    /// How long to queue if the request cannot be granted at once; `None` does not queue.
     pub wait: Option<Wait>,
     pub token: Token,
-    /// The client chose the token, and may come back with it.
+    /// Whether the client chose the token, and so may come back with it.
     pub may_return: bool,
     pub client: ClientId,
     pub ephemeral: bool,
@@ -42,7 +40,7 @@ pub struct Request {
 }
 
 impl Waiter {
-    /// Where its token may come back to if a grant does not reach it.
+    /// Returns the place that the token gets back if the grant is not delivered.
     #[must_use]
     pub fn origin(&self, place: Place) -> Option<Origin> {
         let since = self.since;
@@ -86,7 +84,7 @@ pub struct Vacancy {
     pub until: MonoUs,
 }
 
-/// The place of a waiter that left it to be granted.
+/// The place that a waiter had when it was granted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Origin {
     pub place: Place,
@@ -119,7 +117,7 @@ impl Seat<'_> {
     }
 }
 
-/// Who left a queue.
+/// What left a queue.
 pub enum Departed {
     Waiter(Waiter),
     Vacancy(Vacancy),
@@ -127,7 +125,7 @@ pub enum Departed {
 }
 
 impl Departed {
-    /// Whose client waits for a reply, if any does.
+    /// The request whose client waits for a reply, if any does.
     #[must_use]
     pub fn waiter(&self) -> Option<WaiterId> {
         match self {
@@ -137,7 +135,7 @@ impl Departed {
         }
     }
 
-    /// What it waited for; a vacant place waits for nothing.
+    /// The family that it waited for; none for a vacant place.
     #[must_use]
     pub fn family(&self) -> Option<Family> {
         match self {
@@ -171,13 +169,13 @@ impl WaitQueue {
         self.len() == 0
     }
 
-    /// All places, vacant ones and watchers included: what the bounds are about.
+    /// The number of places, vacant ones and watchers included, to compare with the bounds.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiters() + self.vacant.len()
     }
 
-    /// Everybody whose client waits for a reply.
+    /// Returns all requests whose client waits for a reply.
     #[must_use]
     pub fn waiters(&self) -> usize {
         let answered: usize = self
@@ -199,10 +197,10 @@ impl WaitQueue {
         !self.watching.is_empty()
     }
 
-    /// The limit under which the next waiter of this family begins when the key has been removed.
+    /// Returns the limit under which the next waiter of this family begins after the key was removed.
     ///
-    /// One a family: vacant places may keep the queue of a semaphore while the key is reused by a family
-    /// without limits, and a waiter of that family must not be granted under the semaphore's.
+    /// Each family has its own: vacant places can keep the queue of a semaphore while another family reuses the key,
+    /// and a waiter of that family must not be granted under the semaphore's limit.
     #[must_use]
     pub fn limit(&self, family: Family) -> Option<u32> {
         self.limits[family as usize]
@@ -213,7 +211,7 @@ impl WaitQueue {
         self.limits[family as usize] = Some(limit);
     }
 
-    /// Who is served next.
+    /// Returns the request that is served next.
     #[must_use]
     pub fn head(&self) -> Option<(Place, &Waiter)> {
         self.waiting
@@ -229,20 +227,20 @@ impl WaitQueue {
         Some((place, standing))
     }
 
-    /// A waiting request for more permits than `limit`, the heaviest first, with its permits.
+    /// Returns the waiting request for the most permits, with that number, if it is more than `limit`.
     #[must_use]
     pub fn above(&self, limit: u32) -> Option<(Place, u32)> {
         let heaviest = self.heavy.last().filter(|(permits, _)| *permits > limit);
         heaviest.map(|(permits, place)| (*place, *permits))
     }
 
-    /// The oldest vacant place.
+    /// Returns the oldest vacant place.
     #[must_use]
     pub fn oldest_vacancy(&self) -> Option<Place> {
         self.vacant.first_key_value().map(|(place, _)| *place)
     }
 
-    /// Takes a free place, new or left vacant.
+    /// Puts a request into a new or vacant place.
     pub fn join(&mut self, place: Place, waiter: Waiter) {
         debug_assert!(!self.waiting.contains_key(&place) && !self.vacant.contains_key(&place));
         if waiter.request.may_return {
@@ -289,7 +287,7 @@ impl WaitQueue {
         Some(Departed::Watcher(watcher))
     }
 
-    /// The answer for this place, if one has been decided.
+    /// Returns the answer for this place, if one has been decided.
     #[must_use]
     pub fn answer_for(&self, place: Place) -> Option<&Answer> {
         let decided = self
@@ -299,7 +297,7 @@ impl WaitQueue {
         decided.map(|(answer, _)| answer)
     }
 
-    /// Decides the answer of all watchers there are, in one step whatever their number.
+    /// Decides the answer of all present watchers, in one step whatever their number.
     pub fn answer_watchers(&mut self, answer: Answer) {
         if !self.watching.is_empty() {
             self.answered
@@ -307,7 +305,7 @@ impl WaitQueue {
         }
     }
 
-    /// The next decided answer, and whose it is.
+    /// Returns the next decided answer and its place.
     #[must_use]
     pub fn next_answered(&self) -> Option<(Place, Answer)> {
         let (answer, watchers) = self.answered.front()?;
@@ -316,12 +314,12 @@ impl WaitQueue {
             .map(|(place, _)| (*place, answer.clone()))
     }
 
-    /// Those who wait for a grant, in the order in which they will be served.
+    /// Returns the requests that wait for a grant, in the order in which they will be served.
     pub fn waiting(&self) -> impl Iterator<Item = &Waiter> {
         self.waiting.values()
     }
 
-    /// Those who wait for the round to finish.
+    /// Returns the requests that wait for the round to finish.
     pub fn watching(&self) -> impl Iterator<Item = &Watcher> {
         self.watching.values()
     }
@@ -334,7 +332,7 @@ impl WaitQueue {
         head.map(|waiter| waiter.request.claim.family()).or(watched)
     }
 
-    /// The moment since when the longest waiting of all waits.
+    /// Returns since when the longest waiting request waits.
     #[must_use]
     pub fn waiting_since(&self) -> Option<MonoUs> {
         // Ranks are given in the order of arrival, so the first of each kind is its oldest.
