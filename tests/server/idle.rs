@@ -19,6 +19,8 @@ const YEAR_MS: u64 = 365 * DAY_MS;
 
 /// While nothing happens.
 const WATCHED_FOR: Duration = Duration::from_secs(1);
+/// How many such times a server has to be found asleep in one.
+const WATCHED_TIMES: u32 = 5;
 /// How often the timer may fire in that time: the lease index moves entries down a few levels.
 const MAX_TICKS: u64 = 5;
 /// Processor time that may be spent in it. The server's own cron takes two or three.
@@ -95,26 +97,37 @@ impl Sleeper {
     }
 }
 
-/// All of them at once: it is the same second for all.
+/// Watches all of them in the same seconds. A server passes after one second in which it slept: an event loop that
+/// spins does so in each, and a server that has just started, or a busy machine, does not.
 #[track_caller]
 fn assert_they_sleep(sleepers: &[Sleeper]) {
     sleepers.iter().for_each(Sleeper::nudge);
-    let before: Vec<_> = sleepers
-        .iter()
-        .map(|sleeper| (sleeper.ticks(), sleeper.cpu_ms(), Instant::now()))
-        .collect();
-    thread::sleep(WATCHED_FOR);
+    let mut awake: Vec<&Sleeper> = sleepers.iter().collect();
     let mut restless = Vec::new();
-    for (sleeper, (ticks, cpu_ms, since)) in sleepers.iter().zip(before) {
-        let allowed_ms = MAX_CPU_MS * since.elapsed().as_secs_f64();
-        let (ticks, cpu_ms) = (sleeper.ticks() - ticks, sleeper.cpu_ms() - cpu_ms);
-        if ticks > MAX_TICKS || cpu_ms > allowed_ms {
-            restless.push(format!(
-                "{}: the timer fired {ticks} times, {cpu_ms:.0} ms of processor time",
-                sleeper.case
-            ));
+    for _ in 0..WATCHED_TIMES {
+        let before: Vec<_> = awake
+            .iter()
+            .map(|sleeper| (sleeper.ticks(), sleeper.cpu_ms(), Instant::now()))
+            .collect();
+        thread::sleep(WATCHED_FOR);
+        restless.clear();
+        let mut still_awake = Vec::new();
+        for (sleeper, (ticks, cpu_ms, since)) in awake.into_iter().zip(before) {
+            let allowed_ms = MAX_CPU_MS * since.elapsed().as_secs_f64();
+            let (ticks, cpu_ms) = (sleeper.ticks() - ticks, sleeper.cpu_ms() - cpu_ms);
+            if ticks > MAX_TICKS || cpu_ms > allowed_ms {
+                restless.push(format!(
+                    "{}: the timer fired {ticks} times, {cpu_ms:.0} ms of processor time",
+                    sleeper.case
+                ));
+                still_awake.push(sleeper);
+            }
+            wait_for_blocked(&sleeper.server, sleeper.waiters.len() as u64);
         }
-        wait_for_blocked(&sleeper.server, sleeper.waiters.len() as u64);
+        awake = still_awake;
+        if awake.is_empty() {
+            break;
+        }
     }
     assert!(restless.is_empty(), "{restless:#?}");
 }
