@@ -27,7 +27,7 @@ pub(crate) fn carry_out(
     family: Family,
     changes: &[Change],
 ) -> Result<(), String> {
-    let applied = run::run(ctx, name, |engine, key, now| {
+    let applied = run::run_followed(ctx, name, |engine, key, now| {
         let followed = engine.follow(key, family, changes, now);
         (followed, engine.take_fence_ahead())
     });

@@ -41,6 +41,20 @@ pub(crate) fn run<R>(
     Ok(run_opened(ctx, name, opened, state, now, call))
 }
 
+/// Runs a call that applies what another server has decided. Forgets nothing before it, because that is for the other
+/// server to decide: Valkey 9 streams a slot to a primary, where `run` would forget the key a step too early.
+pub(super) fn run_followed<R>(
+    ctx: Ctx<'_>,
+    name: &KeyString<'_>,
+    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+) -> Result<R, WrongType> {
+    let opened = OpenKey::open_write(ctx, name);
+    let state = found(&opened)?;
+    let mut now = SHELL.with(|shell| shell.now());
+    now.may_write = true;
+    Ok(run_opened(ctx, name, opened, state, now, call))
+}
+
 /// Runs a call of the timer, which may change the key if the server accepts writes and owns the key (`is_ours`).
 pub(super) fn run_task<R>(
     ctx: Ctx<'_>,
