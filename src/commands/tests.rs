@@ -177,7 +177,7 @@ fn every_example_parses_by_the_grammar_of_its_command() {
 /// The server tests send these. To write the file anew: `DSYNC_WRITE_EXAMPLES=1 cargo test --lib examples`.
 #[test]
 fn file_of_examples_is_what_the_table_says() {
-    const FILE: &str = "tests/server/examples.txt";
+    const FILE: &str = "tests/server/commands/examples.txt";
     if std::env::var_os("DSYNC_WRITE_EXAMPLES").is_some() {
         fs::write(root(FILE), examples()).expect(FILE);
     }

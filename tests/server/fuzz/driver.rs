@@ -14,7 +14,7 @@ use super::meaning::{Family, Meaning};
 use super::replies::{self, Situation};
 use super::step::{Connection, OPERATOR, Request, Step};
 use super::words;
-use crate::harness::*;
+use crate::support::*;
 
 /// By how much a reply may come later than the request says.
 const LATE: Duration = Duration::from_secs(20);

@@ -7,8 +7,8 @@ use super::driver::Driver;
 use super::fleet::Fleet;
 use super::requests::{DATABASES, NAMES};
 use super::step::Step;
-use crate::harness::*;
-use crate::history::assert_nothing_overdue;
+use crate::fuzz::history::assert_nothing_overdue;
+use crate::support::*;
 
 const UNTIL: Duration = Duration::from_secs(30);
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::driver::Driver;
 use super::requests::{DATABASES, NAMES};
 use super::step::{OPERATOR, Request, Step};
-use crate::data_files::with_aof;
-use crate::harness::*;
-use crate::history::{assert_same, assert_untroubled, contents};
+use crate::fuzz::history::{assert_same, assert_untroubled, contents};
+use crate::support::data_files::with_aof;
+use crate::support::*;
 
 /// For what must happen to the servers, on a machine under load.
 const UNTIL: Duration = Duration::from_secs(40);

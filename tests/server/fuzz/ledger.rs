@@ -15,7 +15,7 @@ use super::doubt::Doubt;
 use super::fences::Fences;
 use super::gates::{Gates, Outcome};
 use super::meaning::{Ask, Claim, Meaning, Verb, Word};
-use crate::harness::Reply;
+use crate::support::Reply;
 
 /// A key by its database and name.
 pub type Slot = (usize, String);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::doubt::Doubt;
 use super::ledger::Entry;
 use super::step::Request;
-use crate::harness::*;
+use crate::support::*;
 
 /// A request and what the ledger knows of it.
 pub struct Part {

@@ -18,6 +18,7 @@ mod fences;
 mod finish;
 mod fleet;
 mod gates;
+pub mod history;
 mod ledger;
 mod link;
 mod log;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::meaning::{Ask, Claim, Family, Meaning, Verb, Word};
 use super::step::Request;
-use crate::harness::Reply;
+use crate::support::Reply;
 
 /// What is known of the moment at which a request was carried out.
 pub struct Situation {

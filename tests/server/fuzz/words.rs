@@ -1,7 +1,7 @@
 //! Words of the log that stand for more: scripts, and what DUMP says of a key.
 
 use super::step::Request;
-use crate::harness::*;
+use crate::support::*;
 
 /// Carries out the requests in its arguments, which `;` separates, and returns all their replies.
 const EACH: &str = "local replies, request = {}, {} \

@@ -1,0 +1,11 @@
+//! Nodes of a cluster: routing, slots that move, failovers and fences.
+
+mod atomic_migration;
+mod failover;
+mod fences;
+mod outage;
+mod routing;
+mod slot_migration;
+mod slot_migration_load;
+mod slot_migration_replicas;
+mod steps;

@@ -1,0 +1,170 @@
+//! What holds and waiters make of a cluster that is down: a slot that nobody serves, or too few primaries
+//! within reach.
+//!
+//! The promise: waiters are told -CLUSTERDOWN; nobody is granted anything and no lease lapses, for nobody
+//! could renew; when the cluster is back, all goes on, with what was left of the leases.
+
+use crate::cluster::steps::*;
+use crate::support::steps::*;
+use crate::support::*;
+use std::time::{Duration, Instant};
+
+/// A lease that is over before the cluster is back, if it runs; and that outlasts a test that is kept
+/// waiting for the processor when the cluster is back.
+const LEASE_MS: u64 = 2_000;
+/// How long the cluster stays down.
+const OUTAGE: Duration = Duration::from_millis(2_500);
+
+/// A slot of this node's that has no key; without it the node takes the cluster for down.
+#[track_caller]
+fn spare_slot(cluster: &Cluster, node: usize, key: &str) -> u16 {
+    let spare = cluster.slot(&cluster.key_of(node, "spare"));
+    assert_ne!(spare, cluster.slot(key));
+    spare
+}
+
+/// Asks until the node serves again.
+#[track_caller]
+fn served(client: &mut Client, line: &str) -> Reply {
+    let mut answer = Reply::Nil;
+    eventually("a node that serves again", SOON * 3, || {
+        answer = ask(client, line);
+        !matches!(&answer, Reply::Error(text) if text.starts_with("CLUSTERDOWN"))
+    });
+    answer
+}
+
+#[test]
+fn when_a_slot_is_uncovered_nobody_is_granted_and_everybody_is_told() {
+    let cluster = Cluster::start();
+    let (server, mut client) = (&cluster[0], cluster[0].connect());
+    let tag = cluster.key_of(0, "tag");
+    let spare = spare_slot(&cluster, 0, &tag);
+    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let mut waiting = Vec::new();
+    for family in FAMILIES {
+        let granted = ask(&mut client, family.acquire(&key(family), "a", "PX 60000"));
+        fence_of(family, &granted, "a");
+        waiting.push(queued(server, family.acquire(&key(family), "b", "BLOCK 0")));
+    }
+    let group = format!("{{{tag}}}group");
+    ask(&mut client, format!("DWG.ADD {group} TOKEN m PX 60000")).grant();
+    waiting.push(queued(server, format!("DWG.WAIT {group} BLOCK 0")));
+
+    // In one turn: the leases are about to run out, and the cluster is down.
+    let mut lines: Vec<String> = FAMILIES
+        .map(|family| format!("{}.RENEW {} a PX 1", family.name, key(family)))
+        .into();
+    lines.push(format!("DWG.RENEW {group} m PX 1"));
+    lines.push(format!("CLUSTER DELSLOTS {spare}"));
+    let done = at_once(&mut client, &lines);
+    assert!(done[..5].iter().all(|renewed| *renewed == 1), "{done:?}");
+    for waiter in &mut waiting {
+        turned_away(waiter, "CLUSTERDOWN");
+    }
+    let down_since = Instant::now();
+    let told = ask(&mut client, LOCK.check(&key(LOCK), "a"));
+    assert!(told.error().starts_with("CLUSTERDOWN"), "{told:?}");
+    eventually("the end of the outage", SOON, || {
+        assert_eq!(server.info_number("dsync", "dsync_holds"), 5);
+        down_since.elapsed() >= Duration::from_millis(500)
+    });
+    for family in ["lock", "sem", "wg", "once"] {
+        let field = |what: &str| server.info_number("dsync", &format!("dsync_{family}_{what}"));
+        assert_eq!(
+            (field("lapsed"), field("granted_after_wait")),
+            (0, 0),
+            "{family}"
+        );
+    }
+
+    // Back again: what was about to end ends, and whoever asks is served.
+    assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
+    for family in FAMILIES {
+        let request = family.acquire(&key(family), "b", "BLOCK 5000");
+        let granted = served(&mut client, &request);
+        fence_of(family, &granted, "b");
+    }
+    assert_eq!(
+        ask(&mut client, format!("DWG.WAIT {group} BLOCK 5000")),
+        Reply::Array(vec![Reply::Int(0), Reply::Int(1)])
+    );
+    assert_calm(server);
+}
+
+#[test]
+fn leases_stand_still_while_a_slot_is_uncovered() {
+    let cluster = Cluster::start();
+    let (server, mut client) = (&cluster[0], cluster[0].connect());
+    let key = cluster.key_of(0, "k");
+    let spare = spare_slot(&cluster, 0, &key);
+    ask(&mut client, LOCK.acquire(&key, "a", "PX 60000"));
+    let renew = format!("DLOCK.RENEW {key} a PX {LEASE_MS}");
+    let done = at_once(&mut client, &[renew, format!("CLUSTER DELSLOTS {spare}")]);
+    assert_eq!(done[0], 1);
+    let down_since = Instant::now();
+    at(down_since + OUTAGE);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 1);
+    assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
+    let left = served(&mut client, &LOCK.check(&key, "a")).as_int();
+    assert!(left > 0, "the lease ran on: {left} ms left");
+    let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
+    fence_of(LOCK, &reply(&mut waiter), "b");
+    assert_calm(server);
+}
+
+#[test]
+fn leases_stand_still_while_the_majority_is_out_of_reach() {
+    let cluster = Cluster::builder().node_timeout_ms(1_000).start();
+    let (server, mut client) = (&cluster[0], cluster[0].connect());
+    let key = cluster.key_of(0, "k");
+    let renew = format!("DLOCK.RENEW {key} a PX {LEASE_MS}");
+    let granted = ask(&mut client, LOCK.acquire(&key, "a", "PX 60000"));
+    let fence = fence_of(LOCK, &granted, "a");
+    let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
+
+    cluster[1].stop();
+    cluster[2].stop();
+    // The holder does what it should until the node finds out.
+    eventually("the node to miss the others", SOON, || {
+        let renewed = ask(&mut client, &renew);
+        renewed != 1 && renewed.error().starts_with("CLUSTERDOWN")
+    });
+    let down_since = Instant::now();
+    turned_away(&mut waiter, "CLUSTERDOWN");
+    at(down_since + OUTAGE);
+    assert_eq!(server.info_number("dsync", "dsync_lock_lapsed"), 0);
+    assert_eq!(
+        server.info_number("dsync", "dsync_lock_granted_after_wait"),
+        0
+    );
+
+    cluster[1].cont();
+    cluster[2].cont();
+    let left = served(&mut client, &LOCK.check(&key, "a"));
+    assert_eq!(ask(&mut client, &renew), 1, "there was left: {left:?}");
+    let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
+    assert_eq!(ask(&mut client, LOCK.release(&key, "a")), 1);
+    assert!(fence_of(LOCK, &reply(&mut waiter), "b") > fence);
+    for node in 0..3 {
+        assert_calm(&cluster[node]);
+    }
+}
+
+#[test]
+fn a_primary_that_died_without_a_replica_takes_the_others_waiters_with_it() {
+    let mut cluster = Cluster::builder().node_timeout_ms(1_000).start();
+    let key = cluster.key_of(0, "k");
+    let mut client = cluster[0].connect();
+    ask(&mut client, LOCK.acquire(&key, "a", "PX 60000"));
+    let mut waiter = queued(&cluster[0], LOCK.acquire(&key, "b", "BLOCK 0"));
+    cluster[2].kill9();
+    turned_away(&mut waiter, "CLUSTERDOWN");
+    cluster.wait_until_down(&[0, 1]);
+    cluster[2].start_again();
+    cluster.wait_until_ok(&[0, 1, 2]);
+    let mut waiter = queued(&cluster[0], LOCK.acquire(&key, "b", "BLOCK 0"));
+    assert_eq!(ask(&mut client, LOCK.release(&key, "a")), 1);
+    fence_of(LOCK, &reply(&mut waiter), "b");
+    assert_calm(&cluster[0]);
+}

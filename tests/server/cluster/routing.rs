@@ -1,0 +1,227 @@
+//! Where requests go in a cluster.
+//!
+//! The promise: the key is the first argument of every command, and the server knows it, so that every
+//! client routes every command; a node that does not serve the key says who does; keys with the same hash
+//! tag are served together, and several keys in one transaction or script must have one; a replica answers
+//! what only looks, to clients that asked for it. What has no key (`INFO dsync`, DSYNC.CONTENDED) tells of
+//! the node alone.
+
+use crate::cluster::steps::*;
+use crate::support::steps::*;
+use crate::support::*;
+use std::collections::BTreeSet;
+
+/// Every command with a key, as a request that could be carried out.
+fn requests(key: &str) -> Vec<String> {
+    let mut requests = vec![
+        format!("DLOCK.ACQUIRE {key} SHARED EX 5 BLOCK 10 TOKEN t OWNER o"),
+        format!("DSEM.ACQUIRE {key} LIMIT 2 PERMITS 2"),
+        format!("DSEM.LIMIT {key} 3"),
+        format!("DWG.ADD {key} EPHEMERAL"),
+        format!("DWG.DONE {key} t u v"),
+        format!("DWG.WAIT {key} BLOCK 10"),
+        format!("DWG.EXPECT {key} 3"),
+        format!("DONCE.BEGIN {key} MAX 3"),
+        format!("DONCE.DONE {key} t RESULT r EX 5"),
+        format!("DONCE.FAIL {key} t REASON r"),
+    ];
+    for family in FAMILIES {
+        requests.push(family.release(key, "t"));
+        requests.push(family.check(key, "t"));
+        requests.push(format!("{}.RENEW {key} t PX 5", family.name));
+        requests.push(format!("{}.REVOKE {key} 7", family.name));
+        requests.push(format!("{}.INFO {key} COUNT 3", family.name));
+    }
+    requests
+}
+
+fn name_of(request: &str) -> String {
+    let name = request.split(' ').next().unwrap_or_default();
+    name.to_lowercase()
+}
+
+/// The names of all commands of the module that take a key, as the server lists them.
+fn keyed_commands(client: &mut Client) -> BTreeSet<String> {
+    let listed = ask(client, "COMMAND LIST FILTERBY MODULE dsync");
+    let names = listed.as_array().iter().map(|name| name.as_str());
+    // The module's own: nobody calls them.
+    let internal = |name: &str| matches!(name, "dsyn" | "dsync.apply" | "dsync.probe");
+    let keyed = |name: &str| name != "dsync.contended" && !internal(name);
+    names
+        .map(str::to_lowercase)
+        .filter(|name| keyed(name))
+        .collect()
+}
+
+#[test]
+fn every_command_is_routed_by_its_first_argument() {
+    let cluster = Cluster::start();
+    let key = cluster.key_of(1, "k");
+    let slot = cluster.slot(&key);
+    let mut wrong = cluster[0].connect();
+
+    let listed: BTreeSet<String> = requests("k").iter().map(|line| name_of(line)).collect();
+    assert_eq!(listed, keyed_commands(&mut wrong), "a command left out");
+
+    for request in requests(&key) {
+        let keys = ask(&mut wrong, format!("COMMAND GETKEYS {request}"));
+        assert!(
+            matches!(keys.as_array(), [only] if *only == *key),
+            "keys of {request:?}: {keys:?}"
+        );
+        let sent_on = ask(&mut wrong, &request);
+        assert_eq!(
+            sent_on.error(),
+            format!("MOVED {slot} 127.0.0.1:{}", cluster[1].port()),
+            "{request}"
+        );
+    }
+    assert_eq!(cluster[0].info_number("dsync", "dsync_holds"), 0);
+
+    // Whoever follows gets there.
+    let mut router = cluster.router_from(2);
+    let fence = fence_of(LOCK, &router.ask(LOCK.acquire(&key, "t", "")), "t");
+    assert!(fence > 0);
+    assert_eq!(router.at(), cluster[1].port());
+    assert_eq!(router.ask(LOCK.release(&key, "t")), 1);
+}
+
+#[test]
+fn keys_with_the_same_hash_tag_are_served_together_and_others_are_not() {
+    let cluster = Cluster::start();
+    let mut client = cluster[0].connect();
+    let tag = cluster.key_of(0, "tag");
+    let elsewhere = cluster.key_of(0, "other");
+    let foreign = cluster.key_of(1, "foreign");
+    assert_ne!(cluster.slot(&tag), cluster.slot(&elsewhere));
+
+    // Any number of keys of one slot, in a transaction and in a script.
+    let (lock, permit) = (format!("{{{tag}}}:lock"), format!("{{{tag}}}:permit"));
+    let both = "return {redis.call('DLOCK.ACQUIRE', KEYS[1], 'TOKEN', 't'), \
+                redis.call('DSEM.ACQUIRE', KEYS[2], 'LIMIT', 1, 'TOKEN', 't')}";
+    let in_script = call!(client, "EVAL", both, 2, lock, permit);
+    assert!(
+        in_script
+            .as_array()
+            .iter()
+            .all(|hold| hold.grant().0 == "t")
+    );
+    let together = [
+        "MULTI".to_owned(),
+        format!("DLOCK.RELEASE {lock} t"),
+        format!("DSEM.RELEASE {permit} t"),
+        "EXEC".to_owned(),
+    ];
+    let done = at_once(&mut client, &together);
+    assert_eq!(done[3], Reply::Array(vec![Reply::Int(1), Reply::Int(1)]));
+
+    // Of two slots: refused as a whole, though this node serves both.
+    let across = call!(client, "EVAL", both, 2, lock, elsewhere);
+    assert!(across.error().starts_with("CROSSSLOT"), "{across:?}");
+    let apart = [
+        "MULTI".to_owned(),
+        format!("DLOCK.ACQUIRE {lock}"),
+        format!("DLOCK.ACQUIRE {elsewhere}"),
+        "EXEC".to_owned(),
+    ];
+    let refused = at_once(&mut client, &apart);
+    assert!(refused[3].error().starts_with("CROSSSLOT"), "{refused:?}");
+
+    // Of another node: refused when it is queued, and the transaction with it.
+    let abroad = [
+        "MULTI".to_owned(),
+        format!("DLOCK.ACQUIRE {lock}"),
+        format!("DLOCK.ACQUIRE {foreign}"),
+        "EXEC".to_owned(),
+    ];
+    let refused = at_once(&mut client, &abroad);
+    assert_eq!(refused[1], "QUEUED");
+    assert!(refused[2].error().starts_with("MOVED "), "{refused:?}");
+    assert!(refused[3].error().starts_with("EXECABORT"), "{refused:?}");
+    let script = "return redis.call('DLOCK.ACQUIRE', ARGV[1])";
+    let undeclared = call!(client, "EVAL", script, 1, lock, foreign);
+    assert!(undeclared.is_error(), "{undeclared:?}");
+    assert_eq!(cluster[0].info_number("dsync", "dsync_holds"), 0);
+    assert_eq!(cluster[1].info_number("dsync", "dsync_holds"), 0);
+}
+
+#[test]
+fn what_has_no_key_tells_of_the_node_alone() {
+    let cluster = Cluster::start();
+    let keys = [0, 1].map(|node| cluster.key_of(node, "k"));
+    let mut waiters = Vec::new();
+    for (node, key) in keys.iter().enumerate() {
+        ask(&mut cluster[node].connect(), LOCK.acquire(key, "a", ""));
+        for n in 0..=node {
+            let request = LOCK.acquire(key, &format!("w{n}"), "BLOCK 0");
+            waiters.push(queued(&cluster[node], request));
+        }
+    }
+    for (node, expected) in [(0, 1), (1, 2), (2, 0)] {
+        let contended = ask(&mut cluster[node].connect(), "DSYNC.CONTENDED");
+        let listed: Vec<_> = contended
+            .as_array()
+            .iter()
+            .map(|entry| (entry.as_array()[1].as_str(), entry.as_array()[3].as_int()))
+            .collect();
+        let here: Vec<_> = keys
+            .get(node)
+            .map(|key| (key.as_str(), expected))
+            .into_iter()
+            .collect();
+        assert_eq!(listed, here, "node {node}");
+        assert_eq!(
+            cluster[node].info_number("dsync", "dsync_waiters"),
+            expected.unsigned_abs(),
+            "node {node}"
+        );
+        let holds = u64::from(node < 2);
+        assert_eq!(cluster[node].info_number("dsync", "dsync_holds"), holds);
+    }
+}
+
+#[test]
+fn a_replica_answers_what_only_looks_to_clients_that_said_so() {
+    let cluster = Cluster::builder().with_replicas().start();
+    let (primary, replica) = (&cluster[0], &cluster[3]);
+    let tag = cluster.key_of(0, "tag");
+    let mut writer = primary.connect();
+    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let mut fences = Vec::new();
+    for family in FAMILIES {
+        let granted = ask(&mut writer, family.acquire(&key(family), "t", "OWNER o"));
+        fences.push(fence_of(family, &granted, "t"));
+    }
+    let _waiter = queued(primary, LOCK.acquire(&key(LOCK), "w", "BLOCK 0"));
+    replica.wait_to_catch_up_with(primary);
+
+    let mut reader = replica.connect();
+    let moved = format!("MOVED {} 127.0.0.1:{}", cluster.slot(&tag), primary.port());
+    for family in FAMILIES {
+        assert_eq!(
+            ask(&mut reader, family.check(&key(family), "t")).error(),
+            moved
+        );
+    }
+    assert_eq!(ask(&mut reader, "READONLY"), "OK");
+    for (family, fence) in FAMILIES.into_iter().zip(fences) {
+        let key = key(family);
+        assert!(ask(&mut reader, family.check(&key, "t")).as_int() > 0);
+        assert_eq!(ask(&mut reader, family.check(&key, "other")), 0);
+        let info = ask(&mut reader, format!("{}.INFO {key}", family.name));
+        let holder = &info.field("first-holders").as_array()[0];
+        assert_eq!(*holder.field("fence"), fence.cast_signed());
+        assert_eq!(*holder.field("owner"), "o");
+        // What writes, or would wait to write, goes to the primary all the same.
+        for request in [
+            family.acquire(&key, "w", "BLOCK 0"),
+            family.release(&key, "t"),
+            format!("{}.RENEW {key} t", family.name),
+            format!("{}.REVOKE {key} {fence}", family.name),
+        ] {
+            assert_eq!(ask(&mut reader, &request).error(), moved, "{request}");
+        }
+    }
+    assert_eq!(replica.info_number("dsync", "dsync_holds"), 4);
+    assert_eq!(replica.info_number("dsync", "dsync_waiters"), 0);
+}

@@ -1,0 +1,387 @@
+//! What becomes of holds and waiters while a slot moves from one node to another, step by step.
+//!
+//! The promise: as long as a key is still at the source it is served there. When it leaves, its hold goes
+//! along (same token, fence and lease); its waiters are told to try again, and nobody is granted anything
+//! at the source any more: that would be a second holder. The target serves what has arrived, also before
+//! the slot is its own. Waiters of a slot that is another node's by now are told whose.
+
+use crate::cluster::steps::*;
+use crate::support::steps::*;
+use crate::support::*;
+
+const SOURCE: usize = 0;
+const TARGET: usize = 1;
+const BYSTANDER: usize = 2;
+
+/// A cluster, and a slot of the source's with room for a key of each family.
+struct Stage {
+    cluster: Cluster,
+    tag: String,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let cluster = Cluster::start();
+        let tag = cluster.key_of(SOURCE, "tag");
+        Stage { cluster, tag }
+    }
+
+    fn source(&self) -> &Server {
+        &self.cluster[SOURCE]
+    }
+
+    fn target(&self) -> &Server {
+        &self.cluster[TARGET]
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{{{}}}{name}", self.tag)
+    }
+
+    fn open(&self) -> Move<'_> {
+        self.cluster
+            .open_move(self.cluster.slot(&self.tag), SOURCE, TARGET)
+    }
+
+    /// Asserts that the source has no key and no hold, and that nobody waits there.
+    #[track_caller]
+    fn assert_nothing_left(&self) {
+        assert_eq!(ask(&mut self.source().connect(), "DBSIZE"), 0);
+        // A value that is freed on another thread is counted until that is done.
+        eventually("no hold at the source", SOON, || {
+            self.source().info_number("dsync", "dsync_holds") == 0
+        });
+        assert_eq!(self.source().info_number("dsync", "dsync_waiters"), 0);
+        assert_calm(self.source());
+        assert_calm(self.target());
+    }
+}
+
+/// All grants that this node has made, of all families, at once or after a wait.
+#[track_caller]
+fn grants(server: &Server) -> u64 {
+    let grants = ["lock", "sem", "wg", "once"].map(|family| {
+        let at_once = format!("dsync_{family}_granted_at_once");
+        let after_wait = format!("dsync_{family}_granted_after_wait");
+        server.info_number("dsync", &at_once) + server.info_number("dsync", &after_wait)
+    });
+    grants.iter().sum()
+}
+
+#[test]
+fn a_key_that_is_still_here_is_served_here_and_so_it_is_when_the_move_is_given_up() {
+    let stage = Stage::new();
+    let (source, mut client) = (stage.source(), stage.source().connect());
+    for family in FAMILIES {
+        let key = stage.key(family.name);
+        let first = fence_of(
+            family,
+            &ask(&mut client, family.acquire(&key, "a", "")),
+            "a",
+        );
+        let mut by_release = queued(source, family.acquire(&key, "b", "PX 100 BLOCK 0"));
+        let opened = stage.open();
+        let mut by_timer = queued(source, family.acquire(&key, "c", "BLOCK 0"));
+
+        assert_eq!(ask(&mut client, family.release(&key, "a")), 1);
+        let second = fence_of(family, &reply(&mut by_release), "b");
+        let third = fence_of(family, &reply(&mut by_timer), "c");
+        assert!(first < second && second < third, "{family:?}");
+
+        let mut after_all = queued(source, family.acquire(&key, "d", "BLOCK 0 PX 100"));
+        let mut last = queued(source, family.acquire(&key, "e", "BLOCK 0"));
+        opened.give_up();
+        assert_eq!(ask(&mut client, family.release(&key, "c")), 1);
+        let fourth = fence_of(family, &reply(&mut after_all), "d");
+        assert!(fence_of(family, &reply(&mut last), "e") > fourth && fourth > third);
+        assert_eq!(ask(&mut client, family.release(&key, "e")), 1);
+    }
+    assert_calm(source);
+}
+
+#[test]
+fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
+    let stage = Stage::new();
+    let (source, target) = (stage.source(), stage.target());
+    let mut client = source.connect();
+    let held = FAMILIES.map(|family| {
+        let request = family.acquire(&stage.key(family.name), "a", "PX 60000 OWNER o");
+        fence_of(family, &ask(&mut client, request), "a")
+    });
+    let mut waiting = FAMILIES.map(|family| {
+        let key = stage.key(family.name);
+        ["b", "c"].map(|token| queued(source, family.acquire(&key, token, "BLOCK 0")))
+    });
+    let granted_before = grants(source);
+    let opened = stage.open();
+    for (n, family) in FAMILIES.into_iter().enumerate() {
+        let key = stage.key(family.name);
+        let before = digest(source, &key);
+        opened.send(&key);
+        for waiter in &mut waiting[n] {
+            turned_away(waiter, "TRYAGAIN");
+        }
+        assert_eq!(digest(target, &key), before, "{family:?}");
+    }
+    assert_eq!(grants(source), granted_before, "granted where the key was");
+    stage.assert_nothing_left();
+
+    // The slot is not the target's yet: whoever retries is sent there for this once, and served there.
+    let mut there = target.connect();
+    for (family, held) in FAMILIES.into_iter().zip(held) {
+        let key = stage.key(family.name);
+        let left = ask_asking(&mut there, family.check(&key, "a")).as_int();
+        assert!((1..=60_000).contains(&left), "{left} ms left");
+        let request = family.acquire(&key, "b", "BLOCK 0 PX 100");
+        let sent_on = ask(&mut client, &request);
+        assert!(sent_on.error().starts_with("ASK "), "{sent_on:?}");
+        let mut by_release = queued_asking(target, &request);
+        let mut by_timer = queued_asking(target, family.acquire(&key, "c", "BLOCK 0"));
+        assert_eq!(ask_asking(&mut there, family.release(&key, "a")), 1);
+        let second = fence_of(family, &reply(&mut by_release), "b");
+        let third = fence_of(family, &reply(&mut by_timer), "c");
+        assert!(held < second && second < third, "{family:?}");
+    }
+    stage.assert_nothing_left();
+
+    // Nothing changes for the holders when the slot is the target's.
+    let mut router = stage.cluster.router_from(BYSTANDER);
+    let mut last = FAMILIES.map(|family| {
+        let request = family.acquire(&stage.key(family.name), "d", "BLOCK 0");
+        queued_asking(target, request)
+    });
+    opened.close();
+    for (n, family) in FAMILIES.into_iter().enumerate() {
+        let key = stage.key(family.name);
+        assert!(router.ask(family.check(&key, "c")).as_int() > 0);
+        assert_eq!(router.ask(family.release(&key, "c")), 1);
+        fence_of(family, &reply(&mut last[n]), "d");
+    }
+    assert_eq!(router.at(), target.port());
+}
+
+#[test]
+fn a_pin_a_result_and_a_watched_round_travel_too() {
+    let stage = Stage::new();
+    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
+    let [paused, group, done] = ["paused", "group", "done"].map(|name| stage.key(name));
+    assert_eq!(ask(&mut client, format!("DSEM.LIMIT {paused} 0")), -1);
+    let permits = format!("DSEM.ACQUIRE {paused} PERMITS 2 TOKEN p BLOCK 0");
+    assert_eq!(ask(&mut client, format!("DWG.EXPECT {group} 2")), 2);
+    ask(&mut client, format!("DWG.ADD {group} TOKEN m1")).grant();
+    assert_eq!(ask(&mut client, format!("DWG.DONE {group} m1")), 1);
+    ask(&mut client, format!("DWG.ADD {group} TOKEN m2")).grant();
+    let watch = format!("DWG.WAIT {group} BLOCK 0");
+    ask(&mut client, format!("DONCE.BEGIN {done} TOKEN r1"));
+    assert_eq!(ask(&mut client, format!("DONCE.FAIL {done} r1")), 1);
+    ask(&mut client, format!("DONCE.BEGIN {done} TOKEN r2"));
+    assert_eq!(
+        ask(&mut client, format!("DONCE.DONE {done} r2 RESULT found")),
+        1
+    );
+
+    let mut waiting = [&permits, &permits.replace(" p ", " q "), &watch, &watch]
+        .map(|request| queued(source, request));
+    let opened = stage.open();
+    for key in [&paused, &group, &done] {
+        let before = digest(source, key);
+        opened.send(key);
+        assert_eq!(digest(target, key), before, "{key}");
+    }
+    for waiter in &mut waiting {
+        turned_away(waiter, "TRYAGAIN");
+    }
+    stage.assert_nothing_left();
+
+    let mut there = target.connect();
+    let mut resumed = queued_asking(target, &permits);
+    let mut watcher = queued_asking(target, &watch);
+    assert_eq!(ask_asking(&mut there, format!("DSEM.LIMIT {paused} 2")), 0);
+    assert_eq!(granted(&mut resumed).0, "p");
+    assert_eq!(ask_asking(&mut there, format!("DWG.DONE {group} m2")), 1);
+    assert_eq!(
+        reply(&mut watcher),
+        Reply::Array(vec![Reply::Int(2), Reply::Int(0)])
+    );
+    let known = ask_asking(&mut there, format!("DONCE.BEGIN {done} BLOCK 0"));
+    assert!(
+        matches!(known.as_array(), [how, result, attempt]
+            if *how == "DONE" && *result == "found" && *attempt == 2),
+        "{known:?}"
+    );
+    opened.close();
+    assert_calm(target);
+}
+
+#[test]
+fn a_travelled_hold_lives_by_its_lease_until_a_connection_claims_it() {
+    let stage = Stage::new();
+    let (source, target) = (stage.source(), stage.target());
+    let (stays, leaves) = (stage.key("stays"), stage.key("leaves"));
+    let ephemeral = |key: &str| LOCK.acquire(key, "e", "EPHEMERAL PX 60000");
+    let mut owner = source.connect();
+    let fence = fence_of(LOCK, &ask(&mut owner, ephemeral(&leaves)), "e");
+    fence_of(LOCK, &ask(&mut owner, ephemeral(&stays)), "e");
+    let mut heir = queued(source, LOCK.acquire(&stays, "h", "BLOCK 0"));
+    let mut sent_away = queued(source, LOCK.acquire(&leaves, "h", "BLOCK 0"));
+    let opened = stage.open();
+    opened.send(&leaves);
+    turned_away(&mut sent_away, "TRYAGAIN");
+    let mut waiter = queued_asking(target, LOCK.acquire(&leaves, "h", "BLOCK 0"));
+
+    // The end of the old connection is the end of what is still here, and of nothing else.
+    owner.close();
+    fence_of(LOCK, &reply(&mut heir), "h");
+    let mut there = target.connect();
+    assert!(ask_asking(&mut there, LOCK.check(&leaves, "e")).as_int() > 0);
+    assert_eq!(source.info_number("dsync", "dsync_holds"), 1);
+
+    // The same hold, bound to a connection of the target's: its end counts, imported or not.
+    let mut owner = target.connect();
+    let same = fence_of(LOCK, &ask_asking(&mut owner, ephemeral(&leaves)), "e");
+    assert_eq!(same, fence);
+    owner.close();
+    assert!(fence_of(LOCK, &reply(&mut waiter), "h") > fence);
+    opened.send(&stays);
+    opened.close();
+    assert_calm(source);
+    assert_calm(target);
+}
+
+#[test]
+fn a_key_that_is_removed_while_its_slot_moves_is_not_granted_at_the_source() {
+    // Whoever asks for it from now on is sent to the target; a waiter served here would not know of them.
+    let stage = Stage::new();
+    let (source, mut client) = (stage.source(), stage.source().connect());
+    let opened = stage.open();
+    for remove in ["DEL", "UNLINK", "FLUSHALL", "PEXPIRE"] {
+        let key = stage.key(remove);
+        // The slot migrates already, so the key must be there to be taken: it came before.
+        let restored = LOCK.acquire(&key, "a", "");
+        stage_key(&stage, &restored);
+        let mut waiters =
+            ["b", "c"].map(|token| queued(source, LOCK.acquire(&key, token, "BLOCK 0")));
+        let granted_before = grants(source);
+        let line = match remove {
+            "FLUSHALL" => remove.to_owned(),
+            "PEXPIRE" => format!("PEXPIRE {key} 1"),
+            _ => format!("{remove} {key}"),
+        };
+        assert!(!ask(&mut client, &line).is_error(), "{line}");
+        for waiter in &mut waiters {
+            turned_away(waiter, "TRYAGAIN");
+        }
+        assert_eq!(grants(source), granted_before, "granted after {remove}");
+        stage.assert_nothing_left();
+        let mut router = stage.cluster.router_from(SOURCE);
+        fence_of(LOCK, &router.ask(LOCK.acquire(&key, "b", "")), "b");
+        assert_eq!(ask(&mut client, "DBSIZE"), 0);
+    }
+    opened.close();
+}
+
+/// Makes a key at the source whose slot migrates already.
+#[track_caller]
+fn stage_key(stage: &Stage, request: &str) {
+    let slot = stage.cluster.slot(&stage.tag);
+    let mut client = stage.source().connect();
+    let migrating = format!(
+        "CLUSTER SETSLOT {slot} MIGRATING {}",
+        stage.cluster.id(TARGET)
+    );
+    let made = at_once(
+        &mut client,
+        &[
+            format!("CLUSTER SETSLOT {slot} STABLE").as_str(),
+            request,
+            &migrating,
+        ],
+    );
+    made[1].grant();
+    assert_eq!(made[2], "OK");
+}
+
+#[test]
+fn a_move_that_is_given_up_half_way_brings_the_hold_back() {
+    let stage = Stage::new();
+    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
+    let (gone, stays) = (stage.key("gone"), stage.key("stays"));
+    let fence = fence_of(LOCK, &ask(&mut client, LOCK.acquire(&gone, "a", "")), "a");
+    fence_of(LOCK, &ask(&mut client, LOCK.acquire(&stays, "a", "")), "a");
+    let mut turned = queued(source, LOCK.acquire(&gone, "b", "BLOCK 0"));
+    let mut patient = queued(source, LOCK.acquire(&stays, "b", "BLOCK 0"));
+    let opened = stage.open();
+    opened.send(&gone);
+    turned_away(&mut turned, "TRYAGAIN");
+    let mut followed = queued_asking(target, LOCK.acquire(&gone, "b", "BLOCK 0"));
+
+    // The way back is the same: the key leaves the one that only imported it.
+    opened.take_back(&gone);
+    turned_away(&mut followed, "TRYAGAIN");
+    opened.give_up();
+    assert_eq!(ask(&mut target.connect(), "DBSIZE"), 0);
+    assert_eq!(target.info_number("dsync", "dsync_holds"), 0);
+
+    let mut again = queued(source, LOCK.acquire(&gone, "b", "BLOCK 0"));
+    for (key, waiter) in [(&gone, &mut again), (&stays, &mut patient)] {
+        assert!(ask(&mut client, LOCK.check(key, "a")).as_int() > 0);
+        assert_eq!(ask(&mut client, LOCK.release(key, "a")), 1);
+        assert!(fence_of(LOCK, &reply(waiter), "b") > fence);
+    }
+    assert_calm(source);
+    assert_calm(target);
+}
+
+#[test]
+fn waiters_of_a_slot_that_another_node_has_taken_are_told_whose_it_is() {
+    // Keys that were not sent are lost with the slot, as all keys are in this case; but they must not
+    // come to life again at the old node, in the hands of those who waited.
+    let stage = Stage::new();
+    let (source, mut client) = (stage.source(), stage.source().connect());
+    let mut waiting = Vec::new();
+    for family in FAMILIES {
+        let key = stage.key(family.name);
+        fence_of(
+            family,
+            &ask(&mut client, family.acquire(&key, "a", "")),
+            "a",
+        );
+        for token in ["b", "c"] {
+            waiting.push(queued(source, family.acquire(&key, token, "BLOCK 0")));
+        }
+    }
+    let group = stage.key("group");
+    ask(&mut client, format!("DWG.ADD {group} TOKEN m")).grant();
+    waiting.push(queued(source, format!("DWG.WAIT {group} BLOCK 0")));
+    // One of the same node and another slot has nothing to do with it.
+    let other = stage.cluster.key_of(SOURCE, "other");
+    assert_ne!(stage.cluster.slot(&other), stage.cluster.slot(&stage.tag));
+    fence_of(LOCK, &ask(&mut client, LOCK.acquire(&other, "a", "")), "a");
+    let mut undisturbed = queued(source, LOCK.acquire(&other, "b", "BLOCK 0"));
+    let granted_before = grants(source);
+
+    let opened = stage.open();
+    opened.close_at_target();
+    let slot = stage.cluster.slot(&stage.tag);
+    let moved = format!("MOVED {slot} 127.0.0.1:{}", stage.target().port());
+    for waiter in &mut waiting {
+        turned_away(waiter, &moved);
+    }
+    assert_eq!(
+        grants(source),
+        granted_before,
+        "granted after the slot was lost"
+    );
+    assert_eq!(ask(&mut client, "DBSIZE"), 1);
+    assert_eq!(ask(&mut client, LOCK.release(&other, "a")), 1);
+    fence_of(LOCK, &reply(&mut undisturbed), "b");
+    assert_eq!(ask(&mut client, LOCK.release(&other, "b")), 1);
+    stage.assert_nothing_left();
+
+    let mut router = stage.cluster.router_from(SOURCE);
+    for family in FAMILIES {
+        let key = stage.key(family.name);
+        let granted = router.ask(family.acquire(&key, "b", ""));
+        fence_of(family, &granted, "b");
+    }
+}

@@ -1,0 +1,98 @@
+//! What replicas make of a slot that moves.
+//!
+//! The promise: the replicas of the source forget what has left, those of the target have what has arrived,
+//! value for value, on the way as well as afterwards; and one of them that takes over goes on with it.
+
+use crate::cluster::steps::*;
+use crate::support::steps::*;
+use crate::support::*;
+
+const SOURCE: usize = 0;
+const TARGET: usize = 1;
+const SOURCE_REPLICA: usize = 3;
+const TARGET_REPLICA: usize = 4;
+const ALL: [usize; 6] = [0, 1, 2, 3, 4, 5];
+
+/// Waits until a replica has a key just as its primary has it.
+#[track_caller]
+fn wait_for_the_same(primary: &Server, replica: &Server, key: &str) {
+    replica.wait_to_catch_up_with(primary);
+    assert_eq!(digest(replica, key), digest(primary, key), "{key}");
+}
+
+fn followed(way: fn(&Cluster, u16)) {
+    let cluster = Cluster::builder()
+        .with_replicas()
+        .config("appendonly", "yes")
+        .start();
+    let tag = cluster.key_of(SOURCE, "tag");
+    // Another slot of the target's: where a failover of the target is seen.
+    let home = cluster.slot(&cluster.key_of(TARGET, "home"));
+    let slot = cluster.slot(&tag);
+    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let (source, target) = (&cluster[SOURCE], &cluster[TARGET]);
+    let mut client = source.connect();
+    let held = FAMILIES.map(|family| {
+        let granted = ask(&mut client, family.acquire(&key(family), "a", "PX 60000"));
+        fence_of(family, &granted, "a")
+    });
+    let before = FAMILIES.map(|family| digest(source, key(family)));
+
+    way(&cluster, slot);
+    let (old, new) = (&cluster[SOURCE_REPLICA], &cluster[TARGET_REPLICA]);
+    for (family, before) in FAMILIES.into_iter().zip(before) {
+        assert_eq!(digest(target, key(family)), before, "{family:?}");
+        wait_for_the_same(target, new, &key(family));
+    }
+    old.wait_to_catch_up_with(source);
+    for server in [source, old] {
+        eventually("the end of what has left", SOON, || {
+            ask(&mut server.connect(), "DBSIZE") == 0
+                && server.info_number("dsync", "dsync_holds") == 0
+        });
+    }
+    assert_eq!(new.info_number("dsync", "dsync_holds"), 4);
+    assert_eq!(new.info_number("dsync", "dsync_unapplied_changes"), 0);
+
+    // What is decided at the target now is followed like anything else.
+    let mut router = cluster.router_from(SOURCE);
+    for family in FAMILIES {
+        let renew = format!("{}.RENEW {} a PX 50000", family.name, key(family));
+        assert_eq!(router.ask(renew), 1);
+        wait_for_the_same(target, new, &key(family));
+    }
+    cluster.fail_over_to(TARGET_REPLICA, home, &ALL);
+    for (family, held) in FAMILIES.into_iter().zip(held) {
+        assert!(router.ask(family.check(&key(family), "a")).as_int() > 0);
+        let mut waiter = queued(new, family.acquire(&key(family), "b", "BLOCK 0"));
+        assert_eq!(router.ask(family.release(&key(family), "a")), 1);
+        assert!(
+            fence_of(family, &reply(&mut waiter), "b") > held,
+            "{family:?}"
+        );
+    }
+    assert_eq!(router.at(), new.port());
+    for node in ALL {
+        assert_calm(&cluster[node]);
+    }
+}
+
+#[test]
+fn of_a_slot_that_moves_key_by_key() {
+    followed(|cluster, slot| {
+        let opened = cluster.open_move(slot, SOURCE, TARGET);
+        opened.send_all();
+        opened.close();
+    });
+}
+
+#[test]
+fn of_a_slot_that_moves_as_a_whole() {
+    // Of Valkey from 9.0 on.
+    if Cluster::can_migrate_atomically() {
+        followed(|cluster, slot| {
+            cluster.start_migration(slot, SOURCE, TARGET);
+            cluster.wait_for_owner(&ALL, slot, TARGET);
+        });
+    }
+}

@@ -1,0 +1,142 @@
+//! Steps of the stories about clusters: what is the same in all families, a request that was sent on, and
+//! how a wait ends where a slot, a role or the whole cluster changes.
+
+use crate::support::steps::*;
+use crate::support::*;
+
+/// A family whose holds exclude one another here, in the words of its commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    pub name: &'static str,
+    acquire: &'static str,
+    options: &'static str,
+}
+
+pub const LOCK: Family = Family {
+    name: "DLOCK",
+    acquire: "DLOCK.ACQUIRE",
+    options: "",
+};
+
+pub const SEMAPHORE: Family = Family {
+    name: "DSEM",
+    acquire: "DSEM.ACQUIRE",
+    options: "LIMIT 1",
+};
+
+/// A lock, a semaphore of one permit, a gate for one and work that is done once.
+pub const FAMILIES: [Family; 4] = [
+    LOCK,
+    SEMAPHORE,
+    Family {
+        name: "DWG",
+        acquire: "DWG.ADD",
+        options: "LIMIT 1",
+    },
+    Family {
+        name: "DONCE",
+        acquire: "DONCE.BEGIN",
+        options: "",
+    },
+];
+
+impl Family {
+    /// The line that asks for a hold.
+    pub fn acquire(&self, key: &str, token: &str, more: &str) -> String {
+        let Family {
+            acquire, options, ..
+        } = self;
+        format!("{acquire} {key} {options} TOKEN {token} {more}")
+    }
+
+    pub fn release(&self, key: &str, token: &str) -> String {
+        format!("{}.RELEASE {key} {token}", self.name)
+    }
+
+    pub fn check(&self, key: &str, token: &str) -> String {
+        format!("{}.CHECK {key} {token}", self.name)
+    }
+
+    /// The token and the fence of a grant.
+    #[track_caller]
+    pub fn grant(&self, reply: &Reply) -> (String, u64) {
+        match reply {
+            Reply::Array(items) if self.name == "DONCE" => match items.as_slice() {
+                [run, hold @ .., _attempt] if *run == "RUN" => Reply::Array(hold.to_vec()).grant(),
+                _ => panic!("expected RUN, received {reply:?}"),
+            },
+            _ => reply.grant(),
+        }
+    }
+}
+
+/// Asserts that this request was granted to this token; returns the fence.
+#[track_caller]
+pub fn fence_of(family: Family, reply: &Reply, token: &str) -> u64 {
+    let (granted, fence) = family.grant(reply);
+    assert_eq!(granted, token, "{family:?}");
+    fence
+}
+
+/// Asserts that one who waits is answered with this error, once, and may go on.
+#[track_caller]
+pub fn turned_away(waiter: &mut Client, code: &str) {
+    let reply = reply(waiter);
+    assert!(
+        matches!(&reply, Reply::Error(text) if text.starts_with(code)),
+        "expected {code}, received {reply:?}"
+    );
+    expect_no_more(waiter);
+}
+
+/// A request to a node that only imports the key's slot.
+#[track_caller]
+pub fn ask_asking(client: &mut Client, line: impl AsRef<str>) -> Reply {
+    let replies = at_once(client, &["ASKING", line.as_ref()]);
+    assert_eq!(replies[0], "OK", "{replies:?}");
+    replies[1].clone()
+}
+
+/// A new connection that waits with this request at a node that only imports the key's slot.
+#[track_caller]
+pub fn queued_asking(server: &Server, line: impl AsRef<str>) -> Client {
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, "ASKING"), "OK");
+    queue(server, &mut client, line);
+    client
+}
+
+/// How a wait ended in a cluster, and what became of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Granted(u64),
+    /// `-MOVED`, and the connection stays open.
+    Moved,
+    /// `-UNBLOCKED`, and the connection is closed.
+    UnblockedAndClosed,
+    /// Closed without a word.
+    Closed,
+}
+
+/// The one reply of a waiter, or the end of its connection. Panics for any other end, for two replies, and
+/// for none in time.
+#[track_caller]
+pub fn end_of(family: Family, waiter: &mut Client) -> End {
+    let first = match waiter.recv_or_closed(SOON) {
+        Ok(Some(reply)) => reply,
+        Ok(None) => panic!("a waiter that is never answered"),
+        Err(Closed) => return End::Closed,
+    };
+    // Its reply is the next one, unless there were two or the connection is closed.
+    let next = waiter.try_call(&["ECHO", "next"]);
+    assert!(
+        next.as_ref().is_none_or(|reply| *reply == "next"),
+        "two replies: {first:?} and {next:?}"
+    );
+    match (&first, next) {
+        (Reply::Error(text), Some(_)) if text.starts_with("MOVED ") => End::Moved,
+        (Reply::Error(text), None) if text.starts_with("UNBLOCKED ") => End::UnblockedAndClosed,
+        (Reply::Array(_), Some(_)) => End::Granted(family.grant(&first).1),
+        (_, next) => panic!("ended with {first:?}, then {next:?}"),
+    }
+}

@@ -1,0 +1,340 @@
+//! Work-once as fleets use it: workers that are processes and die, a server that dies, work that fails.
+//!
+//! The promise in one sentence: however often anybody is killed, the work is done once as far as its
+//! attempts allow, and everybody learns its result.
+
+use crate::support::steps::*;
+use crate::support::*;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Where a worker finds its server, and how it begins.
+const WORKER_PORT: &str = "DSYNC_TEST_WORKER_PORT";
+const WORKER_OPTIONS: &str = "DSYNC_TEST_WORKER_OPTIONS";
+
+/// The attempt that is allowed to get through.
+const LUCKY: i64 = 3;
+
+/// A process of its own, killed with its story.
+struct Worker(Child);
+
+impl Worker {
+    fn start(server: &Server, options: &str) -> Worker {
+        let program = std::env::current_exe().expect("this program has a path");
+        let child = Command::new(program)
+            .args(["--exact", "once_scenarios::a_workers_life"])
+            .env(WORKER_PORT, server.port().to_string())
+            .env(WORKER_OPTIONS, options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Worker(child.expect("a worker starts"))
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// SIGKILL; returns when the process is gone.
+    fn kill(&mut self) {
+        self.0.kill().expect("a child of ours may be killed");
+        self.0.wait().expect("a killed child can be waited for");
+    }
+
+    fn is_through(&mut self) -> bool {
+        match self.0.try_wait().expect("a child can be watched") {
+            Some(status) => {
+                assert!(status.success(), "a worker ended with {status}");
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Nothing here may panic: the test may be panicking already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a worker does, in a process that the stories of the fleet start; in any other it has nothing to do.
+#[test]
+fn a_workers_life() {
+    let (Ok(port), Ok(options)) = (std::env::var(WORKER_PORT), std::env::var(WORKER_OPTIONS))
+    else {
+        return;
+    };
+    let port = port.parse().expect("a port");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut client = Client::connect(address).expect("the story's server is there");
+    let me = std::process::id();
+    tell(
+        &mut client,
+        format!("DONCE.BEGIN job TOKEN worker-{me} OWNER {me} BLOCK 0 {options}"),
+    );
+    let begun = client.recv(Duration::from_secs(60)).expect("an answer");
+    let words = begun.as_array();
+    if words[0] == *"RUN" {
+        let attempt = words[3].as_int();
+        call!(client, "RPUSH", "started", format!("{me}:{attempt}"));
+        if attempt < LUCKY {
+            // At work, and well: only death ends this.
+            loop {
+                client.expect_silence(Duration::from_millis(50));
+                assert_eq!(ask(&mut client, format!("DONCE.RENEW job worker-{me}")), 1);
+            }
+        }
+        call!(client, "INCR", "charges");
+        let done = call!(
+            client,
+            "DONCE.DONE",
+            "job",
+            format!("worker-{me}"),
+            "RESULT",
+            me
+        );
+        assert_eq!(done, 1);
+        call!(client, "RPUSH", "results", me);
+    } else {
+        assert_eq!(words[0], *"DONE");
+        call!(client, "RPUSH", "results", words[1].as_str());
+    }
+}
+
+/// The first two who run are killed in the middle of it; the third gets through.
+fn kill_two_of_a_fleet(options: &str) {
+    const FLEET: usize = 5;
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut fleet: Vec<_> = (0..FLEET)
+        .map(|_| Worker::start(&server, options))
+        .collect();
+    eventually("a fleet in line", SOON, || {
+        count(&mut client, "DONCE.INFO", "job", "waiters") == FLEET as i64 - 1
+    });
+    for attempt in 1..=LUCKY {
+        eventually(&format!("attempt {attempt}"), SOON, || {
+            ask(&mut client, "LLEN started").as_int() >= attempt
+        });
+        let started = call!(client, "LINDEX", "started", attempt - 1);
+        let (id, number) = started.as_str().split_once(':').expect("id:attempt");
+        assert_eq!(number, attempt.to_string());
+        if attempt < LUCKY {
+            let worker = fleet
+                .iter_mut()
+                .find(|worker| worker.id().to_string() == id);
+            worker.expect("one of the fleet").kill();
+            fleet.retain(|worker| worker.id().to_string() != id);
+        }
+    }
+    for worker in &mut fleet {
+        eventually("a worker that is through", SOON, || worker.is_through());
+    }
+    assert_eq!(ask(&mut client, "GET charges"), "1", "exactly once");
+    assert_eq!(ask(&mut client, "LLEN started"), LUCKY);
+    let winner = call!(client, "LINDEX", "started", -1);
+    let winner = winner.as_str().split(':').next().expect("an id").to_owned();
+    let results = ask(&mut client, "LRANGE results 0 -1");
+    assert_eq!(results.as_array().len(), FLEET - 2);
+    for result in results.as_array() {
+        assert_eq!(*result, *winner, "all of {results:?}");
+    }
+    let late = ask(&mut client, "DONCE.BEGIN job MAX 1");
+    let words = late.as_array();
+    assert_eq!((words[0].as_str(), words[1].as_str()), ("DONE", &*winner));
+    assert_eq!(words[2], LUCKY);
+    assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 0);
+}
+
+#[test]
+fn a_fleet_whose_worker_is_killed_twice_does_the_work_at_the_third_attempt_exactly_once() {
+    // The connection's end hands on at once; the lease is there for hosts that vanish.
+    kill_two_of_a_fleet("EPHEMERAL EX 600");
+}
+
+#[test]
+fn a_fleet_whose_connections_may_close_hands_on_when_the_lease_of_a_killed_worker_runs_out() {
+    kill_two_of_a_fleet("PX 600");
+}
+
+/// A client that sends the same request until it has its answer, whatever becomes of the connection.
+#[track_caller]
+fn ask_until_answered(port: u16, line: &str) -> (Client, Reply) {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let words: Vec<_> = line.split(' ').collect();
+    let mut answered = None;
+    eventually(
+        &format!("an answer to {line}"),
+        Duration::from_secs(30),
+        || {
+            let Ok(mut client) = Client::connect(address) else {
+                return false;
+            };
+            answered = client
+                .try_call(&words)
+                // A server that loads its data says so.
+                .filter(|reply| !reply.is_error())
+                .map(|reply| (client, reply));
+            answered.is_some()
+        },
+    );
+    answered.expect("just awaited")
+}
+
+#[test]
+fn a_billing_run_that_five_instances_start_charges_once_also_across_restarts_of_the_server() {
+    let mut server = Server::builder()
+        .config("appendonly", "yes")
+        .config("appendfsync", "always")
+        .start();
+    let port = server.port();
+    let (running, has_begun) = mpsc::channel();
+    let (results, outcome) = mpsc::channel();
+    // Who is told to run waits for the story's word before it charges.
+    let instances: Vec<_> = (0..5)
+        .map(|n| {
+            let (running, results) = (running.clone(), results.clone());
+            thread::spawn(move || {
+                let line = format!("DONCE.BEGIN bill:2026-11 TOKEN run-{n} EX 60 BLOCK 0");
+                let (client, begun) = ask_until_answered(port, &line);
+                if begun.as_array()[0] != *"RUN" {
+                    return results.send((n, begun)).expect("the story listens");
+                }
+                drop(client);
+                let (resume, resumed) = mpsc::channel::<()>();
+                running
+                    .send((begun.clone(), resume))
+                    .expect("the story listens");
+                resumed
+                    .recv_timeout(Duration::from_secs(30))
+                    .expect("the story's word");
+                // Its connection is gone with the server. Asking again tells whether it still runs.
+                let (mut client, again) = ask_until_answered(port, &line);
+                assert_eq!(again, begun, "the same run: token, fence and attempt");
+                call!(client, "INCR", "charges");
+                let done = format!("DONCE.DONE bill:2026-11 run-{n} RESULT invoice-{n}");
+                assert_eq!(ask(&mut client, &done), 1);
+                // An answer that was lost is had again.
+                assert_eq!(ask(&mut client, &done), 1);
+                let (_, done) = ask_until_answered(port, &line);
+                results.send((n, done)).expect("the story listens");
+            })
+        })
+        .collect();
+    drop((running, results));
+    let (begun, resume) = has_begun.recv_timeout(SOON).expect("one begins");
+    wait_for_blocked(&server, 4);
+    server.kill9();
+    server.start_again();
+    // The four are back in line, and the run is not theirs to have.
+    wait_for_blocked(&server, 4);
+    resume.send(()).expect("it waits for the word");
+    let told: Vec<_> = (0..5)
+        .map(|_| outcome.recv_timeout(SOON).expect("every instance learns"))
+        .collect();
+    for instance in instances {
+        instance.join().expect("no instance fails");
+    }
+    assert!(has_begun.try_recv().is_err(), "only one ran");
+    let winner = begun.as_array()[1].as_str().replace("run-", "invoice-");
+    for (n, reply) in told {
+        let words = reply.as_array();
+        assert_eq!(
+            (words[0].as_str(), words[1].as_str()),
+            ("DONE", &*winner),
+            "{n}"
+        );
+        assert_eq!(words[2], 1, "one attempt");
+    }
+    // The whole thing again next morning, after a crash and after a clean restart.
+    for clean in [false, true] {
+        if clean {
+            server.restart();
+        } else {
+            server.kill9();
+            server.start_again();
+        }
+        let mut client = server.connect();
+        for n in 0..5 {
+            let late = ask(
+                &mut client,
+                format!("DONCE.BEGIN bill:2026-11 TOKEN late-{n} BLOCK 0"),
+            );
+            assert_eq!(late.as_array()[1], *winner);
+        }
+        assert_eq!(ask(&mut client, "GET charges"), "1");
+    }
+}
+
+#[test]
+fn work_that_keeps_failing_is_given_up_by_all_and_runs_again_for_who_allows_more() {
+    const INSTANCES: usize = 6;
+    let server = Server::start();
+    let mut client = server.connect();
+    // Everybody tries until it is told that there is no hope.
+    let begin_until_told = |n: usize| {
+        let mut client = server.connect();
+        let mut runs = 0;
+        loop {
+            let begun = ask(&mut client, "DONCE.BEGIN job MAX 3 BLOCK 0");
+            let words = begun.as_array();
+            if words[0] != *"RUN" {
+                return (runs, begun);
+            }
+            runs += 1;
+            let (token, attempt) = (words[1].as_str(), words[3].as_int());
+            let reason = format!("declined:{n}:{attempt}");
+            assert_eq!(
+                call!(client, "DONCE.FAIL", "job", token, "REASON", reason),
+                1
+            );
+        }
+    };
+    let told: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..INSTANCES)
+            .map(|n| scope.spawn(move || begin_until_told(n)))
+            .collect();
+        let told = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("told"));
+        told.collect()
+    });
+    assert_eq!(
+        told.iter().map(|(runs, _)| runs).sum::<i32>(),
+        3,
+        "{told:?}"
+    );
+    for (_, reply) in &told {
+        let words = reply.as_array();
+        assert_eq!(
+            (&words[0], &words[2]),
+            (&Reply::Bulk(b"FAILED".to_vec()), &Reply::Int(3))
+        );
+        assert!(words[1].as_str().starts_with("declined:"), "{reply:?}");
+        assert!(
+            words[1].as_str().ends_with(":3"),
+            "the last reason: {reply:?}"
+        );
+    }
+    // Somebody has a look, repairs it and allows one more.
+    let begun = ask(&mut client, "DONCE.BEGIN job MAX 4 TOKEN operator");
+    assert_eq!(begun.as_array()[3], 4);
+    let mut waiter = queued(&server, "DONCE.BEGIN job MAX 3 BLOCK 0");
+    assert_eq!(ask(&mut client, "DONCE.DONE job operator RESULT paid"), 1);
+    for reply in [
+        reply(&mut waiter),
+        ask(&mut client, "DONCE.BEGIN job MAX 1"),
+    ] {
+        let words = reply.as_array();
+        assert_eq!((words[0].as_str(), words[1].as_str()), ("DONE", "paid"));
+        assert_eq!(words[2], 4);
+    }
+}

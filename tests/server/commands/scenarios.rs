@@ -1,0 +1,558 @@
+//! What people build with recipes today, done with the commands, under the faults that break the
+//! recipes: real threads with connections of their own, which crash, stall, retry and come too late.
+//!
+//! Who is inside is counted outside of the server, under a mutex of this process: a client enters when
+//! it has read its grant, and leaves before it gives the grant back or crashes. A worker that stalls past
+//! its lease is a holder no more, by the contract; so those who play that part do it when they have left
+//! the count, and what they try afterwards must be refused.
+
+use crate::support::*;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Who is inside, as the processes themselves see it.
+#[derive(Default)]
+struct Room {
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    now: u64,
+    most: u64,
+    entries: u64,
+}
+
+impl Room {
+    fn enter(&self, weight: u64) {
+        let mut inside = self.inside.lock().expect("no worker panics inside");
+        inside.now += weight;
+        inside.most = inside.most.max(inside.now);
+        inside.entries += 1;
+    }
+
+    fn leave(&self, weight: u64) {
+        self.inside.lock().expect("no worker panics inside").now -= weight;
+    }
+
+    fn most(&self) -> u64 {
+        self.inside.lock().expect("no worker panicked").most
+    }
+
+    fn entries(&self) -> u64 {
+        self.inside.lock().expect("no worker panicked").entries
+    }
+}
+
+/// A little work: long enough that others run meanwhile.
+fn work() {
+    thread::sleep(Duration::from_micros(500));
+}
+
+/// A small generator, so that every run makes the same choices.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Waits for the reply to a request that has BLOCK.
+#[track_caller]
+fn blocked<A: AsRef<[u8]>>(client: &mut Client, request: &[A]) -> Reply {
+    client.send(request);
+    client
+        .recv(SOON)
+        .expect("every request that waits is answered")
+}
+
+#[test]
+fn rate_limited_workers_that_crash_never_exceed_the_limit_and_wait_tells_who_was_lost() {
+    const LIMIT: u64 = 4;
+    const WORKERS: u64 = 12;
+    const JOBS: u64 = 25;
+    let server = Server::start();
+    let room = Room::default();
+    let (done, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+    // The group must not finish before the last worker has come: it has as many jobs as get done.
+    let mut client = server.connect();
+    assert_eq!(call!(client, "DWG.EXPECT", "jobs", 1_000_000), 1_000_000);
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let (server, room, done, lost) = (&server, &room, &done, &lost);
+            scope.spawn(move || {
+                let mut choices = Choices(worker);
+                let mut client = server.connect();
+                for _ in 0..JOBS {
+                    // A crash is noticed by the lease or by the connection. Only who is to crash has a
+                    // short lease: a machine that stalls must not make a living worker look dead.
+                    let crash = choices.below(6) == 0;
+                    let by_lease = !crash || choices.below(3) == 0;
+                    let lease = if crash { "800" } else { "60000" };
+                    let mut add = vec!["DWG.ADD", "jobs", "LIMIT", "4", "BLOCK", "0"];
+                    if by_lease {
+                        add.extend(["PX", lease]);
+                    } else {
+                        add.push("EPHEMERAL");
+                    }
+                    let (token, _) = blocked(&mut client, &add).grant();
+                    room.enter(1);
+                    work();
+                    room.leave(1);
+                    if crash {
+                        lost.fetch_add(1, Ordering::Relaxed);
+                        std::mem::replace(&mut client, server.connect()).close();
+                    } else if call!(client, "DWG.DONE", "jobs", token) == 1 {
+                        done.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        // So slow a machine that its lease ran out: then it was lost.
+                        lost.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert!(room.most() <= LIMIT, "{} inside", room.most());
+    assert_eq!(room.entries(), WORKERS * JOBS);
+    let (done, lost) = (done.load(Ordering::Relaxed), lost.load(Ordering::Relaxed));
+    assert!(lost > 20, "many did crash: {lost}");
+    eventually("the end of the last who crashed", SOON, || {
+        *call!(client, "DWG.INFO", "jobs").field("holders") == 0
+    });
+    assert_eq!(call!(client, "DWG.EXPECT", "jobs", done), 0);
+    let tally = blocked(&mut client, &["DWG.WAIT", "jobs", "BLOCK", "0"]);
+    assert_eq!(
+        tally,
+        Reply::Array(vec![
+            Reply::Int(done.cast_signed()),
+            Reply::Int(lost.cast_signed())
+        ])
+    );
+}
+
+#[test]
+fn when_every_slot_crashes_at_once_the_group_recovers_by_itself() {
+    const LIMIT: usize = 5;
+    let server = Server::start();
+    let mut client = server.connect();
+    for by in ["PX", "EPHEMERAL"] {
+        call!(client, "DEL", "jobs");
+        let mut slots: Vec<_> = (0..LIMIT)
+            .map(|_| {
+                let mut worker = server.connect();
+                let mut add = vec!["DWG.ADD", "jobs", "LIMIT", "5"];
+                add.extend(if by == "PX" {
+                    ["PX", "1500"].as_slice()
+                } else {
+                    &["EPHEMERAL"]
+                });
+                worker.call(&add).grant();
+                worker
+            })
+            .collect();
+        let mut next: Vec<_> = (0..LIMIT)
+            .map(|_| {
+                let mut worker = server.connect();
+                worker.send(&["DWG.ADD", "jobs", "LIMIT", "5", "BLOCK", "0"]);
+                worker
+            })
+            .collect();
+        wait_for_blocked(&server, LIMIT as u64);
+        let mut watcher = server.connect();
+        watcher.send(&["DWG.WAIT", "jobs", "BLOCK", "0"]);
+        // Nobody is left who could clean up by succeeding.
+        slots.drain(..).for_each(Client::close);
+        for worker in &mut next {
+            let (token, _) = worker.recv(SOON).expect("a slot comes free").grant();
+            assert_eq!(call!(worker, "DWG.DONE", "jobs", token), 1);
+        }
+        let tally = watcher.recv(SOON).expect("the round finishes");
+        assert_eq!(
+            tally,
+            Reply::Array(vec![Reply::Int(5), Reply::Int(5)]),
+            "{by}"
+        );
+    }
+}
+
+/// A store that remembers the largest fence it was shown, and refuses a smaller one.
+#[derive(Default)]
+struct Store {
+    last_fence: u64,
+    writes: Vec<(u64, &'static str)>,
+    refused: u64,
+}
+
+impl Store {
+    fn write(&mut self, fence: u64, what: &'static str) -> bool {
+        let accepted = fence >= self.last_fence;
+        if accepted {
+            self.last_fence = fence;
+            self.writes.push((fence, what));
+        } else {
+            self.refused += 1;
+        }
+        accepted
+    }
+}
+
+#[test]
+fn two_billing_processes_exclude_each_other_and_a_stale_writer_is_refused() {
+    const BILLS: u64 = 100;
+    let server = Server::start();
+    let (room, store) = (Room::default(), Mutex::new(Store::default()));
+    let crashes = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for process in 0..2 {
+            let (server, room, store, crashes) = (&server, &room, &store, &crashes);
+            scope.spawn(move || {
+                let mut choices = Choices(40 + process);
+                let mut client = server.connect();
+                for _ in 0..BILLS {
+                    let crash = choices.below(25) == 0;
+                    let lease = if crash { "500" } else { "60000" };
+                    let (token, fence) = blocked(
+                        &mut client,
+                        &["DLOCK.ACQUIRE", "user:1", "PX", lease, "BLOCK", "0"],
+                    )
+                    .grant();
+                    room.enter(1);
+                    assert!(
+                        store.lock().expect("unpoisoned").write(fence, "begin"),
+                        "a holder is never stale"
+                    );
+                    work();
+                    if crash {
+                        // In the middle: the other goes on after the lease, and this one, which does not
+                        // know that it is dead, comes back with its fence when the other has written.
+                        crashes.fetch_add(1, Ordering::Relaxed);
+                        room.leave(1);
+                        client.close();
+                        client = server.connect();
+                        let (token, later) =
+                            blocked(&mut client, &["DLOCK.ACQUIRE", "user:1", "BLOCK", "0"])
+                                .grant();
+                        room.enter(1);
+                        let mut store = store.lock().expect("unpoisoned");
+                        assert!(later > fence && store.write(later, "begin"));
+                        assert!(!store.write(fence, "end"), "a stale writer is refused");
+                        assert!(store.write(later, "end"));
+                        drop(store);
+                        room.leave(1);
+                        assert_eq!(call!(client, "DLOCK.RELEASE", "user:1", token), 1);
+                        continue;
+                    }
+                    assert!(store.lock().expect("unpoisoned").write(fence, "end"));
+                    room.leave(1);
+                    assert_eq!(call!(client, "DLOCK.RELEASE", "user:1", &token), 1);
+                    assert_eq!(call!(client, "DLOCK.RELEASE", "user:1", token), 0);
+                }
+            });
+        }
+    });
+    assert_eq!(room.most(), 1, "one bill at a time");
+    let store = store.into_inner().expect("unpoisoned");
+    assert!(
+        store.writes.is_sorted_by_key(|(fence, _)| *fence),
+        "fences never fall"
+    );
+    let crashes = crashes.load(Ordering::Relaxed);
+    assert!(
+        crashes > 2 && store.refused == crashes,
+        "{crashes} crashes, {} stale writes",
+        store.refused
+    );
+    // What every holder began, but those that crashed, it ended before anybody else began.
+    let mut began: BTreeMap<u64, u64> = BTreeMap::new();
+    store
+        .writes
+        .iter()
+        .for_each(|(fence, _)| *began.entry(*fence).or_default() += 1);
+    assert_eq!(
+        began.values().filter(|writes| **writes == 1).count() as u64,
+        crashes
+    );
+}
+
+#[test]
+fn a_semaphore_whose_holders_die_gets_all_its_permits_back_and_never_exceeds_its_limit() {
+    const LIMIT: u64 = 6;
+    const CLIENTS: u64 = 10;
+    const ROUNDS: u64 = 30;
+    let server = Server::start();
+    let room = Room::default();
+    let timeouts = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (server, room, timeouts) = (&server, &room, &timeouts);
+            scope.spawn(move || {
+                let mut choices = Choices(70 + number);
+                let mut client = server.connect();
+                for round in 0..ROUNDS {
+                    let permits = 1 + choices.below(3);
+                    let token = format!("{number}:{round}");
+                    // Two in twelve die with their connection, and one without a word, but for its lease.
+                    let death = choices.below(12);
+                    let lease = if death == 0 { "800" } else { "60000" };
+                    let mut acquire = [
+                        "DSEM.ACQUIRE",
+                        "pool",
+                        "LIMIT",
+                        "6",
+                        "PX",
+                        lease,
+                        "EPHEMERAL",
+                        "TOKEN",
+                    ]
+                    .map(str::to_owned)
+                    .to_vec();
+                    acquire.extend([token.clone(), "PERMITS".to_owned(), permits.to_string()]);
+                    if death == 0 {
+                        acquire.retain(|word| word != "EPHEMERAL");
+                    }
+                    // As libraries do: wait, lose patience, drop the connection and send it again.
+                    let patience = Duration::from_millis(4 + choices.below(20));
+                    let grant = loop {
+                        let mut request = acquire.clone();
+                        request.extend(["BLOCK".to_owned(), "0".to_owned()]);
+                        client.send(&request);
+                        let deadline = Instant::now() + SOON;
+                        if let Some(reply) = client.recv(patience) {
+                            break reply;
+                        }
+                        assert!(Instant::now() < deadline);
+                        timeouts.fetch_add(1, Ordering::Relaxed);
+                        if choices.below(2) == 0 {
+                            std::mem::replace(&mut client, server.connect()).close();
+                        } else {
+                            // Or the old connection lingers for a moment.
+                            let old = std::mem::replace(&mut client, server.connect());
+                            client.send(&request);
+                            old.close();
+                            break client.recv(SOON).expect("answered");
+                        }
+                    };
+                    assert_eq!(grant.grant().0, token);
+                    room.enter(permits);
+                    work();
+                    room.leave(permits);
+                    match death {
+                        0..=2 => std::mem::replace(&mut client, server.connect()).close(),
+                        _ => {
+                            assert_eq!(call!(client, "DSEM.RELEASE", "pool", &token), 1);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(room.most() <= LIMIT, "{} permits inside", room.most());
+    assert_eq!(room.entries(), CLIENTS * ROUNDS);
+    assert!(
+        timeouts.load(Ordering::Relaxed) > 10,
+        "some did lose patience"
+    );
+    let mut client = server.connect();
+    // All of them, in one request, for a lease is all that anybody can still have.
+    let reply = blocked(
+        &mut client,
+        &[
+            "DSEM.ACQUIRE",
+            "pool",
+            "LIMIT",
+            "6",
+            "PERMITS",
+            "6",
+            "BLOCK",
+            "0",
+        ],
+    );
+    let (token, _) = reply.grant();
+    assert_eq!(call!(client, "DSEM.RELEASE", "pool", token), 1);
+    eventually("places left vacant to be given up", SOON, || {
+        call!(client, "EXISTS", "pool") == 0
+    });
+    wait_for_blocked(&server, 0);
+}
+
+#[test]
+fn of_ten_machines_exactly_one_runs_each_tick_and_a_dead_runner_is_replaced() {
+    const MACHINES: u64 = 10;
+    const TICKS: u64 = 12;
+    let server = Server::start();
+    let room = Room::default();
+    // How often each tick was run to its end, and by whom it was begun.
+    let ran: Mutex<BTreeMap<u64, u64>> = Mutex::default();
+    let begun: Mutex<BTreeMap<u64, u64>> = Mutex::default();
+    let dead = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for machine in 0..MACHINES {
+            let (server, room, ran, begun, dead) = (&server, &room, &ran, &begun, &dead);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                for tick in 0..TICKS {
+                    let key = format!("job:{tick}");
+                    let is_done = || ran.lock().expect("unpoisoned").contains_key(&tick);
+                    eventually("the tick to be run", SOON, || {
+                        if is_done() {
+                            return true;
+                        }
+                        // Only who is to die has a short lease: it must not seem so of a machine that
+                        // stalls.
+                        let is_doomed = || tick % 4 == 3 && dead.load(Ordering::SeqCst) <= tick / 4;
+                        let lease = if is_doomed() { 500 } else { 60_000 };
+                        let reply =
+                            call!(client, "DLOCK.ACQUIRE", &key, "PX", lease, "OWNER", machine);
+                        if reply.is_nil() {
+                            return false;
+                        }
+                        let (token, _) = reply.grant();
+                        room.enter(1);
+                        // Another had it before, and ran the tick to its end.
+                        if is_done() {
+                            room.leave(1);
+                            call!(client, "DLOCK.RELEASE", &key, token);
+                            return true;
+                        }
+                        *begun.lock().expect("unpoisoned").entry(tick).or_default() += 1;
+                        work();
+                        if is_doomed() {
+                            // The first runner of every fourth tick dies: it neither ends nor releases.
+                            dead.fetch_add(1, Ordering::SeqCst);
+                            room.leave(1);
+                            std::mem::replace(&mut client, server.connect()).close();
+                            return false;
+                        }
+                        *ran.lock().expect("unpoisoned").entry(tick).or_default() += 1;
+                        room.leave(1);
+                        assert_eq!(call!(client, "DLOCK.RELEASE", &key, token), 1);
+                        true
+                    });
+                }
+            });
+        }
+    });
+    let (ran, begun) = (
+        ran.into_inner().expect("unpoisoned"),
+        begun.into_inner().expect("unpoisoned"),
+    );
+    for tick in 0..TICKS {
+        assert_eq!(ran[&tick], 1, "tick {tick} ran once");
+        assert_eq!(
+            begun[&tick],
+            1 + u64::from(tick % 4 == 3),
+            "tick {tick} began once, or again after a death"
+        );
+    }
+    assert_eq!(dead.load(Ordering::Relaxed), TICKS / 4);
+}
+
+#[test]
+fn a_slow_runner_that_renews_is_not_overtaken_and_a_zombie_is_told_that_it_lost() {
+    let server = Server::start();
+    let mut runner = server.connect();
+    let (token, fence) = call!(runner, "DLOCK.ACQUIRE", "job", "PX", 1_000).grant();
+    let running = AtomicBool::new(true);
+    let overtaken = AtomicU64::new(0);
+    let next = thread::scope(|scope| {
+        let standby = scope.spawn(|| {
+            let mut client = server.connect();
+            // Losers may look at any time: it costs the runner nothing, and gives them nothing.
+            eventually("the runner to end", SOON, || {
+                if !running.load(Ordering::SeqCst) {
+                    return true;
+                }
+                let reply = call!(client, "DLOCK.ACQUIRE", "job", "PX", 10_000);
+                let granted = !reply.is_nil();
+                if granted && running.load(Ordering::SeqCst) {
+                    overtaken.fetch_add(1, Ordering::SeqCst);
+                }
+                granted
+            });
+            blocked(
+                &mut client,
+                &["DLOCK.ACQUIRE", "job", "BLOCK", "0", "PX", "10000"],
+            )
+            .grant()
+        });
+        // Three leases long and more: slow is not dead.
+        let until = Instant::now() + Duration::from_millis(3_500);
+        eventually("the slow run's end", SOON, || {
+            assert_eq!(
+                call!(runner, "DLOCK.RENEW", "job", &token),
+                1,
+                "still the runner"
+            );
+            Instant::now() >= until
+        });
+        // And now it hangs, for longer than its lease.
+        running.store(false, Ordering::SeqCst);
+        standby.join().expect("the standby takes over")
+    });
+    assert_eq!(overtaken.load(Ordering::SeqCst), 0);
+    assert!(next.1 > fence);
+    assert_eq!(call!(runner, "DLOCK.RENEW", "job", &token), 0, "lost");
+    assert_eq!(call!(runner, "DLOCK.CHECK", "job", &token), 0);
+    assert_eq!(call!(runner, "DLOCK.RELEASE", "job", &token), 0);
+    // The zombie has touched nothing of its successor's.
+    assert!(call!(runner, "DLOCK.CHECK", "job", &next.0).as_int() > 0);
+    let info = call!(runner, "DLOCK.INFO", "job");
+    let fence = info.field("first-holders").as_array()[0]
+        .field("fence")
+        .as_int();
+    assert_eq!(fence, next.1.cast_signed());
+}
+
+#[test]
+fn sixteen_workers_on_one_lock_get_nearly_the_same_share() {
+    const WORKERS: usize = 16;
+    const GRANTS: u64 = 8_000;
+    let server = Server::start();
+    let room = Room::default();
+    let granted = AtomicU64::new(0);
+    // Those who come first must not have it all to themselves while the others still connect.
+    let start = std::sync::Barrier::new(WORKERS);
+    let shares: Vec<u64> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|_| {
+                let (server, room, granted, start) = (&server, &room, &granted, &start);
+                scope.spawn(move || {
+                    let mut client = server.connect();
+                    let mut mine = 0;
+                    start.wait();
+                    while granted.load(Ordering::Relaxed) < GRANTS {
+                        let (token, _) =
+                            blocked(&mut client, &["DLOCK.ACQUIRE", "lock", "BLOCK", "0"]).grant();
+                        room.enter(1);
+                        mine += 1;
+                        granted.fetch_add(1, Ordering::Relaxed);
+                        room.leave(1);
+                        assert_eq!(call!(client, "DLOCK.RELEASE", "lock", token), 1);
+                    }
+                    mine
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("no worker panics"))
+            .collect()
+    });
+    assert_eq!(room.most(), 1);
+    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| {
+        (sum + *share as f64, squares + (*share as f64).powi(2))
+    });
+    let jain = sum * sum / (WORKERS as f64 * squares);
+    assert!(jain >= 0.99, "Jain {jain:.4}: {shares:?}");
+    assert!(call!(server.connect(), "DLOCK.INFO", "lock").is_nil());
+}

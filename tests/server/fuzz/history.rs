@@ -1,0 +1,263 @@
+//! A random history of everything that can happen to keys, told to a running primary: what [`fuzz`](crate::fuzz)
+//! sends, one step after the other, for as many steps as a story wants.
+//!
+//! Impatient clients ask for holds of all four families in three databases, wait, come back, die and are
+//! killed; operators revoke, pin, pause, rename, move, swap, overwrite, restore and flush. Leases are short
+//! for the most part, so that they lapse in the middle of all this. Every reply is checked, and so is what
+//! grants promise.
+//!
+//! The seed decides what is asked; when leases lapse, and so what is answered, is the server's. A history
+//! that fails prints its seed and its last steps; `DSYNC_SEED=n` runs that seed alone, `DSYNC_HISTORIES=n`
+//! that many.
+//!
+//! At any moment a history can be made to [stand still](History::still): while writes are paused a primary
+//! decides nothing, so what it holds and what others hold of it can be compared to the letter.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::fuzz::driver::Driver;
+use crate::fuzz::plan::{Mix, Plan};
+use crate::fuzz::requests::{DATABASES, NAMES};
+use crate::fuzz::step::Step;
+use crate::support::steps::SOON;
+use crate::support::*;
+
+const CLIENTS: usize = 8;
+/// For what must happen while a history goes on.
+const UNTIL: Duration = Duration::from_secs(30);
+/// How many of the last steps a failure shows.
+const SHOWN: usize = 20_000;
+
+const MIX: Mix = Mix {
+    keys: NAMES.len(),
+    ttls: true,
+    flushes: true,
+    faults: false,
+    one_by_one: true,
+};
+
+/// The seeds to run: what the environment says, or so many.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("DSYNC_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..number("DSYNC_HISTORIES").unwrap_or(count) + 1,
+    }
+}
+
+/// A server on which what is kept for a while is not kept for long, so that it goes within a history.
+pub fn builder() -> Builder {
+    let short = [
+        ("default-lease-ms", 40),
+        ("rejoin-ms", 30),
+        ("group-keep-ms", 60),
+        ("group-idle-ms", 1_000),
+        ("once-keep-ms", 300),
+        ("takeover-grace-ms", 20),
+    ];
+    let builder = Server::builder().config("repl-backlog-size", "32mb");
+    short.into_iter().fold(builder, |builder, (name, ms)| {
+        builder.module_arg(name).module_arg(ms)
+    })
+}
+
+pub struct History<'a> {
+    seed: u64,
+    server: &'a Server,
+    plan: Plan,
+    driver: Driver,
+    count: u64,
+    /// The last steps, and what was heard.
+    last: VecDeque<String>,
+}
+
+impl<'a> History<'a> {
+    pub fn new(server: &'a Server, seed: u64) -> History<'a> {
+        History {
+            seed,
+            server,
+            plan: Plan::new(seed, MIX),
+            driver: Driver::new(server, CLIENTS),
+            count: 0,
+            last: VecDeque::new(),
+        }
+    }
+
+    /// Keys get no TTL by hand: for a server that loads its own data in the middle. A primary leaves out
+    /// what has expired when it loads, and tells nobody.
+    pub fn without_ttls(mut self) -> History<'a> {
+        self.plan.mix.ttls = false;
+        self
+    }
+
+    /// Databases are not flushed: for a story about links that break. From Redis 7.4 on, a replica whose
+    /// link breaks while a flush is under way forgets where it was.
+    pub fn without_flushes(mut self) -> History<'a> {
+        self.plan.mix.flushes = false;
+        self
+    }
+
+    #[track_caller]
+    pub fn steps(&mut self, count: u32) {
+        for _ in 0..count {
+            self.step();
+        }
+    }
+
+    /// Goes on until the condition holds.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + UNTIL;
+        loop {
+            let late = Instant::now() >= deadline;
+            if holds() {
+                return;
+            }
+            assert!(!late, "not within {UNTIL:?}: {what}");
+            self.step();
+        }
+    }
+
+    /// Lets somebody look while nothing changes: writes are paused, and the server decides nothing.
+    #[track_caller]
+    pub fn still<R>(&mut self, look: impl FnOnce(&Server) -> R) -> R {
+        self.stand_still();
+        let seen = look(self.server);
+        self.driver.operate(self.server, &["CLIENT UNPAUSE"]);
+        seen
+    }
+
+    /// The same for good: for a server that is about to be killed.
+    #[track_caller]
+    pub fn stand_still(&mut self) {
+        self.driver.stand_still(self.server);
+    }
+
+    /// The end of the history: every hold whose lease runs out ends, wherever its key has gone since.
+    #[track_caller]
+    pub fn end(mut self) {
+        // No lease runs while writes are refused.
+        self.driver.accept(self.server);
+        assert_nothing_overdue(self.server);
+    }
+
+    #[track_caller]
+    fn step(&mut self) {
+        loop {
+            let (pause, step) = self.plan.next(&self.driver);
+            self.driver.rest(pause);
+            self.count += 1;
+            self.last.extend(self.driver.take_heard());
+            self.last.push_back(step.to_string());
+            while self.last.len() > SHOWN {
+                self.last.pop_front();
+            }
+            self.driver.perform(self.server, self.count, &step);
+            if step == Step::Settle {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for History<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("DSYNC_SEED={} fails after {} steps:", self.seed, self.count);
+            self.last.extend(self.driver.take_heard());
+            self.last.iter().for_each(|step| eprintln!("    {step}"));
+        }
+    }
+}
+
+/// Asserts that every hold whose lease has run out ends, wherever its key has gone since.
+#[track_caller]
+pub fn assert_nothing_overdue(server: &Server) {
+    let mut client = server.connect();
+    for database in 0..DATABASES {
+        assert_eq!(call!(client, "SELECT", database), "OK");
+        for name in NAMES {
+            let deadline = Instant::now() + SOON;
+            loop {
+                let late = Instant::now() >= deadline;
+                let Some(overdue) = overdue_at(&mut client, name) else {
+                    break;
+                };
+                assert!(
+                    !late,
+                    "overdue for {SOON:?}, key {name:?} of database {database}: {overdue:?}"
+                );
+            }
+        }
+    }
+}
+
+/// What INFO says of the key, if it has a hold whose lease has run out.
+#[track_caller]
+fn overdue_at(client: &mut Client, key: &str) -> Option<Reply> {
+    let infos = ["DLOCK.INFO", "DSEM.INFO", "DWG.INFO", "DONCE.INFO"];
+    let infos = infos.map(|info| call!(client, info, key, "COUNT", 1000));
+    // Absent, or of another family.
+    let mut infos = infos
+        .into_iter()
+        .filter(|info| !info.is_nil() && !info.is_error());
+    infos.find(|info| {
+        let holders = info.field("first-holders").as_array();
+        holders.iter().any(|hold| *hold.field("lease-left-ms") == 0)
+    })
+}
+
+/// What every key of the history's databases holds, by its digest.
+pub fn contents(server: &Server) -> BTreeMap<(usize, &'static str), String> {
+    let mut client = server.connect();
+    let mut all = BTreeMap::new();
+    for database in 0..DATABASES {
+        assert_eq!(call!(client, "SELECT", database), "OK");
+        // Also of a key that has expired and is still there: KEYS would leave it out on one server only.
+        let words = ["DEBUG", "DIGEST-VALUE"].into_iter().chain(NAMES);
+        let digests = client.call(&words.collect::<Vec<_>>());
+        for (name, digest) in NAMES.into_iter().zip(digests.as_array()) {
+            if digest.as_str().bytes().any(|digit| digit != b'0') {
+                all.insert((database, name), digest.as_str().to_owned());
+            }
+        }
+    }
+    all
+}
+
+/// How many holds each family has, by INFO's count.
+fn holds(server: &Server) -> Vec<String> {
+    let info = server.info_section("dsync");
+    let lines = info.lines().filter(|line| line.contains("_holds:"));
+    lines.map(str::to_owned).collect()
+}
+
+/// Asserts that the servers hold the same. Both must stand still.
+#[track_caller]
+pub fn assert_same(one: &Server, other: &Server, what: &str) {
+    assert_eq!(contents(one), contents(other), "{what}: the keys");
+    // What FLUSHDB ASYNC let go of elsewhere is taken off at the next turn of the cron.
+    eventually(&format!("{what}: as many holds"), SOON, || {
+        holds(one) == holds(other)
+    });
+    // The keys' TTLs, and whatever else there might be.
+    let whole = |server: &Server| call!(server.connect(), "DEBUG", "DIGEST");
+    assert_eq!(whole(one), whole(other), "{what}: everything");
+}
+
+/// Asserts that nothing was refused that came from elsewhere, and that nothing went wrong inside.
+#[track_caller]
+pub fn assert_untroubled(server: &Server) {
+    assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 0);
+    let log = server.log_text();
+    for word in [
+        "DSYN failed",
+        "a defect of dsync",
+        "panic",
+        "BUG REPORT",
+        "is refused",
+    ] {
+        assert!(!log.contains(word), "{word} in the log:\n{log}");
+    }
+}

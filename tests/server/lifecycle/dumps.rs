@@ -1,0 +1,152 @@
+//! Values that leave a key as a payload and come back under another, or on another server.
+//!
+//! The promise: DUMP has everything, RESTORE and MIGRATE put it where it was told to go, holds and all; and
+//! whoever waits there goes by what came.
+
+use std::time::Duration;
+
+use crate::support::fixtures::{FIXTURES, add_fixtures, assert_in_use};
+use crate::support::steps::SOON;
+use crate::support::*;
+
+#[test]
+fn a_dumped_value_can_be_restored_under_its_name_and_another() {
+    let server = Server::start();
+    add_fixtures(&server);
+    let mut client = server.connect();
+    for key in FIXTURES {
+        let before = digest(&server, key);
+        let payload = call!(client, "DUMP", key).as_bytes().to_vec();
+        assert!(
+            call!(client, "RESTORE", key, 0, &payload)
+                .error()
+                .starts_with("BUSYKEY")
+        );
+        call!(client, "DEL", key);
+        assert_eq!(call!(client, "RESTORE", key, 0, &payload), "OK");
+        assert_eq!(digest(&server, key), before, "{key}");
+        assert_eq!(
+            call!(client, "RESTORE", "copy", 0, &payload, "REPLACE"),
+            "OK"
+        );
+        assert_eq!(digest(&server, "copy"), before, "{key}");
+        assert!(
+            call!(client, "COPY", key, "another").is_error(),
+            "a copied lock would have two holders"
+        );
+    }
+    call!(client, "DEL", "copy");
+    assert_in_use(&server);
+}
+
+#[test]
+fn a_restored_hold_lapses_like_any_other() {
+    let server = Server::builder()
+        .module_arg("takeover-grace-ms")
+        .module_arg(0)
+        .start();
+    let mut client = server.connect();
+    call!(client, "DLOCK.ACQUIRE", "k", "PX", 400, "TOKEN", "t");
+    let payload = call!(client, "DUMP", "k").as_bytes().to_vec();
+    call!(client, "DEL", "k");
+    assert_eq!(call!(client, "RESTORE", "k", 0, &payload), "OK");
+    let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
+    assert!((0..=400).contains(&left), "{left}");
+    let fence = call!(
+        client,
+        "DLOCK.ACQUIRE",
+        "k",
+        "BLOCK",
+        10_000,
+        "TOKEN",
+        "next"
+    )
+    .grant();
+    assert_eq!(fence.0, "next");
+}
+
+#[test]
+fn a_value_restored_over_another_replaces_its_holds_and_keeps_its_waiters() {
+    let server = Server::start();
+    let mut client = server.connect();
+    call!(client, "DLOCK.ACQUIRE", "source", "TOKEN", "restored");
+    let payload = call!(client, "DUMP", "source").as_bytes().to_vec();
+    let old = call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "old")
+        .grant()
+        .1;
+    let mut waiter = server.connect();
+    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "waiter");
+    wait_for_blocked(&server, 1);
+    assert_eq!(call!(client, "RESTORE", "k", 0, &payload, "REPLACE"), "OK");
+    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "old"), 0);
+    assert_eq!(call!(client, "DLOCK.REVOKE", "k", old), 0);
+    assert!(call!(client, "DLOCK.CHECK", "k", "restored").as_int() > 0);
+    waiter.expect_silence(Duration::from_millis(150));
+    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "restored"), 1);
+    assert_eq!(
+        waiter.recv(SOON).expect("the waiter is granted").grant().0,
+        "waiter"
+    );
+
+    // A value with room for those who wait serves them.
+    call!(client, "DSEM.ACQUIRE", "roomy", "LIMIT", 5, "TOKEN", "t");
+    let payload = call!(client, "DUMP", "roomy").as_bytes().to_vec();
+    call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 1);
+    let mut waiter = server.connect();
+    send!(waiter, "DSEM.ACQUIRE", "s", "BLOCK", 0, "TOKEN", "waiter");
+    wait_for_blocked(&server, 1);
+    assert_eq!(call!(client, "RESTORE", "s", 0, &payload, "REPLACE"), "OK");
+    assert_eq!(
+        waiter.recv(SOON).expect("the waiter is granted").grant().0,
+        "waiter"
+    );
+    assert_eq!(*call!(client, "DSEM.INFO", "s").field("holders"), 2);
+
+    // A value of the server's own tells them so.
+    call!(client, "SET", "string", 1);
+    let payload = call!(client, "DUMP", "string").as_bytes().to_vec();
+    let mut waiter = server.connect();
+    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0);
+    wait_for_blocked(&server, 1);
+    assert_eq!(call!(client, "RESTORE", "k", 0, &payload, "REPLACE"), "OK");
+    let told = waiter.recv(SOON).expect("the waiter is told");
+    assert!(told.error().starts_with("WRONGTYPE"), "{told:?}");
+}
+
+#[test]
+fn a_migrated_lock_is_held_where_it_went_and_granted_afresh_where_it_was() {
+    let (source, target) = (Server::start(), Server::start());
+    let mut client = source.connect();
+    let fence = call!(
+        client,
+        "DLOCK.ACQUIRE",
+        "k",
+        "EX",
+        60,
+        "TOKEN",
+        "holder",
+        "OWNER",
+        "o"
+    )
+    .grant()
+    .1;
+    let before = digest(&source, "k");
+    let mut waiter = source.connect();
+    send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "waiter");
+    wait_for_blocked(&source, 1);
+    assert_eq!(
+        call!(client, "MIGRATE", "127.0.0.1", target.port(), "k", 0, 5000),
+        "OK"
+    );
+    assert_eq!(digest(&target, "k"), before);
+    let mut there = target.connect();
+    assert!(call!(there, "DLOCK.CHECK", "k", "holder").as_int() > 50_000);
+    assert!(call!(there, "DLOCK.ACQUIRE", "k").is_nil());
+    let (token, afresh) = waiter.recv(SOON).expect("the waiter is granted").grant();
+    assert_eq!(token, "waiter");
+    assert!(afresh > fence);
+    assert_eq!(call!(client, "DLOCK.CHECK", "k", "holder"), 0);
+    assert_eq!(call!(there, "DLOCK.RELEASE", "k", "holder"), 1);
+    // The fences that came with it are behind those to come.
+    assert!(call!(there, "DLOCK.ACQUIRE", "k").grant().1 > fence);
+}

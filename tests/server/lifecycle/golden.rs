@@ -1,0 +1,511 @@
+//! What was written by any version since 0.2.0, on any server, is read by this one: `tests/golden/` has a
+//! directory for each version that wrote something new, and its README says what is in it and what ages. What
+//! 0.1.0 wrote is refused, with a sentence that says why.
+//!
+//! A file is loaded twice over. By a replica of a primary that is not there, which decides nothing: all it
+//! finds is to the letter what was written, however long ago. Then that replica is promoted, and the holds
+//! are used with their tokens; what has been kept long enough by the wall clock may be gone by then.
+//!
+//! `DSYNC_WRITE_GOLDEN=1` writes the files of this version, where there are none, with Redis 7.0.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::support::data_files::{rewrite_aof, with_aof};
+use crate::support::steps::{SOON, ask, unix_ms};
+use crate::support::*;
+
+const RDB: &str = "dump.rdb";
+const CONTENTS: &str = "contents.txt";
+/// A DUMP payload of each key of database 0, by the key's name.
+const DUMPS: &str = "dumps";
+/// The version whose files are refused.
+const UNREADABLE: &str = "0.1.0";
+/// The names of an AOF's parts are in its manifest, so each has a directory of its own.
+const AOF_DIR: &str = "appendonlydir";
+const AOFS: [&str; 2] = ["aof", "aof-with-preamble"];
+
+/// The greatest value each setting takes: whatever goes by it is there for the longest time.
+const LONGEST: [(&str, u64); 4] = [
+    ("takeover-grace-ms", 3_600_000),
+    ("group-keep-ms", 2_592_000_000),
+    ("group-idle-ms", 31_536_000_000),
+    ("once-keep-ms", 315_360_000_000),
+];
+
+const DAY_MS: i64 = 86_400_000;
+
+/// What INFO says that is true at one moment only, or on one server only.
+const PASSING: [&str; 4] = ["lease-left-ms", "held-ms", "client", "longest-wait-ms"];
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn builder() -> Builder {
+    LONGEST
+        .iter()
+        .fold(Server::builder(), |builder, (name, ms)| {
+            builder.module_arg(name).module_arg(ms)
+        })
+}
+
+/// What was written about one key: facts by name, and the tokens of its holds.
+#[derive(Default, Debug)]
+struct Entry {
+    facts: BTreeMap<String, String>,
+    tokens: Vec<Vec<u8>>,
+}
+
+/// By database and key.
+type Contents = BTreeMap<(usize, String), Entry>;
+
+fn info_command(key: &str) -> &'static str {
+    match key.split(':').next() {
+        Some("lock") => "DLOCK.INFO",
+        Some("sem") => "DSEM.INFO",
+        Some("group") => "DWG.INFO",
+        _ => "DONCE.INFO",
+    }
+}
+
+/// A map and what is in it, as paths and values.
+fn flatten(path: &str, reply: &Reply, into: &mut BTreeMap<String, String>) {
+    match reply {
+        Reply::Array(items) if items.iter().all(|item| matches!(item, Reply::Array(_))) => {
+            for (n, item) in items.iter().enumerate() {
+                flatten(&format!("{path}.{n}"), item, into);
+            }
+        }
+        Reply::Array(pairs) => {
+            for pair in pairs.chunks_exact(2) {
+                let name = pair[0].as_str();
+                if !PASSING.contains(&name) {
+                    let path = if path.is_empty() {
+                        name.to_owned()
+                    } else {
+                        format!("{path}.{name}")
+                    };
+                    flatten(&path, &pair[1], into);
+                }
+            }
+        }
+        Reply::Bulk(bytes) => drop(into.insert(path.to_owned(), bytes.escape_ascii().to_string())),
+        other => drop(into.insert(path.to_owned(), format!("{other:?}"))),
+    }
+}
+
+/// What is known of a key of a server that follows.
+fn facts(client: &mut Client, key: &str) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let digest = call!(client, "DEBUG", "DIGEST-VALUE", key);
+    facts.insert(
+        "digest".to_owned(),
+        digest.as_array()[0].as_str().to_owned(),
+    );
+    flatten("", &call!(client, info_command(key), key), &mut facts);
+    facts
+}
+
+fn read_contents(text: &str) -> (u64, Contents) {
+    let (mut last_fence, mut contents) = (0, Contents::new());
+    let mut key = (0, String::new());
+    for line in text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
+        if let Some(header) = line
+            .strip_prefix('[')
+            .and_then(|line| line.strip_suffix(']'))
+        {
+            let (database, name) = header.split_once(' ').expect("a database and a key");
+            key = (database.parse().expect("a database"), name.to_owned());
+            contents.insert(key.clone(), Entry::default());
+            continue;
+        }
+        let (name, value) = line.split_once(" = ").expect("a name and a value");
+        match (name, contents.get_mut(&key)) {
+            ("token", Some(entry)) => entry.tokens.push(unescaped(value)),
+            ("last-fence", None) => last_fence = value.parse().expect("a fence"),
+            (_, Some(entry)) => drop(entry.facts.insert(name.to_owned(), value.to_owned())),
+            _ => panic!("a line before the first key: {line}"),
+        }
+    }
+    (last_fence, contents)
+}
+
+/// Back from `escape_ascii`, as far as tokens here need it.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut left = text;
+    while let Some((before, escape)) = left.split_once("\\x") {
+        bytes.extend_from_slice(before.as_bytes());
+        bytes.push(u8::from_str_radix(&escape[..2], 16).expect("two digits"));
+        left = &escape[2..];
+    }
+    bytes.extend_from_slice(left.as_bytes());
+    bytes
+}
+
+/// A server that has yet to find these files at its start, and will follow a primary that is not there.
+fn prepared(version: &Path, files: &str) -> Server {
+    let is_aof = files != RDB;
+    let builder = if is_aof {
+        with_aof(builder(), "always", "yes")
+    } else {
+        builder()
+    };
+    let mut server = builder.start();
+    server.kill9();
+    if is_aof {
+        let aof = server.dir().join(AOF_DIR);
+        fs::remove_dir_all(&aof).expect("the empty AOF goes");
+        copy_dir(&version.join(files), &aof);
+    } else {
+        fs::copy(version.join(files), server.dir().join(RDB)).expect("the file is copied");
+    }
+    server.configure("replicaof", "127.0.0.1 1");
+    server
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory is made");
+    for file in fs::read_dir(from).expect("a directory is read") {
+        let file = file.expect("a file").path();
+        let name = file.file_name().expect("a name");
+        fs::copy(&file, to.join(name)).expect("a file is copied");
+    }
+}
+
+#[test]
+fn files_of_every_version_are_read_to_the_letter_and_their_holds_are_used() {
+    if std::env::var_os("DSYNC_WRITE_GOLDEN").is_some() {
+        write();
+    }
+    let mut versions: Vec<_> = fs::read_dir(golden())
+        .expect("tests/golden is there")
+        .map(|version| version.expect("an entry").path())
+        .filter(|version| version.is_dir())
+        .collect();
+    versions.retain(|version| !version.ends_with(UNREADABLE));
+    versions.sort();
+    assert!(!versions.is_empty());
+    for version in versions {
+        let text = fs::read_to_string(version.join(CONTENTS)).expect("the contents are read");
+        let (last_fence, contents) = read_contents(&text);
+        for files in [RDB, AOFS[0], AOFS[1]] {
+            let what = format!("{} {files}", version.display());
+            let mut server = prepared(&version, files);
+            server.start_again();
+            assert_found(&server, &contents, &what);
+            assert_eq!(ask(&mut server.connect(), "REPLICAOF NO ONE"), "OK");
+            assert_in_use(&server, &contents, last_fence, &what);
+        }
+        assert_restored(&version, &contents);
+    }
+}
+
+/// Each DUMP payload is the state that it was made of. Those of groups are left out: they are kept for a year
+/// at most, and a server that decides removes them then.
+#[track_caller]
+fn assert_restored(version: &Path, contents: &Contents) {
+    let server = builder().start();
+    let mut client = server.connect();
+    let kept = |key: &str| !key.starts_with("group:");
+    for ((_, key), entry) in contents
+        .iter()
+        .filter(|((db, key), _)| *db == 0 && kept(key))
+    {
+        let payload = fs::read(version.join(DUMPS).join(key)).expect("the payload is read");
+        assert_eq!(call!(client, "RESTORE", key, 0, &payload), "OK", "{key}");
+        let digest = call!(client, "DEBUG", "DIGEST-VALUE", key);
+        assert_eq!(digest.as_array()[0], *entry.facts["digest"], "{key}");
+    }
+}
+
+/// Version 0.1.0 wrote formats of its own, which no version reads. A server does not crash over its files and
+/// does not lose their holds without a word: it does not start, and says why.
+#[test]
+fn files_of_0_1_0_stop_the_start_with_a_sentence_that_names_both_versions() {
+    let version = golden().join(UNREADABLE);
+    for files in [RDB, AOFS[0], AOFS[1]] {
+        let mut server = prepared(&version, files);
+        let seen = server.log_text().len();
+        let started = catch_unwind(AssertUnwindSafe(|| server.start_again()));
+        let log = server.log_text()[seen..].to_owned();
+        assert!(started.is_err(), "{files}: {log}");
+        let sentence = concat!("and this is dsync ", env!("CARGO_PKG_VERSION"));
+        let says =
+            |line: &str| line.contains("it was written by dsync 0.1.0,") && line.contains(sentence);
+        assert!(log.lines().any(says), "{files}: {log}");
+        for word in ["panic", "crashed by signal", "ASSERTION"] {
+            assert!(!log.contains(word), "{files}: {log}");
+        }
+    }
+}
+
+/// On a server that decides nothing, everything is as it was written.
+#[track_caller]
+fn assert_found(server: &Server, contents: &Contents, what: &str) {
+    let mut client = server.connect();
+    for ((database, key), entry) in contents {
+        assert_eq!(call!(client, "SELECT", database), "OK");
+        let found = facts(&mut client, key);
+        // A later version may tell more; what was told then must be true still.
+        for (name, value) in &entry.facts {
+            assert_eq!(
+                found.get(name),
+                Some(value),
+                "{what}: {name} of {key} in {found:#?}"
+            );
+        }
+    }
+    for (database, keys) in by_database(contents) {
+        assert_eq!(call!(client, "SELECT", database), "OK");
+        assert_eq!(
+            call!(client, "DBSIZE"),
+            keys,
+            "{what}: keys in database {database}"
+        );
+    }
+}
+
+fn by_database(contents: &Contents) -> BTreeMap<usize, i64> {
+    let mut sizes = BTreeMap::new();
+    for (database, _) in contents.keys() {
+        *sizes.entry(*database).or_insert(0) += 1;
+    }
+    sizes
+}
+
+/// On a server that has taken over, every hold is its token's, and everybody is told what was known.
+#[track_caller]
+fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &str) {
+    let mut client = server.connect();
+    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE lock:new").grant();
+    assert!(fence > last_fence, "{what}: {fence} after {last_fence}");
+    let fact = |key: &str, name: &str| &contents[&(0, key.to_owned())].facts[name];
+
+    // Nobody else gets in, and the limits are what they were.
+    for request in [
+        "DLOCK.ACQUIRE lock:owned",
+        "DLOCK.ACQUIRE lock:shared",
+        "DSEM.ACQUIRE sem:busy PERMITS 3",
+        "DSEM.ACQUIRE sem:paused LIMIT 5",
+        "DONCE.BEGIN once:first",
+        "DONCE.BEGIN once:second",
+    ] {
+        assert!(ask(&mut client, request).is_nil(), "{what}: {request}");
+    }
+    for ((database, key), entry) in contents {
+        assert_eq!(call!(client, "SELECT", database), "OK");
+        let prefix = info_command(key).trim_end_matches("INFO");
+        for token in &entry.tokens {
+            let left = call!(client, format!("{prefix}CHECK"), key, token).as_int();
+            assert!((1..=DAY_MS).contains(&left), "{what}: {left} ms of {key}");
+            assert_eq!(
+                call!(client, format!("{prefix}RENEW"), key, token, "EX", 60),
+                1
+            );
+            assert_eq!(call!(client, format!("{prefix}RELEASE"), key, token), 1);
+            assert_eq!(call!(client, format!("{prefix}RELEASE"), key, token), 0);
+        }
+    }
+    assert_eq!(call!(client, "SELECT", 0), "OK");
+    assert_eq!(ask(&mut client, "DSEM.LIMIT sem:pinned NONE"), 4);
+
+    // Retention runs on the wall clock: what has been kept for ten years is not asked about.
+    let written: u64 = fact("once:done", "kept-until-unix-ms")
+        .parse()
+        .expect("a moment");
+    if unix_ms() + 60_000 >= written {
+        return;
+    }
+    let failed = ask(&mut client, "DONCE.BEGIN once:failed MAX 2");
+    assert_eq!(failed.as_array()[1], *"no disk");
+    assert_eq!(failed.as_array()[2], 2);
+    let revoked = ask(&mut client, "DONCE.BEGIN once:revoked MAX 1");
+    assert_eq!(revoked.as_array()[1], *"revoked");
+    assert_eq!(ask(&mut client, "DONCE.DONE once:silent a RESULT late"), 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE once:given-up a"), 0);
+    let done = ask(&mut client, "DONCE.BEGIN once:done");
+    assert_eq!(done.as_array()[1].as_bytes(), b"a\r\nresult \xff");
+    assert_eq!(done.as_array()[2], 2);
+    assert_eq!(ask(&mut client, "DONCE.DONE once:done b"), 1, "said again");
+    assert!(ask(&mut client, "DONCE.BEGIN once:done-without").as_array()[1].is_nil());
+}
+
+/// Writes the files of this version.
+fn write() {
+    let version = golden().join(env!("CARGO_PKG_VERSION"));
+    assert!(
+        !version.exists(),
+        "{} is there and is not written again",
+        version.display()
+    );
+    let primary = with_aof(builder(), "always", "no").start();
+    let flavour = primary.flavour();
+    assert!(
+        flavour.product == Product::Redis && flavour.version < (7, 1, 0),
+        "golden files are written by Redis 7.0, whose RDB every later server reads, not by {flavour:?}"
+    );
+    let replica = with_aof(builder(), "always", "yes")
+        .replica_of(&primary)
+        .start();
+    let mut tokens = BTreeMap::new();
+    // Half of it before the rewriting, half of it behind.
+    let ephemeral = add_fixtures(&primary, 0, &mut tokens);
+    rewrite_aof(&primary);
+    let also_ephemeral = add_fixtures(&primary, 4, &mut tokens);
+    replica.wait_to_catch_up_with(&primary);
+    rewrite_aof(&replica);
+    let mut client = primary.connect();
+    assert_eq!(ask(&mut client, "DLOCK.RENEW lock:owned a EX 86399"), 1);
+    let (_, last_fence) = ask(&mut client, "DLOCK.ACQUIRE lock:gone TOKEN a").grant();
+    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock:gone a"), 1);
+    assert_eq!(ask(&mut client, "CLIENT PAUSE 60000 WRITE"), "OK");
+    replica.wait_to_catch_up_with(&primary);
+    assert_eq!(ask(&mut client, "SAVE"), "OK");
+
+    fs::create_dir_all(&version).expect("a directory is made");
+    fs::copy(primary.dir().join(RDB), version.join(RDB)).expect("the RDB is copied");
+    for (server, name) in [(&primary, AOFS[0]), (&replica, AOFS[1])] {
+        copy_dir(&server.dir().join(AOF_DIR), &version.join(name));
+    }
+    fs::create_dir_all(version.join(DUMPS)).expect("a directory is made");
+    for (_, key) in tokens.keys().filter(|(database, _)| *database == 0) {
+        let payload = call!(primary.connect(), "DUMP", key);
+        let file = version.join(DUMPS).join(key);
+        fs::write(file, payload.as_bytes()).expect("the payload is written");
+    }
+    let mut text = format!(
+        "# What is in the files beside this one, as a server finds it that follows: see ../README.md.\n\
+         last-fence = {last_fence}\n"
+    );
+    let mut client = replica.connect();
+    for ((database, key), tokens) in &tokens {
+        assert_eq!(call!(client, "SELECT", database), "OK");
+        text += &format!("\n[{database} {key}]\n");
+        for (name, value) in facts(&mut client, key) {
+            text += &format!("{name} = {value}\n");
+        }
+        for token in tokens {
+            text += &format!("token = {}\n", token.escape_ascii());
+        }
+    }
+    fs::write(version.join(CONTENTS), text).expect("the contents are written");
+    drop((ephemeral, also_ephemeral));
+}
+
+/// The tokens of the holds of each key.
+type Tokens = BTreeMap<(usize, String), Vec<Vec<u8>>>;
+
+/// Every field in use, in this database. The connection has an EPHEMERAL hold.
+fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client {
+    let mut client = server.connect();
+    assert_eq!(call!(client, "SELECT", database), "OK");
+    // A day is the longest lease there is by default; what is left of it is not told by the files.
+    let mut hold = |client: &mut Client, line: &str| {
+        let reply = ask(client, format!("{line} EX 86400"));
+        let key = line.split(' ').nth(1).expect("a key").to_owned();
+        let items = reply.as_array();
+        let token = &items[items.len() - if items[0] == "RUN" { 3 } else { 2 }];
+        let of_key = tokens.entry((database, key)).or_default();
+        of_key.push(token.as_bytes().to_vec());
+    };
+    hold(
+        &mut client,
+        "DLOCK.ACQUIRE lock:owned TOKEN a OWNER \"web-1 \\r\\n\"",
+    );
+    hold(&mut client, "DLOCK.ACQUIRE lock:renewed");
+    hold(&mut client, "DLOCK.ACQUIRE lock:ephemeral EPHEMERAL");
+    hold(&mut client, "DLOCK.ACQUIRE lock:shared SHARED TOKEN a");
+    hold(&mut client, "DLOCK.ACQUIRE lock:shared SHARED");
+    hold(
+        &mut client,
+        "DLOCK.ACQUIRE lock:shared SHARED TOKEN \"\\x00\\xff\"",
+    );
+    hold(
+        &mut client,
+        "DSEM.ACQUIRE sem:busy LIMIT 9 PERMITS 4 TOKEN a",
+    );
+    hold(
+        &mut client,
+        "DSEM.ACQUIRE sem:busy LIMIT 8 PERMITS 2 OWNER web-2",
+    );
+    hold(&mut client, "DSEM.ACQUIRE sem:pinned LIMIT 2 TOKEN a");
+    hold(&mut client, "DWG.ADD group:live LIMIT 5 TOKEN a");
+    hold(
+        &mut client,
+        "DWG.ADD group:live LIMIT 4 TOKEN b OWNER web-3",
+    );
+    hold(&mut client, "DONCE.BEGIN once:first TOKEN a");
+    let mut say = |line: &str| {
+        let reply = ask(&mut client, line);
+        assert!(!reply.is_error() && !reply.is_nil(), "{line}: {reply:?}");
+        reply
+    };
+    let key = (database, "lock:renewed".to_owned());
+    let token = String::from_utf8(tokens[&key][0].clone()).expect("a UUID");
+    assert_eq!(
+        say(&format!("DLOCK.RENEW lock:renewed {token} EX 80000")),
+        1
+    );
+    say("DSEM.LIMIT sem:pinned 4");
+    say("DSEM.LIMIT sem:paused 0");
+    say("DWG.EXPECT group:live 7");
+    for key in ["group:live", "group:finished", "group:owed"] {
+        say(&format!("DWG.ADD {key} TOKEN done"));
+        let (_, lost) = say(&format!("DWG.ADD {key} TOKEN lost")).grant();
+        if key == "group:owed" {
+            say("DWG.EXPECT group:owed 3");
+        }
+        assert_eq!(say(&format!("DWG.DONE {key} done")), 1);
+        assert_eq!(say(&format!("DWG.REVOKE {key} {lost}")), 1);
+    }
+    for key in ["once:second", "once:failed", "once:done"] {
+        say(&format!("DONCE.BEGIN {key} TOKEN a"));
+        assert_eq!(say(&format!("DONCE.FAIL {key} a REASON \"no disk\"")), 1);
+    }
+    say("DONCE.BEGIN once:failed TOKEN b");
+    assert_eq!(say("DONCE.FAIL once:failed b REASON \"no disk\""), 1);
+    for key in ["once:silent", "once:given-up"] {
+        say(&format!("DONCE.BEGIN {key} TOKEN a PX 1"));
+        eventually("the silence of a run", SOON, || {
+            *say(&format!("DONCE.INFO {key}")).field("state") == "idle"
+        });
+    }
+    assert_eq!(
+        say("DONCE.BEGIN once:given-up MAX 1").as_array()[0],
+        *"FAILED"
+    );
+    let run = say("DONCE.BEGIN once:revoked TOKEN a");
+    let fence = run.as_array()[2].as_int();
+    assert_eq!(say(&format!("DONCE.REVOKE once:revoked {fence}")), 1);
+    say("DONCE.BEGIN once:done TOKEN b");
+    let done = "DONCE.DONE once:done b RESULT \"a\\r\\nresult \\xff\" EX 315360000";
+    assert_eq!(say(done), 1);
+    say("DONCE.BEGIN once:done-without TOKEN a");
+    assert_eq!(say("DONCE.DONE once:done-without a EX 315360000"), 1);
+    let run = say("DONCE.BEGIN once:second TOKEN b EX 86400 OWNER web-4");
+    assert_eq!(run.as_array()[3], 2);
+    tokens.insert((database, "once:second".to_owned()), vec![b"b".to_vec()]);
+    for key in [
+        "sem:paused",
+        "group:finished",
+        "group:owed",
+        "once:failed",
+        "once:silent",
+        "once:given-up",
+        "once:revoked",
+        "once:done",
+        "once:done-without",
+    ] {
+        tokens.entry((database, key.to_owned())).or_default();
+    }
+    client.expect_silence(Duration::ZERO);
+    client
+}

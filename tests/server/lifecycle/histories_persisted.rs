@@ -1,0 +1,124 @@
+//! Whatever happened on a server, its files have all of it: an AOF with RDB preamble and without, rewritten
+//! in the middle or not, synced at once or later, and an RDB file; and whatever a server loads while it
+//! runs changes nothing.
+//!
+//! A server is killed while it stands still, and starts again as the replica of a primary that is not there:
+//! it decides nothing then, so what it holds, to the letter, is what was in its files. After that it is
+//! promoted, and history goes on.
+
+use crate::fuzz::history::{self, History, assert_same, assert_untroubled, contents, seeds};
+use crate::support::data_files::{wait_for_rewrite, with_aof};
+use crate::support::steps::SOON;
+use crate::support::*;
+
+/// Nobody listens there: ports below 1024 are given to nobody by chance.
+const NOWHERE: &str = "127.0.0.1 1";
+
+/// Kills the server, which stands still, and asserts that it comes back with everything.
+#[track_caller]
+fn kill_and_compare(server: &mut Server, seed: u64, what: &str) {
+    let before = contents(server);
+    assert!(
+        before.len() >= 5,
+        "{what}: there is something to compare: {before:?}"
+    );
+    let whole = call!(server.connect(), "DEBUG", "DIGEST");
+    server.kill9();
+    server.configure("replicaof", NOWHERE);
+    server.start_again();
+    assert_eq!(contents(server), before, "{what}");
+    assert_eq!(call!(server.connect(), "DEBUG", "DIGEST"), whole, "{what}");
+    assert_untroubled(server);
+    assert_eq!(call!(server.connect(), "REPLICAOF", "NO", "ONE"), "OK");
+    let mut history = History::new(server, seed + 1_000);
+    history.steps(100);
+    history.end();
+    assert_untroubled(server);
+}
+
+/// The history goes on until there is something to compare, and stands still.
+fn stand_still(history: &mut History<'_>, server: &Server) {
+    history.until("something to compare", || contents(server).len() >= 8);
+    history.stand_still();
+}
+
+#[test]
+fn an_aof_has_all_of_a_history() {
+    for seed in seeds(1) {
+        for (preamble, fsync, rewritten) in [
+            ("yes", "always", false),
+            ("yes", "everysec", true),
+            ("no", "always", true),
+            ("no", "everysec", false),
+            ("no", "no", true),
+        ] {
+            let what = format!("preamble {preamble}, fsync {fsync}, rewritten {rewritten}");
+            let mut server = with_aof(history::builder(), fsync, preamble).start();
+            let mut history = History::new(&server, seed);
+            history.steps(250);
+            if rewritten {
+                let reply = call!(server.connect(), "BGREWRITEAOF");
+                assert!(!reply.is_error(), "{reply:?}");
+                history.steps(100);
+                wait_for_rewrite(&server);
+                history.steps(50);
+            }
+            stand_still(&mut history, &server);
+            drop(history);
+            eventually("the AOF has reached the file", SOON, || {
+                server.info_number("persistence", "aof_buffer_length") == 0
+            });
+            kill_and_compare(&mut server, seed, &what);
+        }
+    }
+}
+
+#[test]
+fn an_rdb_file_has_all_of_a_history() {
+    for seed in seeds(3) {
+        let mut server = history::builder().start();
+        let mut history = History::new(&server, seed);
+        history.steps(200);
+        // One that is written while history goes on, and one of the moment at which it stands still.
+        assert!(!call!(server.connect(), "BGSAVE").is_error());
+        history.steps(100);
+        eventually("the background save", SOON, || {
+            server.info("persistence", "rdb_bgsave_in_progress") == "0"
+        });
+        stand_still(&mut history, &server);
+        drop(history);
+        assert_eq!(call!(server.connect(), "SAVE"), "OK");
+        kill_and_compare(&mut server, seed, "RDB");
+    }
+}
+
+#[test]
+fn a_server_that_loads_its_own_data_in_the_middle_goes_on_as_if_nothing_had_been() {
+    for seed in seeds(2) {
+        for preamble in ["yes", "no"] {
+            let server = with_aof(history::builder(), "always", preamble).start();
+            let replica = history::builder().replica_of(&server).start();
+            let mut history = History::new(&server, seed).without_ttls();
+            for reload in [
+                ["DEBUG", "RELOAD"],
+                ["DEBUG", "LOADAOF"],
+                ["DEBUG", "RELOAD"],
+            ] {
+                history.steps(120);
+                history.still(|server| {
+                    let before = contents(server);
+                    assert_eq!(server.connect().call(&reload), "OK");
+                    assert_eq!(contents(server), before, "{reload:?}");
+                });
+                history.steps(40);
+                // What came after it fits what the replica had before it.
+                history.still(|server| {
+                    replica.wait_to_catch_up_with(server);
+                    assert_same(server, &replica, "after a reload");
+                });
+            }
+            assert_untroubled(&server);
+            assert_untroubled(&replica);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! A server that is killed in the middle of traffic.
+//!
+//! The promise: where every write reaches the disk before its reply, no acknowledged grant, no acknowledged
+//! release and no acknowledged result is lost; where the end of the file may be lost, what is lost is the
+//! newest. What was under way when the server died may have happened or not. In either case the fences to
+//! come exceed all that were ever given.
+//!
+//! `DSYNC_KILLS=n` kills each server n times instead of five.
+
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng};
+
+use crate::support::data_files::{aof, kill_and_start, wait_for_rewrite, with_aof, with_safe_aof};
+use crate::support::steps::ask;
+use crate::support::*;
+
+const WORKERS: usize = 6;
+
+/// Acknowledged and not given back.
+struct Held {
+    acquire: String,
+    check: String,
+    fence: u64,
+}
+
+/// What the workers know for certain.
+#[derive(Default)]
+struct Known {
+    held: Vec<Held>,
+    /// Questions to which the answer is 0, for what they ask after was given back.
+    released: Vec<String>,
+    /// Work that is done, by key and result.
+    done: Vec<(String, String)>,
+}
+
+impl Known {
+    fn add(&mut self, other: Known) {
+        self.held.extend(other.held);
+        self.released.extend(other.released);
+        self.done.extend(other.done);
+    }
+
+    fn last_fence(&self) -> u64 {
+        self.held.iter().map(|held| held.fence).max().unwrap_or(0)
+    }
+}
+
+fn fence_of(reply: &Reply) -> u64 {
+    match reply.as_array() {
+        [_, Reply::Int(fence)] | [_, _, Reply::Int(fence), _] => fence.unsigned_abs(),
+        _ => panic!("expected a grant, received {reply:?}"),
+    }
+}
+
+fn say(client: &mut Client, line: &str) -> Option<Reply> {
+    client.try_call(&line.split(' ').collect::<Vec<_>>())
+}
+
+/// Acquires of every family until the server is gone; gives two of three back.
+fn work(server: &Server, name: &str, acknowledged: &AtomicUsize) -> Known {
+    let mut known = Known::default();
+    let mut client = server.connect();
+    for n in 0.. {
+        let token = format!("{name}:{n}");
+        // In turn: a lock that is handed from waiter to waiter, and holds that are alone or among others.
+        let (prefix, key, request) = match n % 5 {
+            0 => ("DLOCK", "hot".to_owned(), "DLOCK.ACQUIRE hot".to_owned()),
+            1 => (
+                "DLOCK",
+                format!("lock:{token}"),
+                format!("DLOCK.ACQUIRE lock:{token}"),
+            ),
+            2 => (
+                "DSEM",
+                "sem".to_owned(),
+                "DSEM.ACQUIRE sem LIMIT 1000000".to_owned(),
+            ),
+            3 => ("DWG", "group".to_owned(), "DWG.ADD group".to_owned()),
+            _ => (
+                "DONCE",
+                format!("once:{token}"),
+                format!("DONCE.BEGIN once:{token}"),
+            ),
+        };
+        let acquire = format!("{request} EX 600 BLOCK 0 TOKEN {token}");
+        let Some(reply) = say(&mut client, &acquire) else {
+            return known;
+        };
+        let fence = fence_of(&reply);
+        acknowledged.fetch_add(1, Ordering::Relaxed);
+        let check = format!("{prefix}.CHECK {key} {token}");
+        // Whatever is handed on must be given back.
+        if n % 3 == 0 && key != "hot" {
+            known.held.push(Held {
+                acquire,
+                check,
+                fence,
+            });
+            continue;
+        }
+        let end = match (prefix, n % 2) {
+            ("DONCE", 0) => format!("DONCE.DONE {key} {token} RESULT {token} EX 600"),
+            ("DWG", 0) => format!("DWG.DONE {key} {token}"),
+            _ => format!("{prefix}.RELEASE {key} {token}"),
+        };
+        // From the request until its reply nobody can know.
+        if say(&mut client, &end).is_none() {
+            return known;
+        }
+        if end.contains("RESULT") {
+            known.done.push((key, token));
+        } else {
+            known.released.push(check);
+        }
+    }
+    known
+}
+
+/// Traffic until so much of it is acknowledged; then the server is killed in the middle of it.
+fn kill_under_traffic(server: &mut Server, round: u64, rewrite: bool, enough: usize) -> Known {
+    let acknowledged = AtomicUsize::new(0);
+    let mut known = Known::default();
+    let wait_for = |count: usize| {
+        eventually("traffic", Duration::from_secs(30), || {
+            acknowledged.load(Ordering::Relaxed) >= count
+        });
+    };
+    thread::scope(|threads| {
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|worker| {
+                let (server, acknowledged) = (&*server, &acknowledged);
+                threads.spawn(move || work(server, &format!("{round}:{worker}"), acknowledged))
+            })
+            .collect();
+        wait_for(enough / 2);
+        if rewrite {
+            assert!(!call!(server.connect(), "BGREWRITEAOF").is_error());
+            // Every other time it is killed with the rewriting still under way, perhaps.
+            if round.is_multiple_of(4) {
+                wait_for_rewrite(server);
+            }
+        }
+        wait_for(enough);
+        let pid = server.pid().to_string();
+        let killed = Command::new("sh").args(["-c", "kill -9 $0", &pid]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+        for worker in workers {
+            known.add(worker.join().expect("a worker ends"));
+        }
+    });
+    server.kill9();
+    known
+}
+
+fn kills() -> u64 {
+    let said = std::env::var("DSYNC_KILLS").ok();
+    said.and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+#[track_caller]
+fn assert_all_there(server: &Server, known: &Known) {
+    let mut client = server.connect();
+    for Held {
+        acquire,
+        check,
+        fence,
+    } in &known.held
+    {
+        assert!(ask(&mut client, check).as_int() > 0, "lost: {check}");
+        // The same request once more is the same hold.
+        assert_eq!(fence_of(&ask(&mut client, acquire)), *fence, "{acquire}");
+    }
+    for check in &known.released {
+        assert_eq!(ask(&mut client, check), 0, "came back: {check}");
+    }
+    for (key, result) in &known.done {
+        let reply = ask(&mut client, format!("DONCE.BEGIN {key}"));
+        assert_eq!(reply.as_array()[0], *"DONE", "{key}: {reply:?}");
+        assert_eq!(reply.as_array()[1], *result.as_str(), "{key}");
+    }
+}
+
+#[track_caller]
+fn assert_fences_rise(server: &Server, known: &Known) {
+    let fence = fence_of(&ask(&mut server.connect(), "DLOCK.ACQUIRE fence PX 1"));
+    assert!(fence > known.last_fence(), "{fence}");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_to_kills_under_traffic_where_every_write_is_synced() {
+    for preamble in [true, false] {
+        let mut server = with_safe_aof(preamble).start();
+        let mut known = Known::default();
+        for round in 0..kills() {
+            known.add(kill_under_traffic(&mut server, round, round % 2 == 0, 300));
+            assert!(known.held.len() >= 50, "{} holds", known.held.len());
+            server.start_again();
+            assert_all_there(&server, &known);
+            assert_fences_rise(&server, &known);
+            // The one that died with the lock in hand never gives it back.
+            ask(&mut server.connect(), "DEL hot");
+        }
+    }
+}
+
+/// Asserts that whatever is lost was given after whatever is kept.
+#[track_caller]
+fn assert_only_the_newest_lost(server: &Server, known: &Known) -> usize {
+    let mut client = server.connect();
+    let (kept, lost): (Vec<_>, Vec<_>) = known
+        .held
+        .iter()
+        .partition(|held| ask(&mut client, &held.check).as_int() > 0);
+    let newest_kept = kept.iter().map(|held| held.fence).max();
+    let oldest_lost = lost.iter().map(|held| held.fence).min();
+    if let (Some(kept), Some(lost)) = (newest_kept, oldest_lost) {
+        assert!(kept < lost, "{lost} is lost, and {kept} is kept");
+    }
+    lost.len()
+}
+
+#[test]
+fn a_kill_loses_the_newest_at_most_where_writes_are_synced_later() {
+    for (fsync, preamble) in [("everysec", "yes"), ("everysec", "no"), ("no", "no")] {
+        let mut server = with_aof(Server::builder(), fsync, preamble).start();
+        for round in 0..kills().min(2) {
+            let known = kill_under_traffic(&mut server, round, round % 2 == 0, 600);
+            server.start_again();
+            assert_only_the_newest_lost(&server, &known);
+            assert_fences_rise(&server, &known);
+            // Whoever lost a hold asks again, with the same token; whoever did not has the same hold.
+            let mut client = server.connect();
+            for held in &known.held {
+                let fence = fence_of(&ask(&mut client, &held.acquire));
+                assert!(fence >= held.fence, "{}", held.acquire);
+            }
+            assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_ends_anywhere_has_everything_before_that() {
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut server = with_safe_aof(false).start();
+    let known = kill_under_traffic(&mut server, 1, false, 400);
+    let whole = fs::read(aof(&server)).expect("the AOF is read");
+    let mut last_lost = 0;
+    // From the end backwards: ever more is lost.
+    for nth in 1..6 {
+        let from = whole.len() - nth * whole.len() / 6;
+        let cut = rng.random_range(from..from + whole.len() / 6);
+        fs::write(aof(&server), &whole[..cut]).expect("the AOF is cut");
+        server.start_again();
+        let lost = assert_only_the_newest_lost(&server, &known);
+        assert!(lost >= last_lost && lost < known.held.len(), "{lost} lost");
+        last_lost = lost;
+        assert_fences_rise(&server, &known);
+        server.kill9();
+    }
+    assert!(last_lost > 0);
+    fs::write(aof(&server), &whole).expect("the AOF is whole again");
+    server.start_again();
+    assert_all_there(&server, &known);
+}
+
+#[test]
+fn a_server_that_saves_now_and_then_has_everything_up_to_the_last_time() {
+    let mut server = Server::start();
+    let mut client = server.connect();
+    let mut fences = Vec::new();
+    for n in 0..50 {
+        if n == 25 {
+            assert_eq!(ask(&mut client, "SAVE"), "OK");
+        }
+        let reply = ask(
+            &mut client,
+            format!("DSEM.ACQUIRE s LIMIT 99 TOKEN t{n} EX 600"),
+        );
+        fences.push(fence_of(&reply));
+    }
+    kill_and_start(&mut server);
+    let mut client = server.connect();
+    for (n, fence) in fences.iter().enumerate() {
+        let left = ask(&mut client, format!("DSEM.CHECK s t{n}")).as_int();
+        assert_eq!(left > 0, n < 25, "t{n}: {left}");
+        let again = ask(
+            &mut client,
+            format!("DSEM.ACQUIRE s LIMIT 99 TOKEN t{n} EX 600"),
+        );
+        // What was lost is granted anew, above all that was given before.
+        let is_new = fence_of(&again) > fences[49];
+        assert_eq!(is_new, n >= 25, "t{n}: {fence}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Loading the module into a server that runs: refusals, and what they leave behind.
+//!
+//! A server unloads the library that it refuses. Whatever it would still call there, a command filter or
+//! the receiver of messages of other nodes, ends the server at the next occasion. So after every refusal
+//! these stories give the server each occasion: commands, events, connections that close, the cluster's
+//! messages. Then the module must load.
+
+use crate::support::steps::*;
+use crate::support::*;
+
+/// Sends `MODULE LOAD` or `MODULE LOADEX` of the module under test.
+#[track_caller]
+fn load(server: &Server, how: &str, arguments: &str) -> Reply {
+    let path = module_path();
+    let line = format!("MODULE {how} {} {arguments}", path.display());
+    ask(&mut server.connect(), line)
+}
+
+#[track_caller]
+fn assert_refused(server: &Server, how: &str, arguments: &str) {
+    let reply = load(server, how, arguments);
+    assert!(
+        reply
+            .error()
+            .starts_with("ERR Error loading the extension."),
+        "{how} {arguments}: {reply:?}"
+    );
+}
+
+#[track_caller]
+fn assert_loaded(server: &Server, is_loaded: bool) {
+    let modules = ask(&mut server.connect(), "MODULE LIST");
+    let has_name = |module: &Reply| *module.field("name") == "dsync";
+    assert_eq!(modules.as_array().iter().any(has_name), is_loaded);
+}
+
+/// Gives the server occasion to call whatever it still knows of a library, on a key of its own.
+#[track_caller]
+fn live_on(server: &Server, key: &str) {
+    let renamed = format!("{{{key}}}renamed");
+    let mut client = server.connect();
+    for line in [
+        format!("SET {key} value"),
+        // Keyspace notifications.
+        format!("RENAME {key} {renamed}"),
+        format!("DEL {renamed}"),
+        "CONFIG SET maxmemory-samples 6".to_owned(),
+        "CONFIG SET maxmemory-samples 5".to_owned(),
+        "FLUSHALL".to_owned(),
+        "DEBUG RELOAD".to_owned(),
+        "BGSAVE".to_owned(),
+        "INFO everything".to_owned(),
+        "COMMAND COUNT".to_owned(),
+    ] {
+        let reply = ask(&mut client, &line);
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+    }
+    client.close();
+    let mut client = server.connect();
+    let mut victim = server.connect();
+    let kill = format!("CLIENT KILL ID {}", victim.id());
+    assert_eq!(ask(&mut client, kill), 1);
+    // The server's cron, and with it timers that are due.
+    let uptime = server.info_number("server", "uptime_in_seconds");
+    eventually("the server's cron", SOON, || {
+        server.info_number("server", "uptime_in_seconds") > uptime
+    });
+    eventually("the end of the save", SOON, || {
+        server.info_number("persistence", "rdb_bgsave_in_progress") == 0
+    });
+}
+
+/// How many messages of modules have come over the cluster's bus.
+#[track_caller]
+fn bus_messages(server: &Server) -> u64 {
+    let info = ask(&mut server.connect(), "CLUSTER INFO");
+    let field = "cluster_stats_messages_module_received:";
+    let value = info
+        .as_str()
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.parse().ok());
+    value.unwrap_or(0)
+}
+
+/// The same as [`live_on`], in a cluster whose other nodes have the module.
+#[track_caller]
+fn live_on_in_cluster(server: &Server, key: &str) {
+    let mut client = server.connect();
+    for line in ["CLUSTER NODES", "CLUSTER INFO", "CLUSTER SLOTS"] {
+        let reply = ask(&mut client, line);
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+    }
+    // Each node tells all others its last fence once a second.
+    let before = bus_messages(server);
+    eventually("messages of both peers", SOON, || {
+        bus_messages(server) >= before + 4
+    });
+    live_on(server, key);
+}
+
+/// Uses the module: a grant, a hand-off, a lapse.
+#[track_caller]
+fn use_locks(server: &Server, key: &str) {
+    let mut client = server.connect();
+    let (token, first) = ask(&mut client, format!("DLOCK.ACQUIRE {key} EX 600")).grant();
+    let mut waiter = queued(server, format!("DLOCK.ACQUIRE {key} PX 1 BLOCK 0"));
+    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE {key} {token}")), 1);
+    let (_, second) = granted(&mut waiter);
+    assert!(second > first);
+    wait_until_gone(&mut client, key);
+}
+
+/// Whether this server refuses a module for a directive of `MODULE LOADEX` that nobody knows, and goes on.
+/// Redis 7.2 and 7.4 and all of Valkey dereference a null pointer there, and Redis 7.0 answers an error and
+/// keeps the module; so on those dsync has the server forget such directives.
+#[track_caller]
+fn refuses_unknown_directives(server: &Server) -> bool {
+    let flavour = server.flavour();
+    flavour.product == Product::Redis && flavour.version >= (8, 0, 0)
+}
+
+const REFUSED: [(&str, &str); 4] = [
+    ("LOAD", "no-such-setting 1"),
+    ("LOAD", "rejoin-ms 5 max-waiters 0"),
+    ("LOADEX", "CONFIG dsync.rejoin-ms -1"),
+    ("LOADEX", "CONFIG dsync.rejoin-ms 7 ARGS max-waiters many"),
+];
+
+const UNKNOWN_DIRECTIVE: (&str, &str) = (
+    "LOADEX",
+    "CONFIG dsync.rejoin-ms 7 CONFIG dsync.no-such-setting 1",
+);
+
+/// A server without the module refuses it for each reason there is, lives on, and then loads it.
+#[track_caller]
+fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
+    for (how, arguments) in REFUSED {
+        assert_refused(server, how, arguments);
+        live_on(server, key);
+        assert_loaded(server, false);
+    }
+    // The library may stay in memory after a refusal: many refusals must not wear it out.
+    for _ in 0..20 {
+        for (how, arguments) in REFUSED {
+            assert_refused(server, how, arguments);
+        }
+    }
+    live_on(server, key);
+
+    let (how, arguments) = UNKNOWN_DIRECTIVE;
+    if refuses_unknown_directives(server) {
+        for _ in 0..3 {
+            assert_refused(server, how, arguments);
+        }
+        live_on(server, key);
+        assert_loaded(server, false);
+        assert_eq!(load(server, "LOADEX", "CONFIG dsync.rejoin-ms 7"), "OK");
+    } else {
+        assert_eq!(load(server, how, arguments), "OK");
+    }
+    assert_loaded(server, true);
+    let mut client = server.connect();
+    let rejoin = ask(&mut client, "CONFIG GET dsync.*");
+    assert_eq!(*rejoin.field("dsync.rejoin-ms"), "7");
+    use_locks(server, key);
+    live_on(server, key);
+    use_locks(server, key);
+    assert_calm(server);
+}
+
+#[test]
+fn refused_load_leaves_a_server_that_serves_and_loads() {
+    let server = Server::builder().without_module().start();
+    refuse_then_load(&server, "key", live_on);
+}
+
+#[test]
+fn refused_load_of_a_library_that_stays_in_memory_can_be_repeated() {
+    let server = Server::builder().without_module().keeping_library().start();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("its maps");
+    let name = module_path();
+    assert!(maps.contains(&*name.to_string_lossy()), "not kept: {maps}");
+    refuse_then_load(&server, "key", live_on);
+}
+
+#[test]
+fn refused_load_in_cluster_leaves_a_node_that_serves_and_loads() {
+    let cluster = Cluster::builder().without_module_on(0).start();
+    let key = cluster.key_of(0, "key");
+    refuse_then_load(&cluster[0], &key, live_on_in_cluster);
+}
+
+#[test]
+fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
+    let cluster = Cluster::start();
+    let (server, key) = (&cluster[0], cluster.key_of(0, "key"));
+    let mut client = server.connect();
+    let held = format!("{{{key}}}held");
+    ask(&mut client, format!("DLOCK.ACQUIRE {held} EX 600 TOKEN t")).grant();
+    let mut waiter = queued(server, format!("DLOCK.ACQUIRE {held} BLOCK 0"));
+    for (how, arguments) in REFUSED.into_iter().chain([("LOAD", ""), ("LOADEX", "")]) {
+        assert_refused(server, how, arguments);
+    }
+    // A copy is another library, with the same name for the server.
+    let copy = server.dir().join("copy.so");
+    std::fs::copy(module_path(), &copy).expect("the module is copied");
+    let again = ask(&mut client, format!("MODULE LOAD {}", copy.display()));
+    assert!(again.is_error(), "{again:?}");
+
+    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE {held} t")), 1);
+    granted(&mut waiter);
+    use_locks(server, &key);
+    let before = bus_messages(server);
+    eventually("messages of both peers", SOON, || {
+        bus_messages(server) >= before + 4
+    });
+    use_locks(server, &key);
+    assert_calm(server);
+}
+
+#[test]
+fn unload_is_refused_and_harms_nothing() {
+    let server = Server::builder().without_module().start();
+    assert_eq!(load(&server, "LOAD", ""), "OK");
+    let mut client = server.connect();
+    let mut waiter = {
+        ask(&mut client, "DLOCK.ACQUIRE held EX 600 TOKEN t").grant();
+        queued(&server, "DLOCK.ACQUIRE held BLOCK 0")
+    };
+    let refused = ask(&mut client, "MODULE UNLOAD dsync");
+    assert!(refused.error().contains("data type"), "{refused:?}");
+    assert_eq!(ask(&mut client, "DLOCK.RELEASE held t"), 1);
+    granted(&mut waiter);
+    use_locks(&server, "key");
+    assert_calm(&server);
+}

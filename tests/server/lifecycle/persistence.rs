@@ -1,0 +1,328 @@
+//! What a server knows after it was saved, stopped, killed or reloaded.
+//!
+//! The promise: holds come back with their tokens, fences, leases and deadlines, and whoever waits goes on
+//! waiting.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::support::data_files::{
+    aof, append_changes, append_packed, append_to_aof, grant_by_hand, kill_and_start, rewrite_aof,
+    with_safe_aof,
+};
+use crate::support::fixtures::{add_fixtures, assert_in_use, digests};
+use crate::support::steps::{SOON, ask, queued, reply, unix_us};
+use crate::support::*;
+
+#[test]
+fn a_saved_server_comes_back_as_it_was() {
+    let mut server = Server::start();
+    add_fixtures(&server);
+    let before = digests(&server);
+    assert_eq!(call!(server.connect(), "SAVE"), "OK");
+    kill_and_start(&mut server);
+    assert_eq!(digests(&server), before);
+    assert_in_use(&server);
+}
+
+#[test]
+fn a_clean_restart_saves_by_itself() {
+    let mut server = Server::builder().config("save", "3600 1").start();
+    add_fixtures(&server);
+    let before = digests(&server);
+    server.restart();
+    assert_eq!(digests(&server), before);
+    assert_in_use(&server);
+}
+
+#[test]
+fn a_killed_server_comes_back_from_its_aof() {
+    for preamble in [true, false] {
+        let mut server = with_safe_aof(preamble).start();
+        add_fixtures(&server);
+        let before = digests(&server);
+        kill_and_start(&mut server);
+        assert_eq!(digests(&server), before, "preamble {preamble}");
+        assert_in_use(&server);
+    }
+}
+
+#[test]
+fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it() {
+    for preamble in [true, false] {
+        let mut server = with_safe_aof(preamble).start();
+        add_fixtures(&server);
+        rewrite_aof(&server);
+        let mut client = server.connect();
+        call!(client, "DLOCK.RENEW", "renewed", "t");
+        call!(client, "DSEM.ACQUIRE", "sem", "TOKEN", "late");
+        call!(client, "DWG.ADD", "just added", "TOKEN", "late");
+        call!(client, "DWG.DONE", "just added", "a");
+        let before = digests(&server);
+        kill_and_start(&mut server);
+        assert_eq!(digests(&server), before, "preamble {preamble}");
+        assert_in_use(&server);
+        // Twice: what was loaded is written as well as what was decided.
+        let before = digests(&server);
+        rewrite_aof(&server);
+        kill_and_start(&mut server);
+        assert_eq!(digests(&server), before, "preamble {preamble}, again");
+    }
+}
+
+#[test]
+fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
+    for reload in [&["DEBUG", "RELOAD"], &["DEBUG", "LOADAOF"]] {
+        let server = with_safe_aof(false).start();
+        add_fixtures(&server);
+        let mut waiter = server.connect();
+        send!(waiter, "DLOCK.ACQUIRE", "lock", "BLOCK", 0, "TOKEN", "w");
+        wait_for_blocked(&server, 1);
+        let before = digests(&server);
+        assert_eq!(server.connect().call(reload), "OK");
+        assert_eq!(digests(&server), before, "{reload:?}");
+        wait_for_blocked(&server, 1);
+        assert_eq!(call!(server.connect(), "DLOCK.RELEASE", "lock", "t"), 1);
+        assert_eq!(
+            waiter.recv(SOON).expect("the waiter is granted").grant().0,
+            "w"
+        );
+    }
+}
+
+#[test]
+fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
+    let grant = grant_by_hand(unix_us());
+    let unpackable = |bytes: &[u8]| ("DSYN", sealed(bytes));
+    let by_hand = |changes: &[&str]| ("DSYN", packed("lock", changes));
+    let mut damaged = packed("lock", &["VANISH"]);
+    damaged[2] ^= 1;
+    let unknown: &[((&str, Vec<u8>), &str)] = &[
+        (unpackable(&[2, 0, 14]), "its change 0x0e is not known here"),
+        (
+            unpackable(&[3, 0, 7]),
+            "it is of format version 3, and this dsync knows 2",
+        ),
+        (unpackable(&[2, 4, 7]), "the family 4 is not known here"),
+        (
+            unpackable(&[2, 0, 1, 1]),
+            "its change 'RENEW' is malformed: lease",
+        ),
+        (("DSYN", damaged), "its checksum is wrong"),
+        (("DSYN", Vec::new()), "its checksum is wrong"),
+        (
+            by_hand(&["RENEW 1 1 1"]),
+            "its change 'RENEW 1' does not fit: no hold of the key has its fence",
+        ),
+        (
+            by_hand(&[&grant, "LIMIT 1"]),
+            "its change 'LIMIT' does not fit: the key is of another family",
+        ),
+        (
+            ("DLOCK.RELEASE", b"nobody".to_vec()),
+            "the key has no hold of its token, or others beside it",
+        ),
+        (
+            ("DSYNC.APPLY", b"lock:1".to_vec()),
+            concat!(
+                "it was written by dsync 0.1.0, and this is dsync ",
+                env!("CARGO_PKG_VERSION"),
+                ", which does not read what 0.1.0 wrote"
+            ),
+        ),
+    ];
+    let mut server = with_safe_aof(false).start();
+    add_fixtures(&server);
+    let before = digests(&server);
+    server.kill9();
+    let good = fs::read(aof(&server)).expect("the AOF is read");
+    for ((command, argument), reason) in unknown {
+        append_to_aof(&server, &[command.as_bytes(), b"k", argument]);
+        let seen = server.log_text().len();
+        let started = catch_unwind(AssertUnwindSafe(|| server.start_again()));
+        assert!(started.is_err(), "started though {reason}");
+        let log = server.log_text()[seen..].to_owned();
+        assert!(
+            log.contains(&format!(
+                "{command} failed on key 'k' of database 3: {reason}"
+            )),
+            "{reason}: {log}"
+        );
+        assert!(
+            log.contains("; 37 changes of this AOF were applied before it"),
+            "{log}"
+        );
+        assert!(log.contains("'dsync.aof-skip-unapplied yes'"), "{log}");
+        assert!(!log.contains("panic"), "{log}");
+        fs::write(aof(&server), &good).expect("the AOF is restored");
+    }
+    server.start_again();
+    assert_eq!(digests(&server), before);
+}
+
+/// A server would not start for one change of its AOF, and its operator had the choice between all of the
+/// data and none of it.
+#[test]
+fn aof_with_unapplied_changes_is_loaded_without_them_if_the_operator_says_so() {
+    let mut server = with_safe_aof(false).start();
+    add_fixtures(&server);
+    let before = digests(&server);
+    server.kill9();
+    let grant = grant_by_hand(unix_us());
+    append_changes(&server, "k", "lock", &[&grant, "LIMIT 1"]);
+    append_packed(&server, "k", &sealed(&[3, 0, 7]));
+    append_changes(&server, "elsewhere", "once", &["GIVEUP"]);
+    let first: [&[u8]; 5] = [b"DSYNC.APPLY", b"k", b"lock:1", b"EXPLODE", b"VANISH"];
+    append_to_aof(&server, &first);
+    server.configure("dsync.aof-skip-unapplied", "yes");
+    server.start_again();
+    assert_eq!(digests(&server), before, "nothing of 'k' is there");
+    assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 6);
+    let log = server.log_text();
+    assert_eq!(
+        log.matches("left out, as dsync.aof-skip-unapplied says")
+            .count(),
+        4,
+        "{log}"
+    );
+    assert!(
+        log.contains("6 changes of the AOF could not be applied and were left out"),
+        "{log}"
+    );
+    assert!(
+        !log.contains("CRITICAL"),
+        "the server has nothing to add: {log}"
+    );
+    assert_in_use(&server);
+}
+
+/// A vacant place of a semaphore kept the semaphore's limit for the name; the name became a work-once key, was
+/// deleted, and the next in line was granted under that limit. The replica refused the grant, and the primary
+/// did not start again from its AOF.
+#[test]
+fn name_reused_by_another_family_is_followed_and_loaded() {
+    let mut server = with_safe_aof(false)
+        .module_arg("rejoin-ms")
+        .module_arg(60_000)
+        .start();
+    let replica = Server::builder().replica_of(&server).start();
+    let mut client = server.connect();
+    let reuses: [&[&str]; 3] = [
+        &["DONCE.BEGIN k TOKEN a", "DONCE.BEGIN k TOKEN b BLOCK 0"],
+        &["DLOCK.ACQUIRE k TOKEN a", "DLOCK.ACQUIRE k TOKEN b BLOCK 0"],
+        &[
+            "DWG.ADD k LIMIT 7 TOKEN a",
+            "DWG.ADD k LIMIT 1 TOKEN b BLOCK 0",
+        ],
+    ];
+    for reuse in reuses {
+        ask(&mut client, "DEL k");
+        ask(&mut client, "DSEM.ACQUIRE k LIMIT 1 TOKEN holder");
+        queued(&server, "DSEM.ACQUIRE k LIMIT 1 TOKEN vacant BLOCK 0").close();
+        wait_for_blocked(&server, 0);
+        assert_eq!(ask(&mut client, "DSEM.RELEASE k holder"), 1);
+        assert!(!ask(&mut client, reuse[0]).is_error());
+        let mut waiter = queued(&server, reuse[1]);
+        assert_eq!(ask(&mut client, "DEL k"), 1);
+        reply(&mut waiter);
+        replica.wait_to_catch_up_with(&server);
+        assert_eq!(digest(&replica, "k"), digest(&server, "k"), "{reuse:?}");
+    }
+    assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
+    let before = digest(&server, "k");
+    kill_and_start(&mut server);
+    assert_eq!(digest(&server, "k"), before);
+}
+
+/// Sends many requests and reads their replies, some at a time.
+fn in_bulk(
+    client: &mut Client,
+    count: usize,
+    request: impl Fn(usize) -> String,
+    check: impl Fn(&Reply),
+) {
+    for from in (0..count).step_by(500) {
+        let until = count.min(from + 500);
+        let lines: String = (from..until).map(|n| request(n) + "\r\n").collect();
+        client.send_raw(lines.as_bytes());
+        for _ in from..until {
+            check(&client.recv(SOON).expect("a reply"));
+        }
+    }
+}
+
+#[test]
+fn twenty_thousand_locks_and_twenty_thousand_holds_of_one_key_come_back() {
+    for preamble in [true, false] {
+        let mut server = with_safe_aof(preamble).config("appendfsync", "no").start();
+        let mut client = server.connect();
+        let granted = |reply: &Reply| drop(reply.grant());
+        in_bulk(
+            &mut client,
+            20_000,
+            |n| format!("DLOCK.ACQUIRE l:{n} EX 600 TOKEN t{n}"),
+            granted,
+        );
+        in_bulk(
+            &mut client,
+            20_000,
+            |n| format!("DSEM.ACQUIRE s LIMIT 20000 EX 600 TOKEN t{n}"),
+            granted,
+        );
+        rewrite_aof(&server);
+        let before = call!(client, "DEBUG", "DIGEST");
+        kill_and_start(&mut server);
+        let mut client = server.connect();
+        assert_eq!(
+            call!(client, "DEBUG", "DIGEST"),
+            before,
+            "preamble {preamble}"
+        );
+        assert_eq!(call!(client, "DBSIZE"), 20_001);
+        in_bulk(
+            &mut client,
+            20_000,
+            |n| format!("DLOCK.CHECK l:{n} t{n}"),
+            |left| assert!(left.as_int() > 0),
+        );
+        assert!(call!(client, "DSEM.ACQUIRE", "s").is_nil());
+        in_bulk(
+            &mut client,
+            20_000,
+            |n| format!("DSEM.RELEASE s t{n}"),
+            |reply| assert_eq!(*reply, 1),
+        );
+        in_bulk(
+            &mut client,
+            20_000,
+            |n| format!("DLOCK.RELEASE l:{n} t{n}"),
+            |reply| assert_eq!(*reply, 1),
+        );
+        assert_eq!(call!(client, "DBSIZE"), 0);
+    }
+}
+
+#[test]
+fn a_save_with_waiters_in_the_queue_saves_the_holds_alone() {
+    let mut server = Server::start();
+    let mut client = server.connect();
+    call!(client, "DLOCK.ACQUIRE", "k", "EX", 600, "TOKEN", "t");
+    let before = digest(&server, "k");
+    let mut waiters: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for waiter in &mut waiters {
+        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0);
+    }
+    wait_for_blocked(&server, 20);
+    assert_eq!(
+        digest(&server, "k"),
+        before,
+        "a queue is no part of the value"
+    );
+    assert_eq!(call!(client, "SAVE"), "OK");
+    kill_and_start(&mut server);
+    assert_eq!(digest(&server, "k"), before);
+    assert_eq!(
+        *call!(server.connect(), "DLOCK.INFO", "k").field("waiters"),
+        0
+    );
+}

@@ -1,0 +1,368 @@
+//! What a server that starts makes of the leases and fences it finds.
+//!
+//! The promise: a lease goes on with what was left of it and some grace, never more than all of it; and
+//! fences only ever rise, also where nothing was saved at all.
+
+use std::fs;
+
+use crate::support::data_files::{append_changes, grant_by_hand, kill_and_start, with_safe_aof};
+use crate::support::steps::{SOON, ask, queued, reply, unix_ms, unix_us};
+use crate::support::*;
+
+const MINUTE_US: u64 = 60_000_000;
+const HOUR_US: u64 = 60 * MINUTE_US;
+const DAY_US: u64 = 24 * HOUR_US;
+
+/// What CHECK says of a lease of `lease_ms` after a kill and a start `gone_ms` later, under this grace.
+fn left_after_restart(lease_ms: u64, gone_ms: u64, grace_ms: u64) -> (i64, i64) {
+    let mut server = with_safe_aof(false)
+        .module_arg("takeover-grace-ms")
+        .module_arg(grace_ms)
+        .start();
+    call!(
+        server.connect(),
+        "DLOCK.ACQUIRE",
+        "k",
+        "PX",
+        lease_ms,
+        "TOKEN",
+        "t"
+    );
+    let granted = unix_ms();
+    server.kill9();
+    eventually("some of the lease to pass", SOON, || {
+        unix_ms() >= granted + gone_ms
+    });
+    server.start_again();
+    let left = call!(server.connect(), "DLOCK.CHECK", "k", "t").as_int();
+    (
+        left,
+        i64::try_from(unix_ms() - granted).expect("a short while"),
+    )
+}
+
+/// How each family calls itself and its claims in what is written down.
+const FAMILIES: [(&str, &str, &str); 5] = [
+    ("DLOCK", "lock", "exclusive"),
+    ("DLOCK", "lock", "shared"),
+    ("DSEM", "semaphore", "7"),
+    ("DWG", "group", "member"),
+    ("DONCE", "once", "run"),
+];
+
+#[test]
+fn a_start_gives_every_hold_the_rest_of_its_lease_and_the_grace_and_no_more_than_the_lease() {
+    const LEASE: i64 = 20_000;
+    const HOUR: i64 = 3_600_000;
+    for grace in [0, 5_000, 60_000] {
+        // How far the written deadline lies ahead of the start: overdue, just due, and about the point from
+        // which on the whole lease is given; more than a lease ahead is what a clock set back leaves.
+        let table = [
+            -24 * HOUR,
+            -1,
+            0,
+            1_000,
+            LEASE - grace - 1,
+            LEASE - grace,
+            LEASE - grace + 1,
+            LEASE,
+            HOUR,
+        ];
+        let left_at = |ahead: i64| (ahead.max(0) + grace).min(LEASE);
+        let mut server = with_safe_aof(false)
+            .module_arg("takeover-grace-ms")
+            .module_arg(grace)
+            .start();
+        server.kill9();
+        let before = unix_ms();
+        let mut fence = unix_us();
+        for (f, (_, family, claim)) in FAMILIES.iter().enumerate() {
+            for (n, ahead) in table.iter().enumerate() {
+                fence += 1;
+                let deadline = before.saturating_add_signed(*ahead);
+                let granted = deadline - LEASE.unsigned_abs();
+                let grant = format!("GRANT {fence} {claim} {LEASE} {deadline} {granted} 0 1:t 0:");
+                append_changes(&server, &format!("{f}:{n}"), family, &[&grant]);
+            }
+        }
+        server.start_again();
+        let mut client = server.connect();
+        for (f, (prefix, ..)) in FAMILIES.iter().enumerate() {
+            for (n, ahead) in table.iter().enumerate() {
+                let left = call!(client, format!("{prefix}.CHECK"), format!("{f}:{n}"), "t");
+                // The start was at some moment since, and some of what was left may have run since.
+                let gone = i64::try_from(unix_ms() - before).expect("a short while");
+                let (least, most) = (left_at(*ahead - gone) - gone, left_at(*ahead));
+                assert!(
+                    (least.max(0)..=most).contains(&left.as_int()),
+                    "{prefix}, {ahead} ms ahead, grace {grace}: {left:?}, not {least} to {most}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_ran_out_while_the_server_was_down_is_given_to_the_next_after_the_grace_and_not_before() {
+    const GRACE: u64 = 700;
+    let mut server = with_safe_aof(true)
+        .module_arg("takeover-grace-ms")
+        .module_arg(GRACE)
+        .start();
+    let acquire = [
+        "DLOCK.ACQUIRE lock",
+        "DSEM.ACQUIRE sem LIMIT 1",
+        "DWG.ADD group LIMIT 1",
+        "DONCE.BEGIN once",
+    ];
+    // The same request for another key.
+    let renewed = |request: &str| {
+        let key = request.split(' ').nth(1).expect("a key");
+        request.replacen(key, &format!("{key}:renewed"), 1)
+    };
+    let mut client = server.connect();
+    for request in acquire {
+        ask(&mut client, format!("{request} PX 900 TOKEN lost"));
+        ask(
+            &mut client,
+            format!("{} PX 900 TOKEN kept", renewed(request)),
+        );
+    }
+    let deadline = unix_ms() + 900;
+    server.kill9();
+    eventually("the deadline to pass", SOON, || unix_ms() > deadline);
+    let started = unix_ms();
+    server.start_again();
+    let mut client = server.connect();
+    let mut waiters = acquire.map(|request| {
+        // Renewed within the grace, it is its holder's as before.
+        let prefix = request.split('.').next().expect("a family");
+        let key = request.split(' ').nth(1).expect("a key");
+        let renew = format!("{prefix}.RENEW {key}:renewed kept EX 60");
+        assert_eq!(ask(&mut client, renew), 1, "{key}");
+        queued(&server, format!("{request} TOKEN next BLOCK 0"))
+    });
+    for waiter in &mut waiters {
+        let granted = reply(waiter);
+        assert!(
+            granted.as_array().contains(&Reply::Bulk(b"next".to_vec())),
+            "{granted:?}"
+        );
+        assert!(unix_ms() >= started + GRACE, "the grace was not over");
+    }
+    for (prefix, key) in [
+        ("DLOCK", "lock"),
+        ("DSEM", "sem"),
+        ("DWG", "group"),
+        ("DONCE", "once"),
+    ] {
+        let left = ask(&mut client, format!("{prefix}.CHECK {key}:renewed kept"));
+        assert!(left.as_int() > 0, "{key}");
+    }
+}
+
+#[test]
+fn after_a_restart_a_lease_has_what_was_left_of_it_and_the_grace() {
+    // The rest and the grace together: less than the lease.
+    let (left, gone) = left_after_restart(60_000, 500, 200);
+    assert!(left <= 60_000 - 500 + 200, "{left}");
+    assert!(left >= 60_000 - gone + 200 - 1_000, "{left} after {gone}");
+    // Without any grace there is the rest alone.
+    let (left, gone) = left_after_restart(20_000, 1_000, 0);
+    assert!(
+        (20_000 - gone - 1_000..=19_000).contains(&left),
+        "{left} after {gone}"
+    );
+}
+
+#[test]
+fn after_a_restart_a_lease_is_never_longer_than_it_was_given() {
+    // A second is gone and a minute of grace would be added: all of the lease, no more.
+    let (left, _) = left_after_restart(20_000, 1_000, 60_000);
+    assert!((19_000..=20_000).contains(&left), "{left}");
+    assert!(
+        left > 19_300,
+        "the grace makes up for what was lost: {left}"
+    );
+}
+
+#[test]
+fn a_lease_that_ran_out_while_the_server_was_down_has_the_grace_left_and_then_lapses() {
+    let mut server = with_safe_aof(true)
+        .module_arg("takeover-grace-ms")
+        .module_arg(1_200)
+        .start();
+    let fence = call!(
+        server.connect(),
+        "DLOCK.ACQUIRE",
+        "k",
+        "PX",
+        1_500,
+        "TOKEN",
+        "t"
+    )
+    .grant()
+    .1;
+    call!(
+        server.connect(),
+        "DLOCK.ACQUIRE",
+        "short",
+        "PX",
+        100,
+        "TOKEN",
+        "t"
+    );
+    call!(
+        server.connect(),
+        "DLOCK.ACQUIRE",
+        "renewable",
+        "PX",
+        1_500,
+        "TOKEN",
+        "t"
+    );
+    server.kill9();
+    let deadline = unix_ms() + 1_500;
+    eventually("the deadline to pass", SOON, || unix_ms() > deadline);
+    server.start_again();
+    let mut client = server.connect();
+    let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
+    assert!(
+        (1..=1_200).contains(&left),
+        "{left} ms left, of a grace of 1,200"
+    );
+    assert_eq!(call!(client, "DLOCK.RENEW", "renewable", "t", "EX", 60), 1);
+    assert!(
+        call!(client, "DLOCK.ACQUIRE", "k").is_nil(),
+        "it is still held"
+    );
+    let next = call!(client, "DLOCK.ACQUIRE", "k", "BLOCK", 10_000)
+        .grant()
+        .1;
+    assert!(next > fence);
+    assert_eq!(call!(client, "DLOCK.CHECK", "k", "t"), 0);
+    // Never more than the whole lease, however long the grace.
+    eventually("a lapse", SOON, || call!(client, "EXISTS", "short") == 0);
+    assert!(call!(client, "DLOCK.CHECK", "renewable", "t").as_int() > 0);
+}
+
+#[test]
+fn fences_rise_over_removals_flushes_and_restarts_with_and_without_memory() {
+    let mut server = Server::start();
+    let mut last = 0;
+    let mut rises = |server: &Server, by: u64| {
+        let fence = call!(server.connect(), "DLOCK.ACQUIRE", "k").grant().1;
+        assert!(fence > last + by, "{fence} after {last}");
+        last = fence;
+        fence
+    };
+    let first = rises(&server, 0);
+    assert!(
+        first >= unix_us() + HOUR_US - 30_000_000,
+        "a start leaps an hour ahead of the clock"
+    );
+    assert!(first <= unix_us() + HOUR_US, "and no further: {first}");
+    call!(server.connect(), "DEL", "k");
+    rises(&server, 0);
+    call!(server.connect(), "FLUSHALL");
+    rises(&server, 0);
+    call!(server.connect(), "FLUSHALL", "ASYNC");
+    rises(&server, 0);
+    // Nothing at all was saved.
+    kill_and_start(&mut server);
+    rises(&server, 0);
+    assert_eq!(call!(server.connect(), "SAVE"), "OK");
+    // Given after the save, and lost.
+    call!(server.connect(), "DEL", "k");
+    rises(&server, 0);
+    kill_and_start(&mut server);
+    call!(server.connect(), "DEL", "k");
+    rises(&server, 0);
+    // The last fence alone is saved, without any key.
+    call!(server.connect(), "DEL", "k");
+    assert_eq!(call!(server.connect(), "SAVE"), "OK");
+    kill_and_start(&mut server);
+    rises(&server, 0);
+}
+
+#[test]
+fn a_reload_is_no_new_start_and_leaps_over_no_fences() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let before = call!(client, "DLOCK.ACQUIRE", "a").grant().1;
+    assert_eq!(call!(client, "DEBUG", "RELOAD"), "OK");
+    let after = call!(client, "DLOCK.ACQUIRE", "b").grant().1;
+    assert!(after > before, "{after} after {before}");
+    assert!(after - before < MINUTE_US, "{after} after {before}");
+}
+
+#[test]
+fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
+    // A last fence that lies further ahead than the hour, as after a clock that was wrong.
+    let far = unix_us() + 100 * DAY_US;
+    let mut server = with_safe_aof(false).start();
+    server.kill9();
+    append_changes(&server, "far", "lock", &[&grant_by_hand(far)]);
+    server.start_again();
+    let fence = call!(server.connect(), "DLOCK.ACQUIRE", "k").grant().1;
+    assert!(
+        fence > far + MINUTE_US,
+        "{fence} after {far}, which is {} past it",
+        fence.saturating_sub(far)
+    );
+    // The same with the RDB file, whose auxiliary data carry it.
+    let mut server = Server::start();
+    call!(server.connect(), "DEL", "nothing");
+    drop(server.connect());
+    let mut source = with_safe_aof(false).start();
+    source.kill9();
+    append_changes(&source, "far", "lock", &[&grant_by_hand(far)]);
+    source.start_again();
+    call!(source.connect(), "DEL", "far");
+    assert_eq!(call!(source.connect(), "SAVE"), "OK");
+    server.kill9();
+    fs::copy(source.dir().join("dump.rdb"), server.dir().join("dump.rdb"))
+        .expect("the file is copied");
+    server.start_again();
+    let fence = call!(server.connect(), "DLOCK.ACQUIRE", "k").grant().1;
+    assert!(
+        fence > far + MINUTE_US,
+        "{fence} after {far}, which is {} past it",
+        fence.saturating_sub(far)
+    );
+}
+
+#[test]
+fn a_finished_round_is_kept_after_a_restart_as_long_as_it_was_to_be_and_no_longer() {
+    let mut server = with_safe_aof(true)
+        .module_arg("group-keep-ms")
+        .module_arg(2_500)
+        .start();
+    let mut client = server.connect();
+    call!(client, "DWG.ADD", "g", "TOKEN", "a");
+    call!(client, "DWG.DONE", "g", "a");
+    let kept_until = call!(client, "DWG.INFO", "g")
+        .field("kept-until-unix-ms")
+        .as_int()
+        .unsigned_abs();
+    kill_and_start(&mut server);
+    let mut client = server.connect();
+    let finished = call!(client, "DWG.WAIT", "g");
+    if unix_ms() < kept_until {
+        assert_eq!(finished.as_array(), [Reply::Int(1), Reply::Int(0)]);
+        assert_eq!(
+            call!(client, "DWG.INFO", "g")
+                .field("kept-until-unix-ms")
+                .as_int()
+                .unsigned_abs(),
+            kept_until
+        );
+    }
+    eventually("the tally to go", SOON, || {
+        call!(client, "EXISTS", "g") == 0
+    });
+    assert!(unix_ms() >= kept_until);
+    // Its going is in the AOF too.
+    kill_and_start(&mut server);
+    assert_eq!(call!(server.connect(), "EXISTS", "g"), 0);
+}

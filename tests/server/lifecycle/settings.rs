@@ -1,0 +1,578 @@
+//! The settings: the same table through CONFIG, the arguments of `loadmodule` and redis.conf, its
+//! bounds, and that each setting does what it is called after.
+//!
+//! `group-keep-ms` and `group-idle-ms` are told in `group`, `takeover-grace-ms` where servers restart.
+
+use crate::support::*;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(10);
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Name, default, least, most: as redis.conf.example has them.
+const SETTINGS: [(&str, i64, i64, i64); 10] = [
+    ("default-lease-ms", 30_000, 1, 30 * DAY_MS),
+    ("max-lease-ms", DAY_MS, 1, 30 * DAY_MS),
+    ("rejoin-ms", 2_000, 0, 600_000),
+    ("group-keep-ms", 60_000, 0, 30 * DAY_MS),
+    ("group-idle-ms", DAY_MS, 1_000, 365 * DAY_MS),
+    ("takeover-grace-ms", 5_000, 0, 3_600_000),
+    ("once-keep-ms", DAY_MS, 1, 3_650 * DAY_MS),
+    ("max-result-bytes", 65_536, 0, 16 << 20),
+    ("max-waiters", 100_000, 1, 10_000_000),
+    ("max-waiters-per-key", 20_000, 1, 10_000_000),
+];
+
+/// Settings that are yes or no, all `no` by default.
+const YES_OR_NO: [&str; 1] = ["aof-skip-unapplied"];
+
+#[track_caller]
+fn get_text(client: &mut Client, name: &str) -> String {
+    let reply = call!(client, "CONFIG", "GET", format!("dsync.{name}"));
+    reply.field(&format!("dsync.{name}")).as_str().to_owned()
+}
+
+#[track_caller]
+fn get(client: &mut Client, name: &str) -> i64 {
+    get_text(client, name).parse().expect("a number")
+}
+
+#[track_caller]
+fn set(client: &mut Client, name: &str, value: impl Argument) {
+    assert_eq!(
+        call!(client, "CONFIG", "SET", format!("dsync.{name}"), value),
+        "OK",
+        "{name}"
+    );
+}
+
+#[track_caller]
+fn queue(server: &Server, request: &[&str], count: u64) -> Client {
+    let mut client = server.connect();
+    client.send(request);
+    wait_for_blocked(server, count);
+    client
+}
+
+/// Starts a server that must refuse to start, and returns what it said.
+fn refusal(directory: &Path, lines: &[String]) -> String {
+    let module = std::env::var("DSYNC_TEST_MODULE")
+        .unwrap_or_else(|_| format!("{}/target/release/libdsync.so", env!("CARGO_MANIFEST_DIR")));
+    let module = Path::new(&module)
+        .canonicalize()
+        .expect("the module is built");
+    let path = directory.join("refused.conf");
+    let config = format!(
+        "port 0\nunixsocket {}\nsave \"\"\nloadmodule {} {}\n",
+        directory.join("refused.sock").display(),
+        module.display(),
+        lines.join("\n"),
+    );
+    std::fs::write(&path, config).expect("written");
+    let binary = std::env::var("DSYNC_TEST_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    let log = directory.join("refused.log");
+    let out = std::fs::File::create(&log).expect("created");
+    let mut child = Command::new(binary)
+        .arg(&path)
+        .stdout(Stdio::from(out.try_clone().expect("a second handle")))
+        .stderr(Stdio::from(out))
+        .spawn()
+        .expect("the server can be run");
+    let text = || std::fs::read_to_string(&log).expect("the log");
+    let mut status = None;
+    eventually(&format!("a refusal of {lines:?}"), SOON, || {
+        status = child.try_wait().expect("a child of ours");
+        if status.is_none() && text().contains("eady to accept connections") {
+            child.kill().expect("a child of ours may be killed");
+        }
+        status.is_some()
+    });
+    let status = status.expect("it has ended");
+    assert!(!status.success(), "{lines:?}: {}", text());
+    text()
+}
+
+#[test]
+fn every_setting_has_its_default_and_no_other_exists() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for (name, default, ..) in SETTINGS {
+        assert_eq!(get(&mut client, name), default, "{name}");
+    }
+    for name in YES_OR_NO {
+        assert_eq!(get_text(&mut client, name), "no", "{name}");
+    }
+    let all = call!(client, "CONFIG", "GET", "dsync.*");
+    let mut names: Vec<_> = all
+        .as_array()
+        .chunks(2)
+        .map(|pair| pair[0].as_str().trim_start_matches("dsync.").to_owned())
+        .collect();
+    names.sort();
+    let numbers = SETTINGS.iter().map(|(name, ..)| *name);
+    let mut known: Vec<_> = numbers.chain(YES_OR_NO).collect();
+    known.sort_unstable();
+    assert_eq!(names, known);
+}
+
+#[test]
+fn config_set_keeps_to_the_bounds_and_a_refusal_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for (name, default, least, most) in SETTINGS {
+        for value in [least, most, default] {
+            set(&mut client, name, value);
+            assert_eq!(get(&mut client, name), value, "{name}");
+        }
+        for value in [least - 1, most + 1, i64::MIN, i64::MAX] {
+            let reply = call!(client, "CONFIG", "SET", format!("dsync.{name}"), value);
+            assert!(
+                reply.error().contains(&format!("dsync.{name}")),
+                "{reply:?}"
+            );
+            assert_eq!(get(&mut client, name), default, "{name} after {value}");
+        }
+        for value in ["", "many", "1.5", "1 "] {
+            let reply = call!(client, "CONFIG", "SET", format!("dsync.{name}"), value);
+            assert!(reply.is_error(), "{name} {value:?}");
+            assert_eq!(get(&mut client, name), default, "{name} after {value:?}");
+        }
+    }
+    // Several at once, all or none.
+    let both = call!(
+        client,
+        "CONFIG",
+        "SET",
+        "dsync.rejoin-ms",
+        7,
+        "dsync.max-waiters",
+        0
+    );
+    assert!(both.is_error());
+    assert_eq!(get(&mut client, "rejoin-ms"), 2_000);
+}
+
+#[test]
+fn arguments_of_loadmodule_and_directives_set_what_config_set_sets() {
+    let mut by_argument = Server::builder();
+    let mut by_directive = Server::builder();
+    for (at, (name, _, least, _)) in (1..).zip(SETTINGS) {
+        let plain_or_prefixed = if at % 2 == 0 {
+            format!("dsync.{name}")
+        } else {
+            name.to_uppercase()
+        };
+        by_argument = by_argument
+            .module_arg(plain_or_prefixed)
+            .module_arg(least + at);
+        by_directive = by_directive.config(&format!("dsync.{name}"), least + at);
+    }
+    for server in [by_argument.start(), by_directive.start()] {
+        let mut client = server.connect();
+        for (at, (name, _, least, _)) in (1..).zip(SETTINGS) {
+            assert_eq!(get(&mut client, name), least + at, "{name}");
+        }
+    }
+    // Where both name it, redis.conf has the last word.
+    let both = Server::builder()
+        .module_arg("rejoin-ms")
+        .module_arg(5)
+        .config("dsync.rejoin-ms", 9)
+        .start();
+    assert_eq!(get(&mut both.connect(), "rejoin-ms"), 9);
+}
+
+#[test]
+fn yes_or_no_setting_is_set_by_argument_directive_and_config_set() {
+    for name in YES_OR_NO {
+        let by_argument = Server::builder().module_arg(name).module_arg("yes");
+        let by_directive = Server::builder().config(&format!("dsync.{name}"), "yes");
+        let directive_wins = Server::builder()
+            .module_arg(format!("dsync.{}", name.to_uppercase()))
+            .module_arg("No")
+            .config(&format!("dsync.{name}"), "YES");
+        for builder in [by_argument, by_directive, directive_wins] {
+            let mut server = builder.start();
+            let mut client = server.connect();
+            assert_eq!(get_text(&mut client, name), "yes", "{name}");
+            set(&mut client, name, "no");
+            assert_eq!(get_text(&mut client, name), "no", "{name}");
+            for value in ["", "1", "maybe", "yes "] {
+                let reply = call!(client, "CONFIG", "SET", format!("dsync.{name}"), value);
+                let text = reply.error();
+                assert!(
+                    ["dsync.", name, "'yes' or 'no'"]
+                        .iter()
+                        .all(|part| text.contains(part)),
+                    "{text}"
+                );
+                assert_eq!(get_text(&mut client, name), "no", "{name} after {value:?}");
+            }
+            assert_eq!(call!(client, "CONFIG", "REWRITE"), "OK");
+            server.restart();
+            assert_eq!(get_text(&mut server.connect(), name), "no", "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_config_rewrite_wrote_is_what_the_next_start_has() {
+    let mut server = Server::builder()
+        .module_arg("rejoin-ms")
+        .module_arg(5)
+        .start();
+    let mut client = server.connect();
+    set(&mut client, "max-waiters", 77);
+    set(&mut client, "default-lease-ms", 123);
+    assert_eq!(call!(client, "CONFIG", "REWRITE"), "OK");
+    server.restart();
+    let mut client = server.connect();
+    for (name, value) in [
+        ("max-waiters", 77),
+        ("default-lease-ms", 123),
+        ("rejoin-ms", 5),
+        ("group-keep-ms", 60_000),
+    ] {
+        assert_eq!(get(&mut client, name), value, "{name}");
+    }
+}
+
+#[test]
+fn a_server_does_not_start_on_a_setting_that_is_wrong_and_says_which() {
+    let helper = Server::builder().without_module().start();
+    for (arguments, said) in [
+        ("rejoin-ms", "rejoin-ms"),
+        ("rejoin-ms -1", "rejoin-ms -1"),
+        ("rejoin-ms 600001", "600000"),
+        ("rejoin-ms 01", "rejoin-ms 01"),
+        ("no-such-thing 1", "no-such-thing"),
+        (
+            "aof-skip-unapplied 1",
+            "'aof-skip-unapplied 1': neither yes nor no",
+        ),
+        ("\ndsync.aof-skip-unapplied 1", "aof-skip-unapplied"),
+        ("rejoin-ms 1 dsync.rejoin-ms 2", "twice"),
+        ("\ndsync.rejoin-ms -1", "rejoin-ms"),
+        // Here it is the server that refuses, in words of its own.
+        ("\ndsync.no-such-thing 1", ""),
+    ] {
+        let log = refusal(helper.dir(), &[arguments.to_owned()]);
+        assert!(log.contains(said), "{arguments:?}: no {said:?} in\n{log}");
+    }
+}
+
+/// The file with every dsync line that it shows taken out of its comment.
+fn example() -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis.conf.example");
+    let text = std::fs::read_to_string(path).expect("the example is in the repository");
+    text.lines()
+        .map(|line| {
+            line.strip_prefix("# ")
+                .filter(|line| line.starts_with("dsync."))
+                .unwrap_or(line)
+        })
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+        .map(|line| {
+            line.split_once(' ')
+                .unwrap_or_else(|| panic!("not a directive: {line:?}"))
+        })
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn the_example_configuration_loads_and_shows_every_setting_with_its_default() {
+    let lines = example();
+    let shown: Vec<_> = lines
+        .iter()
+        .filter(|(name, _)| name.starts_with("dsync."))
+        .collect();
+    for (name, default, ..) in SETTINGS {
+        let line = shown
+            .iter()
+            .find(|(shown, _)| *shown == format!("dsync.{name}"));
+        let (_, value) =
+            line.unwrap_or_else(|| panic!("dsync.{name} is not in redis.conf.example"));
+        assert_eq!(*value, default.to_string(), "{name}");
+    }
+    for name in YES_OR_NO {
+        let no = (format!("dsync.{name}"), "no".to_owned());
+        assert!(shown.contains(&&no), "{name} is not in redis.conf.example");
+    }
+    assert_eq!(shown.len(), SETTINGS.len() + YES_OR_NO.len());
+
+    let mut builder = Server::builder();
+    for (name, value) in lines
+        .iter()
+        .filter(|(name, _)| name != "port" && name != "bind")
+    {
+        builder = builder.config(name, value);
+    }
+    let server = builder.start();
+    let mut client = server.connect();
+    call!(client, "DLOCK.ACQUIRE", "key").grant();
+    for (name, value) in &lines {
+        if name == "port" {
+            continue;
+        }
+        let reply = call!(client, "CONFIG", "GET", name);
+        let got = reply.field(name).as_str();
+        assert_eq!(got, value, "{name}");
+    }
+}
+
+#[test]
+fn the_default_lease_is_what_a_request_without_one_gets() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let lease_of = |client: &mut Client, request: &[&str]| {
+        client.call(request).grant();
+        let info = call!(
+            client,
+            format!("{}.INFO", request[0].split('.').next().expect("a family")),
+            request[1]
+        );
+        let left = info.field("first-holders").as_array()[0]
+            .field("lease-left-ms")
+            .as_int();
+        call!(client, "DEL", request[1]);
+        left
+    };
+    for request in [
+        &["DLOCK.ACQUIRE", "l"][..],
+        &["DSEM.ACQUIRE", "s", "LIMIT", "1"],
+        &["DWG.ADD", "g"],
+    ] {
+        let left = lease_of(&mut client, request);
+        assert!((15_001..=30_000).contains(&left), "{left}");
+        set(&mut client, "default-lease-ms", 7_000_000);
+        let left = lease_of(&mut client, request);
+        assert!((6_000_001..=7_000_000).contains(&left), "{left}");
+        // Never more than the longest lease there may be.
+        set(&mut client, "max-lease-ms", 90_000);
+        let left = lease_of(&mut client, request);
+        assert!((60_001..=90_000).contains(&left), "{left}");
+        set(&mut client, "max-lease-ms", DAY_MS);
+        set(&mut client, "default-lease-ms", 30_000);
+    }
+}
+
+#[test]
+fn the_longest_lease_binds_requests_and_renewals_from_then_on() {
+    let server = Server::start();
+    let mut client = server.connect();
+    set(&mut client, "max-lease-ms", 20_000);
+    call!(client, "DLOCK.ACQUIRE", "key", "TOKEN", "t", "EX", 20).grant();
+    for (option, value, bound) in [("EX", "21", "20"), ("PX", "20001", "20000")] {
+        let refused = call!(client, "DLOCK.ACQUIRE", "other", option, value);
+        let text = refused.error().to_owned();
+        assert!(
+            [option, value, bound, "dsync.max-lease-ms"]
+                .iter()
+                .all(|part| text.contains(part)),
+            "{text}"
+        );
+        assert!(call!(client, "DLOCK.RENEW", "key", "t", option, value).is_error());
+    }
+    assert_eq!(call!(client, "DLOCK.RENEW", "key", "t", "PX", 20_000), 1);
+    // Raised, it allows more; the largest of all is thirty days.
+    set(&mut client, "max-lease-ms", 30 * DAY_MS);
+    assert_eq!(
+        call!(client, "DLOCK.RENEW", "key", "t", "PX", 30 * DAY_MS),
+        1
+    );
+    assert!(call!(client, "DLOCK.CHECK", "key", "t").as_int() > 29 * DAY_MS);
+    assert!(call!(client, "DLOCK.RENEW", "key", "t", "PX", 30 * DAY_MS + 1).is_error());
+}
+
+#[test]
+fn once_keep_ms_is_how_long_a_result_is_kept_that_names_no_time() {
+    let server = Server::start();
+    let mut client = server.connect();
+    set(&mut client, "once-keep-ms", 400);
+    call!(client, "DONCE.BEGIN", "short", "TOKEN", "t");
+    call!(client, "DONCE.BEGIN", "long", "TOKEN", "t");
+    assert_eq!(call!(client, "DONCE.DONE", "long", "t", "EX", 1_000), 1);
+    assert_eq!(call!(client, "DONCE.DONE", "short", "t"), 1);
+    eventually("the end of the result", SOON, || {
+        call!(client, "EXISTS", "short") == 0
+    });
+    assert_eq!(call!(client, "EXISTS", "long"), 1);
+}
+
+#[test]
+fn max_result_bytes_bounds_results_and_reasons() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for most in [0, 7] {
+        set(&mut client, "max-result-bytes", most);
+        let (fits, larger) = ("x".repeat(most), "x".repeat(most + 1));
+        for (command, option) in [("DONCE.DONE", "RESULT"), ("DONCE.FAIL", "REASON")] {
+            call!(client, "DONCE.BEGIN", "key", "TOKEN", "t");
+            let refused = call!(client, command, "key", "t", option, &larger);
+            let bound = format!("{most} bytes (dsync.max-result-bytes)");
+            assert!(refused.error().contains(&bound), "{refused:?}");
+            assert_eq!(call!(client, command, "key", "t", option, &fits), 1);
+            call!(client, "DEL", "key");
+        }
+    }
+}
+
+#[test]
+fn rejoin_ms_is_how_long_a_place_is_kept() {
+    let server = Server::builder()
+        .module_arg("rejoin-ms")
+        .module_arg(0)
+        .start();
+    let mut client = server.connect();
+    let token = |name| ["DLOCK.ACQUIRE", "key", "BLOCK", "0", "TOKEN", name];
+    let mut served_first = || {
+        call!(client, "DEL", "key");
+        call!(client, "DLOCK.ACQUIRE", "key", "TOKEN", "holder").grant();
+        queue(&server, &token("first"), 1).close();
+        wait_for_blocked(&server, 0);
+        let second = queue(&server, &token("second"), 1);
+        let first = queue(&server, &token("first"), 2);
+        assert_eq!(call!(client, "DLOCK.RELEASE", "key", "holder"), 1);
+        let holds =
+            ["first", "second"].map(|name| call!(client, "DLOCK.CHECK", "key", name).as_int() > 0);
+        drop((first, second));
+        wait_for_blocked(&server, 0);
+        holds
+    };
+    assert_eq!(served_first(), [false, true], "no place is kept");
+    set(&mut server.connect(), "rejoin-ms", 60_000);
+    assert_eq!(served_first(), [true, false], "it has its place again");
+    set(&mut server.connect(), "rejoin-ms", 0);
+    assert_eq!(served_first(), [false, true], "no place is kept any more");
+}
+
+#[test]
+fn the_queue_of_a_key_is_full_at_its_bound_and_the_refusal_names_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    set(&mut client, "max-waiters-per-key", 3);
+    call!(client, "DLOCK.ACQUIRE", "key").grant();
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 1).grant();
+    call!(client, "DWG.ADD", "group", "LIMIT", 1).grant();
+    let mut waiters = Vec::new();
+    for request in [
+        &["DLOCK.ACQUIRE", "key"][..],
+        &["DSEM.ACQUIRE", "sem"],
+        &["DWG.ADD", "group"],
+        &["DWG.WAIT", "group"],
+    ] {
+        let request = [request, &["BLOCK", "0"]].concat();
+        let before = waiters.len() as u64;
+        // The group's queue is full of those who wait to be added, when others want to wait for them.
+        if request[0] != "DWG.WAIT" {
+            (1..=3).for_each(|more| waiters.push(queue(&server, &request, before + more)));
+        }
+        let refused = client.call(&request);
+        let text = refused.error();
+        assert!(text.starts_with("QUEUEFULL "), "{text}");
+        assert!(
+            ["3", "dsync.max-waiters-per-key"]
+                .iter()
+                .all(|part| text.contains(part)),
+            "{text}"
+        );
+        // A try is refused as ever, and whoever holds may ask again.
+        assert!(client.call(&request[..2]).is_nil());
+    }
+    // One who leaves makes room for one.
+    waiters.remove(0).close();
+    let _next = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 9);
+    assert!(call!(client, "DLOCK.ACQUIRE", "key", "BLOCK", 0).is_error());
+    // Raised, there is room again; lowered, nobody is sent away.
+    set(&mut client, "max-waiters-per-key", 4);
+    let _another = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 10);
+    set(&mut client, "max-waiters-per-key", 1);
+    assert_eq!(*call!(client, "DLOCK.INFO", "key").field("waiters"), 4);
+    assert!(
+        call!(client, "DLOCK.ACQUIRE", "key", "BLOCK", 0)
+            .error()
+            .contains("QUEUEFULL 1 ")
+    );
+}
+
+#[test]
+fn the_servers_queues_are_full_together_and_the_refusal_names_that_bound() {
+    let server = Server::start();
+    let mut client = server.connect();
+    set(&mut client, "max-waiters", 3);
+    for key in ["a", "b", "c"] {
+        call!(client, "DLOCK.ACQUIRE", key).grant();
+    }
+    call!(client, "DWG.ADD", "g").grant();
+    let waiters = [
+        queue(&server, &["DLOCK.ACQUIRE", "a", "BLOCK", "0"], 1),
+        queue(&server, &["DLOCK.ACQUIRE", "b", "BLOCK", "0"], 2),
+        queue(&server, &["DWG.WAIT", "g", "BLOCK", "0"], 3),
+    ];
+    for request in [
+        &["DLOCK.ACQUIRE", "c", "BLOCK", "0"][..],
+        &["DWG.WAIT", "g", "BLOCK", "0"],
+    ] {
+        let refused = client.call(request);
+        let text = refused.error();
+        assert!(text.starts_with("QUEUEFULL "), "{text}");
+        assert!(
+            text.contains('3') && text.ends_with("(dsync.max-waiters)"),
+            "{text}"
+        );
+    }
+    // Who can be served at once does not queue.
+    call!(client, "DLOCK.ACQUIRE", "free", "BLOCK", 0).grant();
+    drop(waiters);
+    wait_for_blocked(&server, 0);
+    let _waiter = queue(&server, &["DLOCK.ACQUIRE", "c", "BLOCK", "0"], 1);
+}
+
+#[test]
+fn vacant_places_give_way_to_waiters_the_oldest_first() {
+    let server = Server::builder()
+        .module_arg("rejoin-ms")
+        .module_arg(600_000)
+        .start();
+    let mut client = server.connect();
+    for bound in ["max-waiters-per-key", "max-waiters"] {
+        set(&mut client, bound, 3);
+        call!(client, "DLOCK.ACQUIRE", "key", "TOKEN", "holder").grant();
+        let request = |token| ["DLOCK.ACQUIRE", "key", "BLOCK", "0", "TOKEN", token];
+        // Three places, all vacant, in this order of being left.
+        for token in ["one", "two", "three"] {
+            queue(&server, &request(token), 1).close();
+            wait_for_blocked(&server, 0);
+        }
+        assert_eq!(*call!(client, "DLOCK.INFO", "key").field("waiters"), 0);
+        // A newcomer takes the room of the oldest, and so stands behind the others.
+        let mut newcomer = queue(&server, &request("new"), 1);
+        let mut two = queue(&server, &request("two"), 2);
+        let mut three = queue(&server, &request("three"), 3);
+        let refused = call!(client, "DLOCK.ACQUIRE", "key", "BLOCK", 0, "TOKEN", "one");
+        assert!(
+            refused.error().starts_with("QUEUEFULL "),
+            "the place of the first is gone: {refused:?}"
+        );
+        let mut token = "holder".to_owned();
+        for (name, waiter) in [
+            ("two", &mut two),
+            ("three", &mut three),
+            ("new", &mut newcomer),
+        ] {
+            assert_eq!(call!(client, "DLOCK.RELEASE", "key", token), 1);
+            token = waiter
+                .recv(SOON)
+                .unwrap_or_else(|| panic!("{bound}: {name} is next"))
+                .grant()
+                .0;
+            assert_eq!(token, name, "{bound}");
+        }
+        call!(client, "DEL", "key");
+        set(&mut client, bound, 100);
+    }
+}

@@ -1,0 +1,173 @@
+//! What concerns very many holds at once is done in slices, from the server's timer: here it is that the
+//! slices follow each other to the end, on primaries and on replicas, and that leases come out right.
+
+use std::time::{Duration, Instant};
+
+use crate::support::steps::*;
+use crate::support::*;
+
+/// Sends the lines for 0 to `count` and checks the replies.
+#[track_caller]
+fn in_bulk(
+    client: &mut Client,
+    count: u64,
+    line: impl Fn(u64) -> String,
+    check: impl Fn(u64, &Reply),
+) {
+    for from in (0..count).step_by(500) {
+        let numbers = from..count.min(from + 500);
+        let lines: Vec<String> = numbers.clone().map(&line).collect();
+        let replies = at_once(client, &lines);
+        numbers
+            .zip(&replies)
+            .for_each(|(number, reply)| check(number, reply));
+    }
+}
+
+fn is_grant(_: u64, reply: &Reply) {
+    reply.grant();
+}
+
+fn holds(server: &Server) -> u64 {
+    server.info_number("dsync", "dsync_holds")
+}
+
+/// A server that is demoted and promoted again, with nobody else to follow.
+fn change_roles(client: &mut Client) {
+    assert_eq!(ask(client, "REPLICAOF 127.0.0.1 1"), "OK");
+    assert_eq!(ask(client, "REPLICAOF NO ONE"), "OK");
+}
+
+/// Leases run on a clock of the server's own, and what was a deadline in one term of office was taken for one
+/// in the next: or it was not, and nothing lapsed until the longest lease of the term before had run out.
+#[test]
+fn leases_of_every_term_run_out_at_their_own_time() {
+    let server = Server::builder()
+        .module_arg("takeover-grace-ms")
+        .module_arg(0)
+        .start();
+    let mut client = server.connect();
+    ask(&mut client, "DLOCK.ACQUIRE long PX 86400000 TOKEN t").grant();
+    for term in 0..4 {
+        ask(&mut client, "DLOCK.ACQUIRE renewed PX 9000 TOKEN t").grant();
+        let asked = Instant::now();
+        ask(&mut client, "DLOCK.ACQUIRE short PX 400 TOKEN t").grant();
+        change_roles(&mut client);
+        let left = ask(&mut client, "DLOCK.CHECK short t").as_int();
+        assert!((0..=400).contains(&left), "term {term}: {left}");
+        assert_eq!(ask(&mut client, "DLOCK.RENEW renewed t EX 600"), 1);
+        let left = ask(&mut client, "DLOCK.CHECK renewed t").as_int();
+        assert!((590_000..=600_000).contains(&left), "term {term}: {left}");
+        tell(&mut client, "DLOCK.ACQUIRE short BLOCK 0");
+        granted(&mut client);
+        // The wall clock of one term is compared with the lease clock of the next: a millisecond may be lost.
+        assert!(asked.elapsed() >= Duration::from_millis(399));
+        let left = ask(&mut client, "DLOCK.CHECK renewed t").as_int();
+        assert!((580_000..600_000).contains(&left), "term {term}: {left}");
+        let left = ask(&mut client, "DLOCK.CHECK long t").as_int();
+        assert!((86_000_000..=86_400_000).contains(&left), "{left}");
+        ask(&mut client, "DEL renewed short");
+    }
+}
+
+/// So many locks that the walk after the start takes many turns: they all lapse, the first asked for and the
+/// last, but for those that were renewed before the walk had come to them.
+#[test]
+fn fifty_thousand_locks_lapse_after_a_start_but_for_those_renewed_during_the_walk() {
+    let mut server = Server::builder()
+        .module_arg("takeover-grace-ms")
+        .module_arg(1_000)
+        .config("appendonly", "no")
+        .start();
+    let mut client = server.connect();
+    let acquire = |n| format!("DLOCK.ACQUIRE k{n} PX 4000 TOKEN t{n}");
+    in_bulk(&mut client, 50_000, acquire, is_grant);
+    let locks = holds(&server);
+    ask(&mut client, "SAVE");
+    server.kill9();
+    server.start_again();
+    let mut client = server.connect();
+    let renew = |n| format!("DLOCK.RENEW k{} t{} EX 600", 49_999 - n, 49_999 - n);
+    let answers = at_once(&mut client, &(0..500).map(renew).collect::<Vec<_>>());
+    let renewed = answers.iter().filter(|reply| **reply == Reply::Int(1));
+    let renewed = renewed.count() as u64;
+    assert!(locks > 10_000, "{locks} of them were saved");
+    eventually("the end of all others", SOON, || holds(&server) == renewed);
+    assert_eq!(ask(&mut client, "DBSIZE").as_int() as u64, renewed);
+}
+
+/// A replica lapses nothing and serves nobody, so its timer was never armed, and what was to be dropped in
+/// slices stayed for good.
+#[test]
+fn replica_gives_back_the_memory_of_a_large_semaphore() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut client = primary.connect();
+    let used = |server: &Server| server.info_number("memory", "used_memory");
+    let before = used(&replica);
+    let acquire = |_| "DSEM.ACQUIRE sem LIMIT 50000 EX 600 OWNER somebody".to_owned();
+    in_bulk(&mut client, 50_000, acquire, is_grant);
+    replica.wait_to_catch_up_with(&primary);
+    let full = used(&replica);
+    assert!(full > before + 10_000_000, "{before} and then {full}");
+    assert_eq!(ask(&mut client, "DEL sem"), 1);
+    assert_eq!(holds(&primary), 0, "they leave the gauge at once");
+    replica.wait_to_catch_up_with(&primary);
+    assert_eq!(holds(&replica), 0);
+    for server in [&primary, &replica] {
+        eventually("memory that is given back", SOON, || {
+            used(server) < before + (full - before) / 2
+        });
+    }
+}
+
+/// More keys are waited for than one turn would look at, in a database that is flushed or swapped.
+#[test]
+fn waiters_of_three_hundred_keys_are_served_after_a_flush_and_a_swap() {
+    for line in ["FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
+        let server = Server::start();
+        let mut client = server.connect();
+        let acquire = |n| format!("DLOCK.ACQUIRE k{n} EX 600");
+        in_bulk(&mut client, 300, acquire, is_grant);
+        let mut waiters: Vec<Client> = (0..300)
+            .map(|n| {
+                let mut waiter = server.connect();
+                tell(&mut waiter, format!("DLOCK.ACQUIRE k{n} EX 600 BLOCK 0"));
+                waiter
+            })
+            .collect();
+        wait_for_blocked(&server, 300);
+        let listed = ask(&mut client, "DSYNC.CONTENDED COUNT 1000");
+        assert_eq!(listed.as_array().len(), 300);
+        // Who asks in the same turn is behind those who wait, whether their queues were visited or not.
+        let replies = at_once(&mut client, &[line, "DLOCK.ACQUIRE k299"]);
+        assert!(replies[1].is_nil(), "{line}: {replies:?}");
+        waiters.iter_mut().for_each(|waiter| {
+            granted(waiter);
+        });
+        let listed = ask(&mut client, "DSYNC.CONTENDED COUNT 1000");
+        assert_eq!(listed.as_array().len(), 0, "{line}");
+        assert_eq!(server.info_number("dsync", "dsync_longest_wait_ms"), 0);
+    }
+}
+
+/// The connection's holds end one by one; a token that comes back on another connection keeps its own.
+#[test]
+fn ten_thousand_ephemeral_holds_end_with_their_connection_but_for_those_asked_for_again() {
+    let server = Server::start();
+    let mut closing = server.connect();
+    let acquire = |n| format!("DLOCK.ACQUIRE k{n} EX 600 EPHEMERAL TOKEN t{n}");
+    in_bulk(&mut closing, 10_000, acquire, is_grant);
+    let mut client = server.connect();
+    in_bulk(&mut client, 50, |n| acquire(n * 200), is_grant);
+    closing.close();
+    // Some more, while the others end: each has its hold, the old one or a new one.
+    in_bulk(&mut client, 50, |n| acquire(n * 200 + 100), is_grant);
+    eventually("the end of the others", SOON, || holds(&server) == 100);
+    let check = |n| format!("DLOCK.CHECK k{} t{}", n * 100, n * 100);
+    in_bulk(&mut client, 100, check, |n, left| {
+        assert!(left.as_int() > 0, "{n}");
+    });
+    client.close();
+    eventually("the end of these", SOON, || holds(&server) == 0);
+}

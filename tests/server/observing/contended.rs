@@ -1,0 +1,281 @@
+//! DSYNC.CONTENDED: where anybody waits, the longest wait first.
+//!
+//! The first thing to type when something is stuck, so: complete over databases and families, in order,
+//! bounded, and silent about places that nobody is in.
+
+use crate::support::steps::*;
+use crate::support::*;
+
+/// One entry of the reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Entry {
+    db: i64,
+    key: String,
+    family: String,
+    waiters: i64,
+    longest_ms: i64,
+}
+
+#[track_caller]
+fn entries(reply: &Reply) -> Vec<Entry> {
+    let entry = |entry: &Reply| match entry.as_array() {
+        [db, key, family, waiters, longest] => Entry {
+            db: db.as_int(),
+            key: key.as_bytes().escape_ascii().to_string(),
+            family: family.as_str().to_owned(),
+            waiters: waiters.as_int(),
+            longest_ms: longest.as_int(),
+        },
+        _ => panic!("expected [db, key, type, waiters, longest-wait-ms], received {entry:?}"),
+    };
+    reply.as_array().iter().map(entry).collect()
+}
+
+#[track_caller]
+fn contended(client: &mut Client) -> Vec<Entry> {
+    entries(&ask(client, "DSYNC.CONTENDED COUNT 1000"))
+}
+
+#[track_caller]
+fn names(client: &mut Client, line: &str) -> Vec<String> {
+    let keys = entries(&ask(client, line)).into_iter();
+    keys.map(|entry| entry.key).collect()
+}
+
+/// Waits until everybody who waits has done so for a while: whoever comes next has waited less, in
+/// whole milliseconds.
+#[track_caller]
+fn let_them_wait(client: &mut Client) {
+    eventually("waits of some length", SOON, || {
+        contended(client).iter().all(|entry| entry.longest_ms >= 3)
+    });
+    let now = contended(client);
+    eventually("longer waits", SOON, || {
+        let later = contended(client);
+        now.iter()
+            .zip(&later)
+            .all(|(now, later)| later.longest_ms >= now.longest_ms + 3)
+    });
+}
+
+#[test]
+fn where_nobody_waits_there_is_nothing_to_tell() {
+    let server = Server::start();
+    for mut client in [server.connect(), server.connect_resp3()] {
+        assert_eq!(ask(&mut client, "DSYNC.CONTENDED"), Reply::Array(vec![]));
+        // Held is not contended, and neither is a try that failed.
+        ask(&mut client, "DLOCK.ACQUIRE lock EX 1000");
+        assert!(ask(&mut client, "DLOCK.ACQUIRE lock").is_nil());
+        assert_eq!(ask(&mut client, "DSYNC.CONTENDED"), Reply::Array(vec![]));
+    }
+}
+
+#[test]
+fn each_entry_has_the_database_the_key_its_type_the_waiters_and_the_longest_wait() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut clients = Vec::new();
+    let cases = [
+        (
+            0,
+            "lock",
+            "lock",
+            "DLOCK.ACQUIRE lock",
+            "DLOCK.ACQUIRE lock BLOCK 0",
+            3,
+        ),
+        (
+            3,
+            "sem",
+            "semaphore",
+            "DSEM.ACQUIRE sem LIMIT 1",
+            "DSEM.ACQUIRE sem BLOCK 0",
+            2,
+        ),
+        (
+            0,
+            "group",
+            "group",
+            "DWG.ADD group LIMIT 1",
+            "DWG.ADD group BLOCK 0",
+            1,
+        ),
+        (
+            9,
+            "once",
+            "once",
+            "DONCE.BEGIN once",
+            "DONCE.BEGIN once BLOCK 0",
+            2,
+        ),
+        (
+            1,
+            "round",
+            "group",
+            "DWG.ADD round",
+            "DWG.WAIT round BLOCK 0",
+            4,
+        ),
+    ];
+    for (db, _, _, hold, wait, waiters) in cases {
+        let_them_wait(&mut client);
+        ask(&mut client, format!("SELECT {db}"));
+        ask(&mut client, hold);
+        for _ in 0..waiters {
+            let mut waiter = server.connect();
+            ask(&mut waiter, format!("SELECT {db}"));
+            queue(&server, &mut waiter, wait);
+            clients.push(waiter);
+        }
+    }
+    let_them_wait(&mut client);
+    for mut client in [server.connect(), server.connect_resp3()] {
+        let found = contended(&mut client);
+        assert_eq!(found.len(), cases.len());
+        for (entry, (db, key, family, _, _, waiters)) in found.iter().zip(cases) {
+            let Entry { longest_ms, .. } = *entry;
+            let expected = Entry {
+                db,
+                key: key.to_owned(),
+                family: family.to_owned(),
+                waiters,
+                longest_ms,
+            };
+            assert_eq!(*entry, expected);
+        }
+        assert!(
+            found.is_sorted_by(|a, b| a.longest_ms > b.longest_ms),
+            "{found:?}"
+        );
+        let longest = server.info_number("dsync", "dsync_longest_wait_ms");
+        assert!(longest >= found[0].longest_ms.unsigned_abs());
+        let waiters: i64 = found.iter().map(|entry| entry.waiters).sum();
+        assert_eq!(
+            server.info_number("dsync", "dsync_waiters"),
+            waiters.unsigned_abs()
+        );
+    }
+    // The key is bytes.
+    let mut client = server.connect();
+    let mut waiter = server.connect();
+    let name = b"a b\r\n\0\xff";
+    call!(client, "DLOCK.ACQUIRE", name);
+    let before = blocked_clients(&server);
+    send!(waiter, "DLOCK.ACQUIRE", name, "BLOCK", 0);
+    wait_for_blocked(&server, before + 1);
+    let found = contended(&mut client);
+    assert_eq!(found.last().expect("the newest").key, r"a b\r\n\x00\xff");
+}
+
+#[test]
+fn the_longest_wait_comes_first_and_whoever_leaves_leaves_the_list() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut waiters = Vec::new();
+    for key in ["b", "c", "a", "b"] {
+        ask(&mut client, format!("DLOCK.ACQUIRE {key} TOKEN held"));
+        let_them_wait(&mut client);
+        waiters.push(queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0")));
+    }
+    let_them_wait(&mut client);
+    assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["b", "c", "a"]);
+    // The one who waited longest in b is served: what remains there has waited least.
+    assert_eq!(ask(&mut client, "DLOCK.RELEASE b held"), 1);
+    granted(&mut waiters[0]);
+    assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c", "a", "b"]);
+    // By connection, by grant, by time-out.
+    let last = waiters.pop().expect("the last");
+    let mut in_a = waiters.pop().expect("the third");
+    last.close();
+    eventually("a shorter list", SOON, || {
+        names(&mut client, "DSYNC.CONTENDED") == ["c", "a"]
+    });
+    assert_eq!(ask(&mut client, "DLOCK.RELEASE a held"), 1);
+    granted(&mut in_a);
+    assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c"]);
+    let mut short = queued(&server, "DLOCK.ACQUIRE a BLOCK 1000");
+    assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c", "a"]);
+    assert!(reply(&mut short).is_nil());
+    assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c"]);
+}
+
+#[test]
+fn ten_are_listed_unless_more_or_fewer_are_asked_for() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut waiters = Vec::new();
+    for n in 0..12 {
+        let_them_wait(&mut client);
+        ask(&mut client, format!("DLOCK.ACQUIRE k{n}"));
+        waiters.push(queued(&server, format!("DLOCK.ACQUIRE k{n} BLOCK 0")));
+    }
+    let_them_wait(&mut client);
+    let all: Vec<_> = (0..12).map(|n| format!("k{n}")).collect();
+    for (line, len) in [
+        ("DSYNC.CONTENDED", 10),
+        ("DSYNC.CONTENDED COUNT 1", 1),
+        ("dsync.contended count 3", 3),
+        ("DSYNC.CONTENDED COUNT 12", 12),
+        ("DSYNC.CONTENDED COUNT 1000", 12),
+    ] {
+        assert_eq!(names(&mut client, line), all[..len], "{line}");
+    }
+    for line in [
+        "DSYNC.CONTENDED COUNT 0",
+        "DSYNC.CONTENDED COUNT 1001",
+        "DSYNC.CONTENDED COUNT -1",
+        "DSYNC.CONTENDED COUNT x",
+        "DSYNC.CONTENDED COUNT 9223372036854775808",
+    ] {
+        let reply = ask(&mut client, line);
+        let value = line.split(' ').next_back().expect("a value");
+        for word in ["ERR ", "COUNT", "1 to 1000", value] {
+            assert!(reply.error().contains(word), "{line}: {reply:?}");
+        }
+    }
+    for line in [
+        "DSYNC.CONTENDED COUNT",
+        "DSYNC.CONTENDED 5",
+        "DSYNC.CONTENDED COUNT 5 COUNT 5",
+        "DSYNC.CONTENDED COUNT 5 x",
+    ] {
+        let reply = ask(&mut client, line);
+        assert!(
+            reply.error().starts_with("ERR syntax error"),
+            "{line}: {reply:?}"
+        );
+    }
+}
+
+#[test]
+fn vacant_places_are_no_waiters() {
+    let server = Server::start();
+    let mut client = server.connect();
+    ask(&mut client, "CONFIG SET dsync.rejoin-ms 60000");
+    ask(&mut client, "DLOCK.ACQUIRE lock EX 1000 TOKEN held");
+    queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0").close();
+    wait_for_blocked(&server, 0);
+    assert_eq!(contended(&mut client), []);
+    assert_eq!(server.info_number("dsync", "dsync_longest_wait_ms"), 0);
+    let _waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let found = contended(&mut client);
+    assert_eq!((found.len(), found[0].waiters), (1, 1));
+    // It comes back to its place, and has waited since it first took it.
+    let since_newer = found[0].longest_ms;
+    let _back = queued(&server, "DLOCK.ACQUIRE lock TOKEN t BLOCK 0");
+    let found = contended(&mut client);
+    assert_eq!((found.len(), found[0].waiters), (1, 2));
+    assert!(found[0].longest_ms >= since_newer);
+}
+
+#[test]
+fn a_replica_knows_of_nobody_who_waits() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut client = primary.connect();
+    ask(&mut client, "DLOCK.ACQUIRE lock");
+    let _waiter = queued(&primary, "DLOCK.ACQUIRE lock BLOCK 0");
+    replica.wait_to_catch_up_with(&primary);
+    assert_eq!(contended(&mut client).len(), 1);
+    assert_eq!(contended(&mut replica.connect()), []);
+}

@@ -1,0 +1,172 @@
+//! What the server's log tells of holds that nobody ended: each of a few, and a wave by its number.
+//!
+//! A server opens and closes its log file for every line. When a host with twenty thousand holds died, the
+//! lines took four times as long as the lapses themselves.
+
+use crate::support::*;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// What the log says of lapses.
+#[derive(Default, Debug)]
+struct Told {
+    /// Lines that tell of one lapse.
+    lines: u64,
+    /// Lines that tell how many were left out, and the sum of what they say.
+    sums: u64,
+    left_out: u64,
+}
+
+impl Told {
+    fn by(server: &Server) -> Told {
+        let mut told = Told::default();
+        for line in server.log_text().lines() {
+            let Some((before, after)) = line.split_once(" lapsed without any renewal") else {
+                continue;
+            };
+            if after.starts_with(" (owner '") {
+                told.lines += 1;
+                continue;
+            }
+            let number = before
+                .strip_suffix(" more holds")
+                .and_then(|rest| rest.rsplit(' ').next())
+                .and_then(|number| number.parse::<u64>().ok());
+            told.sums += 1;
+            told.left_out += number.unwrap_or_else(|| panic!("no number in {line:?}"));
+        }
+        told
+    }
+
+    fn in_all(&self) -> u64 {
+        self.lines + self.left_out
+    }
+}
+
+/// Takes this many locks, all of which lapse after `lease_ms`.
+#[track_caller]
+fn take(server: &Server, count: u64, lease_ms: u64) {
+    let script = "for i = 1, ARGV[1] do \
+                  redis.call('DLOCK.ACQUIRE', 'k' .. i, 'PX', ARGV[2], 'OWNER', 'web-' .. i) end";
+    let mut client = server.connect();
+    client.send(&[
+        "EVAL",
+        script,
+        "0",
+        &count.to_string(),
+        &lease_ms.to_string(),
+    ]);
+    let reply = client.recv(SOON).expect("the script ends");
+    assert!(reply.is_nil(), "{reply:?}");
+}
+
+#[track_caller]
+fn lapsed(server: &Server) -> u64 {
+    server.info_number("dsync", "dsync_lock_lapsed_unrenewed")
+}
+
+#[track_caller]
+fn wait_for_lapses(server: &Server, count: u64) {
+    eventually("the lapses", SOON, || lapsed(server) == count);
+}
+
+#[test]
+fn few_lapses_are_each_told_with_fence_and_owner() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut fences = Vec::new();
+    for key in ["a", "b", "c"] {
+        let owner = format!("web-{key}");
+        let grant = call!(client, "DLOCK.ACQUIRE", key, "PX", 20, "OWNER", &owner);
+        fences.push((key, grant.grant().1, owner));
+    }
+    // Renewed once, so its holder was alive.
+    call!(client, "DLOCK.ACQUIRE", "renewed", "TOKEN", "t").grant();
+    assert_eq!(call!(client, "DLOCK.RENEW", "renewed", "t", "PX", 20), 1);
+    eventually("four lapses", SOON, || {
+        server.info_number("dsync", "dsync_lock_lapsed") == 4
+    });
+    let log = server.log_text();
+    for (key, fence, owner) in fences {
+        let line = format!("hold {fence} of '{key}' lapsed without any renewal (owner '{owner}')");
+        assert!(log.contains(&line), "no {line:?}");
+    }
+    let told = Told::by(&server);
+    assert_eq!((told.lines, told.sums), (3, 0), "{told:?}");
+}
+
+#[test]
+fn wave_of_lapses_leaves_few_lines_and_exact_numbers() {
+    const WAVE: u64 = 20_000;
+    let server = Server::start();
+    for wave in 1..=2 {
+        take(&server, WAVE, 500);
+        wait_for_lapses(&server, wave * WAVE);
+        // The number of the last second comes without another lapse.
+        eventually("the number of those left out", SOON, || {
+            Told::by(&server).in_all() >= wave * WAVE
+        });
+    }
+    let told = Told::by(&server);
+    assert_eq!(told.in_all(), 2 * WAVE, "{told:?}");
+    // Ten lines and a number for each second of lapses, however slow the machine; a last second may have
+    // had no more than ten lapses, and so no number.
+    assert!(told.lines <= 10 * (told.sums + 2), "{told:?}");
+    assert!(told.lines + told.sums < 200, "{told:?}");
+}
+
+#[test]
+fn demotion_and_shutdown_first_tell_how_many_were_left_out() {
+    const WAVE: u64 = 1_000;
+    let mut server = Server::start();
+    take(&server, WAVE, 50);
+    wait_for_lapses(&server, WAVE);
+    assert_eq!(call!(server.connect(), "REPLICAOF", "127.0.0.1", 1), "OK");
+    let told = Told::by(&server);
+    assert_eq!(told.in_all(), WAVE, "{told:?}");
+    assert_eq!(call!(server.connect(), "REPLICAOF", "NO", "ONE"), "OK");
+    take(&server, WAVE, 50);
+    wait_for_lapses(&server, 2 * WAVE);
+    server.shutdown();
+    let told = Told::by(&server);
+    assert_eq!(told.in_all(), 2 * WAVE, "{told:?}");
+}
+
+#[test]
+fn revocations_are_told_one_by_one_beside_a_wave() {
+    const REVOKED: u64 = 50;
+    let server = Server::start();
+    take(&server, 1_000, 50);
+    wait_for_lapses(&server, 1_000);
+    let mut client = server.connect();
+    for _ in 0..REVOKED {
+        let (_, fence) = call!(client, "DLOCK.ACQUIRE", "key").grant();
+        assert_eq!(call!(client, "DLOCK.REVOKE", "key", fence), 1);
+    }
+    let log = server.log_text();
+    let lines = log.lines().filter(|line| line.contains("was revoked"));
+    assert_eq!(lines.count() as u64, REVOKED);
+}
+
+#[test]
+fn loglevel_debug_tells_every_lapse_and_warning_tells_none() {
+    const WAVE: u64 = 500;
+    for (level, lines) in [("debug", WAVE), ("warning", 0)] {
+        let server = Server::start();
+        assert_eq!(
+            call!(server.connect(), "CONFIG", "SET", "loglevel", level),
+            "OK"
+        );
+        take(&server, WAVE, 50);
+        wait_for_lapses(&server, WAVE);
+        // Back to what it was: what was left out, if anything, is told now at the latest.
+        assert_eq!(
+            call!(server.connect(), "CONFIG", "SET", "loglevel", "notice"),
+            "OK"
+        );
+        assert_eq!(call!(server.connect(), "REPLICAOF", "127.0.0.1", 1), "OK");
+        let told = Told::by(&server);
+        assert_eq!((told.lines, told.sums), (lines, 0), "{level}: {told:?}");
+    }
+}

@@ -1,0 +1,262 @@
+//! What the module leaves in MONITOR, SLOWLOG, COMMAND LIST and commandstats by itself: next to nothing.
+
+use crate::support::steps::*;
+use crate::support::*;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// For how long a server is watched.
+const WATCHED: Duration = Duration::from_secs(3);
+
+/// How often at most a node looks at its slots meanwhile: once every ten seconds.
+const LOOKS: u64 = 1;
+
+/// Redis 7.0 knows no dry runs: there a command of the module's own is run to learn whether it may write.
+#[track_caller]
+fn has_probe(server: &Server) -> bool {
+    let flavour = server.flavour();
+    flavour.product == Product::Redis && flavour.version < (7, 2, 0)
+}
+
+/// A server under observation.
+struct Watch {
+    client: Client,
+    monitor: Client,
+    since: Instant,
+}
+
+/// What a server did by itself.
+struct Seen {
+    /// Calls by command, as commandstats have them.
+    calls: BTreeMap<String, u64>,
+    /// The commands in SLOWLOG, in which everything is slow here.
+    slow: Vec<String>,
+    monitored: Vec<String>,
+    during: Duration,
+}
+
+impl Watch {
+    #[track_caller]
+    fn begin(server: &Server) -> Watch {
+        let (mut client, mut monitor) = (server.connect(), server.connect());
+        assert_eq!(ask(&mut monitor, "MONITOR"), "OK");
+        let begun = at_once(
+            &mut client,
+            &[
+                "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 10000",
+                "SLOWLOG RESET",
+                "CONFIG RESETSTAT",
+            ],
+        );
+        assert!(begun.iter().all(|reply| *reply == "OK"), "{begun:?}");
+        Watch {
+            client,
+            monitor,
+            since: Instant::now(),
+        }
+    }
+
+    #[track_caller]
+    fn end(mut self) -> Seen {
+        let replies = at_once(
+            &mut self.client,
+            &["INFO commandstats", "SLOWLOG GET 10000", "ECHO the-end"],
+        );
+        let calls = replies[0].as_str().lines().filter_map(|line| {
+            let (name, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_lowercase(), stats.split(',').next()?.parse().ok()?))
+        });
+        let words = |entry: &Reply| {
+            let words = entry.as_array()[3].as_array();
+            words
+                .iter()
+                .map(Reply::as_str)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let mut monitored = Vec::new();
+        loop {
+            let line = reply(&mut self.monitor).as_str().to_owned();
+            if line.contains("the-end") {
+                break;
+            }
+            monitored.push(line);
+        }
+        Seen {
+            calls: calls.collect(),
+            slow: replies[1].as_array().iter().map(words).collect(),
+            monitored,
+            during: self.since.elapsed(),
+        }
+    }
+
+    /// Watches a server to which nobody talks.
+    #[track_caller]
+    fn idle(server: &Server) -> Seen {
+        let watch = Watch::begin(server);
+        at(watch.since + WATCHED);
+        watch.end()
+    }
+}
+
+impl Seen {
+    fn calls(&self, command: &str) -> u64 {
+        self.calls.get(command).copied().unwrap_or(0)
+    }
+
+    /// Asserts that the server has called nothing but CLUSTER NODES, so often at most, and the probe.
+    #[track_caller]
+    fn assert_silent(&self, server: &Server, looks: u64, probes: bool) {
+        let by_us: BTreeMap<_, _> = self
+            .calls
+            .iter()
+            .filter(|(name, _)| {
+                !["config|resetstat", "info", "slowlog|get"].contains(&name.as_str())
+            })
+            .collect();
+        let allowed = ["cluster|nodes", "dsync.probe"];
+        assert!(
+            by_us.keys().all(|name| allowed.contains(&name.as_str())),
+            "{by_us:?}"
+        );
+        assert!(self.calls("cluster|nodes") <= looks, "{by_us:?}");
+        let most = if probes && has_probe(server) {
+            // The server's cron runs ten times a second.
+            12 * (self.during.as_secs() + 1)
+        } else {
+            0
+        };
+        assert!(self.calls("dsync.probe") <= most, "{by_us:?}");
+        let count = |lines: &[String]| lines.iter().filter(|line| line.contains("NODES")).count();
+        assert!(count(&self.slow) as u64 <= looks, "{:?}", self.slow);
+        assert!(
+            count(&self.monitored) as u64 <= looks,
+            "{:?}",
+            self.monitored
+        );
+        for line in self.slow.iter().chain(&self.monitored) {
+            let line = line.to_lowercase();
+            for word in [
+                "dsync.",
+                "config get",
+                "config\" \"get",
+                "persist",
+                "\"info\"",
+            ] {
+                // The one INFO is this story's own.
+                let is_own = line.contains("commandstats");
+                assert!(is_own || !line.contains(word), "{word} in {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn idle_server_with_holds_leaves_no_trace_of_the_module() {
+    let server = Server::start();
+    Watch::idle(&server).assert_silent(&server, 0, false);
+    ask(&mut server.connect(), "DLOCK.ACQUIRE key EX 600").grant();
+    Watch::idle(&server).assert_silent(&server, 0, true);
+    assert_calm(&server);
+}
+
+#[test]
+fn idle_node_of_a_cluster_looks_at_its_slots_now_and_then_and_leaves_no_other_trace() {
+    let cluster = Cluster::start();
+    let key = cluster.key_of(0, "key");
+    ask(
+        &mut cluster[0].connect(),
+        format!("DLOCK.ACQUIRE {key} EX 600"),
+    )
+    .grant();
+    std::thread::scope(|scope| {
+        scope.spawn(|| Watch::idle(&cluster[0]).assert_silent(&cluster[0], LOOKS, true));
+        scope.spawn(|| Watch::idle(&cluster[1]).assert_silent(&cluster[1], LOOKS, false));
+    });
+    assert_calm(&cluster[0]);
+}
+
+#[test]
+fn waiters_and_lapses_in_a_cluster_leave_no_trace_but_their_own_commands() {
+    let cluster = Cluster::start();
+    let (server, key) = (&cluster[0], cluster.key_of(0, "key"));
+    let mut client = server.connect();
+    ask(&mut client, format!("DLOCK.ACQUIRE {key} EX 600 TOKEN t")).grant();
+    let mut waiters: Vec<Client> = (0..5)
+        .map(|_| queued(server, format!("DLOCK.ACQUIRE {key} PX 1 BLOCK 0")))
+        .collect();
+    let watch = Watch::begin(server);
+    ask(&mut client, format!("DLOCK.RELEASE {key} t"));
+    waiters.iter_mut().for_each(|waiter| {
+        granted(waiter);
+    });
+    eventually("the last lapse", SOON, || {
+        server.info_number("dsync", "dsync_holds") == 0
+    });
+    let seen = watch.end();
+    assert_eq!(seen.calls("cluster|info"), 0);
+    assert_eq!(seen.calls("config|get"), 0);
+    assert!(seen.calls("cluster|nodes") <= LOOKS, "{:?}", seen.calls);
+    let probes = seen.calls("dsync.probe");
+    assert!(has_probe(server) || probes == 0, "{probes} probes");
+    assert_calm(server);
+}
+
+#[test]
+fn config_set_asks_for_the_loglevel_only_when_it_was_set() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let watch = Watch::begin(&server);
+    for setting in [
+        "maxmemory-samples 6",
+        "hz 20",
+        "dsync.rejoin-ms 7",
+        "maxmemory-samples 5 hz 10",
+    ] {
+        assert_eq!(ask(&mut client, format!("CONFIG SET {setting}")), "OK");
+    }
+    let seen = watch.end();
+    assert_eq!(seen.calls("config|get"), 0);
+    let asked = |line: &&String| line.to_lowercase().starts_with("config get");
+    assert_eq!(seen.slow.iter().find(asked), None);
+
+    // And then it is heeded.
+    let (watch, told) = (Watch::begin(&server), "was granted");
+    ask(&mut client, "DLOCK.ACQUIRE before EX 600").grant();
+    assert_eq!(ask(&mut client, "CONFIG SET hz 10 loglevel debug"), "OK");
+    assert!(!server.log_text().contains(told));
+    ask(&mut client, "DLOCK.ACQUIRE after EX 600").grant();
+    assert!(server.log_text().contains(told));
+    assert_eq!(ask(&mut client, "CONFIG SET loglevel notice"), "OK");
+    assert_eq!(watch.end().calls("config|get"), 2);
+}
+
+#[test]
+fn command_list_shows_of_the_internal_commands_what_the_server_cannot_hide() {
+    let server = Server::start();
+    let list = ask(&mut server.connect(), "COMMAND LIST");
+    let names: Vec<_> = list.as_array().iter().map(Reply::as_str).collect();
+    let has = |name: &str| names.iter().any(|shown| shown.eq_ignore_ascii_case(name));
+    let flavour = server.flavour();
+    let hides = flavour.product == Product::Redis && flavour.version >= (8, 0, 0);
+    assert_eq!(has("DSYN"), !hides);
+    assert_eq!(has("DSYNC.APPLY"), !hides);
+    assert_eq!(has("DSYNC.PROBE"), has_probe(&server));
+    assert!(has("DSYNC.CONTENDED"));
+}
+
+#[test]
+fn server_without_the_commands_that_are_asked_serves_all_the_same() {
+    let server = Server::builder()
+        .config("rename-command", r#"CONFIG """#)
+        .config("rename-command", r#"PERSIST """#)
+        .start();
+    let mut client = server.connect();
+    ask(&mut client, "DLOCK.ACQUIRE key EX 600 TOKEN t").grant();
+    let mut waiter = queued(&server, "DLOCK.ACQUIRE key PX 1 BLOCK 0");
+    assert_eq!(ask(&mut client, "DLOCK.RENEW key t PX 1"), 1);
+    granted(&mut waiter);
+    wait_until_gone(&mut client, "key");
+    assert_eq!(ask(&mut client, "DSYNC.PROBE key"), "OK");
+    assert_calm(&server);
+}

@@ -1,0 +1,494 @@
+//! Tokens are secrets: whoever may look may not learn them, and so can end nobody's hold.
+//!
+//! One long list of commands, right and wrong, each with a marked token; then every place where people
+//! look. Where tokens do remain, as the README says, is asserted as well: in the AOF, in DUMP, on replicas.
+
+use crate::support::steps::*;
+use crate::support::*;
+use std::fs;
+
+/// In every token here, and in nothing else.
+const MARK: &str = "s3kr3t";
+
+/// A server that keeps and tells as much as it can.
+fn talkative() -> Builder {
+    Server::builder()
+        .config("slowlog-log-slower-than", 0)
+        .config("slowlog-max-len", 100_000)
+        .config("loglevel", "debug")
+        .config("latency-monitor-threshold", 1)
+        .config("notify-keyspace-events", "KEAd")
+        .config("latency-tracking", "yes")
+}
+
+/// A connection that watches everything, until it is told to stop.
+struct Monitor {
+    server_port: u16,
+    client: Client,
+}
+
+impl Monitor {
+    fn start(server: &Server) -> Monitor {
+        let mut client = server.connect();
+        assert_eq!(ask(&mut client, "MONITOR"), "OK");
+        Monitor {
+            server_port: server.port(),
+            client,
+        }
+    }
+
+    /// Everything that was seen up to now.
+    #[track_caller]
+    fn stop(mut self, server: &Server) -> Vec<String> {
+        assert_eq!(server.port(), self.server_port);
+        const END: &str = "the-end-of-the-watch";
+        ask(&mut server.connect(), format!("ECHO {END}"));
+        let mut seen = Vec::new();
+        loop {
+            let line = self.client.recv(SOON).expect("the end is seen");
+            let line = line.as_str().to_owned();
+            if line.contains(END) {
+                return seen;
+            }
+            seen.push(line);
+        }
+    }
+}
+
+/// As [`ask`], and the reply has no token in it unless it is a grant.
+#[track_caller]
+fn ask_for(client: &mut Client, line: &str) -> Reply {
+    let reply = ask(client, line);
+    let is_grant = match &reply {
+        Reply::Array(items) => items
+            .iter()
+            .any(|item| matches!(item, Reply::Int(n) if *n > 1_000_000)),
+        _ => false,
+    };
+    if !is_grant {
+        assert_silent(&format!("the reply to {line}"), &format!("{reply:?}"));
+    }
+    reply
+}
+
+#[track_caller]
+fn assert_silent(what: &str, text: &str) {
+    if let Some(at) = text.find(MARK) {
+        let from = text[..at].rfind('\n').map_or(0, |line| line + 1);
+        let until = text[at..].find('\n').map_or(text.len(), |line| at + line);
+        panic!("{what} has a token in it: {}", &text[from..until]);
+    }
+}
+
+/// The commands that name tokens: right, wrong, late, strange.
+const LINES: &[&str] = &[
+    "DLOCK.ACQUIRE lock TOKEN s3kr3t-1 EX 600",
+    "dlock.acquire lock token s3kr3t-1 ex 600",
+    "DLOCK.ACQUIRE lock TOKEN s3kr3t-2",
+    "DLOCK.ACQUIRE lock SHARED TOKEN s3kr3t-1",
+    "DLOCK.ACQUIRE lock TOKEN s3kr3t-1 OWNER me EPHEMERAL",
+    "DLOCK.RENEW lock s3kr3t-1 EX 600",
+    "DLOCK.RENEW lock s3kr3t-2",
+    "DLOCK.RENEW lock s3kr3t-1 EX nonsense",
+    "DLOCK.RENEW lock s3kr3t-1 EX",
+    "DLOCK.RENEW lock s3kr3t-1 PX 0",
+    "DLOCK.CHECK lock s3kr3t-1",
+    "DLOCK.CHECK lock s3kr3t-1 extra",
+    "DLOCK.CHECK lock s3kr3t-2",
+    "DLOCK.RELEASE lock s3kr3t-2",
+    "DLOCK.RELEASE lock s3kr3t-1 extra",
+    // The word is another option's value, a key, or nothing that makes sense.
+    "DLOCK.ACQUIRE owned OWNER TOKEN TOKEN s3kr3t-3",
+    "DLOCK.ACQUIRE TOKEN TOKEN s3kr3t-4",
+    "DLOCK.ACQUIRE wrong TOKEN s3kr3t-5 TOKEN s3kr3t-6",
+    "DLOCK.ACQUIRE wrong TOKEN s3kr3t-5 EX",
+    "DLOCK.ACQUIRE wrong TOKEN s3kr3t-5 EX x",
+    "DLOCK.ACQUIRE wrong TOKEN s3kr3t-5 NONSENSE",
+    "DLOCK.ACQUIRE wrong NONSENSE TOKEN s3kr3t-5",
+    "DLOCK.ACQUIRE wrong EX 1 PX 1 TOKEN s3kr3t-5",
+    "DLOCK.ACQUIRE wrong BLOCK TOKEN s3kr3t-5",
+    "DLOCK.ACQUIRE wrong EX TOKEN s3kr3t-5",
+    "DLOCK.ACQUIRE string TOKEN s3kr3t-5",
+    "DLOCK.RELEASE string s3kr3t-5",
+    "DSEM.ACQUIRE sem LIMIT 2 TOKEN s3kr3t-1 EX 600",
+    "DSEM.ACQUIRE sem PERMITS 2 TOKEN s3kr3t-1",
+    "DSEM.ACQUIRE sem PERMITS 3 TOKEN s3kr3t-2",
+    "DSEM.ACQUIRE none TOKEN s3kr3t-2",
+    "DSEM.RENEW sem s3kr3t-1",
+    "DSEM.CHECK sem s3kr3t-1",
+    "DSEM.RELEASE sem s3kr3t-2",
+    "DSEM.ACQUIRE sem TOKEN s3kr3t-2 BLOCK 0 EX 600",
+    "DSEM.RELEASE sem s3kr3t-2",
+    "DWG.ADD group TOKEN s3kr3t-1 EX 600",
+    "DWG.ADD group TOKEN s3kr3t-2",
+    "DWG.ADD group TOKEN s3kr3t-3",
+    "DWG.RENEW group s3kr3t-1",
+    "DWG.CHECK group s3kr3t-1",
+    "DWG.DONE group s3kr3t-2 s3kr3t-3 s3kr3t-4",
+    "DWG.DONE string s3kr3t-2 s3kr3t-3 s3kr3t-4",
+    "DWG.RELEASE group s3kr3t-9",
+    "DWG.WAIT group BLOCK 1",
+    "DONCE.BEGIN once TOKEN s3kr3t-1 MAX 3",
+    "DONCE.RENEW once s3kr3t-1",
+    "DONCE.CHECK once s3kr3t-1",
+    "DONCE.FAIL once s3kr3t-1 REASON because",
+    "DONCE.FAIL once s3kr3t-1 NONSENSE because",
+    "DONCE.FAIL once s3kr3t-1 REASON",
+    "DONCE.BEGIN once TOKEN s3kr3t-2 EX 600",
+    "DONCE.RELEASE once s3kr3t-2",
+    "DONCE.BEGIN once TOKEN s3kr3t-3 PX 20",
+    "DONCE.BEGIN done TOKEN s3kr3t-4",
+    "DONCE.DONE done s3kr3t-4 RESULT",
+    "DONCE.DONE done s3kr3t-4 RESULT r EX 0",
+    "DONCE.DONE done s3kr3t-4 RESULT r EX 600",
+    "DONCE.DONE done s3kr3t-4",
+    "DONCE.DONE done s3kr3t-5",
+    "DONCE.BEGIN done TOKEN s3kr3t-4",
+    "DONCE.BEGIN running TOKEN s3kr3t-1 EX 600",
+];
+
+/// Says and does everything that has to do with tokens; some who wait are left waiting.
+fn live(server: &Server) -> Vec<Client> {
+    let mut client = server.connect();
+    ask(&mut client, "SET string x");
+    for line in LINES {
+        ask_for(&mut client, line);
+    }
+    // Too long, too short, and in a place where no option is.
+    let long = format!("{MARK}{}", "x".repeat(123));
+    for command in [
+        "DLOCK.RELEASE",
+        "DSEM.RENEW",
+        "DWG.DONE",
+        "DWG.CHECK",
+        "DONCE.DONE",
+        "DONCE.FAIL",
+    ] {
+        let error = ask_for(&mut client, &format!("{command} k {long}"));
+        assert!(
+            error.error().contains("1 to 128 bytes, not 129"),
+            "{command}: {error:?}"
+        );
+    }
+    ask_for(&mut client, &format!("DLOCK.ACQUIRE k TOKEN {long}"));
+
+    // In transactions.
+    for line in [
+        "MULTI",
+        "DLOCK.ACQUIRE multi TOKEN s3kr3t-1",
+        "DLOCK.RENEW multi s3kr3t-1",
+        "DWG.DONE group s3kr3t-1 s3kr3t-2",
+        "DLOCK.ACQUIRE multi TOKEN",
+        "DLOCK.RELEASE multi s3kr3t-1",
+    ] {
+        ask_for(&mut client, line);
+    }
+    ask(&mut client, "EXEC");
+
+    // In scripts, whose own arguments the server shows: the mark is put together inside.
+    let script = "
+        local token = 's3k' .. 'r3t-1'
+        redis.call('DLOCK.ACQUIRE', KEYS[1], 'TOKEN', token, 'OWNER', 'TOKEN')
+        redis.call('DLOCK.RENEW', KEYS[1], token)
+        redis.call('DLOCK.CHECK', KEYS[1], token)
+        redis.pcall('DLOCK.RENEW', KEYS[1], token, 'EX', 'x')
+        redis.call('DWG.DONE', 'group', token, token .. '2')
+        return redis.call('DLOCK.RELEASE', KEYS[1], token)";
+    assert_eq!(call!(client, "EVAL", script, 1, "scripted"), 1);
+
+    // In queues: granted, superseded, timed out, killed; and some that go on waiting.
+    ask(&mut client, "DLOCK.ACQUIRE queue TOKEN s3kr3t-0 EX 600");
+    let mut served = queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-1 EX 600 BLOCK 0");
+    let mut old = queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-2 BLOCK 0");
+    let mut short = server.connect();
+    tell(&mut short, "DLOCK.ACQUIRE queue TOKEN s3kr3t-3 BLOCK 20");
+    let short = reply(&mut short);
+    queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-4 BLOCK 0").close();
+    let mut new = server.connect();
+    tell(
+        &mut new,
+        "DLOCK.ACQUIRE queue TOKEN s3kr3t-2 EX 600 BLOCK 0",
+    );
+    for reply in [reply(&mut old), short] {
+        assert_silent("a waiter's reply", &format!("{reply:?}"));
+    }
+    assert_eq!(ask(&mut client, "DLOCK.RELEASE queue s3kr3t-0"), 1);
+    granted(&mut served);
+    let waiting = queued(server, "DONCE.BEGIN running TOKEN s3kr3t-9 BLOCK 0");
+    // A revocation and a lapse, which the log tells of.
+    let lapsing = ask(&mut client, "DLOCK.ACQUIRE lapsing TOKEN s3kr3t-1 PX 10");
+    lapsing.grant();
+    wait_until_gone(&mut client, "lapsing");
+    let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE revoked TOKEN s3kr3t-1").grant();
+    assert_eq!(ask(&mut client, format!("DLOCK.REVOKE revoked {fence}")), 1);
+    // Somebody who may not.
+    call!(
+        client, "ACL", "SETUSER", "nobody", "on", "nopass", "~*", "+ping"
+    );
+    let mut nobody = server.connect();
+    ask(&mut nobody, "AUTH nobody x");
+    for line in [
+        "DLOCK.RELEASE queue s3kr3t-1",
+        "DLOCK.ACQUIRE queue TOKEN s3kr3t-1",
+    ] {
+        let refused = ask_for(&mut nobody, line);
+        assert!(refused.error().starts_with("NOPERM "), "{refused:?}");
+    }
+    vec![served, new, waiting]
+}
+
+/// Everywhere people look, on any server.
+#[track_caller]
+fn assert_nothing_is_seen(server: &Server, seen: &[String]) {
+    assert_silent("MONITOR", &seen.join("\n"));
+    let mut client = server.connect();
+    let mut look = |line: &str| {
+        let text = format!("{:#?}", ask(&mut client, line));
+        assert_silent(line, &text);
+        text
+    };
+    for line in [
+        "SLOWLOG GET -1",
+        "CLIENT LIST",
+        "INFO everything",
+        "INFO errorstats",
+        "INFO dsync",
+        "DSYNC.CONTENDED COUNT 1000",
+        "ACL LOG",
+        "LATENCY DOCTOR",
+        "DLOCK.INFO lock",
+        "DLOCK.INFO owned",
+        "DLOCK.INFO queue COUNT 1000",
+        "DSEM.INFO sem",
+        "DWG.INFO group",
+        "DONCE.INFO once",
+        "DONCE.INFO done",
+        "DONCE.INFO running",
+        "KEYS *",
+        "DEBUG OBJECT queue",
+        "DEBUG DIGEST-VALUE queue",
+        "MEMORY DOCTOR",
+    ] {
+        look(line);
+    }
+    let log = server.log_text();
+    assert_silent("the server's log", &log);
+}
+
+#[test]
+fn no_token_is_seen_by_anybody_who_looks() {
+    let primary = talkative()
+        .config("appendonly", "yes")
+        .config("appendfsync", "always")
+        .start();
+    let replica = talkative().replica_of(&primary).start();
+    let mut listener = primary.connect();
+    call!(listener, "PSUBSCRIBE", "*");
+    let monitors = [Monitor::start(&primary), Monitor::start(&replica)];
+    let clients = live(&primary);
+    replica.wait_to_catch_up_with(&primary);
+    // A replica takes no writes, and answers looks.
+    let mut client = replica.connect();
+    for line in LINES {
+        ask_for(&mut client, line);
+    }
+    assert!(
+        ask(&mut client, "DLOCK.CHECK queue s3kr3t-1").as_int() > 0,
+        "it has the hold"
+    );
+
+    let [on_primary, on_replica] = monitors;
+    let seen = on_primary.stop(&primary);
+    // It did see what it was to see, and people can still tell what is going on.
+    for command in [
+        "DLOCK.ACQUIRE",
+        "DLOCK.RELEASE",
+        "DWG.DONE",
+        "DONCE.FAIL",
+        "DSEM.CHECK",
+    ] {
+        let line = seen.iter().find(|line| line.contains(command));
+        let line = line.unwrap_or_else(|| panic!("no {command} in {seen:?}"));
+        assert!(line.contains("redacted"), "{line}");
+    }
+    let scripted = seen.iter().filter(|line| line.contains("lua]")).count();
+    assert!(
+        scripted >= 5,
+        "the script's own commands are seen too: {scripted}"
+    );
+    assert_nothing_is_seen(&primary, &seen);
+    assert_nothing_is_seen(&replica, &on_replica.stop(&replica));
+
+    // The owner is for people, even if it is the word.
+    let owned = ask(&mut primary.connect(), "DLOCK.INFO owned");
+    assert_eq!(
+        *owned.field("first-holders").as_array()[0].field("owner"),
+        "TOKEN"
+    );
+
+    // What subscribers were told.
+    call!(primary.connect(), "PUBLISH", "the-end", "of it");
+    loop {
+        let message = listener.recv(SOON).expect("the end comes");
+        let text = format!("{message:?}");
+        if text.contains("the-end") {
+            break;
+        }
+        assert_silent("a keyspace notification", &text);
+    }
+    drop(clients);
+}
+
+#[test]
+fn tokens_do_remain_where_the_readme_says_so() {
+    let server = Server::builder()
+        .config("appendonly", "yes")
+        .config("appendfsync", "always")
+        .start();
+    let mut stream = ReplicationStream::attach(&server);
+    let mut client = server.connect();
+    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN s3kr3t-1 EX 600").grant();
+    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF's directory");
+    let aof: Vec<u8> = files
+        .flat_map(|file| fs::read(file.expect("a file").path()).expect("it is read"))
+        .collect();
+    assert!(String::from_utf8_lossy(&aof).contains(MARK), "the AOF");
+    let told = stream.take_so_far(&server);
+    assert!(
+        told.iter()
+            .any(|command| words(command).join(" ").contains(MARK)),
+        "replicas"
+    );
+    let dumped = ask(&mut client, "DUMP lock");
+    assert!(
+        String::from_utf8_lossy(dumped.as_bytes()).contains(MARK),
+        "DUMP"
+    );
+    let monitor = Monitor::start(&server);
+    let script = "return redis.call('DLOCK.CHECK', KEYS[1], ARGV[1])";
+    assert!(call!(client, "EVAL", script, 1, "lock", "s3kr3t-1").as_int() > 0);
+    let seen = monitor.stop(&server);
+    let (outer, inner): (Vec<_>, Vec<_>) = seen.iter().partition(|line| line.contains("EVAL"));
+    assert!(
+        outer.iter().any(|line| line.contains(MARK)),
+        "an outer EVAL's arguments: {outer:?}"
+    );
+    assert!(!inner.iter().any(|line| line.contains(MARK)), "{inner:?}");
+}
+
+/// The tokens that the server makes are as secret as those that clients bring.
+#[test]
+fn the_servers_own_tokens_are_seen_by_nobody_either() {
+    let server = talkative().start();
+    let mut client = server.connect();
+    let monitor = Monitor::start(&server);
+    let mut tokens = Vec::new();
+    for line in [
+        "DLOCK.ACQUIRE lock EX 600",
+        "DSEM.ACQUIRE sem LIMIT 1 EX 600",
+        "DWG.ADD group EX 600",
+        "DONCE.BEGIN once EX 600",
+    ] {
+        let reply = ask(&mut client, line);
+        let token = reply
+            .as_array()
+            .iter()
+            .find(|item| matches!(item, Reply::Bulk(text) if text.len() == 36));
+        tokens.push(token.expect("a token").as_str().to_owned());
+    }
+    for (command, token) in [
+        "DLOCK.RENEW lock",
+        "DSEM.CHECK sem",
+        "DWG.RENEW group",
+        "DONCE.RENEW once",
+    ]
+    .iter()
+    .zip(&tokens)
+    {
+        assert!(ask(&mut client, format!("{command} {token}")).as_int() > 0);
+    }
+    let mut text = monitor.stop(&server).join("\n");
+    for line in [
+        "SLOWLOG GET -1",
+        "INFO everything",
+        "CLIENT LIST",
+        "DLOCK.INFO lock",
+        "DSEM.INFO sem",
+        "DWG.INFO group",
+        "DONCE.INFO once",
+    ] {
+        text += &format!("{:?}", ask(&mut client, line));
+    }
+    text += &server.log_text();
+    for token in tokens {
+        assert!(!text.contains(&token), "{token} is seen");
+    }
+}
+
+/// A server that dies writes down all it can about itself and its clients, for others to read.
+#[test]
+fn a_crash_report_has_no_token() {
+    // The report ends with a test of all memory, which tells nothing of it and takes its time.
+    let server = talkative().config("crash-memcheck-enabled", "no").start();
+    let waiting = live(&server);
+    // Its own words are the one thing of a client's that a report may have: it is the one that asks.
+    server.connect().send(&["DEBUG", "SEGFAULT"]);
+    eventually("the report", SOON, || {
+        server.log_text().contains("REPORT END")
+    });
+    assert_silent("the crash report", &server.log_text());
+    drop(waiting);
+}
+
+/// Somebody who asks for the finest log is told what became of every hold, by its fence; others are not
+/// bothered with what is as it should be.
+#[test]
+fn the_log_tells_of_every_grant_and_release_at_debug_by_fence_and_never_by_token() {
+    for (level, is_told) in [("debug", true), ("notice", false)] {
+        let server = Server::builder().config("loglevel", level).start();
+        let mut client = server.connect();
+        for (key, grant, release) in [
+            (
+                "the-lock",
+                "DLOCK.ACQUIRE the-lock TOKEN s3kr3t-1",
+                "DLOCK.RELEASE the-lock s3kr3t-1",
+            ),
+            (
+                "the-sem",
+                "DSEM.ACQUIRE the-sem LIMIT 1 TOKEN s3kr3t-1",
+                "DSEM.RELEASE the-sem s3kr3t-1",
+            ),
+            (
+                "the-group",
+                "DWG.ADD the-group TOKEN s3kr3t-1",
+                "DWG.DONE the-group s3kr3t-1",
+            ),
+            (
+                "the-once",
+                "DONCE.BEGIN the-once TOKEN s3kr3t-1",
+                "DONCE.DONE the-once s3kr3t-1",
+            ),
+        ] {
+            let lines = |fence: &str| {
+                let log = server.log_text();
+                let told = log.lines().filter(|line| line.contains("<dsync>"));
+                told.filter(|line| line.contains(key) && line.contains(fence))
+                    .count()
+            };
+            let reply = ask(&mut client, grant);
+            let fence = reply.as_array().iter().find_map(|item| match item {
+                Reply::Int(n) if *n > 1_000_000 => Some(n.to_string()),
+                _ => None,
+            });
+            let fence = fence.expect("a grant");
+            assert_eq!(lines(&fence), usize::from(is_told), "{grant} at {level}");
+            assert_eq!(ask(&mut client, release), 1);
+            assert_eq!(
+                lines(&fence),
+                2 * usize::from(is_told),
+                "{release} at {level}"
+            );
+        }
+        assert_silent("the server's log", &server.log_text());
+    }
+}

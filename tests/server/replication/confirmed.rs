@@ -1,0 +1,85 @@
+//! Grants that are known to be somewhere else too before anybody acts on them: `WAIT` and `WAITAOF` right
+//! after the request, on the same connection.
+//!
+//! The promise: a number of at least 1 means that a replica, or the disk, has the grant; otherwise the
+//! client releases it and takes it as not granted, and what it does not believe in, nobody else ever sees.
+
+use crate::support::steps::*;
+use crate::support::*;
+
+/// How to acquire where a failover must not lose the grant: the fence, or nothing.
+#[track_caller]
+fn acquire_confirmed(client: &mut Client, key: &str, token: &str) -> Option<u64> {
+    let reply = ask(client, format!("DLOCK.ACQUIRE {key} EX 60 TOKEN {token}"));
+    if reply.is_nil() {
+        return None;
+    }
+    let fence = reply.grant().1;
+    // On the same connection: WAIT is about this connection's own writes.
+    if ask(client, "WAIT 1 500").as_int() >= 1 {
+        return Some(fence);
+    }
+    ask(client, format!("DLOCK.RELEASE {key} {token}"));
+    None
+}
+
+#[test]
+fn wait_confirms_a_grant_on_a_healthy_pair_and_not_on_a_primary_that_is_cut_off() {
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let (here, there) = (network.host(), network.host());
+    let primary = Server::builder().on(&here).start();
+    let replica = Server::builder().on(&there).replica_of(&primary).start();
+    let mut client = primary.connect();
+    let mut confirmed = None;
+    // Half a second is much, and yet a machine under load may need more.
+    eventually("a confirmed grant", SOON, || {
+        confirmed = acquire_confirmed(&mut client, "confirmed", "t");
+        confirmed.is_some()
+    });
+    let confirmed = confirmed.expect("the wait ended with one");
+    assert!(ask(&mut replica.connect(), "DLOCK.CHECK confirmed t").as_int() > 0);
+
+    // Whoever waits has asked before the cut, and is granted after it: what counts is the grant.
+    ask(&mut client, "DLOCK.ACQUIRE handed-on TOKEN t");
+    let mut waiter = queued(&primary, "DLOCK.ACQUIRE handed-on BLOCK 0 TOKEN w");
+    replica.wait_to_catch_up_with(&primary);
+    here.cut_off();
+    ask(&mut client, "DLOCK.RELEASE handed-on t");
+    assert_eq!(granted(&mut waiter).0, "w");
+    assert_eq!(ask(&mut waiter, "WAIT 1 300"), 0);
+    assert_eq!(acquire_confirmed(&mut client, "doubtful", "t"), None);
+    assert_eq!(ask(&mut client, "EXISTS doubtful"), 0);
+
+    // The replica takes over: it has what was confirmed, and of the rest nothing.
+    let mut across = replica.connect();
+    assert_eq!(ask(&mut across, "REPLICAOF NO ONE"), "OK");
+    let again = ask(&mut across, "DLOCK.ACQUIRE confirmed EX 60 TOKEN t");
+    assert_eq!(again.grant().1, confirmed);
+    assert!(ask(&mut across, "DLOCK.ACQUIRE doubtful").grant().1 > confirmed);
+    assert_calm(&primary);
+    assert_calm(&replica);
+}
+
+#[test]
+fn waitaof_confirms_a_grant_that_then_survives_a_kill() {
+    let mut server = Server::builder()
+        .config("appendonly", "yes")
+        .config("appendfsync", "everysec")
+        .start();
+    let mut client = server.connect();
+    let fence = ask(&mut client, "DLOCK.ACQUIRE k EX 60 TOKEN t").grant().1;
+    // Redis 7.0 has no WAITAOF; there `appendfsync always` does it, see `persistence`.
+    if server.flavour().product == Product::Redis && server.flavour().version < (7, 2, 0) {
+        assert!(ask(&mut client, "WAITAOF 1 0 1000").is_error());
+        return;
+    }
+    let confirmed = ask(&mut client, "WAITAOF 1 0 8000");
+    assert_eq!(confirmed.as_array(), [Reply::Int(1), Reply::Int(0)]);
+    server.kill9();
+    server.start_again();
+    let again = ask(&mut server.connect(), "DLOCK.ACQUIRE k EX 60 TOKEN t");
+    assert_eq!(again.grant().1, fence);
+    assert_calm(&server);
+}

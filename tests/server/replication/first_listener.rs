@@ -1,0 +1,196 @@
+//! A server to whom nobody listens leaves its changes unwritten; whoever begins to listen, at whatever
+//! moment, must miss none.
+//!
+//! Each story waits until the server has had time to find out that it is alone, and lets somebody begin to
+//! listen in the middle of traffic: what that one holds in the end is what the server holds.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::support::*;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Locks, semaphores and hand-overs on a hundred keys until it is told to stop.
+fn traffic(client: &mut Client, stop: &AtomicBool) -> u64 {
+    let mut calls: u64 = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let key = format!("k{}", calls % 100);
+        let token = format!("t{calls}");
+        let before = format!("t{}", calls.saturating_sub(37));
+        call!(
+            client,
+            "DLOCK.ACQUIRE",
+            &key,
+            "SHARED",
+            "TOKEN",
+            &token,
+            "PX",
+            600_000
+        );
+        call!(
+            client,
+            "DSEM.ACQUIRE",
+            format!("s{key}"),
+            "LIMIT",
+            50,
+            "TOKEN",
+            &token,
+            "PX",
+            600_000
+        );
+        let old = format!("k{}", calls.saturating_sub(37) % 100);
+        call!(client, "DLOCK.RELEASE", &old, &before);
+        call!(client, "DSEM.RELEASE", format!("s{old}"), &before);
+        calls += 1;
+    }
+    calls
+}
+
+/// The digests of all keys, `-` for one that is not there.
+fn digests(server: &Server) -> Vec<String> {
+    let keys = (0..100).flat_map(|n| [format!("k{n}"), format!("sk{n}")]);
+    keys.map(|key| digest(server, &key)).collect()
+}
+
+/// The server has looked around twice by then: its cron runs ten times a second.
+fn let_it_find_out_that_it_is_alone(server: &Server) {
+    let mut client = server.connect();
+    let since = std::time::Instant::now();
+    eventually("the server looked around", SOON, || {
+        call!(client, "PING");
+        since.elapsed() > Duration::from_millis(500)
+    });
+}
+
+#[test]
+fn the_first_replica_misses_nothing_that_happens_while_it_comes() {
+    let primary = Server::start();
+    let_it_find_out_that_it_is_alone(&primary);
+    let stop = AtomicBool::new(false);
+    let replica = std::thread::scope(|threads| {
+        let mut client = primary.connect();
+        let traffic = threads.spawn({
+            let stop = &stop;
+            move || traffic(&mut client, stop)
+        });
+        let replica = Server::builder().replica_of(&primary).start();
+        replica.wait_for_sync();
+        stop.store(true, Ordering::Relaxed);
+        assert!(traffic.join().expect("traffic") > 0);
+        replica
+    });
+    replica.wait_to_catch_up_with(&primary);
+    assert_eq!(digests(&replica), digests(&primary));
+}
+
+#[test]
+fn an_aof_that_is_switched_on_in_the_middle_of_traffic_has_everything_after_it() {
+    let mut server = Server::builder().config("appendfsync", "always").start();
+    let_it_find_out_that_it_is_alone(&server);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let mut client = server.connect();
+        let traffic = threads.spawn({
+            let stop = &stop;
+            move || traffic(&mut client, stop)
+        });
+        let mut operator = server.connect();
+        assert_eq!(call!(operator, "CONFIG", "SET", "appendonly", "yes"), "OK");
+        assert_eq!(call!(operator, "CONFIG", "REWRITE"), "OK");
+        eventually("the AOF is written", SOON, || {
+            server.info_number("persistence", "aof_rewrite_in_progress") == 0
+                && server.info_number("persistence", "aof_rewrite_scheduled") == 0
+        });
+        stop.store(true, Ordering::Relaxed);
+        traffic.join().expect("traffic");
+    });
+    let before = digests(&server);
+    server.kill9();
+    server.start_again();
+    assert_eq!(digests(&server), before);
+}
+
+/// A replica asks for its first synchronisation, and the snapshot is put off: the server has a backlog from
+/// then on, and no child has told the module so. What the timer decides in that time is in the snapshot, but
+/// it must not leave anything else in the backlog than what it decided. A command without words was there:
+/// the context of a timer has no running command that could be told of.
+#[test]
+fn timer_decisions_before_first_snapshot_are_whole_commands_in_backlog() {
+    let primary = Server::builder()
+        .config("repl-diskless-sync", "yes")
+        .config("repl-diskless-sync-delay", 3_600)
+        .start();
+    let_it_find_out_that_it_is_alone(&primary);
+    let mut client = primary.connect();
+    call!(client, "DLOCK.ACQUIRE", "lapsing", "PX", 1_500).grant();
+    call!(client, "DLOCK.ACQUIRE", "passed-on", "PX", 1_500).grant();
+    let mut next = primary.connect();
+    send!(next, "DLOCK.ACQUIRE", "passed-on", "BLOCK", 0, "TOKEN", "n");
+    wait_for_blocked(&primary, 1);
+    let mut replica = primary.connect();
+    assert_eq!(call!(replica, "REPLCONF", "capa", "eof"), "OK");
+    send!(replica, "PSYNC", "?", -1);
+    eventually("a backlog", SOON, || {
+        primary.info_number("replication", "repl_backlog_active") == 1
+    });
+    assert_eq!(primary.info_number("dsync", "dsync_lock_lapsed"), 0);
+    next.recv(SOON).expect("the waiter is granted").grant();
+    eventually("both lapses", SOON, || {
+        primary.info_number("dsync", "dsync_lock_lapsed") == 2
+    });
+    let mut stream = ReplicationStream::of_backlog(&primary);
+    let commands = stream.take_so_far(&primary);
+    let words: Vec<_> = commands.iter().map(|command| words(command)).collect();
+    assert!(
+        words.iter().all(|command| !command.is_empty()),
+        "a command without words: {words:?}"
+    );
+    for key in ["lapsing", "passed-on"] {
+        let of_key = words
+            .iter()
+            .filter(|command| command[0] == "DSYN" && command[1] == key);
+        assert_eq!(of_key.count(), 1, "{key}: {words:?}");
+    }
+    let brackets = |command: &&Vec<String>| command[0] == "MULTI" || command[0] == "EXEC";
+    let rest = words.iter().filter(|command| !brackets(command));
+    assert_eq!(rest.count(), 2, "{words:?}");
+}
+
+#[test]
+fn timer_decisions_that_nobody_hears_still_count_for_the_save_points() {
+    const LAPSES: u64 = 100;
+    let server = Server::start();
+    let_it_find_out_that_it_is_alone(&server);
+    let changes = || server.info_number("persistence", "rdb_changes_since_last_save");
+    let mut client = server.connect();
+    for n in 0..LAPSES {
+        call!(client, "DLOCK.ACQUIRE", format!("k{n}"), "PX", 2_000).grant();
+    }
+    let before = changes();
+    assert_eq!(server.info_number("dsync", "dsync_lock_lapsed"), 0);
+    eventually("the lapses", SOON, || {
+        server.info_number("dsync", "dsync_lock_lapsed") == LAPSES
+    });
+    let after = changes();
+    assert!(
+        after >= before + LAPSES,
+        "{before} changes before, {after} after"
+    );
+}
+
+#[test]
+fn changes_that_nobody_hears_still_count_for_the_save_points() {
+    let server = Server::start();
+    let_it_find_out_that_it_is_alone(&server);
+    let before = server.info_number("persistence", "rdb_changes_since_last_save");
+    let mut client = server.connect();
+    for n in 0..10 {
+        call!(client, "DLOCK.ACQUIRE", format!("k{n}")).grant();
+    }
+    let after = server.info_number("persistence", "rdb_changes_since_last_save");
+    assert!(
+        after >= before + 10,
+        "{before} changes before, {after} after"
+    );
+}

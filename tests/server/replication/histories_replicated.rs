@@ -1,0 +1,284 @@
+//! Whatever happens on a primary, its replicas and their replicas come out equal to it, however they came
+//! by their data: by the stream from the start, by a full synchronisation in the middle (through a file or
+//! straight into memory, beside the stream or before it), or by going on where the link had broken.
+//!
+//! Equal is every key's digest: holds, tokens, fences, lease durations, absolute deadlines, limits, tallies,
+//! results. The primary stands still while that is compared, so nothing is left to luck.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::fuzz::history::{self, History, assert_same, assert_untroubled, seeds};
+use crate::support::steps::SOON;
+use crate::support::*;
+
+/// Asserts that every follower holds what the primary holds, at a moment in the middle of the history.
+#[track_caller]
+fn compare(history: &mut History<'_>, followers: &[&Server], what: &str) {
+    history.still(|primary| {
+        for follower in followers {
+            follower.wait_to_catch_up_with(primary);
+            assert_same(primary, follower, what);
+        }
+    });
+    followers
+        .iter()
+        .for_each(|follower| assert_untroubled(follower));
+}
+
+/// What a change is called here: its verb, with the way in which a hold ended.
+fn verb(change: &str) -> String {
+    let mut words = change.split(' ');
+    let verb = words.next().unwrap_or_default();
+    match (verb, words.nth(1)) {
+        ("END", Some(how)) => format!("END {how}"),
+        _ => verb.to_owned(),
+    }
+}
+
+#[test]
+fn a_replica_from_the_start_and_its_own_replica_equal_the_primary_at_any_moment() {
+    let mut seen = BTreeSet::new();
+    let seeds = seeds(3);
+    let many = seeds.clone().count() >= 3;
+    for seed in seeds {
+        let primary = history::builder().start();
+        let replica = history::builder().replica_of(&primary).start();
+        let chained = history::builder().replica_of(&replica).start();
+        let mut stream = ReplicationStream::attach(&primary);
+        let mut history = History::new(&primary, seed);
+        for _ in 0..6 {
+            history.steps(150);
+            compare(&mut history, &[&replica, &chained], "in the middle");
+        }
+        history.end();
+        // Not one of them decided anything of its own: what the chained replica was told is the primary's.
+        assert_untroubled(&primary);
+        assert_eq!(
+            primary.info_number("stats", "sync_full"),
+            2,
+            "the replica and the stream"
+        );
+        for command in stream.take_so_far(&primary) {
+            let command = words(&command);
+            match command[0].as_str() {
+                "DSYN" => seen.extend(command[3..].iter().map(|change| verb(change))),
+                other => drop(seen.insert(other.to_uppercase())),
+            }
+        }
+    }
+    let all = [
+        "GRANT",
+        "RENEW",
+        "END released",
+        "END done",
+        "END lapsed",
+        "END revoked",
+        "END disconnected",
+        "END undelivered",
+        "LIMIT",
+        "PIN",
+        "EXPECT",
+        "FINISH",
+        "FAIL",
+        "COMPLETE",
+        "GIVEUP",
+        "VANISH",
+        "DEL",
+        "UNLINK",
+        "RENAME",
+        "MOVE",
+        "SWAPDB",
+        "RESTORE",
+        "SET",
+        "MULTI",
+        "EXEC",
+    ];
+    let missing: Vec<_> = all.iter().filter(|word| !seen.contains(**word)).collect();
+    assert!(missing.is_empty() || !many, "no history had {missing:?}");
+}
+
+/// How a replica may come by its data: settings of the primary, settings of the replica.
+type Way = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [(&'static str, &'static str)],
+);
+
+const WAYS: [Way; 5] = [
+    (
+        "through a file on both sides",
+        &[("repl-diskless-sync", "no")],
+        &[("repl-diskless-load", "disabled")],
+    ),
+    (
+        "straight from memory into memory",
+        &[("repl-diskless-sync", "yes")],
+        &[("repl-diskless-load", "on-empty-db")],
+    ),
+    (
+        "straight into memory, beside what it had",
+        &[("repl-diskless-sync", "yes")],
+        &[("repl-diskless-load", "swapdb")],
+    ),
+    // Two connections: the stream is kept by the replica while the snapshot arrives.
+    (
+        "beside the stream, on Valkey",
+        &[
+            ("repl-diskless-sync", "yes"),
+            ("dual-channel-replication-enabled", "yes"),
+        ],
+        &[("dual-channel-replication-enabled", "yes")],
+    ),
+    (
+        "beside the stream, on Redis",
+        &[("repl-diskless-sync", "yes"), ("repl-rdb-channel", "yes")],
+        &[("repl-rdb-channel", "yes")],
+    ),
+];
+
+fn knows(server: &Server, setting: &str) -> bool {
+    !call!(server.connect(), "CONFIG", "GET", setting)
+        .as_array()
+        .is_empty()
+}
+
+#[test]
+fn a_full_synchronisation_in_the_middle_of_a_history_misses_nothing() {
+    for seed in seeds(1) {
+        let primary = history::builder().start();
+        let mut history = History::new(&primary, seed);
+        history.steps(100);
+        let mut replicas = Vec::new();
+        for (way, of_primary, of_replica) in WAYS {
+            let settings = of_primary.iter().chain(of_replica);
+            if settings.clone().any(|(name, _)| !knows(&primary, name)) {
+                continue;
+            }
+            for (name, value) in of_primary {
+                assert_eq!(call!(primary.connect(), "CONFIG", "SET", name, value), "OK");
+            }
+            let full_before = primary.info_number("stats", "sync_full");
+            let replica = of_replica
+                .iter()
+                .fold(history::builder(), |builder, (name, value)| {
+                    builder.config(name, value)
+                })
+                .start();
+            // It has a past of its own, which ends here, except where it must be empty.
+            if !of_replica.contains(&("repl-diskless-load", "on-empty-db")) {
+                History::new(&replica, seed + 1_000).steps(60);
+            }
+            let synchronised = AtomicBool::new(false);
+            thread::scope(|threads| {
+                let (replica, primary, synchronised) = (&replica, &primary, &synchronised);
+                threads.spawn(move || {
+                    call!(replica.connect(), "REPLICAOF", "127.0.0.1", primary.port());
+                    replica.wait_for_sync();
+                    synchronised.store(true, Ordering::Relaxed);
+                });
+                history.until(way, || synchronised.load(Ordering::Relaxed));
+            });
+            compare(&mut history, &[&replica], way);
+            let full = primary.info_number("stats", "sync_full");
+            assert!(full > full_before, "{way}: {full} full synchronisations");
+            replicas.push(replica);
+        }
+        // And all of them go on together.
+        history.steps(150);
+        let replicas: Vec<_> = replicas.iter().collect();
+        compare(
+            &mut history,
+            &replicas,
+            "after synchronisations of all kinds",
+        );
+    }
+}
+
+#[test]
+fn a_replica_whose_link_broke_goes_on_where_it_was() {
+    for seed in seeds(1) {
+        let primary = history::builder().start();
+        let replica = history::builder().replica_of(&primary).start();
+        let chained = history::builder().replica_of(&replica).start();
+        let mut history = History::new(&primary, seed).without_flushes();
+        let counts = |server: &Server| {
+            ["sync_full", "sync_partial_ok"].map(|field| server.info_number("stats", field))
+        };
+        let before = [counts(&primary), counts(&replica)];
+        for round in 0..3 {
+            history.steps(60);
+            // It stands still, so that it has much to catch up with, and finds its link gone.
+            replica.stop();
+            history.steps(80);
+            call!(primary.connect(), "CLIENT", "KILL", "TYPE", "replica");
+            history.steps(40);
+            replica.cont();
+            let resumed = |server: &Server, before: [u64; 2]| counts(server)[1] > before[1] + round;
+            history.until("a replica that goes on", || resumed(&primary, before[0]));
+            // The next link down the chain breaks as well.
+            call!(replica.connect(), "CLIENT", "KILL", "TYPE", "replica");
+            history.until("its own that goes on", || resumed(&replica, before[1]));
+            for follower in [&replica, &chained] {
+                follower.wait_for_sync();
+            }
+            compare(
+                &mut history,
+                &[&replica, &chained],
+                "after a partial resynchronisation",
+            );
+        }
+        assert_eq!(
+            counts(&primary),
+            [before[0][0], before[0][1] + 3],
+            "all in part"
+        );
+        assert_eq!(
+            counts(&replica),
+            [before[1][0], before[1][1] + 3],
+            "all in part"
+        );
+    }
+}
+
+#[test]
+fn a_promoted_replica_goes_on_with_the_history_and_its_own_replica_with_it() {
+    for seed in seeds(1) {
+        let mut primary = history::builder().start();
+        let replica = history::builder().replica_of(&primary).start();
+        let chained = history::builder().replica_of(&replica).start();
+        let mut history = History::new(&primary, seed);
+        history.steps(200);
+        history.stand_still();
+        for follower in [&replica, &chained] {
+            follower.wait_to_catch_up_with(&primary);
+            assert_same(&primary, follower, "before the end of the primary");
+        }
+        drop(history);
+        let full = replica.info_number("stats", "sync_full");
+        primary.kill9();
+        assert_eq!(call!(replica.connect(), "REPLICAOF", "NO", "ONE"), "OK");
+        let mut history = History::new(&replica, seed + 1_000);
+        history.steps(200);
+        chained.wait_for_sync();
+        compare(&mut history, &[&chained], "after the promotion");
+        // The old primary comes back without its data, as one of the others.
+        primary.start_again();
+        call!(primary.connect(), "REPLICAOF", "127.0.0.1", replica.port());
+        history.steps(30);
+        primary.wait_for_sync();
+        history.steps(30);
+        compare(&mut history, &[&chained, &primary], "with the old primary");
+        assert_eq!(
+            replica.info_number("stats", "sync_full"),
+            full + 1,
+            "only the old primary had to begin afresh"
+        );
+        history.end();
+        eventually("a client that is served", SOON, || {
+            let reply = call!(replica.connect(), "DLOCK.ACQUIRE", "one more", "TOKEN", "t");
+            !reply.is_nil()
+        });
+    }
+}

@@ -1,0 +1,13 @@
+//! A primary and its replicas: the stream, changes of role, cuts, and what a confirmed grant is worth.
+
+mod confirmed;
+mod first_listener;
+mod histories_replicated;
+mod min_replicas;
+mod paused;
+mod replicas;
+mod replication_effects;
+mod replication_stream;
+mod role_change;
+mod sentinel;
+mod split_brain;

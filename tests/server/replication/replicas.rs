@@ -1,0 +1,326 @@
+//! What replicas make of what they are told.
+//!
+//! The promise: a replica, however it came by its data, holds exactly what the primary holds, lapses nothing
+//! and takes no writes.
+
+use std::time::Duration;
+
+use crate::support::fixtures::{FIXTURES, add_fixtures, assert_same_fixtures};
+use crate::support::steps::{SOON, unix_ms};
+use crate::support::*;
+
+#[track_caller]
+fn received(waiter: &mut Client) -> Reply {
+    waiter.recv(SOON).expect("the waiter is answered")
+}
+
+#[test]
+fn a_removal_and_the_grant_after_it_come_out_right_on_a_real_replica() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut client = primary.connect();
+    for round in 0..20 {
+        call!(
+            client,
+            "DLOCK.ACQUIRE",
+            "k",
+            "TOKEN",
+            format!("holder {round}")
+        );
+        let mut waiter = primary.connect();
+        send!(
+            waiter,
+            "DLOCK.ACQUIRE",
+            "k",
+            "BLOCK",
+            0,
+            "TOKEN",
+            format!("waiter {round}")
+        );
+        wait_for_blocked(&primary, 1);
+        call!(client, "DEL", "k");
+        received(&mut waiter).grant();
+        replica.wait_to_catch_up_with(&primary);
+        let left = call!(
+            replica.connect(),
+            "DLOCK.CHECK",
+            "k",
+            format!("waiter {round}")
+        )
+        .as_int();
+        assert!(left > 0, "the replica lost the grant after the DEL");
+        assert_eq!(digest(&replica, "k"), digest(&primary, "k"));
+        call!(client, "DEL", "k");
+    }
+}
+#[test]
+fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
+    for diskless in ["no", "yes"] {
+        let primary = Server::builder()
+            .config("repl-diskless-sync", diskless)
+            .start();
+        add_fixtures(&primary);
+        let load = if diskless == "yes" {
+            "on-empty-db"
+        } else {
+            "disabled"
+        };
+        let replica = Server::builder()
+            .config("repl-diskless-load", load)
+            .replica_of(&primary)
+            .start();
+        assert_same_fixtures(&primary, &replica);
+        let left = call!(replica.connect(), "DLOCK.CHECK", "renewed", "t").as_int();
+        assert!(
+            (600_001..=700_000).contains(&left),
+            "{left} ms left on the replica"
+        );
+
+        // And what comes behind the snapshot fits it.
+        let mut client = primary.connect();
+        assert_eq!(call!(client, "DLOCK.RENEW", "lock", "t"), 1);
+        assert_eq!(call!(client, "DSEM.RELEASE", "sem", "t"), 1);
+        assert_eq!(call!(client, "DWG.DONE", "group", "b"), 1);
+        call!(client, "DWG.ADD", "finished", "TOKEN", "next round");
+        replica.wait_to_catch_up_with(&primary);
+        assert_same_fixtures(&primary, &replica);
+        assert!(
+            !replica.log_text().contains("DSYN failed"),
+            "{}",
+            replica.log_text()
+        );
+    }
+}
+
+#[test]
+fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own() {
+    let primary = Server::start();
+    add_fixtures(&primary);
+    for load in ["disabled", "swapdb"] {
+        let other = Server::builder().config("repl-diskless-load", load).start();
+        let mut client = other.connect();
+        call!(client, "DLOCK.ACQUIRE", "mine", "PX", 300);
+        call!(client, "DLOCK.ACQUIRE", "lock", "PX", 300);
+        call!(client, "REPLICAOF", "127.0.0.1", primary.port());
+        other.wait_for_sync();
+        assert_same_fixtures(&primary, &other);
+        assert_eq!(call!(other.connect(), "EXISTS", "mine"), 0);
+        let outlives = "the primary's lock outlives the lease of the one before it";
+        stays(outlives, Duration::from_millis(600), || {
+            call!(other.connect(), "DLOCK.CHECK", "lock", "t").as_int() > 0
+        });
+        // Its values are its own: what is changed and removed later is found.
+        let mut client = primary.connect();
+        call!(client, "DLOCK.RENEW", "lock", "t");
+        call!(client, "DWG.ADD", "group", "TOKEN", load);
+        other.wait_to_catch_up_with(&primary);
+        assert_same_fixtures(&primary, &other);
+    }
+}
+
+#[test]
+fn a_replica_that_restarts_goes_on_from_where_it_was() {
+    let primary = Server::start();
+    let mut replica = Server::builder()
+        .config("save", "3600 1")
+        .replica_of(&primary)
+        .start();
+    let mut client = primary.connect();
+    add_fixtures(&primary);
+    call!(client, "DLOCK.ACQUIRE", "lapses", "PX", 300);
+    replica.wait_to_catch_up_with(&primary);
+    replica.shutdown();
+    eventually("a lapse while the replica is down", SOON, || {
+        call!(client, "EXISTS", "lapses") == 0
+    });
+    call!(client, "DSEM.RELEASE", "sem", "t");
+    replica.start_again();
+    replica.wait_for_sync();
+    replica.wait_to_catch_up_with(&primary);
+    assert_same_fixtures(&primary, &replica);
+    let log = replica.log_text();
+    assert!(
+        log.contains("Successful partial resynchronization"),
+        "{log}"
+    );
+    assert!(!log.contains("DSYN failed"), "{log}");
+}
+
+#[test]
+fn a_replicas_own_aof_has_what_it_was_told() {
+    let mut primary = Server::start();
+    let mut replica = Server::builder()
+        .config("appendonly", "yes")
+        .config("appendfsync", "always")
+        .config("aof-use-rdb-preamble", "no")
+        .replica_of(&primary)
+        .start();
+    // It begins anew after the synchronisation, in the background.
+    eventually("the replica's AOF", SOON, || {
+        let info = replica.info_section("persistence");
+        ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
+            .iter()
+            .all(|line| info.contains(line))
+    });
+    let mut client = primary.connect();
+    add_fixtures(&primary);
+    call!(client, "DLOCK.ACQUIRE", "gone", "TOKEN", "t");
+    call!(client, "DLOCK.RELEASE", "gone", "t");
+    replica.wait_to_catch_up_with(&primary);
+    let before = FIXTURES.map(|key| digest(&replica, key));
+    // Alone, it can have its data from nowhere else.
+    primary.kill9();
+    replica.kill9();
+    replica.start_again();
+    for (key, before) in FIXTURES.iter().zip(before) {
+        assert_eq!(digest(&replica, key), before, "the digest of {key}");
+    }
+    assert_eq!(call!(replica.connect(), "EXISTS", "gone"), 0);
+    assert_eq!(call!(replica.connect(), "REPLICAOF", "NO", "ONE"), "OK");
+    assert_eq!(call!(replica.connect(), "DLOCK.RELEASE", "lock", "t"), 1);
+}
+
+/// Asserts that the condition holds again and again during a while.
+#[track_caller]
+fn stays(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + during;
+    while std::time::Instant::now() < until {
+        assert!(holds(), "not any more: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_replica_that_lags_behind_writes_down_the_primarys_moments_not_its_own() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    replica.stop();
+    add_fixtures(&primary);
+    call!(primary.connect(), "DWG.ADD", "just added", "TOKEN", "a");
+    let done = unix_ms();
+    eventually(
+        "a moment between the decision and its arrival",
+        SOON,
+        || unix_ms() > done + 20,
+    );
+    replica.cont();
+    replica.wait_to_catch_up_with(&primary);
+    for key in FIXTURES.iter().chain(&["just added"]) {
+        assert_eq!(
+            digest(&replica, key),
+            digest(&primary, key),
+            "the digest of {key}"
+        );
+    }
+}
+
+#[test]
+fn a_replica_refuses_writes_and_answers_looks() {
+    let primary = Server::start();
+    add_fixtures(&primary);
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut client = replica.connect();
+    let writes: &[&[&str]] = &[
+        &["DLOCK.ACQUIRE", "lock"],
+        &["DLOCK.ACQUIRE", "lock", "BLOCK", "0"],
+        &["DLOCK.ACQUIRE", "free"],
+        &["DLOCK.RELEASE", "lock", "t"],
+        &["DLOCK.RENEW", "lock", "t"],
+        &["DLOCK.REVOKE", "lock", "1"],
+        &["DSEM.ACQUIRE", "sem", "BLOCK", "0"],
+        &["DSEM.LIMIT", "sem", "1"],
+        &["DWG.ADD", "group"],
+        &["DWG.DONE", "group", "b"],
+        &["DWG.EXPECT", "group", "1"],
+        &["DWG.WAIT", "group", "BLOCK", "0"],
+    ];
+    for write in writes {
+        let reply = client.call(write);
+        assert!(
+            reply.error().starts_with("READONLY"),
+            "{write:?}: {reply:?}"
+        );
+    }
+    for (command, key) in [
+        ("DLOCK.INFO", "lock"),
+        ("DSEM.INFO", "sem"),
+        ("DWG.INFO", "group"),
+    ] {
+        let info = call!(client, command, key);
+        assert_eq!(info.field("waiters"), &"unknown on a replica", "{info:?}");
+        let first = &info.field("first-holders").as_array()[0];
+        let left = first.field("lease-left-ms").as_int();
+        assert!((1..=700_000).contains(&left), "{info:?}");
+        assert!(
+            first.field("client").is_nil(),
+            "connections are the primary's: {info:?}"
+        );
+        let on_primary = call!(primary.connect(), command, key);
+        assert_eq!(info.field("holders"), on_primary.field("holders"));
+        assert_eq!(
+            first.field("fence"),
+            on_primary.field("first-holders").as_array()[0].field("fence")
+        );
+    }
+}
+
+#[test]
+fn a_replica_lapses_nothing_and_tells_from_the_deadline_what_is_left() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    lapses_nothing(&primary, &replica);
+    // Nor does one that was a primary before, and decided.
+    let demoted = Server::start();
+    call!(demoted.connect(), "DLOCK.ACQUIRE", "other", "PX", 60_000);
+    call!(demoted.connect(), "REPLICAOF", "127.0.0.1", primary.port());
+    demoted.wait_for_sync();
+    lapses_nothing(&primary, &demoted);
+}
+
+fn lapses_nothing(primary: &Server, replica: &Server) {
+    call!(
+        primary.connect(),
+        "DLOCK.ACQUIRE",
+        "k",
+        "PX",
+        1500,
+        "TOKEN",
+        "t"
+    );
+    call!(
+        primary.connect(),
+        "DLOCK.ACQUIRE",
+        "other",
+        "PX",
+        60000,
+        "TOKEN",
+        "t"
+    );
+    replica.wait_to_catch_up_with(primary);
+    // A primary that stands still lapses nothing either; the replica is all alone with the deadline.
+    primary.stop();
+    let mut client = replica.connect();
+    let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
+    assert!((0..=1500).contains(&left), "{left}");
+    eventually("an overdue hold on the replica", SOON, || {
+        let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
+        assert!((0..=1500).contains(&left), "{left}");
+        left == 0
+    });
+    stays(
+        "an overdue hold on a replica",
+        Duration::from_millis(500),
+        || call!(client, "EXISTS", "k") == 1,
+    );
+    let info = call!(client, "DLOCK.INFO", "k");
+    assert_eq!(*info.field("holders"), 1);
+    assert_eq!(
+        *info.field("first-holders").as_array()[0].field("lease-left-ms"),
+        0
+    );
+    primary.cont();
+    eventually("the primary's lapse on the replica", SOON, || {
+        call!(client, "EXISTS", "k") == 0
+    });
+    assert!(call!(client, "DLOCK.CHECK", "other", "t").as_int() > 0);
+}

@@ -1,0 +1,214 @@
+//! A primary that is killed under three sentinels.
+//!
+//! The promise: a client that asks a sentinel where the primary is, and sends its request there again with
+//! its TOKEN, has the same hold under the same fence if it had one, and a place in the queue if it waited;
+//! everything granted from then on outranks everything granted before; and the old primary, when it comes
+//! back, ends up holding exactly what the new one holds.
+
+use crate::support::steps::*;
+use crate::support::*;
+
+/// Asks a sentinel, then connects to whom it names: what a client library does.
+#[track_caller]
+fn connect_by(sentinels: &Sentinels, servers: &[&Server]) -> Client {
+    let address = sentinels.address_by(0);
+    match servers.iter().find(|s| (s.ip(), s.port()) == address) {
+        Some(server) => server.connect(),
+        None => panic!("the sentinel names {address:?}, which is nobody"),
+    }
+}
+
+#[test]
+fn a_killed_primary_is_replaced_and_every_token_finds_its_hold_again() {
+    let mut first = Server::start();
+    let second = Server::builder().replica_of(&first).start();
+    let third = Server::builder().replica_of(&first).start();
+    let sentinels = Sentinels::watch(&first, 2);
+
+    let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";
+    let seats = "DSEM.ACQUIRE seats LIMIT 2 EX 60 TOKEN sitter";
+    let run = "DONCE.BEGIN work EX 60 TOKEN worker";
+    let mut client = connect_by(&sentinels, &[&first, &second, &third]);
+    let fence = ask(&mut client, held).grant().1;
+    let seat = ask(&mut client, seats).grant().1;
+    let running = ask(&mut client, run);
+    let highest = ask(&mut client, "DLOCK.ACQUIRE other EX 60 TOKEN holder");
+    let highest = highest.grant().1;
+    let waits = [0, 1, 2].map(|n| format!("DLOCK.ACQUIRE lock BLOCK 0 EX 60 TOKEN w{n}"));
+    let waiters = waits.each_ref().map(|wait| queued(&first, wait));
+    let idle = queued(&first, "DONCE.BEGIN work BLOCK 0 TOKEN idle");
+    for replica in [&second, &third] {
+        replica.wait_to_catch_up_with(&first);
+    }
+
+    first.kill9();
+    for waiter in waiters.into_iter().chain([idle]) {
+        assert_eq!(ended(waiter), Ended::Closed);
+    }
+    let new = sentinels.wait_for_failover(0, &first, &[&second, &third]);
+    let other = if new.port() == second.port() {
+        &third
+    } else {
+        &second
+    };
+
+    // In the order of their return, and behind the hold that lasts.
+    let connect = || connect_by(&sentinels, &[&second, &third]);
+    let mut client = connect();
+    assert_eq!(
+        ask(&mut client, "DLOCK.ACQUIRE lock TOKEN nobody"),
+        Reply::Nil
+    );
+    let mut waiters = waits.map(|wait| {
+        let mut waiter = connect();
+        queue(new, &mut waiter, wait);
+        waiter
+    });
+    assert_eq!(ask(&mut client, held).grant().1, fence);
+    assert_eq!(ask(&mut client, seats).grant().1, seat);
+    assert_eq!(ask(&mut client, run), running);
+    let mut outranked = highest;
+    let mut holder = "holder".to_owned();
+    for waiter in &mut waiters {
+        let release = format!("DLOCK.RELEASE lock {holder}");
+        assert_eq!(ask(&mut client, release), 1);
+        let (token, next) = granted(waiter);
+        assert!(next > outranked, "{next} after {outranked}");
+        (holder, outranked) = (token, next);
+    }
+    assert_eq!(holder, "w2");
+
+    // Back without any memory, and a primary by its own word until a sentinel corrects it.
+    first.start_again();
+    for replica in [other, &first] {
+        sentinels.wait_until_it_follows(replica, new);
+        for key in ["lock", "seats", "work", "other"] {
+            assert_eq!(digest(replica, key), digest(new, key), "{key}");
+        }
+        assert_calm(replica);
+    }
+    let refused = ask(&mut first.connect(), "DLOCK.ACQUIRE free");
+    assert!(refused.error().starts_with("READONLY"), "{refused:?}");
+    assert_calm(new);
+}
+
+#[test]
+fn a_switch_that_a_sentinel_is_asked_for_moves_the_waiters_on() {
+    let first = Server::start();
+    let second = Server::builder().replica_of(&first).start();
+    let sentinels = Sentinels::watch(&first, 1);
+    let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";
+    let mut client = first.connect();
+    let fence = ask(&mut client, held).grant().1;
+    let waiter = queued(&first, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
+    second.wait_to_catch_up_with(&first);
+
+    // A sentinel that has not heard from the replica just now finds none that is good enough.
+    eventually("a switch that begins", SOON, || {
+        let mut sentinel = sentinels.nth(0).connect();
+        ask(
+            &mut sentinel,
+            format!("SENTINEL FAILOVER {}", sentinels.master()),
+        ) == "OK"
+    });
+    let new = sentinels.wait_for_another(0, &first, &[&second]);
+    // The old primary was left alone until now, and is made a replica.
+    sentinels.wait_until_it_follows(&first, new);
+    let end = ended(waiter);
+    assert!(matches!(end, Ended::Unblocked | Ended::Closed), "{end:?}");
+
+    let mut client = connect_by(&sentinels, &[&first, &second]);
+    assert_eq!(ask(&mut client, held).grant().1, fence);
+    let mut waiter = connect_by(&sentinels, &[&first, &second]);
+    queue(new, &mut waiter, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
+    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock holder"), 1);
+    assert!(granted(&mut waiter).1 > fence);
+    first.wait_to_catch_up_with(new);
+    assert_eq!(digest(&first, "lock"), digest(new, "lock"));
+    assert_calm(&first);
+    assert_calm(new);
+}
+
+/// The lines that the README shows for every server of three, and for the sentinels.
+const EVERY_SERVER: [(&str, &str); 4] = [
+    ("appendonly", "yes"),
+    ("appendfsync", "everysec"),
+    ("min-replicas-to-write", "1"),
+    ("min-replicas-max-lag", "2"),
+];
+const EVERY_SENTINEL: [(&str, u32); 3] = [
+    ("down-after-milliseconds", 2_000),
+    ("failover-timeout", 3_000),
+    ("parallel-syncs", 1),
+];
+
+fn as_the_readme_says() -> Builder {
+    EVERY_SERVER
+        .iter()
+        .fold(Server::builder(), |builder, (name, value)| {
+            builder.config(name, value)
+        })
+}
+
+/// The reply to a request, which is repeated while the server refuses it for want of replicas: they have
+/// yet to come, or a machine under load makes one late for a moment.
+#[track_caller]
+fn accepted(client: &mut Client, request: &str) -> Reply {
+    let mut reply = Reply::Nil;
+    eventually(request, SOON * 3, || {
+        reply = ask(client, request);
+        match &reply {
+            Reply::Error(text) => {
+                assert!(text.starts_with("NOREPLICAS"), "{text}");
+                false
+            }
+            _ => true,
+        }
+    });
+    reply
+}
+
+#[test]
+fn with_the_readmes_settings_a_lost_primary_that_comes_back_grants_nothing() {
+    let mut first = as_the_readme_says().start();
+    let second = as_the_readme_says().replica_of(&first).start();
+    let third = as_the_readme_says().replica_of(&first).start();
+    let sentinels = Sentinels::watch_with(&EVERY_SENTINEL, &first, 2);
+    let mut client = first.connect();
+    let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";
+    let fence = accepted(&mut client, held).grant().1;
+    // Known to both replicas, whichever is promoted.
+    assert_eq!(ask(&mut client, "WAIT 2 8000"), 2);
+
+    first.kill9();
+    let new = sentinels.wait_for_another(0, &first, &[&second, &third]);
+    let mut client = connect_by(&sentinels, &[&second, &third]);
+    // With one server lost, the other replica is enough as soon as it follows.
+    assert_eq!(accepted(&mut client, held).grant().1, fence);
+    assert_eq!(accepted(&mut client, "DLOCK.RELEASE lock holder"), 1);
+
+    // It has the lock in its AOF as it was, and is a primary by its own word until a sentinel corrects it:
+    // without replicas it refuses all the same.
+    first.start_again();
+    eventually("the old primary to be a replica", SOON * 3, || {
+        let Some(reply) = first
+            .try_connect()
+            .ok()
+            .and_then(|mut old| old.try_call(&["DLOCK.ACQUIRE", "other"]))
+        else {
+            return false;
+        };
+        // LOADING and MASTERDOWN are refusals too.
+        assert!(
+            reply.is_error(),
+            "granted by a primary that was replaced: {reply:?}"
+        );
+        reply.error().starts_with("READONLY")
+    });
+    sentinels.wait_until_it_follows(&first, new);
+    assert_eq!(ask(&mut first.connect(), "EXISTS lock"), 0);
+    assert!(accepted(&mut client, "DLOCK.ACQUIRE lock").grant().1 > fence);
+    for server in [&first, &second, &third] {
+        assert_calm(server);
+    }
+}

@@ -1,0 +1,306 @@
+//! One blocking connection to a server.
+//!
+//! A request and its reply can be taken apart ([`Client::send`], [`Client::recv`]), for that is how a
+//! story holds a waiter in its hand. Replies come in the order the server wrote them, pushes of RESP3
+//! included, and nothing is read ahead of what is asked for except into the connection's own buffer.
+
+use super::reply::Reply;
+use super::resp;
+use super::socket::Socket;
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long [`Client::call`] waits. Long enough for a machine under load, short enough that a lost
+/// wake-up fails its test rather than the whole run.
+const CALL_WITHIN: Duration = Duration::from_secs(10);
+
+pub struct Client {
+    stream: Socket,
+    /// What was read and not yet taken as a reply.
+    received: Vec<u8>,
+}
+
+impl Client {
+    /// Connects with RESP2.
+    pub fn connect(address: SocketAddr) -> std::io::Result<Client> {
+        Socket::connect(address).map(Client::over)
+    }
+
+    /// As [`Client::connect`], to the server's socket of that path.
+    pub fn connect_path(path: &Path) -> std::io::Result<Client> {
+        Socket::connect_path(path).map(Client::over)
+    }
+
+    fn over(stream: Socket) -> Client {
+        Client {
+            stream,
+            received: Vec::new(),
+        }
+    }
+
+    /// Sends a request and waits for the next reply.
+    #[track_caller]
+    pub fn call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply {
+        self.send(arguments);
+        match self.recv(CALL_WITHIN) {
+            Some(reply) => reply,
+            None => panic!("no reply within {CALL_WITHIN:?} to {}", shown(arguments)),
+        }
+    }
+
+    /// As [`Client::call`], for a server that may not be there: `None` for a connection that closed and
+    /// for a reply that did not come.
+    pub fn try_call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Option<Reply> {
+        self.stream.write_all(&resp::request(arguments)).ok()?;
+        match self.next(CALL_WITHIN) {
+            Next::Reply(reply) => Some(reply),
+            Next::Nothing | Next::Closed => None,
+        }
+    }
+
+    /// Sends a request and reads nothing.
+    #[track_caller]
+    pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
+        self.send_raw(&resp::request(arguments));
+    }
+
+    /// Sends bytes as they are: for what no well-behaved client would send.
+    #[track_caller]
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.stream.write_all(bytes) {
+            panic!(
+                "cannot send {:?}: {error}",
+                bytes.escape_ascii().to_string()
+            );
+        }
+    }
+
+    /// The next reply, or `None` if none is complete in time. Panics if the server closed the connection.
+    #[track_caller]
+    pub fn recv(&mut self, within: Duration) -> Option<Reply> {
+        match self.next(within) {
+            Next::Reply(reply) => Some(reply),
+            Next::Nothing => None,
+            Next::Closed => panic!("the server closed the connection while a reply was awaited"),
+        }
+    }
+
+    /// As [`Client::recv`], for a connection that the server may close: that is `Err`.
+    pub fn recv_or_closed(&mut self, within: Duration) -> Result<Option<Reply>, Closed> {
+        match self.next(within) {
+            Next::Reply(reply) => Ok(Some(reply)),
+            Next::Nothing => Ok(None),
+            Next::Closed => Err(Closed),
+        }
+    }
+
+    /// From now on this connection is read with [`Client::poll`] and written with [`Client::push`] only,
+    /// which never wait for a reply.
+    pub fn set_nonblocking(&mut self) {
+        self.stream
+            .set_nonblocking()
+            .expect("every socket can be told not to block");
+    }
+
+    /// The next reply, if it has arrived. For a connection that does not block.
+    pub fn poll(&mut self) -> Result<Option<Reply>, Closed> {
+        loop {
+            if let Some((reply, used)) = resp::parse(&self.received) {
+                self.received.drain(..used);
+                return Ok(Some(reply));
+            }
+            let mut chunk = [0; 16 * 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(Closed),
+                Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(None),
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(Closed),
+                },
+            }
+        }
+    }
+
+    /// Sends requests in one write. For a connection that does not block: it waits only while the server
+    /// does not read, and not for long.
+    pub fn push<A: AsRef<[u8]>>(&mut self, requests: &[Vec<A>]) -> Result<(), Closed> {
+        let bytes: Vec<u8> = requests
+            .iter()
+            .flat_map(|request| resp::request(request))
+            .collect();
+        let deadline = Instant::now() + CALL_WITHIN;
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(length) => rest = &rest[length..],
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock if Instant::now() < deadline => std::thread::yield_now(),
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(Closed),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Asserts that nothing arrives during `quiet`.
+    #[track_caller]
+    pub fn expect_silence(&mut self, quiet: Duration) {
+        match self.next(quiet) {
+            Next::Nothing if self.received.is_empty() => {}
+            Next::Nothing => panic!(
+                "expected silence, received {:?}",
+                self.received.escape_ascii().to_string()
+            ),
+            Next::Reply(reply) => panic!("expected silence, received {reply:?}"),
+            Next::Closed => panic!("expected silence, but the server closed the connection"),
+        }
+    }
+
+    /// Asserts that the server closes the connection, without another reply.
+    #[track_caller]
+    pub fn expect_closed(&mut self, within: Duration) {
+        match self.next(within) {
+            Next::Closed => {}
+            Next::Reply(reply) => panic!("expected the connection to close, received {reply:?}"),
+            Next::Nothing => panic!("the server did not close the connection within {within:?}"),
+        }
+    }
+
+    /// The server's number for this connection.
+    #[track_caller]
+    pub fn id(&mut self) -> u64 {
+        let id = self.call(&["CLIENT", "ID"]).as_int();
+        u64::try_from(id).expect("client ids are never negative")
+    }
+
+    /// Closes the connection, as a client that exits does.
+    pub fn close(self) {
+        // Dropping the socket would do as much; the shutdown holds even if a clone of it is alive. An
+        // error means that the server was first.
+        let _ = self.stream.shutdown();
+    }
+
+    /// The port of this end, by which the server lists the connection.
+    pub(super) fn local_port(&self) -> u16 {
+        self.stream
+            .local_port()
+            .expect("a connection to an address has one of its own")
+    }
+
+    /// The socket and what was read from it but not taken: for another protocol on the same connection.
+    pub(super) fn into_parts(self) -> (Socket, Vec<u8>) {
+        (self.stream, self.received)
+    }
+
+    fn next(&mut self, within: Duration) -> Next {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some((reply, used)) = resp::parse(&self.received) {
+                self.received.drain(..used);
+                return Next::Reply(reply);
+            }
+            // Zero would mean "for ever" to the socket. A last look of a millisecond also makes a
+            // `within` of zero ask what has arrived already.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let last_look = left < Duration::from_millis(1);
+            self.stream
+                .set_read_timeout(Some(left.max(Duration::from_millis(1))))
+                .expect("a time-out above zero is accepted by every socket");
+            let mut chunk = [0; 16 * 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Next::Closed,
+                Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut if last_look => {
+                        return Next::Nothing;
+                    }
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                    ErrorKind::ConnectionReset => return Next::Closed,
+                    _ => panic!("cannot read from the server: {error}"),
+                },
+            }
+        }
+    }
+}
+
+/// The server closed the connection.
+#[derive(Debug)]
+pub struct Closed;
+
+enum Next {
+    Reply(Reply),
+    Nothing,
+    Closed,
+}
+
+/// Something that can stand as an argument in [`call!`] and [`send!`].
+pub trait Argument {
+    fn to_argument(&self) -> Vec<u8>;
+}
+
+impl<A: Argument + ?Sized> Argument for &A {
+    fn to_argument(&self) -> Vec<u8> {
+        (**self).to_argument()
+    }
+}
+
+impl Argument for [u8] {
+    fn to_argument(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
+impl<const N: usize> Argument for [u8; N] {
+    fn to_argument(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
+impl Argument for Vec<u8> {
+    fn to_argument(&self) -> Vec<u8> {
+        self.clone()
+    }
+}
+
+macro_rules! arguments_by_display {
+    ($($type:ty),+) => {$(
+        impl Argument for $type {
+            fn to_argument(&self) -> Vec<u8> {
+                self.to_string().into_bytes()
+            }
+        }
+    )+};
+}
+
+arguments_by_display!(
+    str, String, char, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f64
+);
+
+/// `call!(client, "SET", key, 5)`: sends the request and returns the reply. Arguments are strings,
+/// bytes or numbers.
+macro_rules! call {
+    ($client:expr, $($argument:expr),+ $(,)?) => {
+        $client.call(&[$($crate::support::Argument::to_argument(&$argument)),+])
+    };
+}
+pub(crate) use call;
+
+/// `send!(client, "BLPOP", key, 0)`: sends the request and leaves the reply for `recv`.
+macro_rules! send {
+    ($client:expr, $($argument:expr),+ $(,)?) => {
+        $client.send(&[$($crate::support::Argument::to_argument(&$argument)),+])
+    };
+}
+pub(crate) use send;
+
+fn shown<A: AsRef<[u8]>>(arguments: &[A]) -> String {
+    let shown: Vec<String> = arguments
+        .iter()
+        .map(|argument| argument.as_ref().escape_ascii().to_string())
+        .collect();
+    shown.join(" ")
+}

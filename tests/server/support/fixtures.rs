@@ -1,0 +1,134 @@
+//! A key in every kind of state, in two databases, and what must be true of each: for stories about where
+//! states can go.
+
+use crate::support::steps::{SOON, ask};
+use crate::support::*;
+
+/// Every kind of state, in two databases.
+#[track_caller]
+pub fn add_fixtures(server: &Server) {
+    let mut client = server.connect();
+    let mut say = |line: &str| {
+        let reply = ask(&mut client, line);
+        assert!(!reply.is_error() && !reply.is_nil(), "{line}: {reply:?}");
+        reply
+    };
+    say("DLOCK.ACQUIRE lock EX 600 TOKEN t OWNER somebody");
+    say("DLOCK.ACQUIRE renewed EX 600 TOKEN t");
+    say("DLOCK.RENEW renewed t EX 700");
+    say("DLOCK.ACQUIRE 'by the server' EX 600");
+    for n in 0..5 {
+        say(&format!(
+            "DLOCK.ACQUIRE shared SHARED EX 600 TOKEN \"{n}\\x00\\xff\""
+        ));
+    }
+    say("DSEM.ACQUIRE sem LIMIT 9 PERMITS 4 EX 600 TOKEN t");
+    say("DSEM.ACQUIRE sem LIMIT 8 PERMITS 2 EX 600");
+    say("DSEM.LIMIT pinned 3");
+    say("DSEM.LIMIT pinned 4");
+    say("DWG.EXPECT group 7");
+    say("DWG.ADD group LIMIT 5 EX 600 TOKEN a");
+    say("DWG.ADD group LIMIT 4 EX 600 TOKEN b");
+    say("DWG.DONE group a");
+    say("DWG.ADD 'just added' EX 600 TOKEN a");
+    say("DWG.ADD finished EX 600 TOKEN a");
+    let (_, revoked) = say("DWG.ADD finished EX 600 TOKEN b").grant();
+    say("DWG.DONE finished a");
+    say(&format!("DWG.REVOKE finished {revoked}"));
+    say("DONCE.BEGIN running EX 600 TOKEN a");
+    say("DONCE.FAIL running a REASON 'no disk'");
+    say("DONCE.BEGIN running EX 600 TOKEN t");
+    say("DONCE.BEGIN failed TOKEN t");
+    say("DONCE.FAIL failed t");
+    say("DONCE.BEGIN silent PX 1 TOKEN t");
+    say("DONCE.BEGIN done TOKEN t");
+    say(r#"DONCE.DONE done t RESULT "it \r\n is""#);
+    eventually("the silence of a run", SOON, || {
+        *say("DONCE.INFO silent").field("state") == "idle"
+    });
+    say("SELECT 3");
+    say("DLOCK.ACQUIRE elsewhere EX 600 TOKEN t");
+}
+
+pub const FIXTURES: [&str; 13] = [
+    "lock",
+    "renewed",
+    "by the server",
+    "shared",
+    "sem",
+    "pinned",
+    "group",
+    "just added",
+    "finished",
+    "running",
+    "failed",
+    "silent",
+    "done",
+];
+
+pub fn digests(server: &Server) -> Vec<(&'static str, String)> {
+    let mut all: Vec<_> = FIXTURES
+        .iter()
+        .map(|key| (*key, digest(server, key)))
+        .collect();
+    let whole = call!(server.connect(), "DEBUG", "DIGEST");
+    all.push(("all databases", whole.as_str().to_owned()));
+    all
+}
+
+#[track_caller]
+pub fn assert_same_fixtures(one: &Server, other: &Server) {
+    assert_eq!(digests(one), digests(other));
+}
+
+/// Asserts that the furniture does what it did: tokens, limits, tallies, order of fences.
+#[track_caller]
+pub fn assert_in_use(server: &Server) {
+    let mut client = server.connect();
+    let left = call!(client, "DLOCK.CHECK", "lock", "t").as_int();
+    assert!((500_000..=600_000).contains(&left), "{left}");
+    let left = call!(client, "DLOCK.CHECK", "renewed", "t").as_int();
+    assert!((600_001..=700_000).contains(&left), "{left}");
+    assert!(call!(client, "DLOCK.ACQUIRE", "lock").is_nil());
+    assert!(call!(client, "DLOCK.ACQUIRE", "shared").is_nil());
+    assert_eq!(*call!(client, "DLOCK.INFO", "shared").field("holders"), 5);
+    assert!(
+        call!(client, "DSEM.ACQUIRE", "sem", "PERMITS", 3).is_nil(),
+        "6 of 8 permits are taken"
+    );
+    let pinned = call!(client, "DSEM.INFO", "pinned");
+    assert_eq!(*pinned.field("pinned-limit"), 4);
+    assert_eq!(*pinned.field("limit-changes"), 1);
+    let group = call!(client, "DWG.INFO", "group");
+    for (field, value) in [
+        ("expected", 7),
+        ("owed", 6),
+        ("done", 1),
+        ("limit", 4),
+        ("limit-changes", 1),
+    ] {
+        assert_eq!(*group.field(field), value, "{field} of {group:?}");
+    }
+    let finished = call!(client, "DWG.WAIT", "finished");
+    assert_eq!(finished.as_array(), [Reply::Int(1), Reply::Int(1)]);
+    let old = call!(client, "DLOCK.INFO", "lock")
+        .field("first-holders")
+        .as_array()[0]
+        .field("fence")
+        .as_int();
+    assert_eq!(call!(client, "DLOCK.RELEASE", "lock", "t"), 1);
+    let (_, fence) = call!(client, "DLOCK.ACQUIRE", "lock").grant();
+    assert!(fence > old.unsigned_abs());
+    assert_eq!(call!(client, "DWG.DONE", "group", "b"), 1);
+    assert!(ask(&mut client, "DONCE.BEGIN running").is_nil());
+    let running = ask(&mut client, "DONCE.INFO running");
+    assert_eq!(*running.field("attempts"), 2);
+    assert_eq!(*running.field("last-reason"), "no disk");
+    assert_eq!(ask(&mut client, "DONCE.DONE running t"), 1);
+    let failed = ask(&mut client, "DONCE.BEGIN failed MAX 1");
+    assert_eq!(failed.as_array()[1], *"failed");
+    // Silent, and nobody began since: believed.
+    assert_eq!(ask(&mut client, "DONCE.DONE silent t RESULT late"), 1);
+    let done = ask(&mut client, "DONCE.BEGIN done");
+    assert_eq!(done.as_array()[1], *"it \r\n is");
+}

@@ -1,0 +1,121 @@
+//! The harness's hosts and sentinels against servers without the module: what the stories of partitions
+//! and failovers rest on.
+
+use crate::support::steps::SOON;
+use crate::support::*;
+
+fn plain() -> Builder {
+    Server::builder().without_module()
+}
+
+#[test]
+fn hosts_reach_each_other_until_one_is_cut_off_and_again_when_it_is_joined() {
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let (here, there) = (network.host(), network.host());
+    assert_ne!(here.address(), there.address());
+    let primary = plain().on(&here).start();
+    let replica = plain().on(&there).replica_of(&primary).start();
+    let mut client = primary.connect();
+    for round in 0..2 {
+        assert_eq!(call!(client, "SET", "key", round), "OK");
+        assert_eq!(call!(client, "WAIT", 1, 10_000), 1);
+
+        there.cut_off();
+        assert_eq!(call!(client, "SET", "key", "lost on the way"), "OK");
+        assert_eq!(call!(client, "WAIT", 1, 300), 0);
+        // Both answer all the same: they are asked over their sockets.
+        assert_eq!(call!(replica.connect(), "GET", "key"), &*round.to_string());
+
+        there.join();
+        assert_eq!(call!(client, "WAIT", 1, 10_000), 1);
+        assert_eq!(call!(replica.connect(), "GET", "key"), "lost on the way");
+    }
+}
+
+#[test]
+fn hosts_of_two_networks_are_strangers() {
+    let (Some(one), Some(other)) = (Network::new(), Network::new()) else {
+        return;
+    };
+    let (here, there) = (one.host(), other.host());
+    assert_eq!(here.address(), there.address(), "and may be called alike");
+    let ours = plain().on(&here).start();
+    let theirs = plain().on(&there).start();
+    call!(ours.connect(), "SET", "key", "ours");
+    assert!(call!(theirs.connect(), "GET", "key").is_nil());
+}
+
+#[test]
+fn a_server_on_a_host_is_killed_and_started_again_there() {
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let host = network.host();
+    let mut server = plain().on(&host).start();
+    let (pid, port) = (server.pid(), server.port());
+    let client = server.connect();
+    server.kill9();
+    assert!(server.try_connect().is_err());
+    drop(client);
+    server.start_again();
+    assert_ne!(server.pid(), pid);
+    assert_eq!((server.ip(), server.port()), (host.address(), port));
+}
+
+#[test]
+fn sentinels_name_the_primary_and_promote_a_replica() {
+    let mut primary = plain().start();
+    let replica = plain().replica_of(&primary).start();
+    let sentinels = Sentinels::watch(&primary, 1);
+    assert_eq!(sentinels.address_by(0), (primary.ip(), primary.port()));
+    primary.kill9();
+    let new = sentinels.wait_for_failover(2, &primary, &[&primary, &replica]);
+    assert_eq!(new.port(), replica.port());
+}
+
+/// The name by which the next test runs this one in a process of its own.
+const VICTIM: &str = "hosts_work::victim_of_the_next_test";
+
+/// Does nothing unless the next test runs it: then it sets up a host and waits to be killed.
+#[test]
+fn victim_of_the_next_test() {
+    let Some(path) = victims_report() else {
+        return;
+    };
+    let network = Network::new().expect("the next test has a network itself");
+    let host = network.host();
+    let server = plain().on(&host).start();
+    let dir = server.dir().display().to_string();
+    let processes = [network.keeper(), host.keeper(), server.pid()].map(|pid| pid.to_string());
+    let words = [&[dir], &processes[..]].concat();
+    report_and_wait(path, &words, server.connect());
+}
+
+#[test]
+fn no_host_outlives_a_killed_test_process() {
+    let Some(_network) = Network::new() else {
+        return;
+    };
+    let mut victim = Victim::run(VICTIM);
+    let facts = victim.report();
+    let (dir, processes) = facts.split_first().expect("a directory and processes");
+    assert_eq!(processes.len(), 3, "{facts:?}");
+    assert!(processes.iter().all(|pid| lives(pid)), "{facts:?}");
+
+    victim.kill();
+    eventually("the end of the victim's host", SOON, || {
+        !processes.iter().any(|pid| lives(pid))
+    });
+    std::fs::remove_dir_all(dir).expect("the victim's directory is still there");
+}
+
+/// Whether a process runs: one that has ended may stay in the table until its parent asks.
+fn lives(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| {
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    })
+}

@@ -1,0 +1,172 @@
+//! Steps that many stories take, in words of the commands.
+//!
+//! A request is a line of words separated by blanks, as one would type it; the server reads such lines
+//! beside the protocol's own form. Several lines in one write are carried out in one turn of the server's
+//! event loop, which is how a story decides what happens "at the same moment".
+
+use crate::support::*;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// For what must happen: long beside what it takes, short beside a test run.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// For what must not happen.
+pub const A_WHILE: Duration = Duration::from_millis(60);
+
+/// Sends a line and returns its reply.
+#[track_caller]
+pub fn ask(client: &mut Client, line: impl AsRef<str>) -> Reply {
+    tell(client, &line);
+    match client.recv(SOON) {
+        Some(reply) => reply,
+        None => panic!("no reply to {:?}", line.as_ref()),
+    }
+}
+
+/// Sends a line and leaves its reply for later.
+#[track_caller]
+pub fn tell(client: &mut Client, line: impl AsRef<str>) {
+    client.send_raw(format!("{}\r\n", line.as_ref()).as_bytes());
+}
+
+/// Sends all lines in one write and returns their replies, which the server gives in one turn.
+#[track_caller]
+pub fn at_once<L: AsRef<str>>(client: &mut Client, lines: &[L]) -> Vec<Reply> {
+    let text: String = lines
+        .iter()
+        .map(|line| format!("{}\r\n", line.as_ref()))
+        .collect();
+    client.send_raw(text.as_bytes());
+    let reply = |line: &L| match client.recv(SOON) {
+        Some(reply) => reply,
+        None => panic!("no reply to {:?}", line.as_ref()),
+    };
+    lines.iter().map(reply).collect()
+}
+
+/// Lets this connection wait with a request; returns when it does.
+#[track_caller]
+pub fn queue(server: &Server, client: &mut Client, line: impl AsRef<str>) {
+    let before = blocked_clients(server);
+    tell(client, line);
+    wait_for_blocked(server, before + 1);
+}
+
+/// A new connection that waits with this request.
+#[track_caller]
+pub fn queued(server: &Server, line: impl AsRef<str>) -> Client {
+    let mut client = server.connect();
+    queue(server, &mut client, line);
+    client
+}
+
+/// The reply that a waiting connection gets.
+#[track_caller]
+pub fn reply(client: &mut Client) -> Reply {
+    match client.recv(SOON) {
+        Some(reply) => reply,
+        None => panic!("no reply within {SOON:?} for one that waits"),
+    }
+}
+
+/// The grant that a waiting connection gets.
+#[track_caller]
+pub fn granted(client: &mut Client) -> (String, u64) {
+    reply(client).grant()
+}
+
+/// Asserts that nothing came besides the replies that were taken: the next one is PING's.
+#[track_caller]
+pub fn expect_no_more(client: &mut Client) {
+    assert_eq!(ask(client, "PING"), "PONG", "one reply too many");
+}
+
+/// A number in what `DLOCK.INFO` or one of its sisters says of a key.
+#[track_caller]
+pub fn count(client: &mut Client, info: &str, key: &str, field: &str) -> i64 {
+    let info = ask(client, format!("{info} {key}"));
+    if info.is_nil() {
+        0
+    } else {
+        info.field(field).as_int()
+    }
+}
+
+/// Waits until the key is gone.
+#[track_caller]
+pub fn wait_until_gone(client: &mut Client, key: &str) {
+    eventually(&format!("the end of {key}"), SOON, || {
+        ask(client, format!("EXISTS {key}")) == 0
+    });
+}
+
+/// Returns at the moment, or at once if it has passed. For stories that must do something at a certain
+/// time; whoever waits for a condition uses [`eventually`].
+pub fn at(moment: Instant) {
+    while Instant::now() < moment {
+        std::thread::yield_now();
+    }
+}
+
+/// How a wait ended.
+#[derive(Debug, PartialEq)]
+pub enum Ended {
+    Granted(u64),
+    Nothing,
+    Unblocked,
+    Closed,
+}
+
+/// The one reply of a waiter, or the end of its connection.
+#[track_caller]
+pub fn ended(mut waiter: Client) -> Ended {
+    // Sent while it waits, so that the reply to this is the next one: there was one before it and no more.
+    let Some(reply) = waiter.try_call(&["ECHO", "next"]) else {
+        return Ended::Closed;
+    };
+    if let Some(next) = waiter.try_call(&["PING"]) {
+        assert_eq!(next, "next", "a second reply, after {reply:?}");
+    }
+    match reply {
+        Reply::Nil => Ended::Nothing,
+        Reply::Error(text) => {
+            assert!(text.starts_with("UNBLOCKED"), "{text}");
+            Ended::Unblocked
+        }
+        reply => Ended::Granted(reply.grant().1),
+    }
+}
+
+/// Asserts that the server is up and has nothing to complain of.
+#[track_caller]
+pub fn assert_calm(server: &Server) {
+    assert_eq!(call!(server.connect(), "PING"), "PONG");
+    assert_clean_log(server);
+}
+
+/// Asserts that nothing in the server's log is a defect.
+#[track_caller]
+pub fn assert_clean_log(server: &Server) {
+    let log = server.log_text();
+    for word in [
+        "panic",
+        "ASSERTION",
+        "crashed by signal",
+        "BUG REPORT",
+        "DSYN failed",
+        "a defect of dsync",
+    ] {
+        assert!(!log.contains(word), "{word} in the log:\n{log}");
+    }
+}
+
+/// The wall clock, in microseconds since 1970.
+pub fn unix_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("the clock is past 1970").as_micros() as u64
+}
+
+/// The wall clock, in milliseconds since 1970.
+pub fn unix_ms() -> u64 {
+    unix_us() / 1000
+}

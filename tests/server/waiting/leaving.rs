@@ -1,0 +1,576 @@
+//! Waiters that leave: by a closed connection, CLIENT KILL, CLIENT UNBLOCK, or because their BLOCK runs
+//! out. Whoever comes next is served at once, everybody gets exactly one reply, and nothing is left behind.
+
+use crate::support::steps::*;
+use crate::support::*;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The ways in which a waiter leaves.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Closes,
+    IsKilled,
+    IsUnblocked,
+    IsUnblockedWithError,
+    RunsOut,
+}
+
+const WAYS: [Way; 5] = [
+    Way::Closes,
+    Way::IsKilled,
+    Way::IsUnblocked,
+    Way::IsUnblockedWithError,
+    Way::RunsOut,
+];
+
+/// One that waits, and can be made to leave.
+struct Leaver {
+    way: Way,
+    client: Client,
+    id: u64,
+}
+
+impl Leaver {
+    fn queued(server: &Server, way: Way, request: &str) -> Leaver {
+        let mut client = server.connect();
+        let id = client.id();
+        // Long enough for the others of the story to queue up behind it.
+        let block_ms = if matches!(way, Way::RunsOut) {
+            1_000
+        } else {
+            0
+        };
+        queue(server, &mut client, format!("{request} BLOCK {block_ms}"));
+        Leaver { way, client, id }
+    }
+
+    /// Returns when it has left and was told so, by exactly one reply.
+    #[track_caller]
+    fn leave(mut self, admin: &mut Client) {
+        match self.way {
+            Way::Closes => return self.client.close(),
+            Way::IsKilled => {
+                assert_eq!(ask(admin, format!("CLIENT KILL ID {}", self.id)), 1);
+                return self.client.expect_closed(SOON);
+            }
+            Way::IsUnblocked => {
+                assert_eq!(ask(admin, format!("CLIENT UNBLOCK {} TIMEOUT", self.id)), 1);
+                assert!(reply(&mut self.client).is_nil());
+            }
+            Way::IsUnblockedWithError => {
+                assert_eq!(ask(admin, format!("CLIENT UNBLOCK {} ERROR", self.id)), 1);
+                let error = reply(&mut self.client);
+                assert!(error.error().starts_with("UNBLOCKED "), "{error:?}");
+            }
+            Way::RunsOut => assert!(reply(&mut self.client).is_nil()),
+        }
+        expect_no_more(&mut self.client);
+    }
+}
+
+#[test]
+fn behind_an_exclusive_request_that_leaves_the_shared_ones_enter_at_once() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    for way in WAYS {
+        let key = format!("lock:{way:?}");
+        ask(&mut admin, format!("DLOCK.ACQUIRE {key} SHARED TOKEN held")).grant();
+        let writer = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
+        let mut readers: Vec<_> = (0..3)
+            .map(|_| queued(&server, format!("DLOCK.ACQUIRE {key} SHARED BLOCK 0")))
+            .collect();
+        let mut last = queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0"));
+        writer.leave(&mut admin);
+        for reader in &mut readers {
+            granted(reader);
+        }
+        assert_eq!(
+            count(&mut admin, "DLOCK.INFO", &key, "holders"),
+            4,
+            "{way:?}"
+        );
+        assert_eq!(
+            count(&mut admin, "DLOCK.INFO", &key, "waiters"),
+            1,
+            "{way:?}"
+        );
+        last.close();
+        wait_for_blocked(&server, 0);
+        last = server.connect();
+        expect_no_more(&mut last);
+    }
+}
+
+#[test]
+fn behind_a_large_request_that_leaves_those_that_fit_enter_at_once() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    for way in WAYS {
+        let key = format!("semaphore:{way:?}");
+        ask(
+            &mut admin,
+            format!("DSEM.ACQUIRE {key} LIMIT 4 PERMITS 2 TOKEN held"),
+        )
+        .grant();
+        let large = Leaver::queued(&server, way, &format!("DSEM.ACQUIRE {key} PERMITS 4"));
+        let mut small: Vec<_> = (0..3)
+            .map(|_| queued(&server, format!("DSEM.ACQUIRE {key} BLOCK 0")))
+            .collect();
+        large.leave(&mut admin);
+        granted(&mut small[0]);
+        granted(&mut small[1]);
+        small[2].expect_silence(A_WHILE);
+        assert_eq!(
+            count(&mut admin, "DSEM.INFO", &key, "available"),
+            0,
+            "{way:?}"
+        );
+        assert_eq!(ask(&mut admin, format!("DSEM.RELEASE {key} held")), 1);
+        granted(&mut small[2]);
+        wait_for_blocked(&server, 0);
+    }
+}
+
+#[test]
+fn one_that_leaves_the_middle_of_the_queue_changes_nothing_for_the_others() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    for way in WAYS {
+        let key = format!("lock:{way:?}");
+        ask(&mut admin, format!("DLOCK.ACQUIRE {key} TOKEN held")).grant();
+        let mut first = queued(&server, format!("DLOCK.ACQUIRE {key} TOKEN first BLOCK 0"));
+        let middle = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
+        let mut last = queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0"));
+        middle.leave(&mut admin);
+        wait_for_blocked(&server, 2);
+        assert_eq!(
+            count(&mut admin, "DLOCK.INFO", &key, "waiters"),
+            2,
+            "{way:?}"
+        );
+        first.expect_silence(A_WHILE);
+        assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE {key} held")), 1);
+        granted(&mut first);
+        last.expect_silence(A_WHILE);
+        assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE {key} first")), 1);
+        granted(&mut last);
+    }
+}
+
+#[test]
+fn the_last_waiter_that_leaves_makes_room_for_a_try() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    for way in WAYS {
+        let key = format!("lock:{way:?}");
+        ask(&mut admin, format!("DLOCK.ACQUIRE {key} SHARED")).grant();
+        let writer = Leaver::queued(&server, way, &format!("DLOCK.ACQUIRE {key}"));
+        writer.leave(&mut admin);
+        wait_for_blocked(&server, 0);
+        ask(&mut admin, format!("DLOCK.ACQUIRE {key} SHARED")).grant();
+    }
+}
+
+#[test]
+fn one_that_waits_for_a_group_may_leave_in_every_way() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    for way in WAYS {
+        let key = format!("group:{way:?}");
+        ask(&mut admin, format!("DWG.ADD {key} TOKEN member")).grant();
+        let leaver = Leaver::queued(&server, way, &format!("DWG.WAIT {key}"));
+        let mut other = queued(&server, format!("DWG.WAIT {key} BLOCK 0"));
+        leaver.leave(&mut admin);
+        wait_for_blocked(&server, 1);
+        other.expect_silence(A_WHILE);
+        assert_eq!(ask(&mut admin, format!("DWG.DONE {key} member")), 1);
+        assert_eq!(reply(&mut other).as_array()[0], 1);
+    }
+}
+
+#[test]
+fn unblocked_in_the_turn_of_its_grant_a_waiter_gets_one_reply_and_means_it() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    for (round, lines) in [
+        ["DLOCK.RELEASE lock held", "CLIENT UNBLOCK {} TIMEOUT"],
+        ["CLIENT UNBLOCK {} TIMEOUT", "DLOCK.RELEASE lock held"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for multi in [false, true] {
+            ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held").grant();
+            let mut waiter = server.connect();
+            let id = waiter.id();
+            queue(
+                &server,
+                &mut waiter,
+                "DLOCK.ACQUIRE lock TOKEN waiter BLOCK 0",
+            );
+            let mut next = queued(&server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+            let mut lines: Vec<_> = lines
+                .iter()
+                .map(|line| line.replace("{}", &id.to_string()))
+                .collect();
+            if multi {
+                lines.insert(0, "MULTI".to_owned());
+                lines.push("EXEC".to_owned());
+            }
+            at_once(&mut admin, &lines);
+            let reply = reply(&mut waiter);
+            let holds = ask(&mut admin, "DLOCK.CHECK lock waiter").as_int() > 0;
+            assert_eq!(
+                !reply.is_nil(),
+                holds,
+                "{round} {multi}: {reply:?}, and held: {holds}"
+            );
+            // Whoever was first decided.
+            assert_eq!(holds, round == 0, "{round} {multi}");
+            expect_no_more(&mut waiter);
+            if holds {
+                reply.grant();
+                next.expect_silence(A_WHILE);
+                assert_eq!(ask(&mut admin, "DLOCK.RELEASE lock waiter"), 1);
+            }
+            granted(&mut next);
+            assert_eq!(ask(&mut admin, "DLOCK.RELEASE lock next"), 1);
+        }
+    }
+}
+
+#[test]
+fn unblocked_twice_in_one_turn_a_waiter_gets_one_reply() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    for kinds in [
+        ["TIMEOUT", "TIMEOUT"],
+        ["ERROR", "TIMEOUT"],
+        ["TIMEOUT", "ERROR"],
+    ] {
+        let mut waiter = server.connect();
+        let id = waiter.id();
+        queue(&server, &mut waiter, "DLOCK.ACQUIRE lock BLOCK 0");
+        let lines = kinds.map(|kind| format!("CLIENT UNBLOCK {id} {kind}"));
+        let replies = at_once(&mut admin, &lines);
+        assert_eq!(replies[0], 1);
+        let first = reply(&mut waiter);
+        assert_eq!(
+            first.is_error(),
+            kinds[0] == "ERROR",
+            "{kinds:?}: {first:?}"
+        );
+        expect_no_more(&mut waiter);
+    }
+    assert_eq!(ask(&mut admin, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(ask(&mut admin, "EXISTS lock"), 0);
+}
+
+/// What a story's client does in the storm, and what it may be answered.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Stays,
+    Closes { after_ms: u64 },
+    RunsOut { block_ms: u64 },
+    IsKilled { after_ms: u64 },
+    IsUnblocked { after_ms: u64 },
+    IsUnblockedWithError { after_ms: u64 },
+}
+
+#[test]
+fn a_storm_of_leaving_waiters_leaves_nothing_behind() {
+    const CLIENTS: u64 = 300;
+    const LIMIT: u32 = 4;
+    let seed = 20_261_121;
+    let mut rng = StdRng::seed_from_u64(seed);
+    let server = Server::start();
+    let mut admin = server.connect();
+    let line = format!("DSEM.ACQUIRE semaphore LIMIT {LIMIT} PERMITS {LIMIT} TOKEN first");
+    ask(&mut admin, line).grant();
+
+    let mut clients = Vec::new();
+    let mut acts = Vec::new();
+    for n in 0..CLIENTS {
+        let mut client = server.connect();
+        let id = client.id();
+        let ms = rng.random_range(0..600);
+        let fate = match n % 6 {
+            0 => Fate::Stays,
+            1 => Fate::Closes { after_ms: ms },
+            2 => Fate::RunsOut { block_ms: ms + 1 },
+            3 => Fate::IsKilled { after_ms: ms },
+            4 => Fate::IsUnblocked { after_ms: ms },
+            _ => Fate::IsUnblockedWithError { after_ms: ms },
+        };
+        match fate {
+            Fate::IsKilled { after_ms } => acts.push((after_ms, format!("CLIENT KILL ID {id}"))),
+            Fate::IsUnblocked { after_ms } => acts.push((after_ms, format!("CLIENT UNBLOCK {id}"))),
+            Fate::IsUnblockedWithError { after_ms } => {
+                acts.push((after_ms, format!("CLIENT UNBLOCK {id} ERROR")));
+            }
+            Fate::Stays | Fate::Closes { .. } | Fate::RunsOut { .. } => {}
+        }
+        clients.push((client, fate, rng.random_range(1..=LIMIT)));
+    }
+    // The permits come free in the midst of it.
+    acts.push((150, "DSEM.RELEASE semaphore first".to_owned()));
+    acts.sort();
+
+    let grants: Vec<bool> = thread::scope(|scope| {
+        let started = Instant::now();
+        let stories: Vec<_> = clients
+            .into_iter()
+            .map(|(client, fate, permits)| {
+                scope.spawn(move || weather_the_storm(client, fate, permits, started))
+            })
+            .collect();
+        for (after_ms, line) in acts {
+            at(started + Duration::from_millis(after_ms));
+            let reply = ask(&mut admin, &line);
+            assert!(!reply.is_error(), "{line}: {reply:?}");
+        }
+        stories
+            .into_iter()
+            .map(|story| story.join().expect("its story holds"))
+            .collect()
+    });
+
+    wait_for_blocked(&server, 0);
+    wait_until_gone(&mut admin, "semaphore");
+    let granted = grants.iter().filter(|granted| **granted).count();
+    assert!(
+        granted >= 50,
+        "all who stayed, at least: {granted}, seed {seed}"
+    );
+    assert!(granted < 300, "some left: {granted}, seed {seed}");
+    // Nobody is ahead of a new try.
+    ask(
+        &mut admin,
+        format!("DSEM.ACQUIRE semaphore LIMIT {LIMIT} PERMITS {LIMIT}"),
+    )
+    .grant();
+    assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
+}
+
+/// Waits as its fate says, releases what it was granted; says whether it was.
+fn weather_the_storm(mut client: Client, fate: Fate, permits: u32, started: Instant) -> bool {
+    // What a killed connection held must end with it; the other leases are longer than the story.
+    let (block_ms, more) = match fate {
+        Fate::RunsOut { block_ms } => (block_ms, "PX 60000"),
+        Fate::IsKilled { .. } | Fate::Closes { .. } => (0, "PX 60000 EPHEMERAL"),
+        Fate::Stays | Fate::IsUnblocked { .. } => (0, "PX 60000"),
+        // An error in the very turn of the grant may take the grant's place on some servers.
+        Fate::IsUnblockedWithError { .. } => (0, "PX 1000"),
+    };
+    let line = format!("DSEM.ACQUIRE semaphore LIMIT 4 PERMITS {permits} BLOCK {block_ms} {more}");
+    let words: Vec<_> = line.split(' ').collect();
+    let reply = match fate {
+        Fate::Closes { after_ms } => {
+            tell(&mut client, &line);
+            let left = Duration::from_millis(after_ms).saturating_sub(started.elapsed());
+            match client.recv(left) {
+                Some(reply) => reply,
+                None => {
+                    client.close();
+                    return false;
+                }
+            }
+        }
+        Fate::IsKilled { .. } => match client.try_call(&words) {
+            Some(reply) => reply,
+            None => return false,
+        },
+        _ => client.call(&words),
+    };
+    match (&reply, fate) {
+        (Reply::Nil, Fate::RunsOut { .. } | Fate::IsUnblocked { .. }) => {}
+        (Reply::Error(text), Fate::IsUnblockedWithError { .. }) => {
+            assert!(text.starts_with("UNBLOCKED "), "{text}");
+        }
+        (granted, _) => {
+            let (token, _) = granted.grant();
+            let Some(released) = client.try_call(&["DSEM.RELEASE", "semaphore", token.as_str()])
+            else {
+                assert!(matches!(fate, Fate::IsKilled { .. }), "{fate:?} was closed");
+                return true;
+            };
+            // On Redis 7.0 and 7.2 an UNBLOCK … ERROR in the very turn of a grant is a second reply.
+            if released.is_error() && matches!(fate, Fate::IsUnblockedWithError { .. }) {
+                return true;
+            }
+            assert_eq!(released, 1, "{fate:?}");
+        }
+    }
+    match client.try_call(&["PING"]) {
+        Some(pong) => assert_eq!(pong, "PONG", "{fate:?}: one reply too many"),
+        None => assert!(matches!(fate, Fate::IsKilled { .. }), "{fate:?} was closed"),
+    }
+    matches!(reply, Reply::Array(_))
+}
+
+/// A script that keeps the server busy but lets it notice connections that close.
+fn keep_busy(client: &mut Client) {
+    assert_eq!(ask(client, "CONFIG SET busy-reply-threshold 10"), "OK");
+    send!(client, "EVAL", "while true do end", 0);
+}
+
+#[test]
+fn a_waiter_may_disconnect_in_the_middle_of_a_busy_script() {
+    let server = Server::start();
+    let (mut holder, mut busy) = (server.connect(), server.connect());
+    ask(&mut holder, "DLOCK.ACQUIRE lock SHARED TOKEN held").grant();
+    let first = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut second = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
+    let mut runs_out = queued(&server, "DLOCK.ACQUIRE lock BLOCK 1500");
+    let third = queued(&server, "DLOCK.ACQUIRE lock TOKEN third BLOCK 0");
+    keep_busy(&mut busy);
+    eventually("a busy server", SOON, || {
+        let reply = ask(&mut holder, "PING");
+        reply.is_error() && reply.error().starts_with("BUSY")
+    });
+    first.close();
+    // The script goes on, and nobody may be granted anything in the midst of it.
+    second.expect_silence(Duration::from_millis(300));
+    assert_eq!(ask(&mut holder, "SCRIPT KILL"), "OK");
+    assert!(reply(&mut busy).is_error());
+    granted(&mut second);
+    assert!(reply(&mut runs_out).is_nil());
+    third.close();
+    wait_for_blocked(&server, 0);
+    ask(&mut holder, "DLOCK.ACQUIRE lock SHARED").grant();
+}
+
+#[test]
+fn a_waiter_granted_by_a_busy_script_may_disconnect_before_it_ends() {
+    let server = Server::start();
+    let (mut holder, mut other) = (server.connect(), server.connect());
+    ask(&mut holder, "CONFIG SET busy-reply-threshold 10");
+    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    // With its connection its hold ends, whether the grant was delivered in time or not.
+    let first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first EPHEMERAL BLOCK 0");
+    let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let script = "redis.call('DLOCK.RELEASE', KEYS[1], 'held') \
+                  local function ms() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end \
+                  local until_ms = ms() + 300 \
+                  while ms() < until_ms do end";
+    send!(holder, "EVAL", script, 1, "lock");
+    eventually("a busy server", SOON, || {
+        let reply = ask(&mut other, "PING");
+        reply.is_error() && reply.error().starts_with("BUSY")
+    });
+    first.close();
+    assert!(reply(&mut holder).is_nil());
+    granted(&mut second);
+    assert_eq!(ask(&mut other, "DLOCK.CHECK lock first"), 0);
+    wait_for_blocked(&server, 0);
+}
+
+/// Time-outs and releases at the same moment, over and over: a waiter is told nil or holds, never both.
+#[test]
+fn a_wait_that_runs_out_at_the_moment_of_the_release_gets_one_answer_that_is_true() {
+    const ROUNDS: u64 = 40;
+    const KEYS: u64 = 20;
+    let seed = 11_211_926;
+    let mut rng = StdRng::seed_from_u64(seed);
+    let server = Server::start();
+    let mut holder = server.connect();
+    let mut waiters: Vec<_> = (0..KEYS).map(|_| server.connect()).collect();
+    let (mut granted, mut nil) = (0, 0);
+    for round in 0..ROUNDS {
+        let lines: Vec<_> = (0..KEYS)
+            .map(|key| format!("DLOCK.ACQUIRE lock:{key} TOKEN held PX 60000"))
+            .collect();
+        for reply in at_once(&mut holder, &lines) {
+            reply.grant();
+        }
+        let block_ms = rng.random_range(8..16);
+        let asked = Instant::now();
+        for (key, waiter) in waiters.iter_mut().enumerate() {
+            tell(
+                waiter,
+                format!("DLOCK.ACQUIRE lock:{key} TOKEN w{round} PX 60000 BLOCK {block_ms}"),
+            );
+        }
+        for key in 0..KEYS {
+            // From a millisecond before to one and a half after, so that some are early and some late.
+            let about = block_ms * 1_000 - 1_000 + key * 2_500 / KEYS + rng.random_range(0..200);
+            at(asked + Duration::from_micros(about));
+            tell(&mut holder, format!("DLOCK.RELEASE lock:{key} held"));
+        }
+        for _ in 0..KEYS {
+            assert_eq!(reply(&mut holder), 1);
+        }
+        for (key, waiter) in waiters.iter_mut().enumerate() {
+            let reply = reply(waiter);
+            let left = ask(&mut holder, format!("DLOCK.CHECK lock:{key} w{round}")).as_int();
+            if reply.is_nil() {
+                nil += 1;
+                assert_eq!(
+                    left, 0,
+                    "told nil, and holds: round {round}, key {key}, seed {seed}"
+                );
+                assert_eq!(ask(&mut holder, format!("EXISTS lock:{key}")), 0);
+            } else {
+                granted += 1;
+                reply.grant();
+                assert!(
+                    left > 0,
+                    "told a grant, and holds nothing: round {round}, seed {seed}"
+                );
+                assert_eq!(
+                    ask(&mut holder, format!("DLOCK.RELEASE lock:{key} w{round}")),
+                    1
+                );
+            }
+            expect_no_more(waiter);
+        }
+    }
+    assert!(
+        granted > 0 && nil > 0,
+        "no race: {granted} granted, {nil} nil"
+    );
+    wait_for_blocked(&server, 0);
+}
+
+#[test]
+fn after_a_stall_a_wait_and_a_grant_that_are_both_due_end_in_the_grant() {
+    let server = Server::start();
+    let mut holder = server.connect();
+    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock PX 60000 BLOCK 1000");
+    // Within one turn: the lease runs out, the wait runs out.
+    let replies = at_once(
+        &mut holder,
+        &["DLOCK.ACQUIRE lock TOKEN held PX 50", "DEBUG SLEEP 1.2"],
+    );
+    replies[0].grant();
+    granted(&mut waiter);
+    assert_eq!(ask(&mut holder, "DLOCK.RENEW lock held"), 0);
+}
+
+#[test]
+fn while_writes_are_paused_waits_run_out_and_waiters_leave_and_the_rest_are_served_afterwards() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    let mut unblocked = server.connect();
+    let id = unblocked.id();
+    queue(&server, &mut unblocked, "DLOCK.ACQUIRE lock BLOCK 0");
+    let closed = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut runs_out = queued(&server, "DLOCK.ACQUIRE lock BLOCK 1500");
+    let mut reader = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
+    assert_eq!(ask(&mut admin, "CLIENT PAUSE 60000 WRITE"), "OK");
+    closed.close();
+    assert_eq!(ask(&mut admin, format!("CLIENT UNBLOCK {id}")), 1);
+    assert!(reply(&mut unblocked).is_nil());
+    assert!(reply(&mut runs_out).is_nil());
+    // Nobody stands before the reader now, but a grant would be a write.
+    reader.expect_silence(Duration::from_millis(150));
+    assert_eq!(ask(&mut admin, "CLIENT UNPAUSE"), "OK");
+    granted(&mut reader);
+    wait_for_blocked(&server, 0);
+}
