@@ -6,7 +6,7 @@
 use crate::answer::Answer;
 use crate::change::Change;
 use crate::index::slab::StateId;
-use crate::queue::wait_queue::Origin;
+use crate::queue::entry::FormerPlace;
 use crate::state::Misfit;
 use crate::types::{Fence, WaiterId};
 
@@ -26,7 +26,7 @@ pub struct HandedOver {
     pub fence: Fence,
     /// The place that the token gets back if the reply cannot be delivered; `None` if the client did not choose the
     /// token.
-    pub origin: Option<Origin>,
+    pub former_place: Option<FormerPlace>,
 }
 
 /// A line for the server's log.

@@ -12,64 +12,11 @@ use crate::families::group::WaitGroup;
 use crate::families::lock::Lock;
 use crate::families::once::Once;
 use crate::families::semaphore::Semaphore;
-use crate::hold::{Hold, HoldSet};
+use crate::hold::Hold;
+use crate::hold_set::HoldSet;
 use crate::index::spaces::Space;
 use crate::key_name::KeyName;
-use crate::types::{Claim, UnixMs};
-
-/// The kinds of keys.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Family {
-    Lock,
-    Semaphore,
-    Group,
-    Once,
-}
-
-impl Family {
-    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
-
-    /// The number of the family in saved states and among the server's types.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        match self {
-            Family::Lock => 0,
-            Family::Semaphore => 1,
-            Family::Group => 2,
-            Family::Once => 3,
-        }
-    }
-
-    #[must_use]
-    pub fn of_number(number: u8) -> Option<Family> {
-        Family::ALL
-            .into_iter()
-            .find(|family| family.number() == number)
-    }
-
-    /// Whether holds of this family make such claims.
-    #[must_use]
-    pub fn grants(self, claim: Claim) -> bool {
-        match claim {
-            Claim::Exclusive | Claim::Shared => self == Family::Lock,
-            Claim::Permits(_) => self == Family::Semaphore,
-            Claim::Member => self == Family::Group,
-            Claim::Run => self == Family::Once,
-        }
-    }
-}
-
-impl Claim {
-    #[must_use]
-    pub fn family(self) -> Family {
-        match self {
-            Claim::Exclusive | Claim::Shared => Family::Lock,
-            Claim::Permits(_) => Family::Semaphore,
-            Claim::Member => Family::Group,
-            Claim::Run => Family::Once,
-        }
-    }
-}
+use crate::types::{Claim, Family, UnixMs};
 
 /// A change that does not fit the state it was meant for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -225,7 +172,7 @@ impl Body {
     pub fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
         match change {
             Change::Grant(grant) => {
-                if !self.family().grants(grant.claim) {
+                if grant.claim.family() != self.family() {
                     return Err(Misfit::Family);
                 }
                 let alone = match self {
@@ -412,7 +359,9 @@ impl Body {
         self.holds().check_invariants();
         let family = self.family();
         assert!(
-            self.holds().iter().all(|hold| family.grants(hold.claim)),
+            self.holds()
+                .iter()
+                .all(|hold| hold.claim.family() == family),
             "claims of the family"
         );
         if let Body::Lock(lock) = self {

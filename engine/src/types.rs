@@ -136,6 +136,37 @@ impl Now {
     }
 }
 
+/// The four kinds of keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Family {
+    Lock,
+    Semaphore,
+    Group,
+    Once,
+}
+
+impl Family {
+    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
+
+    /// The number of the family in packed strings and among the server's types.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Family::Lock => 0,
+            Family::Semaphore => 1,
+            Family::Group => 2,
+            Family::Once => 3,
+        }
+    }
+
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Family> {
+        Family::ALL
+            .into_iter()
+            .find(|family| family.number() == number)
+    }
+}
+
 /// What a request asks of a key, and what its hold then has of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
@@ -152,7 +183,18 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// How much of a limit it takes.
+    /// The family whose keys grant such claims.
+    #[must_use]
+    pub fn family(self) -> Family {
+        match self {
+            Claim::Exclusive | Claim::Shared => Family::Lock,
+            Claim::Permits(_) => Family::Semaphore,
+            Claim::Member => Family::Group,
+            Claim::Run => Family::Once,
+        }
+    }
+
+    /// How much of a limit the claim takes.
     #[must_use]
     pub fn permits(self) -> u32 {
         match self {

@@ -49,18 +49,19 @@
 //! numbers and strings (nine bytes for each number above 2^32, and no use for the stream).
 
 mod fields;
+mod read;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::fmt;
 
 use crc::{CRC_32_ISCSI, Crc};
 
 use crate::Family;
-use crate::change::{Change, End, Limits, Tally};
-use crate::families::once::{Completion, Reason, Record};
+use crate::change::{Change, End};
 use crate::hold::Grant;
-use crate::types::{Claim, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, UnixMs};
+use crate::types::{MAX_RESULT_LEN, UnixMs};
 use fields::{Fields, Writer};
 
 /// The version that is written and understood.
@@ -203,7 +204,7 @@ impl Iterator for Unpacked<'_> {
 
     fn next(&mut self) -> Option<Result<Change, Unreadable>> {
         let kind = self.fields.byte()?;
-        let change = read(self.family, kind, &mut self.fields);
+        let change = read::read(self.family, kind, &mut self.fields);
         if change.is_err() {
             // Where the next one begins is not known.
             self.fields = Fields::new(b"");
@@ -212,291 +213,9 @@ impl Iterator for Unpacked<'_> {
     }
 }
 
-impl Writer<'_> {
-    pub(super) fn change(&mut self, change: &Change) {
-        match change {
-            Change::Grant(grant) => self.grant(grant),
-            Change::Renew {
-                fence,
-                lease,
-                deadline,
-            } => {
-                self.byte(kind::RENEW);
-                self.number(fence.0);
-                self.number(lease.0);
-                self.number(deadline.0);
-            }
-            Change::End { fence, how, at } => {
-                self.byte(kind::END);
-                self.number(fence.0);
-                self.number(how.number());
-                self.number(at.0);
-            }
-            Change::Limit(limit) => {
-                self.byte(kind::LIMIT);
-                self.number(*limit);
-            }
-            Change::Pin(limit) => {
-                self.byte(kind::PIN);
-                self.option(limit.map(u64::from));
-            }
-            Change::Expect { jobs, at } => {
-                self.byte(kind::EXPECT);
-                self.number(*jobs);
-                self.number(at.0);
-            }
-            Change::Finish { keep_until } => {
-                self.byte(kind::FINISH);
-                self.number(keep_until.0);
-            }
-            Change::Vanish => self.byte(kind::VANISH),
-            Change::Limits(limits) => {
-                self.byte(kind::LIMITS);
-                self.option(limits.limit.map(u64::from));
-                self.option(limits.pinned.map(u64::from));
-                self.number(limits.changes);
-            }
-            Change::Tally(tally) => {
-                self.byte(kind::TALLY);
-                self.option(tally.limit.map(u64::from));
-                self.number(tally.limit_changes);
-                self.option(tally.expected.map(u64::from));
-                self.number(tally.done);
-                self.number(tally.lost);
-                self.number(tally.touched.0);
-                self.option(tally.finished.map(|at| at.0));
-            }
-            Change::Fail { fence, at, reason } => {
-                self.byte(kind::FAIL);
-                self.number(fence.0);
-                self.number(at.0);
-                self.text(reason);
-            }
-            Change::Complete { fence, done } => {
-                self.byte(kind::COMPLETE);
-                self.option(fence.map(|fence| fence.0));
-                self.completion(done);
-            }
-            Change::GiveUp => self.byte(kind::GIVEUP),
-            Change::Record(record) => self.record(record),
-        }
-    }
-
-    fn grant(&mut self, grant: &Grant) {
-        let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
-        let mut kind = kind::GRANT;
-        if grant.renewed {
-            kind |= kind::RENEWED;
-        }
-        if owner.is_some() {
-            kind |= kind::OWNED;
-        }
-        if grant.claim == Claim::Shared {
-            kind |= kind::SHARED;
-        }
-        self.byte(kind);
-        if let Claim::Permits(permits) = grant.claim {
-            self.number(permits);
-        }
-        self.number(grant.fence.0);
-        self.difference(grant.granted, grant.fence.unix());
-        self.number(grant.lease.0);
-        self.difference(grant.deadline, lease_end(grant));
-        self.token(&grant.token);
-        if let Some(owner) = owner {
-            self.text(owner);
-        }
-    }
-
-    fn completion(&mut self, done: &Completion) {
-        self.number(done.keep_until.0);
-        self.token(&done.token);
-        self.optional_text(done.result.as_deref());
-    }
-
-    fn record(&mut self, record: &Record) {
-        self.byte(kind::RECORD);
-        self.number(record.attempts);
-        self.number(record.touched.0);
-        match &record.reason {
-            None => self.byte(0),
-            Some(Reason::Lapsed) => self.byte(1),
-            Some(Reason::Revoked) => self.byte(2),
-            Some(Reason::Given(text)) => {
-                self.byte(3);
-                self.text(text);
-            }
-        }
-        self.byte(u8::from(record.late.is_some()));
-        if let Some(token) = &record.late {
-            self.token(token);
-        }
-        self.byte(u8::from(record.done.is_some()));
-        if let Some(done) = &record.done {
-            self.completion(done);
-        }
-    }
-}
-
 /// When the lease would end had it begun at the grant; the deadline lies near it.
 fn lease_end(grant: &Grant) -> UnixMs {
     UnixMs(grant.granted.0.saturating_add(u64::from(grant.lease.0)))
-}
-
-/// Reads the fields of one change.
-fn read(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
-    if kind & kind::GRANT != 0 {
-        return read_grant(family, kind, fields);
-    }
-    Ok(match kind {
-        kind::RENEW => {
-            fields.verb = "RENEW";
-            Change::Renew {
-                fence: fields.fence()?,
-                lease: fields.lease()?,
-                deadline: fields.moment("deadline")?,
-            }
-        }
-        kind::END => {
-            fields.verb = "END";
-            Change::End {
-                fence: fields.fence()?,
-                how: fields.how()?,
-                at: fields.moment("at")?,
-            }
-        }
-        kind::LIMIT => {
-            fields.verb = "LIMIT";
-            Change::Limit(fields.number_u32("limit", 1, MAX_PERMITS)?)
-        }
-        kind::PIN => {
-            fields.verb = "PIN";
-            Change::Pin(fields.small_option("limit", 0, MAX_PERMITS)?)
-        }
-        kind::EXPECT => {
-            fields.verb = "EXPECT";
-            Change::Expect {
-                jobs: fields.number_u32("jobs", 1, MAX_PERMITS)?,
-                at: fields.moment("at")?,
-            }
-        }
-        kind::FINISH => {
-            fields.verb = "FINISH";
-            Change::Finish {
-                keep_until: fields.moment("keep-until")?,
-            }
-        }
-        kind::VANISH => Change::Vanish,
-        kind::LIMITS => {
-            fields.verb = "LIMITS";
-            Change::Limits(Limits {
-                limit: fields.small_option("limit", 1, MAX_PERMITS)?,
-                pinned: fields.small_option("pinned", 0, MAX_PERMITS)?,
-                changes: fields.number("changes", 0, u64::MAX)?,
-            })
-        }
-        kind::TALLY => {
-            fields.verb = "TALLY";
-            Change::Tally(Tally {
-                limit: fields.small_option("limit", 1, MAX_PERMITS)?,
-                limit_changes: fields.number("changes", 0, u64::MAX)?,
-                expected: fields.small_option("expected", 1, MAX_PERMITS)?,
-                done: fields.number("done", 0, u64::MAX)?,
-                lost: fields.number("lost", 0, u64::MAX)?,
-                touched: fields.moment("touched")?,
-                finished: fields.moment_option("keep-until")?,
-            })
-        }
-        kind::FAIL => {
-            fields.verb = "FAIL";
-            Change::Fail {
-                fence: fields.fence()?,
-                at: fields.moment("at")?,
-                reason: fields.text("reason", 0, MAX_RESULT_LEN)?.into(),
-            }
-        }
-        kind::COMPLETE => {
-            fields.verb = "COMPLETE";
-            Change::Complete {
-                fence: fields.fence_option()?,
-                done: read_completion(fields)?,
-            }
-        }
-        kind::GIVEUP => Change::GiveUp,
-        kind::RECORD => {
-            fields.verb = "RECORD";
-            Change::Record(read_record(fields)?)
-        }
-        _ => return Err(Unreadable::Kind(kind)),
-    })
-}
-
-fn read_grant(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
-    let flag = |flag| kind & flag != 0;
-    if kind & !(kind::GRANT | kind::RENEWED | kind::OWNED | kind::SHARED) != 0 {
-        return Err(Unreadable::Kind(kind));
-    }
-    fields.verb = "GRANT";
-    let claim = match family {
-        Family::Lock if flag(kind::SHARED) => Claim::Shared,
-        _ if flag(kind::SHARED) => return Err(fields.error("claim")),
-        Family::Lock => Claim::Exclusive,
-        Family::Semaphore => Claim::Permits(fields.number_u32("permits", 1, MAX_PERMITS)?),
-        Family::Group => Claim::Member,
-        Family::Once => Claim::Run,
-    };
-    let fence = fields.fence()?;
-    let mut grant = Grant {
-        fence,
-        claim,
-        granted: fields.difference("granted", fence.unix())?,
-        lease: fields.lease()?,
-        deadline: UnixMs(0),
-        renewed: flag(kind::RENEWED),
-        token: super::types::Token::Uuid([0; 16]),
-        owner: None,
-    };
-    grant.deadline = fields.difference("deadline", lease_end(&grant))?;
-    grant.token = fields.token("token")?;
-    if flag(kind::OWNED) {
-        grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
-    }
-    Ok(Change::Grant(grant))
-}
-
-fn read_completion(fields: &mut Fields<'_>) -> Result<Completion, Unreadable> {
-    Ok(Completion {
-        keep_until: fields.moment("keep-until")?,
-        token: fields.token("token")?,
-        result: fields
-            .optional_text("result", MAX_RESULT_LEN)?
-            .map(Into::into),
-    })
-}
-
-fn read_record(fields: &mut Fields<'_>) -> Result<Record, Unreadable> {
-    Ok(Record {
-        attempts: fields.number("attempts", 0, u64::MAX)?,
-        touched: fields.moment("touched")?,
-        reason: match fields.number("reason", 0, 3)? {
-            0 => None,
-            1 => Some(Reason::Lapsed),
-            2 => Some(Reason::Revoked),
-            _ => Some(Reason::Given(
-                fields.text("reason", 0, MAX_RESULT_LEN)?.into(),
-            )),
-        },
-        late: if fields.flag("late")? {
-            Some(fields.token("late")?)
-        } else {
-            None
-        },
-        done: if fields.flag("completion")? {
-            Some(read_completion(fields)?)
-        } else {
-            None
-        },
-    })
 }
 
 impl End {

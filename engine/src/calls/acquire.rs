@@ -7,7 +7,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
 use crate::hold::Grant;
-use crate::queue::wait_queue::{Departed, Place, Request, Seat, Waiter};
+use crate::queue::entry::{Departed, Place, Request, Seat, Waiter};
 use crate::types::{Claim, Fence, Now, QueueId, Token};
 use crate::{Body, Engine, Key, Reply};
 
@@ -66,15 +66,15 @@ impl Engine {
         let queue = self.queues.find(key.db, key.name);
         let mut vacant = None;
         if let Some(id) = queue
-            && let Some((place, standing)) = self
+            && let Some((place, seat)) = self
                 .queues
                 .get(id)
                 .and_then(|queue| queue.find(&request.token))
         {
-            if standing.claim() != request.claim {
+            if seat.claim() != request.claim {
                 return Reply::Now(Answer::Refused(Refusal::Mismatch));
             }
-            match (request.wait, standing) {
+            match (request.wait, seat) {
                 (Some(_), _) => return self.resume(id, place, request),
                 (None, Seat::Waiting(_)) => return Reply::Now(Answer::NotGranted),
                 // A vacant place delays nobody, so a try with its token is judged like any other try.

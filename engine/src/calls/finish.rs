@@ -40,8 +40,8 @@ impl Engine {
     /// for a lease.
     fn withdraw(&mut self, key: &Key<'_>, family: Family, token: &Token) -> bool {
         let found = self.queues.find(key.db, key.name).and_then(|id| {
-            let (place, standing) = self.queues.get(id)?.find(token)?;
-            (standing.claim().family() == family).then_some((id, place))
+            let (place, seat) = self.queues.get(id)?.find(token)?;
+            (seat.claim().family() == family).then_some((id, place))
         });
         let Some((queue, place)) = found else {
             return false;

@@ -6,10 +6,9 @@
 use crate::answer::Answer;
 use crate::calls::background;
 use crate::change::End;
-use crate::effect::HandedOver;
 use crate::key_name::KeyName;
-use crate::queue::wait_queue::{Departed, Origin, Place, Vacancy};
-use crate::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs, WaiterId};
+use crate::queue::entry::{FormerPlace, Place, Vacancy};
+use crate::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs};
 use crate::{Engine, Key, StateId};
 
 /// How a hold is to end whose connection is gone.
@@ -18,7 +17,7 @@ pub struct Ending {
     pub state: StateId,
     pub how: End,
     /// The place that becomes vacant for the hold's token, and until when.
-    pub vacates: Option<(Origin, MonoUs)>,
+    pub vacates: Option<(FormerPlace, MonoUs)>,
 }
 
 /// One thing to be done for one key.
@@ -177,7 +176,7 @@ impl Engine {
     }
 
     /// The oldest hold that ends with this connection.
-    fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
+    pub(crate) fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
         let held = (client, Fence(0))..=(client, Fence::MAX);
         let ((_, fence), state) = self.ephemeral.range(held).next()?;
         Some((*fence, *state))
@@ -251,7 +250,7 @@ impl Engine {
         };
         let (token, claim) = (hold.token(), hold.claim);
         self.end(key, family, fence, ending.how, now);
-        if let Some((Origin { place, since }, until)) = ending.vacates {
+        if let Some((FormerPlace { place, since }, until)) = ending.vacates {
             let vacancy = Vacancy {
                 token,
                 claim,
@@ -302,29 +301,6 @@ impl Engine {
         }
     }
 
-    /// Tells the waiters of a name why they cannot be served: its value is not this module's, or the key has gone to
-    /// another node. Answers a bounded slice at a time.
-    pub fn turn_away(&mut self, db: Db, name: &[u8], why: &Answer) {
-        let Some(id) = self.queues.find(db, name) else {
-            return;
-        };
-        for _ in 0..128 {
-            self.queues.answer_watchers(id, why.clone());
-            let Some(queue) = self.queues.get(id) else {
-                return;
-            };
-            // Vacant places go too, because what their tokens asked for is gone.
-            let next = queue.head().map(|(place, _)| place);
-            let next = next.or_else(|| queue.oldest_vacancy());
-            let next = next.map(|place| (place, why.clone()));
-            let Some((place, answer)) = queue.next_answered().or(next) else {
-                return self.queues.finish_visit(id);
-            };
-            self.tell(id, place, answer);
-        }
-        self.queues.set_due(id);
-    }
-
     /// Returns the microseconds until the next task is due, 0 while work is left over, `None` if nothing will come due.
     /// A replica has background work only.
     #[must_use]
@@ -365,96 +341,5 @@ impl Engine {
     fn has_work(&self) -> bool {
         let ends = !self.ending.is_empty() || !self.closed.is_empty();
         ends || self.queues.first_due().is_some()
-    }
-
-    /// Removes the waiter of a connection that has closed; a place whose token may come back is kept for a while. Its
-    /// ephemeral holds end as soon as the server can write. Returns whether the connection had any of these: most
-    /// have none.
-    pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
-        let mut concerned = false;
-        if let Some(waiter) = self.queues.waiter_of(client)
-            && let Some((queue, place)) = self.queues.seat_of(waiter)
-        {
-            let left = self.queues.leave(queue, place);
-            if let Some(family) = left.as_ref().and_then(Departed::family) {
-                self.stats.counters_mut(family).wait_disconnects += 1;
-            }
-            if let Some(Departed::Waiter(waiter)) = left
-                && waiter.request.may_return
-                && self.settings.rejoin_ms > 0
-            {
-                let until = now.mono.after_ms(self.settings.rejoin_ms);
-                let (token, claim) = (waiter.request.token, waiter.request.claim);
-                let vacancy = Vacancy {
-                    token,
-                    claim,
-                    since: waiter.since,
-                    until,
-                };
-                self.queues.keep(queue, place, vacancy);
-            }
-            self.queues.left_unserved(queue);
-            concerned = true;
-        }
-        if self.ephemeral_of(client).is_some() {
-            self.closed.insert(client);
-            concerned = true;
-        }
-        concerned
-    }
-
-    /// Removes the waiter for good, without an answer from the engine. Returns whether it waited.
-    pub fn leave(&mut self, waiter: WaiterId) -> bool {
-        let Some((queue, place)) = self.queues.seat_of(waiter) else {
-            return false;
-        };
-        self.queues.leave(queue, place);
-        self.queues.left_unserved(queue);
-        true
-    }
-
-    /// Ends a grant whose reply could not be delivered, and passes it on. If the connection has closed (`closed`), its
-    /// token may come back on another one and keeps its place.
-    pub fn undelivered(&mut self, grant: HandedOver, client: ClientId, closed: bool, now: Now) {
-        let HandedOver {
-            state,
-            fence,
-            origin,
-        } = grant;
-        let Some(found) = self.states.get(state) else {
-            return;
-        };
-        // The token has asked again on another connection meanwhile, so the hold is delivered there.
-        if found
-            .body
-            .holds()
-            .get(fence)
-            .is_some_and(|hold| hold.client() == client)
-        {
-            let keeps = closed && self.settings.rejoin_ms > 0;
-            let until = now.mono.after_ms(self.settings.rejoin_ms);
-            let vacates = origin.filter(|_| keeps).map(|origin| (origin, until));
-            self.ending.insert(
-                fence,
-                Ending {
-                    state,
-                    how: End::Undelivered,
-                    vacates,
-                },
-            );
-        }
-    }
-
-    /// Tells all waiters that this server serves nobody any more. Not in slices, because the server itself turns all its
-    /// blocked clients away at once, which costs far more.
-    pub fn dismiss_all(&mut self) {
-        let waiters: Vec<_> = self.queues.waiters().collect();
-        waiters
-            .into_iter()
-            .for_each(|waiter| self.effects.wake(waiter, Answer::Demoted));
-        let queues = self.queues.clear();
-        if queues.is_large() {
-            self.leftovers.drop_pieces(queues.into_pieces());
-        }
     }
 }

@@ -4,7 +4,7 @@
 //! expected, that many are done. Who is queued is known to the server that decides, and only there:
 //! that a round is over is therefore decided once and written down as a change of its own.
 
-use crate::hold::HoldSet;
+use crate::hold_set::HoldSet;
 use crate::types::UnixMs;
 
 /// The scalars of a wait group.

@@ -2,7 +2,7 @@
 //!
 //! Nothing but its holds: a lock without any is no lock, and its key goes with the last of them.
 
-use crate::hold::HoldSet;
+use crate::hold_set::HoldSet;
 use crate::types::Claim;
 
 #[derive(Clone, Default)]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::end::End;
-use crate::hold::{Hold, HoldSet};
+use crate::hold::Hold;
+use crate::hold_set::HoldSet;
 use crate::types::{Token, UnixMs};
 
 /// Why the last attempt came to nothing.

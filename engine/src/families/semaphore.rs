@@ -3,7 +3,7 @@
 //! The limit in force is the operator's, where one is pinned, and otherwise the one that a request
 //! brought last. It binds grants, not holds: lowered below what is in use, it drains.
 
-use crate::hold::HoldSet;
+use crate::hold_set::HoldSet;
 
 /// The scalars of a semaphore.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::hold::HoldSet;
+use crate::hold_set::HoldSet;
 use crate::index::slab::StateId;
 use crate::types::{ClientId, Fence};
 

@@ -16,7 +16,8 @@ use crate::answer::{Answer, FullQueue};
 use crate::index::leftovers::SMALL;
 use crate::key_name::KeyName;
 use crate::queue::due::Due;
-use crate::queue::wait_queue::{Departed, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
+use crate::queue::entry::{Departed, Place, Vacancy, Wait, Waiter, Watcher};
+use crate::queue::wait_queue::WaitQueue;
 use crate::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
 
 /// How many entries queues may have.

@@ -1,7 +1,9 @@
 //! The packed form, byte by byte, and readers that are lied to.
 
 use super::*;
-use crate::types::{Fence, LeaseMs, Token};
+use crate::change::{Limits, Tally};
+use crate::families::once::{Completion, Reason, Record};
+use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Token};
 
 fn token(text: &[u8]) -> Token {
     Token::parse(text).expect("legal")

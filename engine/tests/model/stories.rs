@@ -473,7 +473,7 @@ fn a_grant_that_was_answered_again_is_not_taken_back() {
     let grant = HandedOver {
         state,
         fence,
-        origin: None,
+        former_place: None,
     };
     world
         .primary
