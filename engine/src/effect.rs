@@ -10,7 +10,7 @@ use crate::queue::entry::FormerPlace;
 use crate::state::Misfit;
 use crate::types::{Fence, WaiterId};
 
-/// A waiter's answer is decided.
+/// The answer to a request that waited.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wake {
     pub waiter: WaiterId,
@@ -52,7 +52,7 @@ pub struct Effects {
     /// The key must be signalled as modified, for a grant, an end or a change of limit. Renewals and queue changes do not
     /// set this, so that a client's own renewals never abort its MULTI.
     pub modified: bool,
-    /// Something has happened by which capacity may have been gained: see [`crate::Engine::free_capacity`].
+    /// The call may have freed capacity: the caller must compare [`crate::Engine::free_capacity`] before and after it.
     pub may_gain: bool,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,
@@ -76,7 +76,7 @@ impl Effects {
         });
     }
 
-    /// Takes the answer of a request that was decided in the same call in which it queued.
+    /// Removes and returns the answer of a request that was answered in the same call in which it queued.
     pub(super) fn answer_to(&mut self, waiter: WaiterId) -> Option<Answer> {
         let at = self.wakes.iter().position(|wake| wake.waiter == waiter)?;
         Some(self.wakes.remove(at).answer)

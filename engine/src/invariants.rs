@@ -7,10 +7,9 @@ use crate::types::{MonoUs, Now};
 use crate::{Body, Engine, Family};
 
 impl Engine {
-    /// Every promise that can be seen from outside a call. For tests, after every step.
+    /// Checks every promise that must hold between two calls. Tests call it after each step.
     ///
-    /// # Panics
-    /// When one is broken.
+    /// # Panics If one is broken.
     pub fn check_invariants(&self, now: Now) {
         self.queues.check_invariants();
         self.leases.check_invariants();
@@ -27,14 +26,17 @@ impl Engine {
                 !walked
                     || db.is_none()
                     || noted.is_none_or(|until| self.retention.contains(&(until, id))),
-                "{id:?} is not kept until {noted:?}"
+                "{id:?} is not in the retention index under {noted:?}"
             );
             let holds = state.body.holds();
             let without = holds.first_before(self.role.since());
-            assert!(!walked || without.is_none(), "{id:?}: all have moments");
+            assert!(
+                !walked || without.is_none(),
+                "{id:?}: a hold without a moment"
+            );
             assert!(
                 holds.iter().all(|hold| hold.due <= self.latest_due()),
-                "{id:?}: no moment is later than the latest"
+                "{id:?}: a moment past the latest"
             );
             let earliest = holds.earliest(self.role.since());
             if self.is_serving() && db.is_some() {

@@ -52,7 +52,7 @@ impl Engine {
         concerned
     }
 
-    /// Removes the waiter for good, without an answer from the engine. Returns whether it waited.
+    /// Removes the waiter without an answer from the engine, and keeps no place for it. Returns whether it waited.
     pub fn leave(&mut self, waiter: WaiterId) -> bool {
         let Some((queue, place)) = self.queues.seat_of(waiter) else {
             return false;
@@ -62,8 +62,8 @@ impl Engine {
         true
     }
 
-    /// Ends a grant whose reply could not be delivered, and passes it on. If the connection has closed (`closed`), its
-    /// token may come back on another one and keeps its place.
+    /// Notes that a grant could not be delivered: its hold ends as soon as the server can write, and the next waiter is
+    /// served. If the connection has closed (`closed`), the place is kept vacant for the token.
     pub fn undelivered(&mut self, grant: HandedOver, client: ClientId, closed: bool, now: Now) {
         let HandedOver {
             state,
@@ -73,7 +73,7 @@ impl Engine {
         let Some(found) = self.states.get(state) else {
             return;
         };
-        // The token has asked again on another connection meanwhile, so the hold is delivered there.
+        // Otherwise the token has retried on another connection, which has got the hold.
         if found
             .body
             .holds()
@@ -96,8 +96,8 @@ impl Engine {
         }
     }
 
-    /// Tells all waiters that this server serves nobody any more. Not in slices, because the server itself turns all its
-    /// blocked clients away at once, which costs far more.
+    /// Answers all waiters that this server was demoted. Not in slices, because the server itself unblocks all its
+    /// blocked clients at once then, which costs far more.
     pub fn dismiss_all(&mut self) {
         let waiters: Vec<_> = self.queues.waiters().collect();
         waiters
@@ -109,8 +109,8 @@ impl Engine {
         }
     }
 
-    /// Tells the waiters of a name why they cannot be served: its value is not this module's, or the key has gone to
-    /// another node. Answers a bounded slice at a time.
+    /// Answers the waiters of a name that cannot be served: its value is not this module's, or the key has gone to
+    /// another node. Answers at most `SLICE` of them; the queue stays due while more are left.
     pub fn turn_away(&mut self, db: Db, name: &[u8], why: &Answer) {
         let Some(id) = self.queues.find(db, name) else {
             return;
@@ -120,7 +120,7 @@ impl Engine {
             let Some(queue) = self.queues.get(id) else {
                 return;
             };
-            // Vacant places go too, because what their tokens asked for is gone.
+            // Remove vacant places too, because what their tokens waited for is gone.
             let next = queue.head().map(|(place, _)| place);
             let next = next.or_else(|| queue.oldest_vacancy());
             let next = next.map(|place| (place, why.clone()));

@@ -11,7 +11,7 @@ use crate::{Body, End, Engine, Family, Key, StateId};
 const LAPSES: u32 = 1_024;
 
 impl Engine {
-    /// Ends the holds of this key whose lease has run out.
+    /// Ends the holds of this key whose lease has run out, up to `LAPSES`.
     pub(crate) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
         if !now.may_write {
             return;
@@ -31,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// Indexes the state under its next deadlines, if this server is the one that decides.
+    /// Indexes the state under its next lease end and the end of its retention. Does nothing on a replica.
     pub(crate) fn index(&mut self, id: StateId) {
         let Some(state) = self.states.get_mut(id) else {
             return;
@@ -73,8 +73,8 @@ impl Engine {
         self.discard(key);
     }
 
-    /// Forgets a state that has been kept long enough, as a step of its own: requests that wait under its name are
-    /// served by a later visit, which makes a new state. Returns whether it forgot one.
+    /// Forgets a state that has been kept long enough, as a step of its own: a later visit serves the requests that
+    /// wait for its key, and makes a new state. Returns whether it forgot one.
     pub(crate) fn forget_if_over(&mut self, key: &mut Key<'_>, now: Now) -> bool {
         let is_over = self.is_over(key, now);
         if is_over {
@@ -86,8 +86,8 @@ impl Engine {
         is_over
     }
 
-    /// Whether the state has been kept long enough. Requests do not keep a result or a tally longer: a queue stands
-    /// before one only when RENAME or SWAPDB brought the key to it.
+    /// Whether the state has been kept long enough. Queued requests do not keep a finished result or tally longer: such
+    /// a key has a queue only if RENAME or SWAPDB brought it there.
     pub(crate) fn is_over(&self, key: &Key<'_>, now: Now) -> bool {
         let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
             return false;

@@ -1,4 +1,4 @@
-//! Where states live, as the server moves, renames, swaps, removes and frees keys.
+//! What the engine must know when the server moves, renames, swaps, removes or frees keys.
 
 use crate::index::spaces::Space;
 use crate::types::Db;
@@ -30,7 +30,7 @@ impl Engine {
         self.name_changed_hands(db, name);
     }
 
-    /// Notes that the name now has another value, or none. Returns whether it has waiters.
+    /// Notes that the name has another value, or none. Returns whether requests wait for it.
     pub fn name_changed_hands(&mut self, db: Db, name: &[u8]) -> bool {
         let queue = self.queues.find(db, name);
         if let Some(queue) = queue {

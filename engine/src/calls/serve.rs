@@ -1,8 +1,8 @@
-//! Who is served next. Every call that changes a key or its queue ends in [`Engine::settle`]. Therefore no queue is
-//! left with a first request that could be granted and that no later call would look at.
+//! Who is served next. Every call that changes a key or its queue ends in [`Engine::settle`]. So a first request of a
+//! queue that could be granted is never left waiting with no later call to look at it.
 //!
-//! `settle` answers a bounded number of requests. A queue with more to answer stays due, and new requests line up
-//! behind its waiters as ever.
+//! `settle` answers a bounded number of requests. A queue with more to answer stays due; until then new requests queue
+//! behind its waiters.
 
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
@@ -20,21 +20,21 @@ enum Next {
     Nothing,
     Tell(Place, Answer),
     Grant(Place),
-    /// The token of the request holds already: the hold came with a key that RENAME or SWAPDB brought here.
-    Again(Place),
-    /// The round had finished before this visit.
+    /// The token of the request has a hold already, because RENAME or SWAPDB brought a key here in which it holds.
+    Repeat(Place),
+    /// The round had finished before this visit: answer the watchers.
     Finished,
-    /// All attempts that this request allows have failed.
+    /// All attempts that this request allows have failed: answer FAILED.
     GiveUp(Place),
-    /// The round has finished now: all who wait for that are to be told.
+    /// The round is over now: record that, and answer the watchers.
     Finish,
-    /// The group is gone, or its name has another kind of value.
+    /// The group is gone, or the key has a value of another family: give the watchers this answer.
     Dismiss(Answer),
 }
 
 impl Engine {
-    /// Serves all requests that can be served. Then removes the key if nothing keeps it, and puts it into the deadline
-    /// index otherwise.
+    /// Serves the requests that can be served. Then removes the key if nothing keeps it; otherwise updates its entries
+    /// in the deadline indexes.
     pub(crate) fn settle(&mut self, key: &mut Key<'_>, now: Now) {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
         let was_waited = self.queues.find(key.db, key.name).is_some();
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Answers waiters as long as the first of them can be answered.
+    /// Answers waiters while the first of them can be answered, up to `SLICE`.
     pub(crate) fn serve(&mut self, key: &mut Key<'_>, now: Now) {
         let queue = self.queues.find(key.db, key.name);
         if !now.may_write {
@@ -125,7 +125,7 @@ impl Engine {
                 Next::Nothing => return self.queues.finish_visit(queue),
                 Next::Tell(place, answer) => self.tell(queue, place, answer),
                 Next::Grant(place) => self.grant_next(key, queue, place, now),
-                Next::Again(place) => self.grant_again(key, queue, place, now),
+                Next::Repeat(place) => self.grant_repeat(key, queue, place, now),
                 Next::Finished => {
                     let answer = self.finished(key);
                     self.queues.answer_watchers(queue, answer);
@@ -178,7 +178,7 @@ impl Engine {
         let Some((place, head)) = queue.head() else {
             return match body {
                 Some(Body::Group(group)) if group.is_over(false) => Next::Finish,
-                // They waited for another group. This one has taken its place, and has finished already.
+                // RENAME or SWAPDB has replaced the group that they waited for with one that had finished already.
                 Some(Body::Group(group))
                     if queue.has_watching() && group.tally().finished.is_some() =>
                 {
@@ -193,7 +193,7 @@ impl Engine {
                 return Next::Tell(place, Answer::WrongType);
             }
             Some(body) if body.holds().by_token(&head.request.token).is_some() => {
-                return Next::Again(place);
+                return Next::Repeat(place);
             }
             Some(Body::Semaphore(_)) | None
                 if matches!(claim, Claim::Permits(_)) && limit.is_none() =>
@@ -218,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// Notes the limit in the queue, which goes by it if the key is removed.
+    /// Stores the limit in the queue, so that its waiters keep it if the key is removed.
     fn remember_limit(&mut self, key: &Key<'_>, queue: QueueId) {
         let body = key
             .state
@@ -267,7 +267,7 @@ impl Engine {
         });
     }
 
-    fn grant_again(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
+    fn grant_repeat(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
         let Some(Departed::Waiter(waiter)) = self.queues.leave(queue, place) else {
             return;
         };
@@ -283,7 +283,7 @@ impl Engine {
                 former_place: waiter.former_place(place),
             })
         });
-        if let Some(answer) = self.again(key, &waiter.request, now) {
+        if let Some(answer) = self.repeat_grant(key, &waiter.request, now) {
             let grant = grant.filter(|_| !matches!(answer, Answer::Refused(_)));
             self.effects.wakes.push(Wake {
                 waiter: waiter.id,

@@ -1,4 +1,4 @@
-//! What comes due by itself: leases, waits, vacant places, retention, and visits that were put off.
+//! What comes due without a request: leases, waits, vacant places, retention, and tasks that were put off.
 //!
 //! The caller asks for the next task, opens its key and performs it. Each task concerns one key. [`Engine::next_wake`]
 //! says when to ask again; to ask early, or twice, does nothing.
@@ -11,7 +11,7 @@ use crate::queue::entry::{FormerPlace, Place, Vacancy};
 use crate::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs};
 use crate::{Engine, Key, StateId};
 
-/// How a hold is to end whose connection is gone.
+/// How to end a hold whose connection has closed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ending {
     pub state: StateId,
@@ -20,12 +20,12 @@ pub struct Ending {
     pub vacates: Option<(FormerPlace, MonoUs)>,
 }
 
-/// One thing to be done for one key.
+/// One piece of work for one key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Task {
     /// End a hold whose connection is gone.
     End { fence: Fence, ending: Ending },
-    /// Look after leases that have run out.
+    /// End the holds whose leases have run out.
     Lapse(StateId),
     /// Serve a queue that an event outside a request has touched.
     Serve(QueueId),
@@ -35,13 +35,13 @@ pub enum Task {
         queue: QueueId,
         place: Place,
     },
-    /// A finished or idle group has been kept long enough.
+    /// Forget a group or a work-once key that has been kept long enough.
     Retire { state: StateId, until: UnixMs },
 }
 
 const KINDS: usize = 6;
 
-/// How long a task is put off whose key cannot be written here for now.
+/// How long a task waits whose key this server cannot write at present.
 const PUT_OFF_MS: u64 = 50;
 
 impl Engine {
@@ -58,7 +58,7 @@ impl Engine {
             })?;
             // Take the kinds in turn, so that a wave of one kind cannot keep the others waiting.
             self.turn = (self.turn + 1) % KINDS;
-            if let Some((db, name)) = self.whereabouts(task) {
+            if let Some((db, name)) = self.key_of(task) {
                 return Some((task, db, name));
             }
         }
@@ -67,8 +67,8 @@ impl Engine {
 
     fn next_of_kind(&mut self, kind: usize, now: Now, budget: &mut u32) -> Option<Task> {
         match kind {
-            // A hold that is about to end may be what this waiter waits for: the grant wins over the time-out.
-            0 if now.may_write && self.is_ending(budget) => None,
+            // A hold that is about to end may let this waiter in, and the grant wins over the timeout.
+            0 if now.may_write && self.has_holds_to_end(budget) => None,
             0 => {
                 let (moment, queue, place) = self.queues.first_moment()?;
                 (moment <= now.mono).then_some(Task::RunOut {
@@ -94,7 +94,7 @@ impl Engine {
                 if until > now.mono {
                     return None;
                 }
-                // A task that has come due again by itself meanwhile is done twice, which does no harm.
+                // The task may also have become due again in its own index. Doing it twice does no harm.
                 self.put_off.pop_first();
                 if let Task::End { fence, .. } = task {
                     self.put_off_ends.remove(&fence);
@@ -104,11 +104,11 @@ impl Engine {
         }
     }
 
-    /// Puts off a task whose key cannot be written here for now, though this server takes writes: in a cluster its slot
+    /// Puts off a task whose key this server cannot write at present, although it takes writes: in a cluster the slot
     /// may be another node's.
     fn put_off(&mut self, task: Task, now: Now) {
         if let Task::Retire { state, until } = task {
-            // Nothing else takes the state out of this index, and its task would come first for ever.
+            // Only a performed task removes the state from this index. Left there, this task would always come first.
             self.retention.remove(&(until, state));
             let found = self.states.get_mut(state);
             if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
@@ -117,7 +117,7 @@ impl Engine {
         }
         let entry = (now.mono.after_ms(PUT_OFF_MS), task);
         if let Task::End { fence, .. } = task {
-            // A hold that was first found undelivered stays so, though its connection is now found closed too.
+            // A hold can be found undelivered and then its connection closed. The first finding decides how it ends.
             if self.put_off_ends.contains_key(&fence) {
                 return;
             }
@@ -140,9 +140,9 @@ impl Engine {
         is_over.then_some(Task::Retire { state, until })
     }
 
-    /// Whether there are holds to be ended. Forgets closed connections that have no hold left, each for one of the
-    /// budget.
-    fn is_ending(&mut self, budget: &mut u32) -> bool {
+    /// Whether holds of closed connections have still to be ended. Also forgets closed connections that have no hold
+    /// left; each costs one of the budget.
+    fn has_holds_to_end(&mut self, budget: &mut u32) -> bool {
         if !self.ending.is_empty() {
             return true;
         }
@@ -157,7 +157,7 @@ impl Engine {
     }
 
     fn next_end(&mut self, budget: &mut u32) -> Option<Task> {
-        if !self.is_ending(budget) {
+        if !self.has_holds_to_end(budget) {
             return None;
         }
         if let Some((fence, ending)) = self.ending.pop_first() {
@@ -165,7 +165,7 @@ impl Engine {
         }
         let client = self.closed.first().copied()?;
         let (fence, state) = self.ephemeral_of(client)?;
-        // Taken out here and not when it ends, because a task that is put off must not come first again.
+        // Remove the entry here and not when the hold ends: otherwise a task that is put off would come first again.
         self.ephemeral.remove(&(client, fence));
         let ending = Ending {
             state,
@@ -175,15 +175,15 @@ impl Engine {
         Some(Task::End { fence, ending })
     }
 
-    /// The oldest hold that ends with this connection.
+    /// Returns the oldest hold that ends with this connection.
     pub(crate) fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
         let held = (client, Fence(0))..=(client, Fence::MAX);
         let ((_, fence), state) = self.ephemeral.range(held).next()?;
         Some((*fence, *state))
     }
 
-    /// Returns the key of the task, and drops a task whose state or queue is gone.
-    fn whereabouts(&mut self, task: Task) -> Option<(Db, KeyName)> {
+    /// Returns the key that the task is about; `None` if its state or queue is gone.
+    fn key_of(&mut self, task: Task) -> Option<(Db, KeyName)> {
         match task {
             Task::End {
                 ending: Ending { state, .. },
@@ -205,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// Does the task, and all else that is due for its key. Where the key may not be written, only waits run out.
+    /// Does the task, and everything else that is due for its key. If the key cannot be written, only waits run out.
     pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
         if !now.may_write && !matches!(task, Task::RunOut { .. }) {
             return self.put_off(task, now);
@@ -274,7 +274,7 @@ impl Engine {
         self.queues.keep(queue, place, vacancy);
     }
 
-    /// Whether holds are left that have run out: one call ends a bounded number.
+    /// Whether overdue holds are left, because one call ends a bounded number of them.
     fn has_overdue(&self, key: &Key<'_>, now: Now) -> bool {
         let state = key.state.and_then(|id| self.states.get(id));
         let since = self.role.since();
@@ -331,13 +331,13 @@ impl Engine {
             .min()
     }
 
-    /// Whether anything waits for the server to take writes again.
+    /// Whether work is left that needs the server to take writes again.
     #[must_use]
     pub fn is_held_up(&self, now: Now) -> bool {
         !now.may_write && self.is_serving() && self.has_work()
     }
 
-    /// Whether holds are to be ended or queues to be served.
+    /// Whether holds have to be ended or queues to be visited.
     fn has_work(&self) -> bool {
         let ends = !self.ending.is_empty() || !self.closed.is_empty();
         ends || self.queues.first_due().is_some()

@@ -1,6 +1,6 @@
 //! The lock: one exclusive hold, or any number of shared ones.
 //!
-//! Nothing but its holds: a lock without any is no lock, and its key goes with the last of them.
+//! It keeps nothing besides its holds, and its key goes with the last of them.
 
 use crate::hold_set::HoldSet;
 use crate::types::Claim;
@@ -11,8 +11,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Whether one more hold may join those there are. All holds of a lock have the same claim, so
-    /// the oldest speaks for all.
+    /// Whether one more hold fits beside the present ones. All holds of a lock have the same claim, so the first is
+    /// compared.
     #[must_use]
     pub fn admits(&self, claim: Claim) -> bool {
         match self.holds.first() {

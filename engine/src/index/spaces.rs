@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_orphans_and_a_swap_exchanges() {
+    fn spaces_follow_flush_and_swap() {
         let mut spaces = Spaces::default();
         let (a, b) = (spaces.of(Db(0)), spaces.of(Db(1)));
         assert_eq!((spaces.of(Db(0)), spaces.db(b)), (a, Some(Db(1))));

@@ -7,7 +7,7 @@ use crate::types::{Claim, ClientId, LeaseMs, MonoUs, Token, WaiterId};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place(pub u64);
 
-/// What a client asks for with ACQUIRE or ADD.
+/// What a client asks for with ACQUIRE, ADD or BEGIN.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub claim: Claim,
@@ -19,7 +19,7 @@ pub struct Request {
     /// How long to queue if the request cannot be granted at once; `None` does not queue.
     pub wait: Option<Wait>,
     pub token: Token,
-    /// Whether the client chose the token, and so may come back with it.
+    /// Whether the client chose the token, so that it can retry with the same token.
     pub may_return: bool,
     pub client: ClientId,
     pub ephemeral: bool,
@@ -63,7 +63,7 @@ pub struct Waiter {
     pub since: MonoUs,
 }
 
-/// A place that is kept for its token.
+/// A place that is kept for its token after the connection closed.
 #[derive(Clone, Debug)]
 pub struct Vacancy {
     pub token: Token,
@@ -106,7 +106,7 @@ impl Seat<'_> {
     }
 }
 
-/// What left a queue.
+/// An entry that has left a queue.
 pub enum Departed {
     Waiter(Waiter),
     Vacancy(Vacancy),
@@ -114,7 +114,7 @@ pub enum Departed {
 }
 
 impl Departed {
-    /// The request whose client waits for a reply, if any does.
+    /// Returns the request whose client waits for a reply, if any.
     #[must_use]
     pub fn waiter(&self) -> Option<WaiterId> {
         match self {
@@ -124,7 +124,7 @@ impl Departed {
         }
     }
 
-    /// The family that it waited for; none for a vacant place.
+    /// Returns the family that the entry waited for; `None` for a vacant place.
     #[must_use]
     pub fn family(&self) -> Option<Family> {
         match self {

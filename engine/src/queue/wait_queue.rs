@@ -3,8 +3,8 @@
 //! Requests join at the back and are granted one after the other from the front; none is served past the first. So
 //! small requests cannot starve a request for many permits: permits that come back pile up until they suffice for it.
 //!
-//! A place whose connection closed is kept *vacant* for a while, so that its token can come back to it. It keeps its
-//! rank but delays nobody. Vacant places are therefore kept apart from waiting ones, and the first waiting request is
+//! A place whose connection closed is kept *vacant* for a while, so that a retry with its token can take it again. It
+//! keeps its rank but delays no other request. Vacant places are therefore kept apart from waiting ones, and the first waiting request is
 //! found without stepping over them. Watchers (WAIT of a group) claim nothing; they are answered all together.
 //!
 //! Ordered maps by rank rather than a linked list: leaving and finding the head cost a few
@@ -26,11 +26,11 @@ pub struct WaitQueue {
     by_token: BTreeMap<Token, Place>,
     heavy: BTreeSet<(u32, Place)>,
     watching: BTreeMap<Place, Watcher>,
-    /// Watchers whose answer is decided but not yet given: answers go out in bounded slices.
+    /// Watchers whose answer is decided but not sent yet, because a call sends a bounded number of answers.
     answered: VecDeque<(Answer, BTreeMap<Place, Watcher>)>,
-    /// A request has left without having been served since the queue was last looked at.
+    /// A request has left unserved since [`crate::Engine::free_capacity`] last looked at the queue.
     pub left_unserved: bool,
-    /// By family, the limit that was last in force or asked for here: see [`WaitQueue::limit`].
+    /// For each family, the limit that was last in force or given by a request: see [`WaitQueue::limit`].
     limits: [Option<u32>; Family::ALL.len()],
 }
 
@@ -46,7 +46,7 @@ impl WaitQueue {
         self.waiters() + self.vacant.len()
     }
 
-    /// Returns all requests whose client waits for a reply.
+    /// Returns the number of requests whose client waits for a reply.
     #[must_use]
     pub fn waiters(&self) -> usize {
         let answered: usize = self
@@ -57,7 +57,7 @@ impl WaitQueue {
         self.waiting.len() + self.watching.len() + answered
     }
 
-    /// Whether a new request must line up behind another.
+    /// Whether a request waits for a grant, so that a new one must queue behind it.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -168,7 +168,7 @@ impl WaitQueue {
         decided.map(|(answer, _)| answer)
     }
 
-    /// Decides the answer of all present watchers, in one step whatever their number.
+    /// Decides the answer of all present watchers, in one step however many they are.
     pub fn answer_watchers(&mut self, answer: Answer) {
         if !self.watching.is_empty() {
             self.answered

@@ -36,16 +36,16 @@ pub(super) fn read(
         }
         kind::LIMIT => {
             fields.verb = "LIMIT";
-            Change::Limit(fields.number_u32("limit", 1, MAX_PERMITS)?)
+            Change::Limit(fields.u32("limit", 1, MAX_PERMITS)?)
         }
         kind::PIN => {
             fields.verb = "PIN";
-            Change::Pin(fields.small_option("limit", 0, MAX_PERMITS)?)
+            Change::Pin(fields.u32_option("limit", 0, MAX_PERMITS)?)
         }
         kind::EXPECT => {
             fields.verb = "EXPECT";
             Change::Expect {
-                jobs: fields.number_u32("jobs", 1, MAX_PERMITS)?,
+                jobs: fields.u32("jobs", 1, MAX_PERMITS)?,
                 at: fields.moment("at")?,
             }
         }
@@ -59,17 +59,17 @@ pub(super) fn read(
         kind::LIMITS => {
             fields.verb = "LIMITS";
             Change::Limits(Limits {
-                limit: fields.small_option("limit", 1, MAX_PERMITS)?,
-                pinned: fields.small_option("pinned", 0, MAX_PERMITS)?,
+                limit: fields.u32_option("limit", 1, MAX_PERMITS)?,
+                pinned: fields.u32_option("pinned", 0, MAX_PERMITS)?,
                 changes: fields.number("changes", 0, u64::MAX)?,
             })
         }
         kind::TALLY => {
             fields.verb = "TALLY";
             Change::Tally(Tally {
-                limit: fields.small_option("limit", 1, MAX_PERMITS)?,
+                limit: fields.u32_option("limit", 1, MAX_PERMITS)?,
                 limit_changes: fields.number("changes", 0, u64::MAX)?,
-                expected: fields.small_option("expected", 1, MAX_PERMITS)?,
+                expected: fields.u32_option("expected", 1, MAX_PERMITS)?,
                 done: fields.number("done", 0, u64::MAX)?,
                 lost: fields.number("lost", 0, u64::MAX)?,
                 touched: fields.moment("touched")?,
@@ -110,7 +110,7 @@ fn read_grant(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Chang
         Family::Lock if flag(kind::SHARED) => Claim::Shared,
         _ if flag(kind::SHARED) => return Err(fields.error("claim")),
         Family::Lock => Claim::Exclusive,
-        Family::Semaphore => Claim::Permits(fields.number_u32("permits", 1, MAX_PERMITS)?),
+        Family::Semaphore => Claim::Permits(fields.u32("permits", 1, MAX_PERMITS)?),
         Family::Group => Claim::Member,
         Family::Once => Claim::Run,
     };

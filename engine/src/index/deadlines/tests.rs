@@ -1,39 +1,13 @@
+//! The wheel at every border between its levels, and long histories against a map.
+
 use super::*;
+use crate::index::tests::{XorShift, id};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DAY_US: u64 = 86_400_000_000;
 const YEAR_US: u64 = 365 * DAY_US;
 
-struct XorShift(u64);
-
-impl XorShift {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 11) % bound
-    }
-
-    fn pick(&mut self, choices: &[u64]) -> u64 {
-        choices[usize::try_from(self.next() >> 11).unwrap() % choices.len()]
-    }
-
-    /// As often of one magnitude as of another, up to 2^bits.
-    fn magnitude(&mut self, bits: u64) -> u64 {
-        let bits = self.below(bits + 1);
-        self.below(1 << bits)
-    }
-}
-
-fn id(raw: u32) -> StateId {
-    StateId::from_raw(raw).unwrap()
-}
-
-/// The moment at which a deadline comes out.
+/// Returns the moment from which an id with this deadline comes out.
 fn due_us(deadline_us: u64) -> u64 {
     deadline_us.div_ceil(TICK_US) * TICK_US
 }
@@ -45,7 +19,7 @@ fn pop(wheel: &mut Wheel, now_us: u64) -> Option<StateId> {
     popped
 }
 
-/// Starts on both sides of every border a hand can be near, and long after the server's start.
+/// Start times on both sides of every border that the hand can be near, and long after the server's start.
 fn starts_us() -> Vec<u64> {
     let mut starts = vec![0, 1, 1023, 1024, 100 * YEAR_US, 1000 * YEAR_US + 777];
     for bits in [6, 12, 18, 24, 30, 32, 36, 42] {
@@ -90,14 +64,14 @@ fn leases_us() -> Vec<u64> {
 }
 
 #[test]
-fn due_exactly_when_the_tick_of_the_deadline_has_come() {
+fn id_is_due_exactly_at_the_tick_of_its_deadline() {
     for start_us in starts_us() {
         for lease_us in leases_us() {
             let case = format!("start {start_us}, lease {lease_us}");
             let due_us = due_us(start_us + lease_us);
             assert!(due_us < start_us + lease_us + TICK_US);
 
-            // Straight to the moment, as after a long sleep.
+            // In one step, as after a long sleep.
             let mut wheel = Wheel::new(start_us);
             wheel.schedule(id(1), start_us + lease_us);
             assert_eq!(wheel.len(), 1, "{case}");
@@ -105,7 +79,7 @@ fn due_exactly_when_the_tick_of_the_deadline_has_come() {
             assert!(!wheel.contains(id(1)), "{case}");
             assert_eq!((pop(&mut wheel, due_us), wheel.len()), (None, 0), "{case}");
 
-            // A microsecond too early first.
+            // With a call one microsecond too early first.
             wheel = Wheel::new(start_us);
             wheel.schedule(id(1), start_us + lease_us);
             if due_us > start_us {
@@ -117,7 +91,7 @@ fn due_exactly_when_the_tick_of_the_deadline_has_come() {
 }
 
 #[test]
-fn whoever_wakes_when_told_is_on_time_after_few_calls() {
+fn caller_of_next_due_pops_on_time_in_few_calls() {
     for start_us in starts_us() {
         for lease_us in leases_us() {
             let case = format!("start {start_us}, lease {lease_us}");
@@ -143,7 +117,7 @@ fn whoever_wakes_when_told_is_on_time_after_few_calls() {
 }
 
 #[test]
-fn the_past_is_due_at_once() {
+fn deadline_in_the_past_is_due_at_once() {
     for deadline_us in [0, 1, YEAR_US - 1, YEAR_US] {
         let mut wheel = Wheel::new(2 * YEAR_US);
         assert_eq!(pop(&mut wheel, 2 * YEAR_US + 5000), None);
@@ -158,7 +132,7 @@ fn the_past_is_due_at_once() {
 }
 
 #[test]
-fn what_is_due_again_goes_behind_the_others() {
+fn id_scheduled_again_goes_behind_others_due() {
     let mut wheel = Wheel::new(DAY_US);
     for raw in 1..=3 {
         wheel.schedule(id(raw), 0);
@@ -173,7 +147,7 @@ fn what_is_due_again_goes_behind_the_others() {
 }
 
 #[test]
-fn time_that_goes_back_finds_nothing() {
+fn time_behind_the_hand_finds_nothing_due() {
     let mut wheel = Wheel::new(DAY_US);
     wheel.schedule(id(1), DAY_US);
     assert_eq!(pop(&mut wheel, DAY_US - TICK_US), None);
@@ -182,7 +156,7 @@ fn time_that_goes_back_finds_nothing() {
 }
 
 #[test]
-fn only_a_deadline_past_two_years_is_shortened() {
+fn only_deadline_past_two_years_is_shortened() {
     let now_us = 7 * YEAR_US;
     for deadline_us in [now_us + 2 * YEAR_US + 1, now_us + 3 * YEAR_US, u64::MAX] {
         let mut wheel = Wheel::new(now_us);
@@ -193,7 +167,7 @@ fn only_a_deadline_past_two_years_is_shortened() {
             deadline_us > now_us + 2 * YEAR_US + 1
         );
     }
-    // The end of time is no overflow.
+    // The largest time does not overflow.
     let mut wheel = Wheel::new(u64::MAX);
     wheel.schedule(id(1), u64::MAX);
     assert!(wheel.next_due_us().is_some());
@@ -201,7 +175,7 @@ fn only_a_deadline_past_two_years_is_shortened() {
 }
 
 #[test]
-fn the_last_schedule_counts_and_cancel_is_harmless() {
+fn last_schedule_counts_and_cancel_is_harmless() {
     let mut wheel = Wheel::new(0);
     wheel.cancel(id(5));
     wheel.cancel(id(StateId::MAX));
@@ -232,7 +206,7 @@ fn the_last_schedule_counts_and_cancel_is_harmless() {
 }
 
 #[test]
-fn a_wheel_falls_apart_into_one_piece_for_1024_ids() {
+fn wheel_comes_apart_into_one_chunk_per_1024_ids() {
     let mut wheel = Wheel::new(DAY_US);
     for raw in 1..3000 {
         wheel.schedule(id(raw), u64::from(raw) * DAY_US / 100);
@@ -241,7 +215,7 @@ fn a_wheel_falls_apart_into_one_piece_for_1024_ids() {
 }
 
 #[test]
-fn a_jump_costs_what_is_scheduled_and_not_its_size() {
+fn cost_of_time_jump_depends_on_ids_not_its_size() {
     for jump_us in [3_600_000_000, DAY_US, 40 * DAY_US, 2 * YEAR_US] {
         let mut wheel = Wheel::new(12_345);
         for raw in 1..=100 {
@@ -262,7 +236,7 @@ fn a_jump_costs_what_is_scheduled_and_not_its_size() {
 }
 
 #[test]
-fn an_idle_wheel_follows_the_clock() {
+fn idle_wheel_follows_the_clock() {
     let mut wheel = Wheel::new(0);
     assert_eq!(pop(&mut wheel, 10 * YEAR_US), None);
     wheel.schedule(id(1), 10 * YEAR_US + DAY_US);
@@ -271,7 +245,7 @@ fn an_idle_wheel_follows_the_clock() {
 }
 
 #[test]
-fn each_move_costs_one_and_what_is_due_does_not_wait_for_the_rest_of_its_slot() {
+fn pop_due_returns_due_id_before_moving_rest_of_its_slot() {
     // One slot of level 1, whose first two ids are due at its first tick.
     let mut wheel = Wheel::new(0);
     for raw in 1..=100 {
@@ -297,11 +271,10 @@ fn each_move_costs_one_and_what_is_due_does_not_wait_for_the_rest_of_its_slot() 
     assert_eq!(wheel.len(), 97);
 }
 
-/// A million leases once lapsed in one second: whatever the budget of a tick, all of them come
-/// out, none twice, the earlier first, and what is scheduled or cancelled between two ticks is
-/// treated as if there had been no break.
+/// With any budget all ids come out, none twice, the earlier first; and what is scheduled or cancelled between two
+/// calls is treated as if there had been no break. A million leases can lapse in one second, which takes many calls.
 #[test]
-fn every_budget_gives_the_same() {
+fn pop_due_with_any_budget_returns_all_ids_in_order() {
     for budget_each in [1, 2, 3, 7, 64, 1000] {
         let mut random = XorShift(77);
         let mut wheel = Wheel::new(5 * DAY_US);
@@ -339,7 +312,7 @@ fn every_budget_gives_the_same() {
                     wheel.cancel(other);
                     ticks.remove(&other);
                 } else if let Some(tick) = ticks.get_mut(&other) {
-                    // The hand may be in the midst of a slot; nothing must be put behind it.
+                    // The hand may have moved only part of a slot; no id may be put behind it.
                     let deadline_us = last_tick * TICK_US + random.magnitude(30);
                     let deadline_us = deadline_us.min(now_us);
                     wheel.schedule(other, deadline_us);
@@ -354,13 +327,12 @@ fn every_budget_gives_the_same() {
 }
 
 #[test]
-fn histories_agree_with_a_map() {
+fn wheel_histories_agree_with_a_map() {
     for seed in 1..=24 {
         let mut random = XorShift(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
         let start_us = random.pick(&[0, 3 * DAY_US, 50 * YEAR_US, (1 << 46) - 5_000_000]);
         let mut now_us = start_us;
-        // How far the longest leases and jumps of this history go: crowded ticks in one, eras
-        // in another.
+        // The longest leases and time jumps of this history: some histories have crowded ticks, others jumps of years.
         let bits = random.pick(&[14, 22, 30, 41, 47]);
         let mut wheel = Wheel::new(start_us);
         let mut ticks: BTreeMap<StateId, u64> = BTreeMap::new();
@@ -388,7 +360,7 @@ fn histories_agree_with_a_map() {
                     if let Some(popped) = wheel.pop_due(now_us, &mut budget) {
                         let tick = ticks.remove(&popped).expect("popped, but not scheduled");
                         assert!(tick <= now, "seed {seed}, step {step}: early");
-                        // What was already past when it was scheduled counts from then.
+                        // A deadline that had passed when it was scheduled counts from the hand at that time.
                         let first = ticks.values().min().copied().unwrap_or(u64::MAX);
                         assert!(
                             tick.max(wheel.hand) <= first.max(wheel.hand),

@@ -1,24 +1,12 @@
+//! The slab at the borders of words and chunks, and long histories against a map.
+
 use super::*;
+use crate::index::tests::{XorShift, id};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-struct XorShift(u64);
-
-impl XorShift {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % bound
-    }
-}
-
-fn id(raw: u32) -> StateId {
-    StateId::from_raw(raw).unwrap()
-}
-
 #[test]
-fn ids_are_positive_and_leave_the_top_bit_free() {
+fn state_ids_leave_zero_and_the_top_bit_free() {
     for (raw, valid) in [
         (0, false),
         (1, true),
@@ -38,7 +26,7 @@ fn ids_are_positive_and_leave_the_top_bit_free() {
 }
 
 #[test]
-fn a_slot_is_no_larger_than_its_value() {
+fn slab_slot_is_no_larger_than_its_value() {
     assert_eq!(size_of::<Option<Box<u64>>>(), size_of::<Box<u64>>());
     let mut slab = Slab::new();
     slab.insert(Box::new(7_u64)).unwrap();
@@ -49,7 +37,7 @@ fn a_slot_is_no_larger_than_its_value() {
 }
 
 #[test]
-fn values_never_move() {
+fn slab_values_never_move() {
     let mut slab = Slab::new();
     let first = slab.insert(0_usize).unwrap();
     let address = std::ptr::from_ref(slab.get(first).unwrap());
@@ -79,7 +67,7 @@ fn ids_run_out_at_the_bound_and_come_back() {
 }
 
 #[test]
-fn a_reserved_id_answers_nothing_and_is_given_once_after_free() {
+fn reserved_id_has_no_value_and_is_reused_after_free() {
     let mut slab = Slab::new();
     let a = slab.insert('a').unwrap();
     assert_eq!(slab.take(a), Some('a'));
@@ -102,7 +90,7 @@ fn a_reserved_id_answers_nothing_and_is_given_once_after_free() {
 }
 
 #[test]
-fn free_drops_the_value_exactly_once() {
+fn slab_free_drops_the_value_exactly_once() {
     let witness = Rc::new(());
     let mut slab = Slab::new();
     let ids: Vec<_> = (0..10)
@@ -119,7 +107,7 @@ fn free_drops_the_value_exactly_once() {
 }
 
 #[test]
-fn a_burst_gives_its_memory_back() {
+fn slab_gives_memory_back_after_a_burst() {
     let mut slab = Slab::new();
     let chunks = 4 * SPARE_CHUNKS;
     let ids: Vec<_> = (0..chunks * CHUNK)
@@ -156,7 +144,7 @@ fn a_burst_gives_its_memory_back() {
 }
 
 #[test]
-fn slices_of_every_size_meet_every_value_once() {
+fn ids_after_slices_meet_every_value_once() {
     let mut slab = Slab::new();
     for n in 0..3 * CHUNK {
         slab.insert(n).unwrap();
@@ -187,19 +175,19 @@ fn slices_of_every_size_meet_every_value_once() {
 }
 
 #[test]
-fn histories_agree_with_a_map() {
+fn slab_histories_agree_with_a_map() {
     const CHUNKS: usize = 3;
     let mut stripped = false;
     for seed in 1..=8 {
         let mut random = XorShift(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
-        let mut slab = Slab::with_bounds(CHUNKS, random.below(CHUNKS));
+        let mut slab = Slab::with_bounds(CHUNKS, random.below_usize(CHUNKS));
         let mut present = BTreeMap::new();
         let mut reserved = BTreeSet::new();
         // How many in ten steps are leaving: the slab fills up, drains, hovers, and again.
         for leaving in [2, 9, 5, 1, 9, 6] {
             for step in 0..6000 {
-                let id = id(u32::try_from(1 + random.below(CHUNKS * CHUNK + 9)).unwrap());
-                if random.below(10) >= leaving {
+                let id = id(u32::try_from(1 + random.below_usize(CHUNKS * CHUNK + 9)).unwrap());
+                if random.below_usize(10) >= leaving {
                     if let Some(id) = slab.insert(step) {
                         assert!(!reserved.contains(&id), "seed {seed}: {id:?} is reserved");
                         assert_eq!(present.insert(id, step), None, "seed {seed}: {id:?}");
@@ -207,7 +195,7 @@ fn histories_agree_with_a_map() {
                         let in_use = present.len() + reserved.len();
                         assert_eq!(in_use, CHUNKS * CHUNK, "seed {seed}: refused too early");
                     }
-                } else if random.below(3) == 0 {
+                } else if random.below_usize(3) == 0 {
                     let value = present.remove(&id);
                     assert_eq!(slab.take(id), value, "seed {seed}: {id:?}");
                     if value.is_some() {
@@ -217,7 +205,7 @@ fn histories_agree_with_a_map() {
                     // Mostly one that is in use, or draining would not drain.
                     let value = present.range(id..).map(|(id, _)| *id).next();
                     let late = reserved.range(id..).copied().next();
-                    let id = [value, late, Some(id)][random.below(3)].unwrap_or(id);
+                    let id = [value, late, Some(id)][random.below_usize(3)].unwrap_or(id);
                     slab.free(id);
                     present.remove(&id);
                     reserved.remove(&id);
