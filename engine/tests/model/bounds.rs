@@ -3,7 +3,8 @@
 
 use crate::exhaustive::{KEY, MS, settings};
 use crate::model::TICK_US;
-use crate::world::{Step, World, ask};
+use crate::steps::{Step, ask};
+use crate::world::World;
 use dsync_engine::answer::{Answer, FullQueue, Refusal};
 use dsync_engine::types::{Claim, MAX_PERMITS};
 use dsync_engine::{Family, Settings};
@@ -48,7 +49,7 @@ fn a_lease_ends_at_its_microsecond_for_whoever_asks() {
             let mut world = held(None);
             let left_ms = world
                 .model
-                .check(KEY, Family::Lock, &crate::world::token(0), world.now);
+                .check(KEY, Family::Lock, &crate::steps::token(0), world.now);
             assert_eq!(left_ms, Some(u64::from(!over)), "{case}");
             world.step(&Step::Check(KEY, Family::Lock, 0));
             let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
@@ -122,7 +123,7 @@ fn a_wait_runs_out_at_its_microsecond() {
     for (at_us, when) in around(5 * MS) {
         let mut world = World::new(settings());
         world.step(&Step::Expect(KEY, 1));
-        world.step(&Step::Wait(KEY, Some(crate::world::Block::Ms(5)), 1));
+        world.step(&Step::Wait(KEY, Some(crate::steps::Block::Ms(5)), 1));
         world.steps(&[Step::Stall { us: at_us }, Step::Tick]);
         let expected: &[_] = if at_us < 5 * MS {
             &[]
@@ -228,7 +229,7 @@ fn a_group_that_somebody_waits_for_is_not_idle() {
         });
         world.step(&Step::Expect(KEY, 1));
         world.step(&Step::Pass { us: 10 * MS });
-        world.step(&Step::Wait(KEY, Some(crate::world::Block::Ms(100)), 1));
+        world.step(&Step::Wait(KEY, Some(crate::steps::Block::Ms(100)), 1));
         world.steps(&later(100));
         assert_eq!(world.told, [(1, Answer::NotGranted)]);
         world.steps(&[Step::Pass { us: at_us }, Step::Tick]);
@@ -377,7 +378,7 @@ fn a_lease_taken_over_has_its_rest_and_some_grace() {
                     now.lease.0 += at_us;
                     let expected = if over { 0 } else { 1 };
                     let check = world.primary.call(KEY, Family::Lock, |engine, key| {
-                        engine.check(key, Family::Lock, &crate::world::token(0), now)
+                        engine.check(key, Family::Lock, &crate::steps::token(0), now)
                     });
                     assert_eq!(check.0, Ok(expected), "{case}, {when}");
                 }

@@ -5,7 +5,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::model::Name;
-use crate::world::{Ask, Step, World, ask};
+use crate::steps::{Ask, Step, ask};
+use crate::world::World;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};
 
@@ -131,7 +132,7 @@ fn groups_of_every_short_history() {
         Step::Acquire(member(0)),
         Step::Acquire(member(1).limit(1).block()),
         Step::Acquire(member(2).limit(2).block_ms(2).ephemeral()),
-        Step::Wait(KEY, Some(crate::world::Block::Forever), 5),
+        Step::Wait(KEY, Some(crate::steps::Block::Forever), 5),
         Step::Wait(KEY, None, 6),
         Step::Expect(KEY, 1),
         Step::Expect(KEY, 2),

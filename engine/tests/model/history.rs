@@ -7,12 +7,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::teller::{Kind, Random, Teller, kinds};
-use crate::world::{Step, World};
+use crate::chooser::{Chooser, HistoryKind, Random, kinds};
+use crate::steps::Step;
+use crate::world::World;
 
 /// A world for this kind of history, with as much lag as the seed says, and with engines that do their own work
 /// at once, bit by bit or at the ticks only.
-fn world(kind: Kind, seed: u64) -> World {
+fn world(kind: HistoryKind, seed: u64) -> World {
     let mut world = World::new(kind.settings);
     world.skew_ms = seed % 20;
     world.background = [u32::MAX, 1, 0][(seed % 3) as usize];
@@ -20,9 +21,9 @@ fn world(kind: Kind, seed: u64) -> World {
 }
 
 /// Runs one history; the steps it took are left in `trail`.
-fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
+fn run(kind: HistoryKind, seed: u64, trail: &mut Vec<Step>) {
     let mut world = world(kind, seed);
-    let mut teller = Teller {
+    let mut chooser = Chooser {
         random: Random::new(seed),
         kind,
     };
@@ -31,25 +32,25 @@ fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
         world.step(trail.last().expect("just pushed"));
     };
     for _ in 0..kind.steps {
-        let step = teller.step(&mut world);
-        if is_unsaid(&world, &step) {
+        let step = chooser.step(&mut world);
+        if is_unspecified(&world, &step) {
             take(&mut world, Step::Tick);
         }
-        if is_unsaid(&world, &step) {
+        if is_unspecified(&world, &step) {
             // The server cannot write, so the timer has settled nothing.
             continue;
         }
         take(&mut world, step);
         // Now and then a reply cannot be delivered, which is found out at once.
-        if !world.somebody_waits_for_what_it_holds()
+        if !world.a_waiter_holds_already()
             && !world.told.is_empty()
-            && teller.random.one_in(6)
+            && chooser.random.one_in(6)
             && world.now.may_write
         {
             take(
                 &mut world,
                 Step::FindGone {
-                    reported_first: teller.random.one_in(2),
+                    reported_first: chooser.random.one_in(2),
                 },
             );
             take(&mut world, Step::Tick);
@@ -62,10 +63,10 @@ fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
 }
 
 /// Whether the contract leaves open what comes first: a hold ends, or it is answered again.
-fn is_unsaid(world: &World, step: &Step) -> bool {
+fn is_unspecified(world: &World, step: &Step) -> bool {
     match step {
-        Step::Disconnect(_) | Step::FindGone { .. } => world.somebody_waits_for_what_it_holds(),
-        Step::Rename(..) | Step::Swap(..) => world.somebodys_hold_is_ending(),
+        Step::Disconnect(_) | Step::FindGone { .. } => world.a_waiter_holds_already(),
+        Step::Rename(..) | Step::Swap(..) => world.a_hold_is_ending(),
         _ => false,
     }
 }
@@ -89,11 +90,11 @@ fn are_possible(steps: &[Step]) -> bool {
 }
 
 /// What is left of a failing history when every step has been dropped that it fails without.
-fn shortened(kind: Kind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
+fn shortened(kind: HistoryKind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     let fails = |steps: &[Step]| {
         let mut world = world(kind, seed);
         let mut take = |step: &Step| {
-            let said = !is_unsaid(&world, step);
+            let said = !is_unspecified(&world, step);
             if said {
                 world.step(step);
             }

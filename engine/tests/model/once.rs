@@ -3,8 +3,9 @@
 
 use crate::bounds::around;
 use crate::exhaustive::{KEY, MS};
-use crate::stories::{word, world};
-use crate::world::{Ask, Step, World, ask};
+use crate::fixture::{word, world};
+use crate::steps::{Ask, Step, ask};
+use crate::world::World;
 use dsync_engine::answer::Answer;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};

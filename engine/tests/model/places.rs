@@ -1,8 +1,9 @@
 //! What becomes of the place of a queued request: withdrawn by RELEASE, vacant after its connection closed,
 //! taken up again by its token.
 
-use crate::stories::{KEY, exclusive, member, permits, word, world};
-use crate::world::{Step, World, ask};
+use crate::fixture::{KEY, exclusive, member, permits, word, world};
+use crate::steps::{Step, ask};
+use crate::world::World;
 use dsync_engine::Family;
 use dsync_engine::types::Claim;
 
@@ -48,7 +49,7 @@ fn release_of_queued_member_finishes_round() {
     let mut world = world();
     world.ask(member(0).limit(1));
     world.ask(member(1).block());
-    world.step(&Step::Wait(KEY, Some(crate::world::Block::Forever), 9));
+    world.step(&Step::Wait(KEY, Some(crate::steps::Block::Forever), 9));
     world.step(&Step::Disconnect(1));
     world.step(&Step::Done(KEY, vec![0]));
     world.ask(member(2));
@@ -210,7 +211,7 @@ fn grant_undelivered_to_open_connection_leaves_no_place() {
     world.ask(exclusive(1).block());
     let now = world.now;
     let (_, done) = world.primary.call(KEY, Family::Lock, |engine, key| {
-        engine.release(key, Family::Lock, &crate::world::token(0), now)
+        engine.release(key, Family::Lock, &crate::steps::token(0), now)
     });
     let grant = done.wakes[0].grant.expect("a grant");
     let client = world.client(1);
@@ -218,7 +219,7 @@ fn grant_undelivered_to_open_connection_leaves_no_place() {
     world.primary.engine.undelivered(grant, client, false, now);
     world.primary.run_tasks(now);
     assert!(world.primary.state(KEY).is_none());
-    let ours = crate::world::token(1);
+    let ours = crate::steps::token(1);
     let (again, _) = world.primary.call(KEY, Family::Lock, |engine, key| {
         engine.release(key, Family::Lock, &ours, now)
     });

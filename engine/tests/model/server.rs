@@ -224,7 +224,7 @@ impl Server {
     }
 
     /// The lazy freeing thread has come round, and has handed over what it freed.
-    pub fn free_what_was_let_go(&mut self) {
+    pub fn free_let_go(&mut self) {
         let freed = std::mem::take(&mut self.let_go);
         let chunks = freed.chunks(2).map(<[StateId]>::to_vec);
         self.engine.freed_elsewhere(chunks.collect());

@@ -1,10 +1,10 @@
 //! In a cluster: keys that this server may not decide about for a while, keys that leave, and fences that
 //! other nodes tell of. A key that is elsewhere is one whose tasks are performed without the right to write.
 
-use crate::crowds::{Crowd, KEY};
+use crate::fixture::word;
+use crate::long_queues::{KEY, OneKey};
 use crate::model::TICK_US;
 use crate::server::spelled;
-use crate::stories::word;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::tasks::Task;
 use dsync_engine::change::{Change, End};
@@ -14,7 +14,7 @@ use dsync_engine::{Family, Reply, Request, Wait};
 const MS: u64 = 1_000;
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
 
-impl Crowd {
+impl OneKey {
     fn pass(&mut self, ms: u64) {
         self.now.mono.0 += ms * MS;
         self.now.unix_us += ms * MS;
@@ -78,154 +78,154 @@ impl Crowd {
 /// the slot granted the lock to the waiter, as the new one had done for somebody else.
 #[test]
 fn what_is_due_for_a_key_that_is_elsewhere_stays_due() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Exclusive, None, None, 0);
-    crowd.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
-    let short = Wait::Until(crowd.now.mono.after_ms(60_000));
-    crowd.acquire(Claim::Exclusive, None, Some(short), 2);
-    crowd.pass(30_001);
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    let short = Wait::Until(one_key.now.mono.after_ms(60_000));
+    one_key.acquire(Claim::Exclusive, None, Some(short), 2);
+    one_key.pass(30_001);
     let mut looked = 0;
     for _ in 0..100 {
-        looked += crowd.tasks_elsewhere().len();
-        let wake = crowd.server.engine.next_wake(crowd.now);
+        looked += one_key.tasks_elsewhere().len();
+        let wake = one_key.server.engine.next_wake(one_key.now);
         assert!(
             wake.is_some_and(|us| (1..=50 * MS).contains(&us)),
             "looked at again, and not all the time: {wake:?}"
         );
-        crowd.pass(10);
+        one_key.pass(10);
     }
     assert!((20..=60).contains(&looked), "{looked} looks in a second");
-    assert_eq!(crowd.words(), [""; 0], "nobody is told anything");
+    assert_eq!(one_key.words(), [""; 0], "nobody is told anything");
 
-    crowd.pass(30_000);
-    crowd.tasks_elsewhere();
+    one_key.pass(30_000);
+    one_key.tasks_elsewhere();
     assert_eq!(
-        crowd.words(),
+        one_key.words(),
         ["not granted"],
         "a wait runs out all the same"
     );
 
-    crowd.pass(50);
-    crowd.tasks_here();
-    assert_eq!(crowd.words(), ["not granted", "granted"], "ours again");
+    one_key.pass(50);
+    one_key.tasks_here();
+    assert_eq!(one_key.words(), ["not granted", "granted"], "ours again");
 }
 
 /// As above, for a queue that wants a visit: its head has left, or the key was removed.
 #[test]
 fn a_queue_that_is_elsewhere_is_visited_once_it_is_ours() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Exclusive, None, None, 0);
-    crowd.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
-    crowd.server.delete(KEY);
-    assert!(!crowd.tasks_elsewhere().is_empty());
-    assert!(crowd.tasks_elsewhere().is_empty(), "put off");
-    crowd.pass(50);
-    crowd.tasks_here();
-    assert_eq!(crowd.words(), ["granted"]);
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    one_key.server.delete(KEY);
+    assert!(!one_key.tasks_elsewhere().is_empty());
+    assert!(one_key.tasks_elsewhere().is_empty(), "put off");
+    one_key.pass(50);
+    one_key.tasks_here();
+    assert_eq!(one_key.words(), ["granted"]);
 }
 
 /// Touched again and again while it is elsewhere, it is still looked at once in a while.
 #[test]
 fn what_is_put_off_is_put_off_once() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Exclusive, None, None, 0);
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
     for client in 1..=100 {
-        crowd.acquire(Claim::Exclusive, None, Some(Wait::Forever), client);
+        one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), client);
     }
     for client in 1..=99 {
-        crowd
+        one_key
             .server
             .engine
-            .disconnected(ClientId(client), crowd.now);
-        crowd.tasks_elsewhere();
-        crowd.pass(1);
+            .disconnected(ClientId(client), one_key.now);
+        one_key.tasks_elsewhere();
+        one_key.pass(1);
     }
-    crowd.pass(50);
-    let looks = crowd.tasks_elsewhere().len();
+    one_key.pass(50);
+    let looks = one_key.tasks_elsewhere().len();
     assert!(looks <= 50, "{looks} looks for what is put off, in one go");
-    crowd.pass(50);
-    let looks = crowd.tasks_elsewhere().len();
+    one_key.pass(50);
+    let looks = one_key.tasks_elsewhere().len();
     assert!(looks <= 2, "and {looks} from then on");
 }
 
 /// Its connection closed while the key was elsewhere, and the token came back on another one.
 #[test]
 fn an_end_that_was_put_off_spares_the_hold_that_was_asked_for_again() {
-    let mut crowd = Crowd::new();
-    crowd.ephemeral(1);
-    crowd.server.engine.disconnected(ClientId(1), crowd.now);
-    assert_eq!(crowd.tasks_elsewhere().len(), 1);
-    crowd.ephemeral(2);
-    crowd.pass(50);
-    crowd.tasks_here();
-    let held = |crowd: &Crowd| crowd.server.state(KEY).is_some();
-    assert!(held(&crowd), "it is the other connection's");
-    crowd.server.engine.disconnected(ClientId(2), crowd.now);
-    crowd.tasks_elsewhere();
-    crowd.pass(50);
-    crowd.tasks_here();
-    assert!(!held(&crowd));
+    let mut one_key = OneKey::new();
+    one_key.ephemeral(1);
+    one_key.server.engine.disconnected(ClientId(1), one_key.now);
+    assert_eq!(one_key.tasks_elsewhere().len(), 1);
+    one_key.ephemeral(2);
+    one_key.pass(50);
+    one_key.tasks_here();
+    let held = |one_key: &OneKey| one_key.server.state(KEY).is_some();
+    assert!(held(&one_key), "it is the other connection's");
+    one_key.server.engine.disconnected(ClientId(2), one_key.now);
+    one_key.tasks_elsewhere();
+    one_key.pass(50);
+    one_key.tasks_here();
+    assert!(!held(&one_key));
 }
 
 #[test]
 fn a_group_that_is_elsewhere_is_kept_until_it_is_ours() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Member, None, None, 0);
-    let (token, now) = (Token::parse(b"client 0").expect("legal"), crowd.now);
-    let (done, _) = crowd.server.call(KEY, Family::Group, |engine, key| {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Member, None, None, 0);
+    let (token, now) = (Token::parse(b"client 0").expect("legal"), one_key.now);
+    let (done, _) = one_key.server.call(KEY, Family::Group, |engine, key| {
         engine.done(key, [&token], now)
     });
     assert_eq!(done, Ok(1));
-    crowd.pass(60_001);
-    assert_eq!(crowd.tasks_elsewhere().len(), 1);
-    assert!(crowd.tasks_elsewhere().is_empty(), "put off");
-    crowd.pass(50);
-    crowd.tasks_here();
-    assert!(crowd.server.state(KEY).is_none());
+    one_key.pass(60_001);
+    assert_eq!(one_key.tasks_elsewhere().len(), 1);
+    assert!(one_key.tasks_elsewhere().is_empty(), "put off");
+    one_key.pass(50);
+    one_key.tasks_here();
+    assert!(one_key.server.state(KEY).is_none());
 }
 
 /// MIGRATE took the key away, and those who waited for it here would have waited for ever.
 #[test]
 fn those_who_wait_for_a_key_that_has_left_are_told_in_slices() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Member, Some(1), None, 0);
-    crowd.line_up(Claim::Member, 500, Wait::Forever);
-    let now = crowd.now;
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Member, Some(1), None, 0);
+    one_key.line_up(Claim::Member, 500, Wait::Forever);
+    let now = one_key.now;
     for client in 1_001..=1_500 {
-        crowd.server.call(KEY, Family::Group, |engine, key| {
+        one_key.server.call(KEY, Family::Group, |engine, key| {
             engine.wait(key, Some(Wait::Forever), ClientId(client), now)
         });
     }
-    crowd.server.delete(KEY);
+    one_key.server.delete(KEY);
     let mut slices = 0;
     let mut budget = 1_000;
-    while crowd.server.engine.next_task(now, &mut budget).is_some() {
-        crowd
+    while one_key.server.engine.next_task(now, &mut budget).is_some() {
+        one_key
             .server
             .engine
             .turn_away(Db(KEY.0), &spelled(KEY), &Answer::KeyLeft);
-        let wakes = std::mem::take(&mut crowd.server.engine.effects.wakes);
+        let wakes = std::mem::take(&mut one_key.server.engine.effects.wakes);
         assert!(wakes.len() <= 300, "{} answers in one slice", wakes.len());
-        crowd.take(wakes);
+        one_key.take(wakes);
         slices += 1;
     }
     assert!(slices >= 4);
-    assert_eq!(crowd.told.len(), 1_000);
+    assert_eq!(one_key.told.len(), 1_000);
     assert!(
-        crowd
+        one_key
             .told
             .iter()
             .all(|(_, answer)| *answer == Answer::KeyLeft)
     );
-    crowd.server.engine.check_invariants(now);
+    one_key.server.engine.check_invariants(now);
 }
 
 /// A slot was on its way, hold by hold, to a node that serves others already. What the holder renewed
 /// meanwhile arrived there too, and did not count: the hold lapsed by the lease it had been granted with.
 #[test]
 fn a_renewal_that_is_followed_by_a_server_that_decides_moves_the_lease() {
-    let mut crowd = Crowd::new();
-    let mut source = Crowd::new();
+    let mut one_key = OneKey::new();
+    let mut source = OneKey::new();
     source.acquire(Claim::Exclusive, None, None, 0);
     let changes: Vec<Change> = match source.server.state(KEY) {
         Some(state) => state.body.as_changes().collect(),
@@ -235,39 +235,42 @@ fn a_renewal_that_is_followed_by_a_server_that_decides_moves_the_lease() {
         panic!("one hold: {changes:?}");
     };
     let (fence, lease) = (grant.fence, grant.lease);
-    let follow = |crowd: &mut Crowd, change: Change| {
-        let now = crowd.now;
-        let (followed, _) = crowd.server.call(KEY, Family::Lock, |engine, key| {
+    let follow = |one_key: &mut OneKey, change: Change| {
+        let now = one_key.now;
+        let (followed, _) = one_key.server.call(KEY, Family::Lock, |engine, key| {
             engine.follow(key, Family::Lock, std::slice::from_ref(&change), now)
         });
         assert_eq!(followed, Ok(()), "{change:?}");
     };
-    follow(&mut crowd, changes[0].clone());
-    crowd.pass(25_000);
-    let deadline = crowd.now.unix().after_ms(30_000);
+    follow(&mut one_key, changes[0].clone());
+    one_key.pass(25_000);
+    let deadline = one_key.now.unix().after_ms(30_000);
     follow(
-        &mut crowd,
+        &mut one_key,
         Change::Renew {
             fence,
             lease,
             deadline,
         },
     );
-    crowd.pass(29_999);
-    crowd.tasks_here();
-    assert!(crowd.server.state(KEY).is_some(), "its renewed lease runs");
-    crowd.pass(5_001);
-    crowd.tasks_here();
-    assert!(crowd.server.state(KEY).is_none(), "and runs out");
+    one_key.pass(29_999);
+    one_key.tasks_here();
+    assert!(
+        one_key.server.state(KEY).is_some(),
+        "its renewed lease runs"
+    );
+    one_key.pass(5_001);
+    one_key.tasks_here();
+    assert!(one_key.server.state(KEY).is_none(), "and runs out");
 }
 
 /// A node was promoted, with fences an hour ahead; a lock was taken and released there, its slot moved on
 /// with nothing in it, and the next node gave a fence from its own clock: lower, and the store refused it.
 #[test]
 fn who_is_given_a_slot_goes_past_the_fences_that_it_has_heard_of() {
-    let mut crowd = Crowd::new();
-    let now = crowd.now;
-    let engine = &mut crowd.server.engine;
+    let mut one_key = OneKey::new();
+    let now = one_key.now;
+    let engine = &mut one_key.server.engine;
     let before = engine.last_fence();
     engine.leap_past_heard(7);
     assert_eq!(engine.last_fence(), before, "nothing was heard of");
@@ -281,7 +284,8 @@ fn who_is_given_a_slot_goes_past_the_fences_that_it_has_heard_of() {
     engine.leap_past_heard(distance);
     engine.leap_past_heard(7);
     assert_eq!(engine.last_fence(), Fence(ahead.0 + distance), "never back");
-    let Reply::Now(Answer::Granted { fence, .. }) = crowd.acquire(Claim::Exclusive, None, None, 0)
+    let Reply::Now(Answer::Granted { fence, .. }) =
+        one_key.acquire(Claim::Exclusive, None, None, 0)
     else {
         panic!("it is free");
     };
@@ -290,9 +294,9 @@ fn who_is_given_a_slot_goes_past_the_fences_that_it_has_heard_of() {
 
 #[test]
 fn a_fence_that_is_told_of_and_is_more_than_a_year_ahead_is_not_believed() {
-    let mut crowd = Crowd::new();
-    let now = crowd.now;
-    let engine = &mut crowd.server.engine;
+    let mut one_key = OneKey::new();
+    let now = one_key.now;
+    let engine = &mut one_key.server.engine;
     engine.hear_fence(Fence(now.unix_us + YEAR_US + 1), now);
     assert_eq!(engine.heard_fence(), Fence(0));
     engine.hear_fence(Fence(now.unix_us + YEAR_US), now);
@@ -306,34 +310,34 @@ fn a_fence_that_is_told_of_and_is_more_than_a_year_ahead_is_not_believed() {
 /// was promoted again before that, the lock had been released meanwhile, and nobody looked at its queue.
 #[test]
 fn those_who_stayed_while_another_decided_are_served_when_it_is_ours_again() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Exclusive, None, None, 0);
-    crowd.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
-    let held = crowd.server.state(KEY).expect("it is held");
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    let held = one_key.server.state(KEY).expect("it is held");
     let fence = held.body.holds().iter().next().expect("one hold").fence;
-    crowd.server.engine.stand_down();
-    let (how, at, now) = (End::Released, crowd.now.unix(), crowd.now);
-    let (followed, _) = crowd.server.call(KEY, Family::Lock, |engine, key| {
+    one_key.server.engine.stand_down();
+    let (how, at, now) = (End::Released, one_key.now.unix(), one_key.now);
+    let (followed, _) = one_key.server.call(KEY, Family::Lock, |engine, key| {
         let changes = [Change::End { fence, how, at }, Change::Vanish];
         engine.follow(key, Family::Lock, &changes, now)
     });
     assert_eq!(followed, Ok(()));
-    crowd.take_over();
-    crowd.tasks_here();
-    assert_eq!(crowd.words(), ["granted"]);
+    one_key.take_over();
+    one_key.tasks_here();
+    assert_eq!(one_key.words(), ["granted"]);
 }
 
 /// What had been put off was looked at by a server that no longer decided anything.
 #[test]
 fn nothing_that_was_put_off_outlasts_a_demotion() {
-    let mut crowd = Crowd::new();
-    crowd.ephemeral(1);
-    crowd.server.engine.disconnected(ClientId(1), crowd.now);
-    assert_eq!(crowd.tasks_elsewhere().len(), 1);
-    crowd.server.engine.stand_down();
-    assert_eq!(crowd.server.engine.next_wake(crowd.now), None);
-    crowd.pass(50);
+    let mut one_key = OneKey::new();
+    one_key.ephemeral(1);
+    one_key.server.engine.disconnected(ClientId(1), one_key.now);
+    assert_eq!(one_key.tasks_elsewhere().len(), 1);
+    one_key.server.engine.stand_down();
+    assert_eq!(one_key.server.engine.next_wake(one_key.now), None);
+    one_key.pass(50);
     let mut budget = 100;
-    let task = crowd.server.engine.next_task(crowd.now, &mut budget);
+    let task = one_key.server.engine.next_task(one_key.now, &mut budget);
     assert!(task.is_none(), "{:?}", task.map(|(task, ..)| task));
 }

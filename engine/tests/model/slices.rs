@@ -1,11 +1,11 @@
-//! Turns that stay short however much there is: what concerns all holds, all queues or a very large key is
+//! LargeServer that stay short however much there is: what concerns all holds, all queues or a very large key is
 //! only noted in the turn in which it happens, and done in slices. Counted here are the steps that are left to
 //! do after a call: a call that did them itself leaves none.
 
+use crate::chooser::Random;
+use crate::fixture::word;
 use crate::model::{Name, TICK_US};
 use crate::server::{Server, Stored, spelled};
-use crate::stories::word;
-use crate::teller::Random;
 use crate::world::World;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::tasks::Task;
@@ -17,7 +17,7 @@ const LEASE_MS: u32 = 30_000;
 const GRACE_MS: u64 = 5_000;
 
 /// A server with more keys, holds and waiters than one turn could walk over.
-struct Turns {
+struct LargeServer {
     server: Server,
     now: Now,
     told: Vec<Answer>,
@@ -31,13 +31,13 @@ fn token(client: u64) -> Token {
     Token::parse(format!("client {client}").as_bytes()).expect("legal")
 }
 
-impl Turns {
-    fn new() -> Turns {
+impl LargeServer {
+    fn new() -> LargeServer {
         let now = World::new(Settings::default()).now;
         let mut server = Server::new(Settings::default());
         server.engine.take_over(now);
         server.finish_background();
-        Turns {
+        LargeServer {
             server,
             now,
             told: Vec::new(),
@@ -157,7 +157,7 @@ const KEY: Name = (0, 0);
 /// A replica with a million holds was promoted, and nobody was answered while it walked over them.
 #[test]
 fn take_over_leaves_ten_thousand_locks_to_be_walked_in_slices() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     turns.locks(10_000);
     turns.pass(10_000);
     turns.server.engine.stand_down();
@@ -188,7 +188,7 @@ fn take_over_leaves_ten_thousand_locks_to_be_walked_in_slices() {
 #[test]
 fn hold_has_what_it_had_at_take_over_whenever_the_walk_comes_to_it() {
     for waited_ms in [0, 1, 700, 10_000] {
-        let mut turns = Turns::new();
+        let mut turns = LargeServer::new();
         turns.locks(300);
         turns.pass(5_000);
         turns.server.engine.stand_down();
@@ -207,7 +207,7 @@ fn hold_has_what_it_had_at_take_over_whenever_the_walk_comes_to_it() {
 
 #[test]
 fn key_is_given_its_moments_by_the_first_request_before_the_walk_comes_to_it() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     turns.locks(1_000);
     turns.server.engine.stand_down();
     turns.pass(60_000);
@@ -231,7 +231,7 @@ fn key_is_given_its_moments_by_the_first_request_before_the_walk_comes_to_it() {
 /// A lease of an earlier term ran out by the clock of a later one.
 #[test]
 fn moments_of_an_earlier_term_count_for_nothing_in_the_next() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     turns.locks(200);
     turns.holders((9, 0), 0..200, false);
     for term in 1..=4_u32 {
@@ -262,7 +262,7 @@ fn moments_of_an_earlier_term_count_for_nothing_in_the_next() {
 
 #[test]
 fn take_over_walks_a_semaphore_of_ten_thousand_holders_in_slices() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     turns.holders(KEY, 0..10_000, false);
     turns.server.engine.stand_down();
     turns.pass(60_000);
@@ -286,7 +286,7 @@ fn take_over_walks_a_semaphore_of_ten_thousand_holders_in_slices() {
 /// A primary with a million holds was demoted, and nobody was answered while it cleared its indexes.
 #[test]
 fn stand_down_leaves_the_indexes_to_be_dropped_in_slices() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     turns.holders(KEY, 0..5_000, true);
     for number in 0..5_000 {
         turns.ask(name(number), Claim::Member, u64::from(number), |request| {
@@ -309,7 +309,7 @@ fn stand_down_leaves_the_indexes_to_be_dropped_in_slices() {
 #[test]
 fn del_of_a_semaphore_leaves_its_holds_to_be_dropped_in_slices() {
     for follows in [false, true] {
-        let mut turns = Turns::new();
+        let mut turns = LargeServer::new();
         turns.holders(KEY, 0..10_000, true);
         if follows {
             turns.server.engine.stand_down();
@@ -337,11 +337,11 @@ fn del_of_a_semaphore_leaves_its_holds_to_be_dropped_in_slices() {
 
 #[test]
 fn values_freed_elsewhere_are_given_back_in_slices() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     turns.locks(10_000);
     turns.holders((50, 0), 0..1_000, false);
     turns.server.flush(None);
-    turns.server.free_what_was_let_go();
+    turns.server.free_let_go();
     assert_eq!(turns.holds(), 11_000, "they are counted until then");
     assert_eq!(turns.slice(100), 100);
     assert_eq!(turns.holds(), 10_900);
@@ -355,7 +355,7 @@ fn values_freed_elsewhere_are_given_back_in_slices() {
 #[test]
 fn flush_makes_a_thousand_queues_due_in_slices() {
     for (db, waiters) in [(None, 1_000), (Some(0), 250), (Some(3), 250), (Some(9), 0)] {
-        let mut turns = Turns::new();
+        let mut turns = LargeServer::new();
         turns.locks(1_000);
         for number in 0..1_000 {
             let client = 10_000 + u64::from(number);
@@ -386,7 +386,7 @@ fn flush_makes_a_thousand_queues_due_in_slices() {
 
 #[test]
 fn demoted_server_drops_a_thousand_queues_in_slices() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     turns.locks(1_000);
     for number in 0..1_000 {
         let client = 10_000 + u64::from(number);
@@ -406,7 +406,7 @@ fn demoted_server_drops_a_thousand_queues_in_slices() {
 /// A connection with a million EPHEMERAL holds closed, and to list them all took longer than a turn may.
 #[test]
 fn holds_of_a_closed_connection_end_one_task_each_and_spare_those_bound_anew() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     for number in 0..2_000 {
         turns.ask(
             name(number),
@@ -419,7 +419,7 @@ fn holds_of_a_closed_connection_end_one_task_each_and_spare_those_bound_anew() {
     }
     turns.disconnect(1);
     // The connection of one token comes back at once, that of another in the middle of it all.
-    let again = |turns: &mut Turns, number: u32| {
+    let again = |turns: &mut LargeServer, number: u32| {
         turns.ask(
             name(number),
             Claim::Exclusive,
@@ -457,7 +457,7 @@ fn holds_of_a_closed_connection_end_one_task_each_and_spare_those_bound_anew() {
 fn large_keys_survive_random_turns() {
     for seed in 1..=30 {
         let mut random = Random::new(seed);
-        let mut turns = Turns::new();
+        let mut turns = LargeServer::new();
         let mut clients = 0;
         for _ in 0..120 {
             let key = (0, random.below(3) as u8);
@@ -476,7 +476,7 @@ fn large_keys_survive_random_turns() {
                 }
                 5 => turns.server.delete(key),
                 6 => turns.server.flush(None),
-                7 => turns.server.free_what_was_let_go(),
+                7 => turns.server.free_let_go(),
                 8 => turns.disconnect(random.below(4)),
                 9 => turns.server.rename(key, (1, key.1)),
                 10 => turns.pass(random.below(1_000)),
@@ -496,7 +496,7 @@ fn large_keys_survive_random_turns() {
         turns.tick();
         turns.pass(60_000);
         turns.tick();
-        turns.server.free_what_was_let_go();
+        turns.server.free_let_go();
         turns.tick();
         assert_eq!(turns.holds(), 0, "seed {seed}");
         assert!(turns.server.keys.is_empty(), "seed {seed}");
@@ -506,7 +506,7 @@ fn large_keys_survive_random_turns() {
 /// A RESTORE brings a large state to a server that decides, in the middle of its walk.
 #[test]
 fn state_restored_during_the_walk_has_its_moments_at_once() {
-    let mut turns = Turns::new();
+    let mut turns = LargeServer::new();
     turns.holders(KEY, 0..300, false);
     let body = turns.server.state(KEY).expect("it is held").body.clone();
     turns.server.engine.stand_down();

@@ -1,7 +1,7 @@
 //! Changes that were decided elsewhere: carried out whole or not at all, and written down only if they fit.
 //! And the fences that come with them, by whatever clock they were given.
 
-use crate::crowds::{Crowd, KEY};
+use crate::long_queues::{KEY, OneKey};
 use crate::server::spelled;
 use crate::world::START_US;
 use dsync_engine::answer::Answer;
@@ -35,13 +35,13 @@ fn end(fence: u64) -> Change {
 }
 
 /// A server that follows another.
-fn follower() -> Crowd {
-    let mut crowd = Crowd::new();
-    crowd.server.engine.stand_down();
-    crowd
+fn follower() -> OneKey {
+    let mut one_key = OneKey::new();
+    one_key.server.engine.stand_down();
+    one_key
 }
 
-impl Crowd {
+impl OneKey {
     fn follow(&mut self, family: Family, changes: &[Change]) -> Result<(), Unfollowed> {
         let now = self.now;
         let follow = |engine: &mut dsync_engine::Engine, key: &mut dsync_engine::Key<'_>| {
@@ -81,28 +81,28 @@ impl Crowd {
 /// LIMIT for a work-once key, which no server could load.
 #[test]
 fn remembered_limit_is_not_given_to_another_family() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Permits(1), Some(1), None, 0);
-    crowd.acquire(Claim::Permits(1), Some(1), Some(Wait::Forever), 1);
-    crowd.server.engine.disconnected(ClientId(1), crowd.now);
-    let now = crowd.now;
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Permits(1), Some(1), None, 0);
+    one_key.acquire(Claim::Permits(1), Some(1), Some(Wait::Forever), 1);
+    one_key.server.engine.disconnected(ClientId(1), one_key.now);
+    let now = one_key.now;
     let token = Token::parse(b"client 0").expect("legal");
-    let (released, _) = crowd.server.call(KEY, Family::Semaphore, |engine, key| {
+    let (released, _) = one_key.server.call(KEY, Family::Semaphore, |engine, key| {
         engine.release(key, Family::Semaphore, &token, now)
     });
     assert_eq!(released, Ok(true));
-    let Reply::Now(Answer::Run { .. }) = crowd.run("a", None, 2) else {
+    let Reply::Now(Answer::Run { .. }) = one_key.run("a", None, 2) else {
         panic!("the key is free");
     };
-    crowd.run("b", Some(Wait::Forever), 3);
-    crowd.server.delete(KEY);
+    one_key.run("b", Some(Wait::Forever), 3);
+    one_key.server.delete(KEY);
     let mut budget = 100;
-    let (task, ..) = crowd
+    let (task, ..) = one_key
         .server
         .engine
         .next_task(now, &mut budget)
         .expect("the queue is due");
-    let (_, done) = crowd.server.call(KEY, Family::Once, |engine, key| {
+    let (_, done) = one_key.server.call(KEY, Family::Once, |engine, key| {
         engine.perform(task, key, now);
     });
     assert!(
@@ -113,9 +113,9 @@ fn remembered_limit_is_not_given_to_another_family() {
     let mut replica = follower();
     assert_eq!(replica.follow(Family::Once, &done.changes), Ok(()));
     // The semaphore's own limit is still known to the token that comes back for its place.
-    crowd.server.delete(KEY);
-    crowd.acquire(Claim::Permits(1), None, Some(Wait::Forever), 1);
-    let state = crowd.server.state(KEY).expect("granted");
+    one_key.server.delete(KEY);
+    one_key.acquire(Claim::Permits(1), None, Some(Wait::Forever), 1);
+    let state = one_key.server.state(KEY).expect("granted");
     assert_eq!(state.body.limit_in_force(), Some(1));
 }
 
@@ -170,26 +170,28 @@ fn refused_command_changes_nothing() {
         (Family::Once, vec![], vec![Change::GiveUp, end(4)], 1),
     ];
     for (family, before, changes, at) in cases {
-        let mut crowd = follower();
+        let mut one_key = follower();
         if !before.is_empty() {
-            assert_eq!(crowd.follow(family, &before), Ok(()), "{before:?}");
+            assert_eq!(one_key.follow(family, &before), Ok(()), "{before:?}");
         }
-        let saved = crowd.server.saved(KEY);
-        let holds = crowd.server.engine.stats().holds(family);
-        let last = crowd.server.engine.last_fence();
-        let refused = crowd.follow(family, &changes).expect_err("it does not fit");
+        let saved = one_key.server.saved(KEY);
+        let holds = one_key.server.engine.stats().holds(family);
+        let last = one_key.server.engine.last_fence();
+        let refused = one_key
+            .follow(family, &changes)
+            .expect_err("it does not fit");
         assert_eq!(refused.at, at, "{changes:?}");
-        assert_eq!(crowd.server.saved(KEY), saved, "{changes:?}");
+        assert_eq!(one_key.server.saved(KEY), saved, "{changes:?}");
         assert_eq!(
-            crowd.server.engine.stats().holds(family),
+            one_key.server.engine.stats().holds(family),
             holds,
             "{changes:?}"
         );
-        assert_eq!(crowd.server.engine.last_fence(), last, "{changes:?}");
+        assert_eq!(one_key.server.engine.last_fence(), last, "{changes:?}");
         if at > 0 {
             let fits = &changes[..1];
             assert_eq!(
-                crowd.follow(family, fits),
+                one_key.follow(family, fits),
                 Ok(()),
                 "alone it fits: {fits:?}"
             );
@@ -199,12 +201,12 @@ fn refused_command_changes_nothing() {
 
 #[test]
 fn command_for_another_family_is_refused() {
-    let mut crowd = follower();
+    let mut one_key = follower();
     assert_eq!(
-        crowd.follow(Family::Lock, &[grant(1, "t", Claim::Exclusive)]),
+        one_key.follow(Family::Lock, &[grant(1, "t", Claim::Exclusive)]),
         Ok(())
     );
-    let refused = crowd.follow(Family::Once, &[grant(2, "u", Claim::Run)]);
+    let refused = one_key.follow(Family::Once, &[grant(2, "u", Claim::Run)]);
     let misfit = Misfit::Family;
     assert_eq!(refused, Err(Unfollowed { at: 0, misfit }));
 }
@@ -257,9 +259,9 @@ fn change_that_breaks_a_rule_of_its_family_is_refused() {
 #[test]
 fn fence_far_ahead_is_believed_from_own_files_and_primary() {
     let ahead = START_US + YEAR_US + 1;
-    let mut crowd = follower();
-    let now = crowd.now;
-    let engine = &mut crowd.server.engine;
+    let mut one_key = follower();
+    let now = one_key.now;
+    let engine = &mut one_key.server.engine;
     engine.adopt_last_fence(Fence(START_US + YEAR_US), now);
     assert_eq!(
         engine.take_fence_ahead(),
@@ -272,19 +274,19 @@ fn fence_far_ahead_is_believed_from_own_files_and_primary() {
     assert_eq!(engine.take_fence_ahead(), None, "once");
     assert_eq!(engine.last_fence(), Fence(ahead + 1));
 
-    let mut crowd = follower();
-    let followed = crowd.follow(Family::Lock, &[grant(ahead, "t", Claim::Exclusive)]);
+    let mut one_key = follower();
+    let followed = one_key.follow(Family::Lock, &[grant(ahead, "t", Claim::Exclusive)]);
     assert_eq!(followed, Ok(()));
-    let engine = &mut crowd.server.engine;
+    let engine = &mut one_key.server.engine;
     assert_eq!(engine.take_fence_ahead(), Some(Fence(ahead)));
     assert_eq!(engine.last_fence(), Fence(ahead));
 
-    let mut crowd = follower();
-    assert_eq!(crowd.adopt(ahead), Ok(()));
-    assert_eq!(crowd.server.engine.take_fence_ahead(), Some(Fence(ahead)));
+    let mut one_key = follower();
+    assert_eq!(one_key.adopt(ahead), Ok(()));
+    assert_eq!(one_key.server.engine.take_fence_ahead(), Some(Fence(ahead)));
 }
 
-impl Crowd {
+impl OneKey {
     fn adopt(&mut self, fence: u64) -> Result<(), Unfit> {
         let mut body = Body::new(Family::Lock);
         assert!(body.apply(&grant(fence, "t", Claim::Exclusive)).is_ok());
@@ -297,35 +299,35 @@ impl Crowd {
 #[test]
 fn restored_fence_far_ahead_is_refused_by_server_that_decides() {
     let ahead = START_US + YEAR_US + 1;
-    let mut crowd = Crowd::new();
-    assert_eq!(crowd.adopt(ahead), Err(Unfit::FenceAhead));
-    assert_eq!(crowd.adopt(START_US + YEAR_US), Ok(()));
+    let mut one_key = OneKey::new();
+    assert_eq!(one_key.adopt(ahead), Err(Unfit::FenceAhead));
+    assert_eq!(one_key.adopt(START_US + YEAR_US), Ok(()));
     // What it has given, or believed, itself is not bad data.
-    let mut crowd = follower();
-    crowd
+    let mut one_key = follower();
+    one_key
         .server
         .engine
-        .adopt_last_fence(Fence(ahead + 5), crowd.now);
-    crowd.take_over();
-    assert_eq!(crowd.adopt(ahead), Ok(()));
+        .adopt_last_fence(Fence(ahead + 5), one_key.now);
+    one_key.take_over();
+    assert_eq!(one_key.adopt(ahead), Ok(()));
 }
 
 /// The clock was put right again: the fences went on from where the wrong clock had led them.
 #[test]
 fn fences_rise_when_clock_is_right_again() {
     let ahead = START_US + 2 * YEAR_US;
-    let mut crowd = follower();
-    crowd
+    let mut one_key = follower();
+    one_key
         .server
         .engine
-        .adopt_last_fence(Fence(ahead), crowd.now);
-    crowd.take_over();
+        .adopt_last_fence(Fence(ahead), one_key.now);
+    one_key.take_over();
     let mut last = ahead;
     // First while the clock is behind, then when it has passed what it had led to.
     for now_us in [START_US, START_US + YEAR_US, ahead - 1, ahead + 7, START_US] {
-        crowd.now.unix_us = now_us;
+        one_key.now.unix_us = now_us;
         let Reply::Now(Answer::Granted { fence, .. }) =
-            crowd.acquire(Claim::Permits(1), Some(9), None, now_us ^ last)
+            one_key.acquire(Claim::Permits(1), Some(9), None, now_us ^ last)
         else {
             panic!("it is free");
         };

@@ -1,7 +1,8 @@
 //! What random histories are made of: the kinds there are, and the choice of the next step.
 
 use crate::model::Name;
-use crate::world::{Ask, Block, Step, World, token};
+use crate::steps::{Ask, Block, Step, token};
+use crate::world::World;
 use dsync_engine::types::{Claim, MAX_PERMITS, Token};
 use dsync_engine::{Family, Settings};
 
@@ -35,7 +36,7 @@ impl Random {
 
 /// What a kind of history is about.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct HistoryKind {
     pub label: &'static str,
     pub settings: Settings,
     keys: u64,
@@ -59,8 +60,8 @@ fn short(settings: Settings) -> Settings {
     }
 }
 
-pub fn kinds() -> [Kind; 6] {
-    let usual = Kind {
+pub fn kinds() -> [HistoryKind; 6] {
+    let usual = HistoryKind {
         label: "requests",
         settings: short(Settings::default()),
         keys: 4,
@@ -73,18 +74,18 @@ pub fn kinds() -> [Kind; 6] {
     };
     [
         usual,
-        Kind {
+        HistoryKind {
             label: "keys that move",
             keys_move: true,
             ..usual
         },
-        Kind {
+        HistoryKind {
             label: "servers that change",
             servers_change: true,
             keys_move: true,
             ..usual
         },
-        Kind {
+        HistoryKind {
             label: "full queues",
             settings: Settings {
                 max_waiters: 6,
@@ -97,7 +98,7 @@ pub fn kinds() -> [Kind; 6] {
         },
         // Without vacant places, and where waiters stay with their key, it is plain how long that has
         // been idle.
-        Kind {
+        HistoryKind {
             label: "idle keys",
             settings: Settings {
                 rejoin_ms: 0,
@@ -108,7 +109,7 @@ pub fn kinds() -> [Kind; 6] {
             ..usual
         },
         // What one family leaves behind must mean nothing to the next: places outlive keys here.
-        Kind {
+        HistoryKind {
             label: "keys that change family",
             settings: Settings {
                 rejoin_ms: 12,
@@ -123,12 +124,12 @@ pub fn kinds() -> [Kind; 6] {
     ]
 }
 
-pub struct Teller {
+pub struct Chooser {
     pub random: Random,
-    pub kind: Kind,
+    pub kind: HistoryKind,
 }
 
-impl Teller {
+impl Chooser {
     fn name(&mut self) -> Name {
         let db = if self.kind.keys_move && self.random.one_in(4) {
             1

@@ -1,0 +1,289 @@
+//! Keys that are removed, overwritten, renamed, swapped or flushed while requests wait for them.
+
+use crate::fixture::{KEY, MS, OTHER, exclusive, fence, member, permits, shared, word, world};
+use crate::steps::{Block, Step, ask};
+use crate::world::World;
+use dsync_engine::answer::Answer;
+use dsync_engine::types::Claim;
+use dsync_engine::{Family, Settings};
+
+/// DEL, and every other way in which a key goes: waiters are granted afresh, each under the limit that
+/// was in force; those who wait for a group are told that it is gone.
+#[test]
+fn waiters_of_a_removed_key_begin_afresh() {
+    let ways = [
+        Step::Delete(KEY),
+        Step::Flush(None),
+        Step::Flush(Some(0)),
+        Step::Rename(KEY, (1, 1)),
+        Step::Swap(0, 1),
+    ];
+    for way in ways {
+        let case = format!("{way:?}");
+        let mut world = world();
+        world.ask(permits(0, 2).limit(2));
+        (1..=3).for_each(|waiter| drop(world.ask(permits(waiter, 1).block())));
+        world.step(&way);
+        assert_eq!(
+            world.tick(),
+            [(1, "granted"), (2, "granted")],
+            "{case}: two of two"
+        );
+        world.step(&Step::Release(KEY, Family::Semaphore, 0));
+        assert!(
+            world.heard().is_empty(),
+            "{case}: the old hold is of no account here"
+        );
+
+        let mut world = World::new(Settings::default());
+        world.ask(member(0).limit(1));
+        (1..=2).for_each(|waiter| drop(world.ask(member(waiter).block())));
+        world.step(&Step::Wait(KEY, Some(Block::Forever), 5));
+        world.step(&way);
+        world.step(&Step::Free);
+        assert_eq!(world.tick(), [(1, "granted"), (5, "removed")], "{case}");
+    }
+}
+
+/// MULTI, DEL g, EXPECT g, EXEC: those who waited for the old group waited for the new one from then on,
+/// and its gate had forgotten its limit, so that all who queued entered at once.
+#[test]
+fn a_key_removed_and_made_again_in_one_turn_is_another_key() {
+    let again = |next: Step| {
+        let mut world = world();
+        world.ask(member(0).limit(1));
+        (1..=3).for_each(|waiter| drop(world.ask(member(waiter).block())));
+        world.step(&Step::Wait(KEY, Some(Block::Forever), 5));
+        world.step(&Step::Delete(KEY));
+        let answer = world.step(&next);
+        (world, answer)
+    };
+    let (world, _) = again(Step::Expect(KEY, 4));
+    assert_eq!(world.heard(), [(1, "granted"), (5, "removed")]);
+    let (world, answer) = again(Step::Wait(KEY, None, 6));
+    assert_eq!(world.heard(), [(1, "granted"), (5, "removed")]);
+    assert_eq!(
+        answer,
+        Some(Answer::NotGranted),
+        "it is not over: one was granted, two are queued"
+    );
+    let (world, answer) = again(Step::Acquire(member(7)));
+    assert_eq!(world.heard(), [(1, "granted"), (5, "removed")]);
+    assert_eq!(answer, Some(Answer::NotGranted));
+}
+
+/// DEL and, in the same turn, a request of another family: the waiter was granted the lock, and the
+/// other request wrote a limit into it.
+#[test]
+fn a_key_removed_and_asked_for_as_another_family_is_its_waiters() {
+    let others = [
+        Step::Acquire(permits(7, 1).limit(1).block()),
+        Step::Acquire(permits(7, 1).limit(1)),
+        Step::Acquire(member(7).limit(2).block()),
+        Step::Expect(KEY, 1),
+        Step::Pin(KEY, Some(3)),
+        Step::Wait(KEY, Some(Block::Forever), 7),
+    ];
+    for other in others {
+        let mut world = world();
+        world.ask(exclusive(0));
+        world.ask(exclusive(1).block());
+        world.step(&Step::Delete(KEY));
+        let answer = world.step(&other);
+        assert_eq!(world.heard(), [(1, "granted")], "{other:?}");
+        assert_eq!(answer.as_ref().map(word), Some("wrong type"), "{other:?}");
+    }
+}
+
+#[test]
+fn waiters_of_an_overwritten_key_are_told() {
+    for wrong in ["a string", "a lock"] {
+        let mut world = world();
+        world.ask(member(0).limit(1));
+        world.ask(member(1).block());
+        world.step(&Step::Wait(KEY, Some(Block::Forever), 5));
+        if wrong == "a string" {
+            world.step(&Step::Overwrite(KEY));
+            assert_eq!(world.tick(), [(1, "wrong type"), (5, "wrong type")]);
+        } else {
+            world.ask(ask(OTHER, Claim::Exclusive, 0));
+            world.step(&Step::Rename(OTHER, KEY));
+            assert_eq!(world.tick(), [(1, "wrong type"), (5, "wrong type")]);
+        }
+    }
+    // Semaphores' waiters are not judged by a group's limit.
+    let mut world = world();
+    world.ask(permits(0, 2).limit(2));
+    world.ask(permits(1, 2).block());
+    world.ask(ask(OTHER, Claim::Member, 0).limit(1));
+    world.step(&Step::Rename(OTHER, KEY));
+    assert_eq!(world.tick(), [(1, "wrong type")]);
+}
+
+/// A place had been left vacant, its key was overwritten, and when the place ran out the timer fired
+/// again and again, for as long as the string was there.
+#[test]
+fn a_vacant_place_of_an_overwritten_key_goes() {
+    for overwritten_first in [false, true] {
+        let mut world = world();
+        world.ask(exclusive(0));
+        world.ask(exclusive(1).block());
+        if overwritten_first {
+            world.steps(&[Step::Overwrite(KEY), Step::Disconnect(1)]);
+        } else {
+            world.steps(&[Step::Disconnect(1), Step::Tick, Step::Overwrite(KEY)]);
+        }
+        assert!(
+            world.after_ms(3_000).is_empty(),
+            "overwritten first: {overwritten_first}"
+        );
+        let wake = world.primary.engine.next_wake(world.now);
+        assert_eq!(wake, None, "overwritten first: {overwritten_first}");
+    }
+}
+
+#[test]
+fn a_held_key_keeps_its_holds_wherever_it_goes() {
+    for way in [
+        Step::Rename(KEY, OTHER),
+        Step::Rename(KEY, (1, 0)),
+        Step::Swap(0, 1),
+    ] {
+        let mut world = world();
+        world.ask(exclusive(0).lease(50).ephemeral());
+        world.ask(exclusive(1).block());
+        // Somebody waits where it goes, too.
+        let there = match way {
+            Step::Rename(_, to) => to,
+            _ => (1, 0),
+        };
+        world.ask(ask(there, Claim::Exclusive, 2));
+        world.ask(ask(there, Claim::Exclusive, 3).block());
+        world.step(&way);
+        world.step(&Step::Free);
+        let swapped = matches!(way, Step::Swap(..));
+        let here: &[_] = if swapped { &[] } else { &[(1, "granted")] };
+        assert_eq!(world.tick(), here, "{way:?}: waiters stay with the name");
+        world.step(&Step::Check(there, Family::Lock, 0));
+        let answer = world.ask(ask(there, Claim::Exclusive, 4));
+        assert_eq!(answer, Some(Answer::NotGranted), "{way:?}: held there");
+        // Its lease runs on, its connection's end counts, and its waiters there are served.
+        if swapped {
+            world.step(&Step::Disconnect(0));
+            assert_eq!(world.tick(), [(3, "granted")], "{way:?}");
+        } else {
+            assert_eq!(world.after_ms(50), [(3, "granted")], "{way:?}");
+        }
+    }
+}
+
+/// A held key was renamed away, its client asked again and queued behind the next holder; then the key
+/// came back, and the client was granted what it held already: a hold that did not exist, and a change
+/// that no replica and no AOF could apply.
+#[test]
+fn a_waiter_whose_hold_comes_back_has_it_again() {
+    for way in [Step::Rename(OTHER, KEY), Step::Swap(0, 1)] {
+        let away = if matches!(way, Step::Swap(..)) {
+            way.clone()
+        } else {
+            Step::Rename(KEY, OTHER)
+        };
+        let mut world = world();
+        let first = fence(world.ask(shared(0)));
+        world.step(&away);
+        world.ask(exclusive(1));
+        world.ask(shared(0).conn(5).block());
+        world.ask(shared(2).block());
+        world.step(&way);
+        assert_eq!(world.tick(), [(2, "granted"), (5, "granted")], "{way:?}");
+        let again = world
+            .told
+            .iter()
+            .find(|(conn, _)| *conn == 5)
+            .map(|(_, answer)| answer.clone());
+        assert_eq!(fence(again), first, "{way:?}: its own");
+        assert_eq!(world.holders(KEY), 2, "{way:?}");
+    }
+    // In another mode it is told so.
+    let mut world = world();
+    world.ask(shared(0));
+    world.step(&Step::Rename(KEY, OTHER));
+    world.ask(exclusive(1));
+    world.ask(exclusive(0).conn(5).block());
+    world.step(&Step::Rename(OTHER, KEY));
+    assert_eq!(world.tick(), [(5, "mismatch")]);
+}
+
+/// A finished group took the place of one that somebody waited for, and the wait never ended.
+#[test]
+fn whoever_waits_where_a_finished_group_arrives_is_told() {
+    for way in [Step::Rename(OTHER, KEY), Step::Swap(0, 1)] {
+        let mut world = world();
+        let elsewhere = if matches!(way, Step::Swap(..)) {
+            (1, 0)
+        } else {
+            OTHER
+        };
+        world.ask(ask(elsewhere, Claim::Member, 0));
+        world.step(&Step::Done(elsewhere, vec![0]));
+        world.step(&Step::Expect(KEY, 2));
+        world.step(&Step::Wait(KEY, Some(Block::Forever), 5));
+        world.step(&way);
+        world.tick();
+        assert_eq!(
+            world.told,
+            [(5, Answer::Finished { done: 1, lost: 0 })],
+            "{way:?}"
+        );
+        assert!(world.after_ms(100_000).is_empty(), "{way:?}");
+    }
+}
+
+/// SWAPDB took a group from those who waited for it; where it was then nobody ever came, and it stayed
+/// for good.
+#[test]
+fn an_idle_group_that_was_swapped_away_from_its_waiters_goes() {
+    let mut world = World::new(Settings {
+        group_idle_ms: 40,
+        ..Settings::default()
+    });
+    world.step(&Step::Expect(KEY, 1));
+    world.step(&Step::Wait(KEY, Some(Block::Forever), 5));
+    world.step(&Step::Swap(0, 1));
+    assert_eq!(world.tick(), [(5, "removed")]);
+    assert!(world.primary.state((1, 0)).is_some());
+    let wake = world.primary.engine.next_wake(world.now);
+    assert!(
+        wake.is_some_and(|us| us <= 40 * MS),
+        "somebody will look: {wake:?}"
+    );
+    world.after_ms(80);
+    assert!(world.primary.state((1, 0)).is_none());
+}
+
+/// FLUSHALL, with queues on many keys: each is served afresh, and nothing of the old is left.
+#[test]
+fn flushall_serves_every_queue() {
+    let mut world = world();
+    for number in 0..20 {
+        let name = (i32::from(number % 2), number);
+        let holder = usize::from(number) * 3;
+        world.ask(ask(name, Claim::Exclusive, number).conn(holder).lease(40));
+        world.ask(
+            ask(name, Claim::Exclusive, 100 + number)
+                .conn(holder + 1)
+                .block(),
+        );
+        world.ask(
+            ask(name, Claim::Exclusive, 200 + number)
+                .conn(holder + 2)
+                .block(),
+        );
+    }
+    world.step(&Step::Flush(None));
+    let expected: Vec<_> = (0..20).map(|number| (number * 3 + 1, "granted")).collect();
+    assert_eq!(world.tick(), expected);
+    world.step(&Step::Free);
+    assert!(world.after_ms(41).is_empty(), "the old leases mean nothing");
+    assert_eq!(world.model.values.len(), 20);
+}

@@ -1,0 +1,162 @@
+//! First come, first served: large requests, readers and writers, waiters that leave, vacant places.
+
+use crate::fixture::{KEY, exclusive, permits, shared, word, world};
+use crate::steps::Step;
+use crate::world::World;
+use dsync_engine::{Family, Settings};
+
+/// A semaphore served whoever fitted, and a request for all permits never got its turn.
+#[test]
+fn a_large_request_is_not_starved_by_small_ones() {
+    let mut world = world();
+    world.ask(permits(0, 1).limit(3));
+    world.ask(permits(1, 1));
+    world.ask(permits(2, 3).block());
+    for small in 3..8 {
+        world.ask(permits(small, 1).block());
+        assert_eq!(
+            word(&world.ask(permits(20, 1)).expect("a try")),
+            "not granted",
+            "no barging"
+        );
+    }
+    world.step(&Step::Release(KEY, Family::Semaphore, 0));
+    assert!(world.heard().is_empty(), "permits pile up for the head");
+    world.step(&Step::Release(KEY, Family::Semaphore, 1));
+    assert_eq!(world.heard(), [(2, "granted")]);
+    world.step(&Step::Release(KEY, Family::Semaphore, 2));
+    assert_eq!(
+        world.heard(),
+        [(3, "granted"), (4, "granted"), (5, "granted")]
+    );
+}
+
+/// The head of a queue gave up, and nobody looked at the next one, who would have fitted all along.
+#[test]
+fn when_the_head_leaves_the_next_is_served() {
+    for how in [
+        "its wait runs out",
+        "its connection closes",
+        "the server answers it",
+        "it is too many",
+    ] {
+        let mut world = world();
+        world.ask(permits(0, 1).limit(3));
+        world.ask(permits(1, 3).block_ms(50));
+        world.ask(permits(2, 2).block());
+        match how {
+            "its wait runs out" => {
+                assert_eq!(world.after_ms(50), [(1, "not granted"), (2, "granted")])
+            }
+            "its connection closes" => {
+                world.step(&Step::Disconnect(1));
+                assert_eq!(world.tick(), [(2, "granted")], "{how}");
+            }
+            "the server answers it" => {
+                world.step(&Step::Unblock(1));
+                assert_eq!(world.tick(), [(2, "granted")], "{how}");
+            }
+            _ => {
+                // A limit of 2 leaves no room for the next yet, and none ever for the head.
+                world.ask(permits(3, 1).limit(2).block());
+                assert_eq!(world.heard(), [(1, "too many")], "{how}");
+                world.step(&Step::Release(KEY, Family::Semaphore, 0));
+                assert_eq!(world.heard(), [(2, "granted")], "{how}");
+            }
+        }
+    }
+}
+
+/// Readers came one by one while a writer waited, and the writer waited for ever.
+#[test]
+fn readers_behind_a_writer_wait_and_enter_together() {
+    let mut world = world();
+    world.ask(shared(0));
+    world.ask(exclusive(1).block());
+    world.ask(shared(2).block());
+    world.ask(shared(3).block());
+    world.ask(exclusive(4).block());
+    world.ask(shared(5).block());
+    world.step(&Step::Release(KEY, Family::Lock, 0));
+    assert_eq!(world.heard(), [(1, "granted")]);
+    world.step(&Step::Release(KEY, Family::Lock, 1));
+    assert_eq!(
+        world.heard(),
+        [(2, "granted"), (3, "granted")],
+        "but not the one behind the writer"
+    );
+    world.step(&Step::Release(KEY, Family::Lock, 3));
+    assert!(world.heard().is_empty());
+    world.step(&Step::Release(KEY, Family::Lock, 2));
+    assert_eq!(world.heard(), [(4, "granted")]);
+}
+
+/// Keeping a place for a client that had lost its connection held up everybody behind it.
+#[test]
+fn a_vacant_place_delays_nobody_and_keeps_its_rank() {
+    let mut world = world();
+    world.ask(exclusive(0));
+    for waiter in 1..=4 {
+        world.ask(exclusive(waiter).block());
+    }
+    world.step(&Step::Disconnect(1));
+    world.step(&Step::Disconnect(3));
+    world.step(&Step::Release(KEY, Family::Lock, 0));
+    assert_eq!(world.heard(), [(2, "granted")], "1 is not there");
+    // Back in time, the first is first again, and the third third.
+    world.ask(exclusive(3).conn(9).block());
+    world.ask(exclusive(1).conn(8).block());
+    world.step(&Step::Release(KEY, Family::Lock, 2));
+    assert_eq!(world.heard(), [(8, "granted")]);
+    world.step(&Step::Release(KEY, Family::Lock, 1));
+    assert_eq!(world.heard(), [(9, "granted")]);
+    world.step(&Step::Release(KEY, Family::Lock, 3));
+    assert_eq!(world.heard(), [(4, "granted")]);
+}
+
+#[test]
+fn nobody_keeps_a_place_without_a_token_of_its_own_or_after_an_answer() {
+    let mut world = world();
+    world.ask(exclusive(0));
+    world.ask(exclusive(1).without_token().block());
+    world.step(&Step::Disconnect(1));
+    assert!(world.model.seats(KEY).is_empty());
+    world.ask(exclusive(2).block());
+    world.step(&Step::Unblock(2));
+    world.ask(exclusive(3).block());
+    world.ask(exclusive(2).block());
+    world.step(&Step::Release(KEY, Family::Lock, 0));
+    assert_eq!(world.heard(), [(3, "granted")], "the second came anew");
+}
+
+/// Crashed clients' places filled the queue, and living ones were turned away.
+#[test]
+fn vacant_places_make_room_for_the_living() {
+    let settings = Settings {
+        max_waiters_per_key: 3,
+        max_waiters: 4,
+        ..Settings::default()
+    };
+    let mut world = World::new(settings);
+    world.ask(exclusive(0));
+    (1..=3).for_each(|waiter| drop(world.ask(exclusive(waiter).block())));
+    assert_eq!(
+        word(&world.ask(exclusive(4).block()).expect("at once")),
+        "full"
+    );
+    world.step(&Step::Disconnect(2));
+    world.step(&Step::Disconnect(1));
+    assert_eq!(
+        world.ask(exclusive(4).block()),
+        None,
+        "the oldest vacant place goes"
+    );
+    // The first lost its place, the second has it still.
+    world.ask(exclusive(2).block());
+    assert_eq!(
+        word(&world.ask(exclusive(1).block()).expect("at once")),
+        "full"
+    );
+    world.step(&Step::Release(KEY, Family::Lock, 0));
+    assert_eq!(world.heard(), [(2, "granted")]);
+}
