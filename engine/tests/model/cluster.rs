@@ -77,7 +77,7 @@ impl OneKey {
 /// The slot was moved while a waiter queued; the holder's lease ran out, and the node that no longer had
 /// the slot granted the lock to the waiter, as the new one had done for somebody else.
 #[test]
-fn what_is_due_for_a_key_that_is_elsewhere_stays_due() {
+fn tasks_of_unwritable_key_stay_due() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
     one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
@@ -112,7 +112,7 @@ fn what_is_due_for_a_key_that_is_elsewhere_stays_due() {
 
 /// As above, for a queue that wants a visit: its head has left, or the key was removed.
 #[test]
-fn a_queue_that_is_elsewhere_is_visited_once_it_is_ours() {
+fn due_queue_is_visited_when_its_key_is_writable_again() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
     one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
@@ -126,7 +126,7 @@ fn a_queue_that_is_elsewhere_is_visited_once_it_is_ours() {
 
 /// Touched again and again while it is elsewhere, it is still looked at once in a while.
 #[test]
-fn what_is_put_off_is_put_off_once() {
+fn task_is_put_off_only_once() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
     for client in 1..=100 {
@@ -150,7 +150,7 @@ fn what_is_put_off_is_put_off_once() {
 
 /// Its connection closed while the key was elsewhere, and the token came back on another one.
 #[test]
-fn an_end_that_was_put_off_spares_the_hold_that_was_asked_for_again() {
+fn end_put_off_spares_hold_retried_by_its_token() {
     let mut one_key = OneKey::new();
     one_key.ephemeral(1);
     one_key.server.engine.disconnected(ClientId(1), one_key.now);
@@ -168,7 +168,7 @@ fn an_end_that_was_put_off_spares_the_hold_that_was_asked_for_again() {
 }
 
 #[test]
-fn a_group_that_is_elsewhere_is_kept_until_it_is_ours() {
+fn finished_group_is_kept_until_its_key_is_writable() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Member, None, None, 0);
     let (token, now) = (Token::parse(b"client 0").expect("legal"), one_key.now);
@@ -186,7 +186,7 @@ fn a_group_that_is_elsewhere_is_kept_until_it_is_ours() {
 
 /// MIGRATE took the key away, and those who waited for it here would have waited for ever.
 #[test]
-fn those_who_wait_for_a_key_that_has_left_are_told_in_slices() {
+fn waiters_of_migrated_key_are_answered_in_slices() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Member, Some(1), None, 0);
     one_key.line_up(Claim::Member, 500, Wait::Forever);
@@ -223,7 +223,7 @@ fn those_who_wait_for_a_key_that_has_left_are_told_in_slices() {
 /// A slot was on its way, hold by hold, to a node that serves others already. What the holder renewed
 /// meanwhile arrived there too, and did not count: the hold lapsed by the lease it had been granted with.
 #[test]
-fn a_renewal_that_is_followed_by_a_server_that_decides_moves_the_lease() {
+fn renewal_streamed_to_primary_moves_lease() {
     let mut one_key = OneKey::new();
     let mut source = OneKey::new();
     source.acquire(Claim::Exclusive, None, None, 0);
@@ -267,7 +267,7 @@ fn a_renewal_that_is_followed_by_a_server_that_decides_moves_the_lease() {
 /// A node was promoted, with fences an hour ahead; a lock was taken and released there, its slot moved on
 /// with nothing in it, and the next node gave a fence from its own clock: lower, and the store refused it.
 #[test]
-fn who_is_given_a_slot_goes_past_the_fences_that_it_has_heard_of() {
+fn new_slot_owner_leaps_past_announced_fences() {
     let mut one_key = OneKey::new();
     let now = one_key.now;
     let engine = &mut one_key.server.engine;
@@ -293,7 +293,7 @@ fn who_is_given_a_slot_goes_past_the_fences_that_it_has_heard_of() {
 }
 
 #[test]
-fn a_fence_that_is_told_of_and_is_more_than_a_year_ahead_is_not_believed() {
+fn announced_fence_over_a_year_ahead_is_ignored() {
     let mut one_key = OneKey::new();
     let now = one_key.now;
     let engine = &mut one_key.server.engine;
@@ -309,7 +309,7 @@ fn a_fence_that_is_told_of_and_is_more_than_a_year_ahead_is_not_believed() {
 /// In a cluster the waiters of a server that is demoted are sent on by the server itself, a moment later. It
 /// was promoted again before that, the lock had been released meanwhile, and nobody looked at its queue.
 #[test]
-fn those_who_stayed_while_another_decided_are_served_when_it_is_ours_again() {
+fn waiters_left_after_demotion_are_served_after_promotion() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
     one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
@@ -329,7 +329,7 @@ fn those_who_stayed_while_another_decided_are_served_when_it_is_ours_again() {
 
 /// What had been put off was looked at by a server that no longer decided anything.
 #[test]
-fn nothing_that_was_put_off_outlasts_a_demotion() {
+fn demotion_drops_tasks_put_off() {
     let mut one_key = OneKey::new();
     one_key.ephemeral(1);
     one_key.server.engine.disconnected(ClientId(1), one_key.now);

@@ -9,7 +9,7 @@ use dsync_engine::types::ClientId;
 
 /// A holder that was late released the lock of the next one.
 #[test]
-fn a_late_release_does_not_touch_the_next_holder() {
+fn release_by_stale_token_leaves_next_holder() {
     let mut world = world();
     let late = fence(world.ask(exclusive(0).lease(5)));
     world.ask(exclusive(1).block());
@@ -33,7 +33,7 @@ fn a_late_release_does_not_touch_the_next_holder() {
 
 /// All workers were killed at once, and their slots stayed taken until somebody deleted the key.
 #[test]
-fn all_slots_crash_at_once_and_recover() {
+fn permits_of_crashed_holders_go_to_waiters() {
     for how in ["their leases run out", "their connections close"] {
         let mut world = world();
         for holder in 0..5 {
@@ -58,7 +58,7 @@ fn all_slots_crash_at_once_and_recover() {
 
 /// A grant was written to a connection that had closed, and the lock stood unused for its lease.
 #[test]
-fn a_grant_that_cannot_be_delivered_goes_to_the_next() {
+fn undelivered_grant_goes_to_next_waiter() {
     for reported_first in [false, true] {
         for ephemeral in [false, true] {
             let case = format!("reported first: {reported_first}, ephemeral: {ephemeral}");
@@ -87,7 +87,7 @@ fn a_grant_that_cannot_be_delivered_goes_to_the_next() {
 
 /// The hold was answered again over a second connection before the first was found closed.
 #[test]
-fn a_grant_that_was_answered_again_is_not_taken_back() {
+fn undelivered_grant_retried_elsewhere_is_kept() {
     let mut world = world();
     world.ask(exclusive(0));
     world.ask(exclusive(1).block());

@@ -80,7 +80,7 @@ impl OneKey {
 /// work-once and was deleted, and the next in line was granted under the semaphore's limit: the AOF had a
 /// LIMIT for a work-once key, which no server could load.
 #[test]
-fn remembered_limit_is_not_given_to_another_family() {
+fn remembered_limit_is_not_used_by_another_family() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Permits(1), Some(1), None, 0);
     one_key.acquire(Claim::Permits(1), Some(1), Some(Wait::Forever), 1);
@@ -212,7 +212,7 @@ fn command_for_another_family_is_refused() {
 }
 
 #[test]
-fn change_that_breaks_a_rule_of_its_family_is_refused() {
+fn change_against_rules_of_its_family_is_refused() {
     let finish = Change::Finish {
         keep_until: UnixMs(1),
     };
@@ -257,7 +257,7 @@ fn change_that_breaks_a_rule_of_its_family_is_refused() {
 /// The clock stood two years back after a restart, and the server did not load its own data. A primary whose
 /// clock was 400 days ahead could not be followed.
 #[test]
-fn fence_far_ahead_is_believed_from_own_files_and_primary() {
+fn fence_far_ahead_is_accepted_from_own_files_and_primary() {
     let ahead = START_US + YEAR_US + 1;
     let mut one_key = follower();
     let now = one_key.now;
@@ -297,7 +297,7 @@ impl OneKey {
 }
 
 #[test]
-fn restored_fence_far_ahead_is_refused_by_server_that_decides() {
+fn restored_fence_far_ahead_is_refused_by_primary() {
     let ahead = START_US + YEAR_US + 1;
     let mut one_key = OneKey::new();
     assert_eq!(one_key.adopt(ahead), Err(Unfit::FenceAhead));
@@ -314,7 +314,7 @@ fn restored_fence_far_ahead_is_refused_by_server_that_decides() {
 
 /// The clock was put right again: the fences went on from where the wrong clock had led them.
 #[test]
-fn fences_rise_when_clock_is_right_again() {
+fn fences_rise_after_clock_is_set_back() {
     let ahead = START_US + 2 * YEAR_US;
     let mut one_key = follower();
     one_key

@@ -1,9 +1,9 @@
-//! Long random histories, replayable from a number.
+//! Long random histories, each repeatable from its seed.
 //!
-//! Every domain is small (a few keys, tokens, limits and milliseconds), so that requests collide:
-//! the same token from two connections, a lease that ends with a wait, a limit that falls while
-//! somebody wants more. A failure prints the seed and the fewest of its steps that still
-//! fail; `DSYNC_SEED=n` runs that history alone, `DSYNC_HISTORIES=n` that many of each kind.
+//! There are only a few keys, tokens, limits and milliseconds, so that requests collide: the same token on two
+//! connections, a lease that ends together with a wait, a limit that falls while a request asks for more. A failure
+//! prints the seed and the fewest steps that still fail. `DSYNC_SEED=n` runs that history alone, `DSYNC_HISTORIES=n`
+//! runs that many of each kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -11,8 +11,8 @@ use crate::chooser::{Chooser, HistoryKind, Random, kinds};
 use crate::steps::Step;
 use crate::world::World;
 
-/// A world for this kind of history, with as much lag as the seed says, and with engines that do their own work
-/// at once, bit by bit or at the ticks only.
+/// Returns a world for this kind of history. The seed decides how far the replica's clock is ahead, and how much
+/// background work the engines do after each step.
 fn world(kind: HistoryKind, seed: u64) -> World {
     let mut world = World::new(kind.settings);
     world.skew_ms = seed % 20;
@@ -20,7 +20,7 @@ fn world(kind: HistoryKind, seed: u64) -> World {
     world
 }
 
-/// Runs one history; the steps it took are left in `trail`.
+/// Runs one history, and records its steps in `trail`.
 fn run(kind: HistoryKind, seed: u64, trail: &mut Vec<Step>) {
     let mut world = world(kind, seed);
     let mut chooser = Chooser {
@@ -37,11 +37,11 @@ fn run(kind: HistoryKind, seed: u64, trail: &mut Vec<Step>) {
             take(&mut world, Step::Tick);
         }
         if is_unspecified(&world, &step) {
-            // The server cannot write, so the timer has settled nothing.
+            // The server cannot write, so the tick has ended nothing. Skip the step.
             continue;
         }
         take(&mut world, step);
-        // Now and then a reply cannot be delivered, which is found out at once.
+        // Sometimes the replies cannot be delivered, which is found out at once.
         if !world.a_waiter_holds_already()
             && !world.told.is_empty()
             && chooser.random.one_in(6)
@@ -56,13 +56,13 @@ fn run(kind: HistoryKind, seed: u64, trail: &mut Vec<Step>) {
             take(&mut world, Step::Tick);
         }
     }
-    // In the end everything runs out, and nobody is left without an answer.
+    // At the end everything runs out, and every waiter must have been answered.
     take(&mut world, Step::MayWrite(true));
     take(&mut world, Step::Pass { us: 1_000_000_000 });
     take(&mut world, Step::Tick);
 }
 
-/// Whether the contract leaves open what comes first: a hold ends, or it is answered again.
+/// Whether the contract leaves open what happens first: the end of a hold, or the answer to a request of its token.
 fn is_unspecified(world: &World, step: &Step) -> bool {
     match step {
         Step::Disconnect(_) | Step::FindGone { .. } => world.a_waiter_holds_already(),
@@ -71,7 +71,7 @@ fn is_unspecified(world: &World, step: &Step) -> bool {
     }
 }
 
-/// Whether all writes are made while the server takes them.
+/// Whether all steps that write come while the server takes writes.
 fn are_possible(steps: &[Step]) -> bool {
     let mut may_write = true;
     steps.iter().all(|step| match step {
@@ -89,16 +89,16 @@ fn are_possible(steps: &[Step]) -> bool {
     })
 }
 
-/// What is left of a failing history when every step has been dropped that it fails without.
+/// Returns the failing history without the steps that it does not need to fail.
 fn shortened(kind: HistoryKind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     let fails = |steps: &[Step]| {
         let mut world = world(kind, seed);
         let mut take = |step: &Step| {
-            let said = !is_unspecified(&world, step);
-            if said {
+            let specified = !is_unspecified(&world, step);
+            if specified {
                 world.step(step);
             }
-            said
+            specified
         };
         are_possible(steps)
             && catch_unwind(AssertUnwindSafe(|| steps.iter().all(&mut take))).is_err()

@@ -10,7 +10,7 @@ use dsync_engine::{Family, Settings};
 /// DEL, and every other way in which a key goes: waiters are granted afresh, each under the limit that
 /// was in force; those who wait for a group are told that it is gone.
 #[test]
-fn waiters_of_a_removed_key_begin_afresh() {
+fn waiters_of_removed_key_are_granted_afresh() {
     let ways = [
         Step::Delete(KEY),
         Step::Flush(None),
@@ -48,7 +48,7 @@ fn waiters_of_a_removed_key_begin_afresh() {
 /// MULTI, DEL g, EXPECT g, EXEC: those who waited for the old group waited for the new one from then on,
 /// and its gate had forgotten its limit, so that all who queued entered at once.
 #[test]
-fn a_key_removed_and_made_again_in_one_turn_is_another_key() {
+fn key_removed_and_made_again_in_one_turn_is_new() {
     let again = |next: Step| {
         let mut world = world();
         world.ask(member(0).limit(1));
@@ -75,7 +75,7 @@ fn a_key_removed_and_made_again_in_one_turn_is_another_key() {
 /// DEL and, in the same turn, a request of another family: the waiter was granted the lock, and the
 /// other request wrote a limit into it.
 #[test]
-fn a_key_removed_and_asked_for_as_another_family_is_its_waiters() {
+fn removed_key_goes_to_waiters_before_another_family() {
     let others = [
         Step::Acquire(permits(7, 1).limit(1).block()),
         Step::Acquire(permits(7, 1).limit(1)),
@@ -96,7 +96,7 @@ fn a_key_removed_and_asked_for_as_another_family_is_its_waiters() {
 }
 
 #[test]
-fn waiters_of_an_overwritten_key_are_told() {
+fn waiters_of_overwritten_key_get_wrong_type() {
     for wrong in ["a string", "a lock"] {
         let mut world = world();
         world.ask(member(0).limit(1));
@@ -123,7 +123,7 @@ fn waiters_of_an_overwritten_key_are_told() {
 /// A place had been left vacant, its key was overwritten, and when the place ran out the timer fired
 /// again and again, for as long as the string was there.
 #[test]
-fn a_vacant_place_of_an_overwritten_key_goes() {
+fn vacant_place_of_overwritten_key_is_dropped() {
     for overwritten_first in [false, true] {
         let mut world = world();
         world.ask(exclusive(0));
@@ -143,7 +143,7 @@ fn a_vacant_place_of_an_overwritten_key_goes() {
 }
 
 #[test]
-fn a_held_key_keeps_its_holds_wherever_it_goes() {
+fn moved_key_keeps_holds_and_leaves_waiters() {
     for way in [
         Step::Rename(KEY, OTHER),
         Step::Rename(KEY, (1, 0)),
@@ -181,7 +181,7 @@ fn a_held_key_keeps_its_holds_wherever_it_goes() {
 /// came back, and the client was granted what it held already: a hold that did not exist, and a change
 /// that no replica and no AOF could apply.
 #[test]
-fn a_waiter_whose_hold_comes_back_has_it_again() {
+fn waiter_whose_hold_comes_back_gets_same_fence() {
     for way in [Step::Rename(OTHER, KEY), Step::Swap(0, 1)] {
         let away = if matches!(way, Step::Swap(..)) {
             way.clone()
@@ -216,7 +216,7 @@ fn a_waiter_whose_hold_comes_back_has_it_again() {
 
 /// A finished group took the place of one that somebody waited for, and the wait never ended.
 #[test]
-fn whoever_waits_where_a_finished_group_arrives_is_told() {
+fn finished_group_renamed_over_a_group_answers_its_wait() {
     for way in [Step::Rename(OTHER, KEY), Step::Swap(0, 1)] {
         let mut world = world();
         let elsewhere = if matches!(way, Step::Swap(..)) {
@@ -242,7 +242,7 @@ fn whoever_waits_where_a_finished_group_arrives_is_told() {
 /// SWAPDB took a group from those who waited for it; where it was then nobody ever came, and it stayed
 /// for good.
 #[test]
-fn an_idle_group_that_was_swapped_away_from_its_waiters_goes() {
+fn idle_group_swapped_away_from_waiters_is_forgotten() {
     let mut world = World::new(Settings {
         group_idle_ms: 40,
         ..Settings::default()

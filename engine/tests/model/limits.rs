@@ -7,7 +7,7 @@ use dsync_engine::types::Claim;
 
 /// A rolling deploy raised the limit, and nothing happened until somebody released.
 #[test]
-fn raising_a_limit_serves_at_once() {
+fn raised_limit_serves_at_once() {
     for how in ["a request", "an operator", "unpinning"] {
         let mut world = world();
         world.ask(permits(0, 2).limit(if how == "unpinning" { 5 } else { 2 }));
@@ -27,7 +27,7 @@ fn raising_a_limit_serves_at_once() {
 }
 
 #[test]
-fn a_refused_try_changes_no_limit() {
+fn refused_try_changes_no_limit() {
     let mut world = world();
     world.ask(permits(0, 2).limit(2));
     assert_eq!(
@@ -59,7 +59,7 @@ fn a_refused_try_changes_no_limit() {
 
 /// A queued request's limit took force again each time its client reconnected.
 #[test]
-fn a_limit_takes_force_once() {
+fn request_limit_takes_force_once() {
     let mut world = world();
     world.ask(permits(0, 1).limit(1));
     world.ask(permits(1, 1).limit(1).block());
@@ -94,7 +94,7 @@ fn a_limit_takes_force_once() {
 }
 
 #[test]
-fn a_pause_is_a_pinned_limit_of_nothing() {
+fn pinned_limit_of_zero_pauses_semaphore() {
     let mut world = world();
     world.ask(permits(0, 1).limit(2));
     world.step(&Step::Pin(KEY, Some(0)));
@@ -118,7 +118,7 @@ fn a_pause_is_a_pinned_limit_of_nothing() {
 /// The operator had paused a semaphore on which nobody had ever set a limit, and deleted it while
 /// somebody waited: the waiter stayed, for ever, for a key that did not exist.
 #[test]
-fn a_paused_semaphore_that_is_deleted_leaves_nobody_waiting() {
+fn deleted_paused_semaphore_answers_its_waiters() {
     for leaves in [false, true] {
         let mut world = world();
         world.step(&Step::Pin(KEY, Some(0)));

@@ -103,7 +103,7 @@ impl OneKey {
 
 /// One event freed ten thousand waiters, and answering them all stopped the server for everybody else.
 #[test]
-fn ten_thousand_are_granted_in_slices_and_nobody_barges_in() {
+fn ten_thousand_waiters_are_granted_in_slices_in_order() {
     let kinds = [
         (Claim::Shared, None, Claim::Exclusive),
         (Claim::Permits(1), Some(20_000), Claim::Permits(20_000)),
@@ -166,7 +166,7 @@ fn ten_thousand_are_granted_in_slices_and_nobody_barges_in() {
 }
 
 #[test]
-fn ten_thousand_who_wait_for_a_group_are_told_in_slices() {
+fn ten_thousand_watchers_are_answered_in_slices() {
     for how in ["finished", "removed", "overwritten"] {
         let mut one_key = OneKey::new();
         one_key.acquire(Claim::Member, None, None, 0);
@@ -233,7 +233,7 @@ fn ten_thousand_who_wait_for_a_group_are_told_in_slices() {
 /// After a stall both the lock was free and three hundred waits had run out; the one who had been
 /// willing to wait least stood last in the queue, and was sent away though it was about to be granted.
 #[test]
-fn in_a_crowd_too_a_grant_wins_over_the_end_of_a_wait() {
+fn grant_wins_over_timeout_behind_299_waiters() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
     one_key.line_up(Claim::Shared, 299, Wait::Forever);
@@ -255,7 +255,7 @@ fn in_a_crowd_too_a_grant_wins_over_the_end_of_a_wait() {
 /// So many leases had run out at once that they were ended in two slices; between the two somebody was
 /// refused who would have fitted after the second.
 #[test]
-fn in_a_crowd_of_leases_too_a_grant_wins_over_the_end_of_a_wait() {
+fn grant_wins_over_timeout_when_leases_end_in_two_slices() {
     let mut one_key = OneKey::new();
     for client in 1_000..3_500 {
         one_key.acquire(Claim::Permits(1), Some(2_500), None, client);

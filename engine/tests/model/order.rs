@@ -7,7 +7,7 @@ use dsync_engine::{Family, Settings};
 
 /// A semaphore served whoever fitted, and a request for all permits never got its turn.
 #[test]
-fn a_large_request_is_not_starved_by_small_ones() {
+fn large_request_is_not_starved_by_small_ones() {
     let mut world = world();
     world.ask(permits(0, 1).limit(3));
     world.ask(permits(1, 1));
@@ -33,7 +33,7 @@ fn a_large_request_is_not_starved_by_small_ones() {
 
 /// The head of a queue gave up, and nobody looked at the next one, who would have fitted all along.
 #[test]
-fn when_the_head_leaves_the_next_is_served() {
+fn next_waiter_is_served_when_head_leaves() {
     for how in [
         "its wait runs out",
         "its connection closes",
@@ -69,7 +69,7 @@ fn when_the_head_leaves_the_next_is_served() {
 
 /// Readers came one by one while a writer waited, and the writer waited for ever.
 #[test]
-fn readers_behind_a_writer_wait_and_enter_together() {
+fn shared_requests_behind_exclusive_enter_together() {
     let mut world = world();
     world.ask(shared(0));
     world.ask(exclusive(1).block());
@@ -93,7 +93,7 @@ fn readers_behind_a_writer_wait_and_enter_together() {
 
 /// Keeping a place for a client that had lost its connection held up everybody behind it.
 #[test]
-fn a_vacant_place_delays_nobody_and_keeps_its_rank() {
+fn vacant_place_delays_nobody_and_keeps_its_rank() {
     let mut world = world();
     world.ask(exclusive(0));
     for waiter in 1..=4 {
@@ -115,7 +115,7 @@ fn a_vacant_place_delays_nobody_and_keeps_its_rank() {
 }
 
 #[test]
-fn nobody_keeps_a_place_without_a_token_of_its_own_or_after_an_answer() {
+fn no_place_is_kept_without_token_or_after_answer() {
     let mut world = world();
     world.ask(exclusive(0));
     world.ask(exclusive(1).without_token().block());
@@ -131,7 +131,7 @@ fn nobody_keeps_a_place_without_a_token_of_its_own_or_after_an_answer() {
 
 /// Crashed clients' places filled the queue, and living ones were turned away.
 #[test]
-fn vacant_places_make_room_for_the_living() {
+fn full_queue_gives_up_oldest_vacant_place() {
     let settings = Settings {
         max_waiters_per_key: 3,
         max_waiters: 4,

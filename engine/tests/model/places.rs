@@ -1,5 +1,4 @@
-//! What becomes of the place of a queued request: withdrawn by RELEASE, vacant after its connection closed,
-//! taken up again by its token.
+//! The place of a queued request: withdrawn by RELEASE, vacant after its connection closed, taken again by its token.
 
 use crate::fixture::{KEY, exclusive, member, permits, word, world};
 use crate::steps::{Step, ask};
@@ -15,8 +14,8 @@ fn disconnect(world: &mut World, conn: usize) {
     world.step(&Step::Disconnect(conn));
 }
 
-/// A client library gave up on the reply after half a second and kept the connection: the request was granted
-/// behind its back, and held up everybody for a lease.
+/// A client library gave up on the reply after half a second, but kept the connection. Its request was then granted
+/// without its knowledge, and held up all others for a lease.
 #[test]
 fn release_of_queued_token_withdraws_request() {
     for withdrawn in [1, 2] {
@@ -32,7 +31,7 @@ fn release_of_queued_token_withdraws_request() {
     }
 }
 
-/// A withdrawn request for many permits was the only thing that kept the small ones behind it waiting.
+/// Requests for few permits waited only because of a request for many, which is withdrawn.
 #[test]
 fn release_of_queued_head_serves_next_at_once() {
     let mut world = world();
@@ -43,7 +42,7 @@ fn release_of_queued_head_serves_next_at_once() {
     assert_eq!(world.heard(), [(1, "withdrawn"), (2, "granted")]);
 }
 
-/// The last one that was queued to be added gave up, and the group waited for it.
+/// The last queued ADD is withdrawn, and the group's round must not wait for it.
 #[test]
 fn release_of_queued_member_finishes_round() {
     let mut world = world();
@@ -76,7 +75,7 @@ fn release_of_vacant_place_gives_it_up() {
     );
 }
 
-/// RELEASE names a family: a token of another family's queue is not its own.
+/// RELEASE names a family, so it must not withdraw a request of another family.
 #[test]
 fn release_in_other_family_leaves_queued_request() {
     let mut world = world();
@@ -90,9 +89,9 @@ fn release_in_other_family_leaves_queued_request() {
     assert_eq!(world.tick(), [(1, "granted")]);
 }
 
-/// For as long as its place was kept, a worker that came back with a try was refused a key that was free.
+/// While its place was kept, a worker that came back with a try was refused a free key.
 #[test]
-fn try_by_token_of_vacant_place_is_judged_like_any_other() {
+fn try_by_token_of_vacant_place_is_treated_like_any_other() {
     let mut world = world();
     world.ask(exclusive(0));
     world.ask(exclusive(1).block());
@@ -103,7 +102,7 @@ fn try_by_token_of_vacant_place_is_judged_like_any_other() {
     assert_eq!(word(&world.ask(shared).expect("a try")), "mismatch");
     release(&mut world, Family::Lock, 0);
     assert_eq!(word(&world.ask(exclusive(1)).expect("a try")), "granted");
-    // The place went with the grant: the token queues at the back the next time.
+    // The grant used up the place: next time the token queues at the back.
     release(&mut world, Family::Lock, 1);
     world.ask(exclusive(2));
     world.ask(exclusive(3).block());
@@ -113,7 +112,7 @@ fn try_by_token_of_vacant_place_is_judged_like_any_other() {
 }
 
 #[test]
-fn try_by_token_of_vacant_place_passes_nobody_who_waits() {
+fn try_by_token_of_vacant_place_passes_no_waiter() {
     let mut world = world();
     world.ask(permits(0, 1).limit(2));
     world.ask(permits(1, 2).block());
@@ -128,8 +127,9 @@ fn try_by_token_of_vacant_place_passes_nobody_who_waits() {
     );
 }
 
-/// The holder's RELEASE and the waiter's FIN arrived in one turn of the event loop, RELEASE first: the grant
-/// could not be delivered, and the place was used up. One turn earlier it would have been kept.
+/// The holder's RELEASE and the close of the waiter's connection arrived in one turn of the event loop, RELEASE first.
+/// The grant could not be delivered, and the place was lost; had the close come one turn earlier, the place would have
+/// been kept.
 #[test]
 fn undelivered_grant_leaves_place_vacant_at_its_rank() {
     for reported_first in [false, true] {
@@ -148,7 +148,7 @@ fn undelivered_grant_leaves_place_vacant_at_its_rank() {
     }
 }
 
-/// The same where the key has gone meanwhile: the limit that the request brought still counts.
+/// The same if the key was removed meanwhile: the limit of the request still counts.
 #[test]
 fn undelivered_grant_keeps_limit_for_retry() {
     let mut world = world();
@@ -166,9 +166,9 @@ fn undelivered_grant_keeps_limit_for_retry() {
     );
 }
 
-/// The retry came before the undelivered grant was ended: it has the hold, and no place besides.
+/// The retry came before the undelivered grant was ended. It keeps the hold, and must not get a place as well.
 #[test]
-fn retry_before_undelivered_grant_ends_has_the_hold_alone() {
+fn retry_before_undelivered_grant_ends_keeps_hold_only() {
     let mut world = world();
     world.ask(exclusive(0));
     world.ask(exclusive(1).block());
@@ -202,8 +202,8 @@ fn undelivered_grant_without_rejoin_time_leaves_no_place() {
     assert_eq!(world.heard(), [(3, "granted")]);
 }
 
-/// CLIENT UNBLOCK … ERROR turned a waiter away in the very turn of its grant: its connection lives and was
-/// told, so nobody comes back for the place.
+/// CLIENT UNBLOCK … ERROR answered a waiter in the same turn as its grant. Its connection lives and got the error, so
+/// no retry will come for the place.
 #[test]
 fn grant_undelivered_to_open_connection_leaves_no_place() {
     let mut world = world();

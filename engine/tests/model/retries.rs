@@ -10,7 +10,7 @@ use dsync_engine::Family;
 /// etcd #11456, found by Jepsen: a client queued for a lock, its session died while it waited, and when
 /// the holder left it was told that it held the lock. Two clients were inside.
 #[test]
-fn a_waiter_whose_session_died_in_the_queue_never_holds() {
+fn waiter_that_died_in_queue_is_never_granted() {
     for ephemeral in [false, true] {
         for away_ms in [0, 1_999, 2_000, 2_001, 60_000] {
             let case = format!("ephemeral: {ephemeral}, away for {away_ms} ms");
@@ -52,7 +52,7 @@ fn dead_waiters_cost_nothing() {
 /// A client library gave up on its socket and asked again, and both requests were counted: one client
 /// held two permits, and the second was never released.
 #[test]
-fn a_request_sent_again_is_the_same_hold() {
+fn request_sent_again_gets_same_hold() {
     let mut world = world();
     let first = fence(world.ask(permits(0, 2).limit(3).lease(10)));
     world.step(&Step::Pass { us: 9 * MS });
@@ -72,7 +72,7 @@ fn a_request_sent_again_is_the_same_hold() {
 
 /// The old connection of a retried request closed late, and its end took the hold from the new one.
 #[test]
-fn the_end_of_an_old_connection_does_not_matter() {
+fn close_of_old_connection_leaves_retried_hold() {
     let mut world = world();
     world.ask(exclusive(0).ephemeral());
     world.ask(exclusive(0).ephemeral().conn(5));
@@ -101,7 +101,7 @@ fn the_end_of_an_old_connection_does_not_matter() {
 /// A queued request was sent again over a new connection and went to the end of the queue; the old
 /// connection, still open, was granted the lock that nobody read.
 #[test]
-fn a_queued_request_sent_again_takes_over_its_place() {
+fn queued_request_sent_again_takes_over_its_place() {
     let mut world = world();
     world.ask(exclusive(0));
     world.ask(exclusive(1).block());

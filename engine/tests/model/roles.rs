@@ -8,7 +8,7 @@ use dsync_engine::change::Change;
 /// A replica that was a moment behind, or whose clock was, dated new groups by itself: the digests
 /// differed from then on.
 #[test]
-fn a_replica_dates_nothing_itself() {
+fn replica_takes_moments_from_primary() {
     for skew_ms in [0, 1, 3_600_000] {
         for opening in [Step::Acquire(member(0).limit(2)), Step::Expect(KEY, 3)] {
             let mut world = world();
@@ -25,7 +25,7 @@ fn a_replica_dates_nothing_itself() {
 }
 
 #[test]
-fn a_demoted_server_sends_everybody_away_and_keeps_the_holds() {
+fn demoted_server_answers_all_waiters_and_keeps_holds() {
     let mut world = world();
     world.ask(exclusive(0).lease(100));
     world.ask(exclusive(1).block());
@@ -41,7 +41,7 @@ fn a_demoted_server_sends_everybody_away_and_keeps_the_holds() {
 }
 
 #[test]
-fn while_the_server_cannot_write_nothing_begins_or_ends_but_waits() {
+fn unwritable_server_only_lets_waits_run_out() {
     let mut world = world();
     world.ask(exclusive(0).lease(5).ephemeral());
     world.ask(exclusive(1).block_ms(10));
@@ -58,7 +58,7 @@ fn while_the_server_cannot_write_nothing_begins_or_ends_but_waits() {
 }
 
 #[test]
-fn renewals_and_queues_are_no_modification() {
+fn renewal_does_not_signal_key_as_modified() {
     let mut world = world();
     world.ask(exclusive(0));
     let now = world.now;

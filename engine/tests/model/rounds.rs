@@ -26,7 +26,7 @@ fn done_twice_counts_once() {
 
 /// WAIT came between the ADD of the last worker and its turn, and said that all was done.
 #[test]
-fn a_round_is_not_over_while_somebody_is_queued_to_be_added() {
+fn round_goes_on_while_member_is_queued() {
     let mut world = world();
     world.ask(member(0).limit(1));
     world.ask(member(1).block_ms(50).lease(30_000));
@@ -54,7 +54,7 @@ fn a_round_is_not_over_while_somebody_is_queued_to_be_added() {
 
 /// The one who was queued to be added gave up, the last member had long gone, and WAIT never heard.
 #[test]
-fn a_round_is_over_when_the_last_in_the_queue_gives_up() {
+fn round_is_over_when_last_queued_member_leaves() {
     for how in ["runs out", "closes", "is unblocked"] {
         let mut world = world();
         world.ask(member(0).limit(1));
@@ -77,7 +77,7 @@ fn a_round_is_over_when_the_last_in_the_queue_gives_up() {
 }
 
 #[test]
-fn expecting_no_more_than_is_done_finishes_the_round() {
+fn expect_at_or_below_done_finishes_round() {
     let mut world = world();
     world.step(&Step::Expect(KEY, 3));
     world.ask(member(0));

@@ -1,4 +1,4 @@
-//! LargeServer that stay short however much there is: what concerns all holds, all queues or a very large key is
+//! Turns that stay short however much there is: what concerns all holds, all queues or a very large key is
 //! only noted in the turn in which it happens, and done in slices. Counted here are the steps that are left to
 //! do after a call: a call that did them itself leaves none.
 
@@ -156,48 +156,48 @@ const KEY: Name = (0, 0);
 
 /// A replica with a million holds was promoted, and nobody was answered while it walked over them.
 #[test]
-fn take_over_leaves_ten_thousand_locks_to_be_walked_in_slices() {
-    let mut turns = LargeServer::new();
-    turns.locks(10_000);
-    turns.pass(10_000);
-    turns.server.engine.stand_down();
-    turns.pass(10_000);
-    turns.take_over();
+fn take_over_walks_ten_thousand_locks_in_slices() {
+    let mut large = LargeServer::new();
+    large.locks(10_000);
+    large.pass(10_000);
+    large.server.engine.stand_down();
+    large.pass(10_000);
+    large.take_over();
     for (number, slices) in [(0, 0), (9_999, 0), (5_000, 1), (9_999, 99)] {
         for _ in 0..slices {
-            assert_eq!(turns.slice(100), 100, "a slice of its budget");
+            assert_eq!(large.slice(100), 100, "a slice of its budget");
         }
-        let left = turns.check(name(number), Family::Lock, u64::from(number));
+        let left = large.check(name(number), Family::Lock, u64::from(number));
         let moment = 10_000 + GRACE_MS;
         assert_eq!(left, moment, "{number}: as of the take-over");
     }
     assert_eq!(
-        turns.work_off(),
+        large.work_off(),
         20_000 - 10_000,
         "a lock and its hold each"
     );
-    turns.pass(10_000 + GRACE_MS - 1);
-    turns.tick();
-    assert_eq!(turns.holds(), 10_000, "none is early");
-    turns.pass(2);
-    turns.tick();
-    assert_eq!(turns.holds(), 0);
+    large.pass(10_000 + GRACE_MS - 1);
+    large.tick();
+    assert_eq!(large.holds(), 10_000, "none is early");
+    large.pass(2);
+    large.tick();
+    assert_eq!(large.holds(), 0);
 }
 
 /// The time that the walk takes is nobody's loss and nobody's gain.
 #[test]
-fn hold_has_what_it_had_at_take_over_whenever_the_walk_comes_to_it() {
+fn lease_left_after_take_over_does_not_depend_on_walk() {
     for waited_ms in [0, 1, 700, 10_000] {
-        let mut turns = LargeServer::new();
-        turns.locks(300);
-        turns.pass(5_000);
-        turns.server.engine.stand_down();
-        turns.pass(10_000);
-        turns.take_over();
-        turns.pass(waited_ms);
-        turns.work_off();
+        let mut large = LargeServer::new();
+        large.locks(300);
+        large.pass(5_000);
+        large.server.engine.stand_down();
+        large.pass(10_000);
+        large.take_over();
+        large.pass(waited_ms);
+        large.work_off();
         for number in [0, 299] {
-            let left = turns.check(name(number), Family::Lock, u64::from(number));
+            let left = large.check(name(number), Family::Lock, u64::from(number));
             let expected = LEASE_MS as u64 - 15_000 + GRACE_MS - waited_ms;
             let case = format!("{number} after {waited_ms} ms");
             assert!((expected - 1..=expected).contains(&left), "{case}: {left}");
@@ -206,209 +206,209 @@ fn hold_has_what_it_had_at_take_over_whenever_the_walk_comes_to_it() {
 }
 
 #[test]
-fn key_is_given_its_moments_by_the_first_request_before_the_walk_comes_to_it() {
-    let mut turns = LargeServer::new();
-    turns.locks(1_000);
-    turns.server.engine.stand_down();
-    turns.pass(60_000);
-    turns.take_over();
+fn request_before_walk_gives_its_key_moments() {
+    let mut large = LargeServer::new();
+    large.locks(1_000);
+    large.server.engine.stand_down();
+    large.pass(60_000);
+    large.take_over();
     let last = name(999);
-    turns.ask(last, Claim::Exclusive, 5_000, |_| {});
-    assert_eq!(turns.words(), ["not granted"], "it has its grace");
-    turns.pass(GRACE_MS);
-    turns.ask(last, Claim::Exclusive, 5_000, |_| {});
-    assert_eq!(turns.words(), ["granted"], "and no more, walked or not");
+    large.ask(last, Claim::Exclusive, 5_000, |_| {});
+    assert_eq!(large.words(), ["not granted"], "it has its grace");
+    large.pass(GRACE_MS);
+    large.ask(last, Claim::Exclusive, 5_000, |_| {});
+    assert_eq!(large.words(), ["granted"], "and no more, walked or not");
     // One that is overdue and not walked yet is still its token's.
-    turns.ask(name(998), Claim::Exclusive, 998, |_| {});
-    assert_eq!(turns.words(), ["granted"]);
-    let left = turns.check(name(998), Family::Lock, 998);
+    large.ask(name(998), Claim::Exclusive, 998, |_| {});
+    assert_eq!(large.words(), ["granted"]);
+    let left = large.check(name(998), Family::Lock, 998);
     assert_eq!(left, u64::from(LEASE_MS), "renewed");
-    turns.pass(2);
-    turns.tick();
-    assert_eq!(turns.holds(), 2, "the others lapse with the walk");
+    large.pass(2);
+    large.tick();
+    assert_eq!(large.holds(), 2, "the others lapse with the walk");
 }
 
 /// A lease of an earlier term ran out by the clock of a later one.
 #[test]
-fn moments_of_an_earlier_term_count_for_nothing_in_the_next() {
-    let mut turns = LargeServer::new();
-    turns.locks(200);
-    turns.holders((9, 0), 0..200, false);
+fn moments_before_take_over_lapse_no_hold() {
+    let mut large = LargeServer::new();
+    large.locks(200);
+    large.holders((9, 0), 0..200, false);
     for term in 1..=4_u32 {
-        turns.server.engine.stand_down();
-        assert_eq!(turns.work_off(), 0, "there is not much to drop");
-        turns.take_over();
+        large.server.engine.stand_down();
+        assert_eq!(large.work_off(), 0, "there is not much to drop");
+        large.take_over();
         // Half of the terms are over before the walk is.
         if term % 2 == 0 {
-            turns.work_off();
+            large.work_off();
         } else {
-            turns.slice(150);
+            large.slice(150);
         }
-        turns.server.engine.check_invariants(turns.now);
-        turns.pass(GRACE_MS);
-        turns.tick();
-        assert_eq!(turns.holds(), 400, "term {term}");
-        let left = turns.check(name(7), Family::Lock, 7);
+        large.server.engine.check_invariants(large.now);
+        large.pass(GRACE_MS);
+        large.tick();
+        assert_eq!(large.holds(), 400, "term {term}");
+        let left = large.check(name(7), Family::Lock, 7);
         let expected = u64::from(LEASE_MS) - u64::from(term) * GRACE_MS;
         assert!(
             (expected..=expected + GRACE_MS).contains(&left),
             "term {term}: {left}"
         );
     }
-    turns.pass(30_000);
-    turns.tick();
-    assert_eq!(turns.holds(), 0);
+    large.pass(30_000);
+    large.tick();
+    assert_eq!(large.holds(), 0);
 }
 
 #[test]
-fn take_over_walks_a_semaphore_of_ten_thousand_holders_in_slices() {
-    let mut turns = LargeServer::new();
-    turns.holders(KEY, 0..10_000, false);
-    turns.server.engine.stand_down();
-    turns.pass(60_000);
-    turns.take_over();
-    assert_eq!(turns.slice(100), 100);
-    turns.server.engine.check_invariants(turns.now);
-    assert_eq!(turns.check(KEY, Family::Semaphore, 9_999), GRACE_MS);
+fn take_over_walks_one_large_semaphore_in_slices() {
+    let mut large = LargeServer::new();
+    large.holders(KEY, 0..10_000, false);
+    large.server.engine.stand_down();
+    large.pass(60_000);
+    large.take_over();
+    assert_eq!(large.slice(100), 100);
+    large.server.engine.check_invariants(large.now);
+    assert_eq!(large.check(KEY, Family::Semaphore, 9_999), GRACE_MS);
     // A request gives moments to as many as it may end, and no more.
-    turns.ask(KEY, Claim::Permits(1), 20_000, |_| {});
-    assert_eq!(turns.words(), ["granted"]);
-    let steps = turns.work_off();
+    large.ask(KEY, Claim::Permits(1), 20_000, |_| {});
+    assert_eq!(large.words(), ["granted"]);
+    let steps = large.work_off();
     assert!((8_900..9_000).contains(&steps), "{steps} steps are left");
-    turns.pass(GRACE_MS - 1);
-    turns.tick();
-    assert_eq!(turns.holds(), 10_001);
-    turns.pass(2);
-    turns.tick();
-    assert_eq!(turns.holds(), 1, "but for the one that was granted here");
+    large.pass(GRACE_MS - 1);
+    large.tick();
+    assert_eq!(large.holds(), 10_001);
+    large.pass(2);
+    large.tick();
+    assert_eq!(large.holds(), 1, "but for the one that was granted here");
 }
 
 /// A primary with a million holds was demoted, and nobody was answered while it cleared its indexes.
 #[test]
-fn stand_down_leaves_the_indexes_to_be_dropped_in_slices() {
-    let mut turns = LargeServer::new();
-    turns.holders(KEY, 0..5_000, true);
+fn stand_down_drops_indexes_in_slices() {
+    let mut large = LargeServer::new();
+    large.holders(KEY, 0..5_000, true);
     for number in 0..5_000 {
-        turns.ask(name(number), Claim::Member, u64::from(number), |request| {
+        large.ask(name(number), Claim::Member, u64::from(number), |request| {
             request.limit = None;
         });
     }
-    turns.work_off();
-    turns.server.engine.stand_down();
-    let steps = turns.work_off();
+    large.work_off();
+    large.server.engine.stand_down();
+    let steps = large.work_off();
     assert!(
         steps >= 5_000,
         "{steps} steps: the EPHEMERAL holds at least"
     );
-    turns.take_over();
-    turns.tick();
-    turns.server.engine.check_invariants(turns.now);
+    large.take_over();
+    large.tick();
+    large.server.engine.check_invariants(large.now);
 }
 
 /// DEL of a semaphore with many holders kept everybody waiting; on its replicas too.
 #[test]
-fn del_of_a_semaphore_leaves_its_holds_to_be_dropped_in_slices() {
+fn del_of_large_semaphore_drops_holds_in_slices() {
     for follows in [false, true] {
-        let mut turns = LargeServer::new();
-        turns.holders(KEY, 0..10_000, true);
+        let mut large = LargeServer::new();
+        large.holders(KEY, 0..10_000, true);
         if follows {
-            turns.server.engine.stand_down();
-            turns.work_off();
+            large.server.engine.stand_down();
+            large.work_off();
         }
-        turns.server.delete(KEY);
-        let Some(id) = turns.server.let_go.pop() else {
+        large.server.delete(KEY);
+        let Some(id) = large.server.let_go.pop() else {
             panic!("it was held");
         };
-        turns.server.engine.freed(id);
-        assert_eq!(turns.holds(), 0, "they leave the gauges at once");
+        large.server.engine.freed(id);
+        assert_eq!(large.holds(), 0, "they leave the gauges at once");
         // Meanwhile the number of the state is another's, and the connections close.
-        turns.ask((0, 1), Claim::Permits(1), 7, |request| {
+        large.ask((0, 1), Claim::Permits(1), 7, |request| {
             request.ephemeral = true;
         });
-        (0..5_000).for_each(|client| turns.disconnect(client));
-        turns.server.engine.check_invariants(turns.now);
-        assert_eq!(turns.work_off(), 30_000, "a hold, its token, its deadline");
+        (0..5_000).for_each(|client| large.disconnect(client));
+        large.server.engine.check_invariants(large.now);
+        assert_eq!(large.work_off(), 30_000, "a hold, its token, its deadline");
         if !follows {
-            turns.tick();
-            assert_eq!(turns.holds(), 0, "the one of the connection that closed");
+            large.tick();
+            assert_eq!(large.holds(), 0, "the one of the connection that closed");
         }
     }
 }
 
 #[test]
-fn values_freed_elsewhere_are_given_back_in_slices() {
-    let mut turns = LargeServer::new();
-    turns.locks(10_000);
-    turns.holders((50, 0), 0..1_000, false);
-    turns.server.flush(None);
-    turns.server.free_let_go();
-    assert_eq!(turns.holds(), 11_000, "they are counted until then");
-    assert_eq!(turns.slice(100), 100);
-    assert_eq!(turns.holds(), 10_900);
-    turns.locks(500);
-    assert_eq!(turns.work_off(), 9_901 + 3_000);
-    assert_eq!(turns.holds(), 500);
-    turns.tick();
+fn values_freed_on_other_thread_are_returned_in_slices() {
+    let mut large = LargeServer::new();
+    large.locks(10_000);
+    large.holders((50, 0), 0..1_000, false);
+    large.server.flush(None);
+    large.server.free_let_go();
+    assert_eq!(large.holds(), 11_000, "they are counted until then");
+    assert_eq!(large.slice(100), 100);
+    assert_eq!(large.holds(), 10_900);
+    large.locks(500);
+    assert_eq!(large.work_off(), 9_901 + 3_000);
+    assert_eq!(large.holds(), 500);
+    large.tick();
 }
 
 /// So many keys were waited for that to make their queues due took longer than to flush the database.
 #[test]
-fn flush_makes_a_thousand_queues_due_in_slices() {
+fn flush_makes_thousand_queues_due_in_slices() {
     for (db, waiters) in [(None, 1_000), (Some(0), 250), (Some(3), 250), (Some(9), 0)] {
-        let mut turns = LargeServer::new();
-        turns.locks(1_000);
+        let mut large = LargeServer::new();
+        large.locks(1_000);
         for number in 0..1_000 {
             let client = 10_000 + u64::from(number);
-            turns.ask(name(number), Claim::Exclusive, client, |request| {
+            large.ask(name(number), Claim::Exclusive, client, |request| {
                 request.wait = Some(Wait::Forever);
             });
         }
-        turns.server.flush(db);
-        assert_eq!(turns.server.engine.next_wake(turns.now), Some(MS));
-        assert_eq!(turns.slice(100), 100);
-        turns.server.engine.check_invariants(turns.now);
+        large.server.flush(db);
+        assert_eq!(large.server.engine.next_wake(large.now), Some(MS));
+        assert_eq!(large.slice(100), 100);
+        large.server.engine.check_invariants(large.now);
         // Flushed again on the way: from the start once more, and that is all.
-        (0..1_000).for_each(|_| turns.server.flush(db));
+        (0..1_000).for_each(|_| large.server.flush(db));
         // Somebody who asks meanwhile is behind those who wait.
         let last = if db == Some(0) { 249 } else { 999 };
-        turns.ask(name(last), Claim::Exclusive, 77, |_| {});
-        let before = turns.words();
+        large.ask(name(last), Claim::Exclusive, 77, |_| {});
+        let before = large.words();
         assert!(before.last() == Some(&"not granted"), "{db:?}: {before:?}");
         // The queue that was asked about may be gone by then.
-        let steps = turns.work_off();
+        let steps = large.work_off();
         assert!((1_900..=1_902).contains(&steps), "{db:?}: {steps} steps");
-        turns.tick();
-        let granted = turns.told.len() + before.len() - 1;
+        large.tick();
+        let granted = large.told.len() + before.len() - 1;
         assert_eq!(granted, waiters, "{db:?}");
-        assert!(turns.told.iter().all(|answer| word(answer) == "granted"));
+        assert!(large.told.iter().all(|answer| word(answer) == "granted"));
     }
 }
 
 #[test]
-fn demoted_server_drops_a_thousand_queues_in_slices() {
-    let mut turns = LargeServer::new();
-    turns.locks(1_000);
+fn demoted_server_drops_thousand_queues_in_slices() {
+    let mut large = LargeServer::new();
+    large.locks(1_000);
     for number in 0..1_000 {
         let client = 10_000 + u64::from(number);
-        turns.ask(name(number), Claim::Exclusive, client, |request| {
+        large.ask(name(number), Claim::Exclusive, client, |request| {
             request.wait = Some(Wait::Forever);
         });
     }
-    turns.server.engine.stand_down();
-    turns.work_off();
-    turns.server.engine.dismiss_all();
-    assert_eq!(turns.server.engine.effects.wakes.len(), 1_000);
-    turns.server.engine.effects.clear();
-    let steps = turns.work_off();
+    large.server.engine.stand_down();
+    large.work_off();
+    large.server.engine.dismiss_all();
+    assert_eq!(large.server.engine.effects.wakes.len(), 1_000);
+    large.server.engine.effects.clear();
+    let steps = large.work_off();
     assert!(steps >= 3_000, "{steps} steps");
 }
 
 /// A connection with a million EPHEMERAL holds closed, and to list them all took longer than a turn may.
 #[test]
-fn holds_of_a_closed_connection_end_one_task_each_and_spare_those_bound_anew() {
-    let mut turns = LargeServer::new();
+fn ephemeral_holds_of_closed_connection_end_one_per_task() {
+    let mut large = LargeServer::new();
     for number in 0..2_000 {
-        turns.ask(
+        large.ask(
             name(number),
             Claim::Exclusive,
             u64::from(number),
@@ -417,10 +417,10 @@ fn holds_of_a_closed_connection_end_one_task_each_and_spare_those_bound_anew() {
             },
         );
     }
-    turns.disconnect(1);
+    large.disconnect(1);
     // The connection of one token comes back at once, that of another in the middle of it all.
-    let again = |turns: &mut LargeServer, number: u32| {
-        turns.ask(
+    let again = |large: &mut LargeServer, number: u32| {
+        large.ask(
             name(number),
             Claim::Exclusive,
             u64::from(number),
@@ -429,35 +429,35 @@ fn holds_of_a_closed_connection_end_one_task_each_and_spare_those_bound_anew() {
             },
         );
     };
-    again(&mut turns, 1_999);
+    again(&mut large, 1_999);
     for ended in 1..=1_000 {
-        let Some((task, db, spelling)) = turns.server.engine.next_task(turns.now, &mut 9) else {
+        let Some((task, db, spelling)) = large.server.engine.next_task(large.now, &mut 9) else {
             panic!("{ended}: there is more to end");
         };
         let number = (0..250).find(|n| spelled((db.0, *n)) == spelling.as_bytes());
-        let (now, name) = (turns.now, (db.0, number.expect("a key")));
-        turns.server.call(name, Family::Lock, |engine, key| {
+        let (now, name) = (large.now, (db.0, number.expect("a key")));
+        large.server.call(name, Family::Lock, |engine, key| {
             engine.perform(task, key, now)
         });
         assert!(matches!(task, Task::End { .. }), "{task:?}");
-        assert_eq!(turns.holds(), 2_000 - ended);
+        assert_eq!(large.holds(), 2_000 - ended);
     }
-    again(&mut turns, 1_998);
-    turns.server.engine.check_invariants(turns.now);
-    turns.tick();
-    assert_eq!(turns.holds(), 2, "those that were bound anew");
-    turns.disconnect(2);
-    turns.tick();
-    assert_eq!(turns.holds(), 0);
+    again(&mut large, 1_998);
+    large.server.engine.check_invariants(large.now);
+    large.tick();
+    assert_eq!(large.holds(), 2, "those that were bound anew");
+    large.disconnect(2);
+    large.tick();
+    assert_eq!(large.holds(), 0);
 }
 
 /// Everything at once: large keys that come and go while their remains are dropped, connections that close,
 /// changes of role in the middle of the walk.
 #[test]
-fn large_keys_survive_random_turns() {
+fn large_keys_survive_random_slices() {
     for seed in 1..=30 {
         let mut random = Random::new(seed);
-        let mut turns = LargeServer::new();
+        let mut large = LargeServer::new();
         let mut clients = 0;
         for _ in 0..120 {
             let key = (0, random.below(3) as u8);
@@ -466,7 +466,7 @@ fn large_keys_survive_random_turns() {
                     let count = random.below(150);
                     let conn = random.below(4);
                     for client in clients..clients + count {
-                        turns.ask(key, Claim::Permits(1), client, |request| {
+                        large.ask(key, Claim::Permits(1), client, |request| {
                             request.client = ClientId(conn);
                             request.ephemeral = client % 3 > 0;
                             request.lease = LeaseMs(1 + (client % 50) as u32 * 100);
@@ -474,55 +474,55 @@ fn large_keys_survive_random_turns() {
                     }
                     clients += count;
                 }
-                5 => turns.server.delete(key),
-                6 => turns.server.flush(None),
-                7 => turns.server.free_let_go(),
-                8 => turns.disconnect(random.below(4)),
-                9 => turns.server.rename(key, (1, key.1)),
-                10 => turns.pass(random.below(1_000)),
+                5 => large.server.delete(key),
+                6 => large.server.flush(None),
+                7 => large.server.free_let_go(),
+                8 => large.disconnect(random.below(4)),
+                9 => large.server.rename(key, (1, key.1)),
+                10 => large.pass(random.below(1_000)),
                 11 => {
-                    turns.server.engine.stand_down();
-                    turns.pass(random.below(1_000));
-                    turns.take_over();
+                    large.server.engine.stand_down();
+                    large.pass(random.below(1_000));
+                    large.take_over();
                 }
-                12 => turns.tick(),
+                12 => large.tick(),
                 _ => {
                     let budget = random.below(300) as u32;
-                    turns.slice(budget);
+                    large.slice(budget);
                 }
             }
-            turns.server.engine.check_invariants(turns.now);
+            large.server.engine.check_invariants(large.now);
         }
-        turns.tick();
-        turns.pass(60_000);
-        turns.tick();
-        turns.server.free_let_go();
-        turns.tick();
-        assert_eq!(turns.holds(), 0, "seed {seed}");
-        assert!(turns.server.keys.is_empty(), "seed {seed}");
+        large.tick();
+        large.pass(60_000);
+        large.tick();
+        large.server.free_let_go();
+        large.tick();
+        assert_eq!(large.holds(), 0, "seed {seed}");
+        assert!(large.server.keys.is_empty(), "seed {seed}");
     }
 }
 
 /// A RESTORE brings a large state to a server that decides, in the middle of its walk.
 #[test]
-fn state_restored_during_the_walk_has_its_moments_at_once() {
-    let mut turns = LargeServer::new();
-    turns.holders(KEY, 0..300, false);
-    let body = turns.server.state(KEY).expect("it is held").body.clone();
-    turns.server.engine.stand_down();
-    turns.pass(60_000);
-    turns.take_over();
-    turns.slice(10);
-    turns.pass(1_000);
-    let (other, now) = ((3, 3), turns.now);
-    let engine = &mut turns.server.engine;
+fn state_restored_during_walk_has_its_moments_at_once() {
+    let mut large = LargeServer::new();
+    large.holders(KEY, 0..300, false);
+    let body = large.server.state(KEY).expect("it is held").body.clone();
+    large.server.engine.stand_down();
+    large.pass(60_000);
+    large.take_over();
+    large.slice(10);
+    large.pass(1_000);
+    let (other, now) = ((3, 3), large.now);
+    let engine = &mut large.server.engine;
     let id = engine
         .adopt(body, Db(other.0), &spelled(other), now)
         .expect("fits");
-    turns.server.keys.insert(other, Stored::State(id));
-    turns.server.engine.moved(id, Db(other.0), &spelled(other));
-    turns.server.engine.check_invariants(turns.now);
-    let left = turns.check(other, Family::Semaphore, 299);
+    large.server.keys.insert(other, Stored::State(id));
+    large.server.engine.moved(id, Db(other.0), &spelled(other));
+    large.server.engine.check_invariants(large.now);
+    let left = large.check(other, Family::Semaphore, 299);
     assert_eq!(left, GRACE_MS, "as of the moment in which it came");
-    assert_eq!(turns.check(KEY, Family::Semaphore, 299), GRACE_MS - 1_000);
+    assert_eq!(large.check(KEY, Family::Semaphore, 299), GRACE_MS - 1_000);
 }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::laws::Laws;
-use crate::model::{Model, Name, Seat, TICK_US};
+use crate::model::{Model, Name, ModelSeat, TICK_US};
 use crate::server::{Done, Server, Stored, granted};
 use crate::steps::{Step, token};
 use dsync_engine::answer::Answer;
@@ -123,7 +123,7 @@ impl World {
                 .model
                 .content(queue.name)
                 .map_or(&[][..], |content| &content.holds);
-            let waits = |seat: &Seat| {
+            let waits = |seat: &ModelSeat| {
                 holds
                     .iter()
                     .any(|hold| seat.token.as_ref() == Some(&hold.token))

@@ -8,7 +8,7 @@ use dsync_engine::types::{Claim, Token, UnixMs};
 use dsync_engine::{Family, Request};
 
 #[derive(Clone)]
-pub struct Hold {
+pub struct ModelHold {
     pub fence: u64,
     pub token: Token,
     pub claim: Claim,
@@ -23,7 +23,7 @@ pub struct Hold {
     /// Its connection is known to be gone; it ends at the next tick.
     pub ending: Option<End>,
     /// Rank and age of the place at which its token waited for it, if the client chose the token.
-    pub(super) origin: Option<(u64, u64)>,
+    pub(super) former_place: Option<(u64, u64)>,
     /// How long that place is kept for a grant that could not be delivered.
     pub(super) vacant_until_us: Option<u64>,
 }
@@ -31,7 +31,7 @@ pub struct Hold {
 #[derive(Clone)]
 pub struct Content {
     pub family: Family,
-    pub holds: Vec<Hold>,
+    pub holds: Vec<ModelHold>,
     /// What requests last asked for.
     pub asked: Option<u32>,
     pub pinned: Option<u32>,

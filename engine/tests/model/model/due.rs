@@ -1,8 +1,8 @@
 //! What comes due by itself: everything there is is looked at, every time.
 
-use super::content::Hold;
+use super::content::ModelHold;
 use super::queue::Sitter;
-use super::{Model, Name, TICK_US, Value, Wake, ms};
+use super::{Model, Name, TICK_US, Value, ModelWake, ms};
 use dsync_engine::Family;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
@@ -20,7 +20,7 @@ impl Model {
                 let how = hold.ending.expect("it is ending");
                 self.end(name, hold.fence, how, now);
                 if how == End::Undelivered {
-                    self.stand_again(name, hold);
+                    self.restore_place(name, hold);
                 }
                 self.visit(name, now);
             }
@@ -41,7 +41,7 @@ impl Model {
                 if let Sitter::Waiting { ticket, .. } | Sitter::Watching { ticket, .. } =
                     seat.sitter
                 {
-                    self.wakes.push(Wake {
+                    self.wakes.push(ModelWake {
                         name,
                         ticket,
                         answer: Answer::NotGranted,
@@ -55,7 +55,7 @@ impl Model {
     }
 
     /// The oldest hold whose connection is known to be gone.
-    pub(super) fn first_ending(&self) -> Option<(Name, Hold)> {
+    pub(super) fn first_ending(&self) -> Option<(Name, ModelHold)> {
         let holds = self.values.iter().flat_map(|(name, value)| match value {
             Value::State(content) => content.holds.iter().map(|hold| (*name, hold)).collect(),
             Value::Foreign => Vec::new(),

@@ -1,7 +1,7 @@
 //! What happens to connections, keys and servers.
 
 use super::queue::Sitter;
-use super::{Model, Name, Value, Wake, ms};
+use super::{Model, Name, Value, ModelWake, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::Now;
@@ -103,7 +103,7 @@ impl Model {
                 if let Sitter::Waiting { ticket, .. } | Sitter::Watching { ticket, .. } =
                     seat.sitter
                 {
-                    self.wakes.push(Wake {
+                    self.wakes.push(ModelWake {
                         name: queue.name,
                         ticket,
                         answer: Answer::Demoted,

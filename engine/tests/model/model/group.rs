@@ -1,6 +1,6 @@
 //! What only wait groups have: DONE, EXPECT, WAIT, and rounds that are over.
 
-use super::queue::{Seat, Sitter};
+use super::queue::{ModelSeat, Sitter};
 use super::{Model, Name, Outcome, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
@@ -26,7 +26,7 @@ impl Model {
     }
 
     pub fn expect(&mut self, name: Name, jobs: u32, now: Now) -> Option<u64> {
-        self.serve_the_bereaved(name, now);
+        self.serve_removed_key(name, now);
         if self.is_other(name, Family::Group) {
             return None;
         }
@@ -39,7 +39,7 @@ impl Model {
     }
 
     pub fn wait(&mut self, name: Name, wait: Option<Wait>, client: u64, now: Now) -> Outcome {
-        self.serve_the_bereaved(name, now);
+        self.serve_removed_key(name, now);
         if self.is_other(name, Family::Group) {
             return Outcome::Now(Answer::WrongType);
         }
@@ -60,7 +60,7 @@ impl Model {
             return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
         let (ticket, rank) = (self.number(), self.number());
-        self.queue(name).seats.push(Seat {
+        self.queue(name).seats.push(ModelSeat {
             rank,
             claim: None,
             token: None,

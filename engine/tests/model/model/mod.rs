@@ -27,8 +27,8 @@ use dsync_engine::answer::Answer;
 use dsync_engine::types::{Now, Token};
 use dsync_engine::{Family, Settings};
 
-pub use content::{Content, Hold};
-pub use queue::{Queue, Seat, Sitter};
+pub use content::{Content, ModelHold};
+pub use queue::{ModelQueue, ModelSeat, Sitter};
 
 /// A database and the number of a key in it.
 pub type Name = (i32, u8);
@@ -51,7 +51,7 @@ pub enum Outcome {
     Queued(u64),
 }
 
-pub struct Wake {
+pub struct ModelWake {
     pub name: Name,
     pub ticket: u64,
     pub answer: Answer,
@@ -60,8 +60,8 @@ pub struct Wake {
 pub struct Model {
     pub settings: Settings,
     pub values: Vec<(Name, Value)>,
-    pub queues: Vec<Queue>,
-    pub wakes: Vec<Wake>,
+    pub queues: Vec<ModelQueue>,
+    pub wakes: Vec<ModelWake>,
     last_fence: u64,
     last_number: u64,
 }
@@ -123,14 +123,14 @@ impl Model {
         }
     }
 
-    fn hold_of(&self, name: Name, token: &Token) -> Option<&Hold> {
+    fn hold_of(&self, name: Name, token: &Token) -> Option<&ModelHold> {
         self.content(name)?
             .holds
             .iter()
             .find(|hold| hold.token == *token)
     }
 
-    fn hold_mut(&mut self, name: Name, fence: u64) -> Option<&mut Hold> {
+    fn hold_mut(&mut self, name: Name, fence: u64) -> Option<&mut ModelHold> {
         self.content_mut(name)?
             .holds
             .iter_mut()

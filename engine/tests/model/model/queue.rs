@@ -1,7 +1,7 @@
 //! Those who wait for a name, and the places that are kept for those who left.
 
-use super::content::Hold;
-use super::{Model, Name, Wake};
+use super::content::ModelHold;
+use super::{Model, Name, ModelWake};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, Token};
 use dsync_engine::{Family, FullQueue, Request, Wait};
@@ -25,7 +25,7 @@ pub enum Sitter {
 }
 
 #[derive(Clone)]
-pub struct Seat {
+pub struct ModelSeat {
     /// Kept when the place is taken over or resumed.
     pub rank: u64,
     pub claim: Option<Claim>,
@@ -34,7 +34,7 @@ pub struct Seat {
     pub sitter: Sitter,
 }
 
-impl Seat {
+impl ModelSeat {
     pub(super) fn runs_out_us(&self) -> Option<u64> {
         match &self.sitter {
             Sitter::Waiting { request, .. } => request.wait.and_then(Wait::deadline).map(|at| at.0),
@@ -50,10 +50,10 @@ impl Seat {
 
 /// Those who wait for a name. They stay with it whatever becomes of the value.
 #[derive(Clone)]
-pub struct Queue {
+pub struct ModelQueue {
     pub name: Name,
     /// By rank.
-    pub seats: Vec<Seat>,
+    pub seats: Vec<ModelSeat>,
     /// What each family's requests go by here when the key is gone: what they last asked for or, failing
     /// that, what the operator had set.
     pub(super) kept_limits: Vec<(Family, u32)>,
@@ -62,16 +62,16 @@ pub struct Queue {
 }
 
 impl Model {
-    pub fn seats(&self, name: Name) -> &[Seat] {
+    pub fn seats(&self, name: Name) -> &[ModelSeat] {
         self.queues
             .iter()
             .find(|queue| queue.name == name)
             .map_or(&[], |queue| &queue.seats)
     }
 
-    pub(super) fn queue(&mut self, name: Name) -> &mut Queue {
+    pub(super) fn queue(&mut self, name: Name) -> &mut ModelQueue {
         if !self.queues.iter().any(|queue| queue.name == name) {
-            self.queues.push(Queue {
+            self.queues.push(ModelQueue {
                 name,
                 seats: Vec::new(),
                 kept_limits: Vec::new(),
@@ -138,7 +138,7 @@ impl Model {
     pub(super) fn make_room(&mut self, name: Name) -> Result<(), FullQueue> {
         let bounds = (self.settings.max_waiters_per_key, self.settings.max_waiters);
         while self.seats(name).len() as u64 >= bounds.0 && !self.seats(name).is_empty() {
-            let oldest = self.seats(name).iter().position(Seat::is_vacant);
+            let oldest = self.seats(name).iter().position(ModelSeat::is_vacant);
             let oldest = oldest.ok_or(FullQueue::Key { bound: bounds.0 })?;
             self.queue(name).seats.remove(oldest);
         }
@@ -161,7 +161,7 @@ impl Model {
 
     /// The token's place in the queue of this family goes; who waits there is told.
     pub(super) fn give_up_place(&mut self, name: Name, family: Family, token: &Token) -> bool {
-        let is_its = |seat: &Seat| {
+        let is_its = |seat: &ModelSeat| {
             seat.token.as_ref() == Some(token)
                 && seat.claim.is_some_and(|claim| claim.family() == family)
         };
@@ -176,23 +176,23 @@ impl Model {
     }
 
     /// The token's hold is granted from this waiter's place.
-    pub(super) fn note_origin(&mut self, name: Name, ticket: u64, token: &Token) {
+    pub(super) fn note_former_place(&mut self, name: Name, ticket: u64, token: &Token) {
         let mut seats = self.seats(name).iter();
         let seat = seats
             .find(|seat| matches!(seat.sitter, Sitter::Waiting { ticket: t, .. } if t == ticket));
-        let origin = seat
+        let former_place = seat
             .filter(|seat| seat.token.is_some())
             .map(|seat| (seat.rank, seat.since_us));
         if let Some(content) = self.content_mut(name)
             && let Some(hold) = content.holds.iter_mut().find(|hold| hold.token == *token)
         {
-            hold.origin = origin;
+            hold.former_place = former_place;
         }
     }
 
     /// A grant that was not delivered has ended: its token has its place again for a while.
-    pub(super) fn stand_again(&mut self, name: Name, hold: Hold) {
-        let (Some((rank, since_us)), Some(until_us)) = (hold.origin, hold.vacant_until_us) else {
+    pub(super) fn restore_place(&mut self, name: Name, hold: ModelHold) {
+        let (Some((rank, since_us)), Some(until_us)) = (hold.former_place, hold.vacant_until_us) else {
             return;
         };
         let token = Some(hold.token);
@@ -206,7 +206,7 @@ impl Model {
         let claim = Some(hold.claim);
         seats.insert(
             at,
-            Seat {
+            ModelSeat {
                 rank,
                 claim,
                 token,
@@ -222,7 +222,7 @@ impl Model {
             Sitter::Waiting { ticket: t, .. } | Sitter::Watching { ticket: t, .. } => t != ticket,
             Sitter::Vacant { .. } => true,
         });
-        self.wakes.push(Wake {
+        self.wakes.push(ModelWake {
             name,
             ticket,
             answer,

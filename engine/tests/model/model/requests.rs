@@ -1,8 +1,8 @@
 //! What clients ask for, whatever the family.
 
 use super::content::Content;
-use super::queue::{Seat, Sitter};
-use super::{Model, Name, Outcome, Wake};
+use super::queue::{ModelSeat, Sitter};
+use super::{Model, Name, Outcome, ModelWake};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::{Claim, Fence, Now, Token};
@@ -69,7 +69,7 @@ impl Model {
     }
 
     pub(super) fn new_request(&mut self, name: Name, mut request: Request, now: Now) -> Outcome {
-        let same_token = |seat: &&Seat| seat.token.as_ref() == Some(&request.token);
+        let same_token = |seat: &&ModelSeat| seat.token.as_ref() == Some(&request.token);
         if let Some(seat) = self.seats(name).iter().find(same_token) {
             if seat.claim != Some(request.claim) {
                 return Outcome::Now(Answer::Refused(Refusal::Mismatch));
@@ -83,7 +83,7 @@ impl Model {
         if let Some(seat) = stands.filter(|_| request.wait.is_some()) {
             let (rank, before) = (seat.rank, seat.sitter.clone());
             if let Sitter::Waiting { ticket, .. } = before {
-                self.wakes.push(Wake {
+                self.wakes.push(ModelWake {
                     name,
                     ticket,
                     answer: Answer::Superseded,
@@ -137,7 +137,7 @@ impl Model {
         }
         let (ticket, rank) = (self.number(), self.number());
         let token = request.may_return.then(|| request.token.clone());
-        self.queue(name).seats.push(Seat {
+        self.queue(name).seats.push(ModelSeat {
             rank,
             claim: Some(request.claim),
             token,
@@ -215,7 +215,7 @@ impl Model {
     }
 
     pub fn pin_limit(&mut self, name: Name, limit: Option<u32>, now: Now) -> Option<Option<u32>> {
-        self.serve_the_bereaved(name, now);
+        self.serve_removed_key(name, now);
         if self.is_other(name, Family::Semaphore) {
             return None;
         }

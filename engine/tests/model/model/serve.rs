@@ -1,6 +1,6 @@
 //! The rules: how holds begin and end, who is next, and when a key goes.
 
-use super::content::{Content, Hold};
+use super::content::{Content, ModelHold};
 use super::{Model, Name, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
@@ -14,7 +14,7 @@ impl Model {
     }
 
     /// An absent key that somebody waits for was removed a moment ago: they were here first.
-    pub(super) fn serve_the_bereaved(&mut self, name: Name, now: Now) {
+    pub(super) fn serve_removed_key(&mut self, name: Name, now: Now) {
         if self.value(name).is_none() {
             self.settle(name, now);
         }
@@ -148,7 +148,7 @@ impl Model {
         if family == Family::Once {
             content.work.begin();
         }
-        content.holds.push(Hold {
+        content.holds.push(ModelHold {
             fence,
             token: request.token.clone(),
             claim: request.claim,
@@ -161,7 +161,7 @@ impl Model {
             client: request.client.0,
             ephemeral: request.ephemeral,
             ending: None,
-            origin: None,
+            former_place: None,
             vacant_until_us: None,
         });
         self.granted(name, &request.token, fence)
@@ -215,7 +215,7 @@ impl Model {
             }
             // A hold that came with a renamed or exchanged key: the waiter has it already.
             if let Some(answer) = self.same_hold(name, head, now) {
-                self.note_origin(name, *ticket, &head.token);
+                self.note_former_place(name, *ticket, &head.token);
                 self.tell(name, *ticket, answer);
                 continue;
             }
@@ -234,7 +234,7 @@ impl Model {
             }
             let limit = limit.filter(|_| content.is_none());
             let answer = self.grant(name, head, limit, now);
-            self.note_origin(name, *ticket, &head.token);
+            self.note_former_place(name, *ticket, &head.token);
             self.tell(name, *ticket, answer);
         }
     }
