@@ -1,5 +1,5 @@
-//! In a cluster: keys that this server may not decide about for a while, keys that leave, and fences that
-//! other nodes tell of. A key that is elsewhere is one whose tasks are performed without the right to write.
+//! In a cluster: keys that this server may not write for a while, keys that have left it, and fences that other nodes
+//! announce. The tasks of a key that is on another node are performed with `may_write` false.
 
 use crate::fixture::word;
 use crate::long_queues::{KEY, OneKey};
@@ -21,8 +21,8 @@ impl OneKey {
         self.now.lease.0 += (ms * MS).next_multiple_of(TICK_US);
     }
 
-    /// Everything that is due, while the key is elsewhere.
-    fn tasks_elsewhere(&mut self) -> Vec<Task> {
+    /// Performs all due tasks while the key cannot be written. Returns them.
+    fn tasks_unwritable(&mut self) -> Vec<Task> {
         let mut seen = Vec::new();
         let mut budget = 100;
         while let Some((task, ..)) = self.server.engine.next_task(self.now, &mut budget) {
@@ -43,7 +43,7 @@ impl OneKey {
         seen
     }
 
-    fn tasks_here(&mut self) {
+    fn tasks_writable(&mut self) {
         while self.one_task() {
             self.server.engine.check_invariants(self.now);
         }
@@ -74,8 +74,8 @@ impl OneKey {
     }
 }
 
-/// The slot was moved while a waiter queued; the holder's lease ran out, and the node that no longer had
-/// the slot granted the lock to the waiter, as the new one had done for somebody else.
+/// A slot moved away while a request waited. When the holder's lease ran out, the node that no longer had the slot
+/// granted the lock to the waiter, although the new node had granted it to another client.
 #[test]
 fn tasks_of_unwritable_key_stay_due() {
     let mut one_key = OneKey::new();
@@ -86,7 +86,7 @@ fn tasks_of_unwritable_key_stay_due() {
     one_key.pass(30_001);
     let mut looked = 0;
     for _ in 0..100 {
-        looked += one_key.tasks_elsewhere().len();
+        looked += one_key.tasks_unwritable().len();
         let wake = one_key.server.engine.next_wake(one_key.now);
         assert!(
             wake.is_some_and(|us| (1..=50 * MS).contains(&us)),
@@ -98,7 +98,7 @@ fn tasks_of_unwritable_key_stay_due() {
     assert_eq!(one_key.words(), [""; 0], "nobody is told anything");
 
     one_key.pass(30_000);
-    one_key.tasks_elsewhere();
+    one_key.tasks_unwritable();
     assert_eq!(
         one_key.words(),
         ["not granted"],
@@ -106,25 +106,25 @@ fn tasks_of_unwritable_key_stay_due() {
     );
 
     one_key.pass(50);
-    one_key.tasks_here();
+    one_key.tasks_writable();
     assert_eq!(one_key.words(), ["not granted", "granted"], "ours again");
 }
 
-/// As above, for a queue that wants a visit: its head has left, or the key was removed.
+/// The same for a queue that is due because the key was removed.
 #[test]
 fn due_queue_is_visited_when_its_key_is_writable_again() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
     one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
     one_key.server.delete(KEY);
-    assert!(!one_key.tasks_elsewhere().is_empty());
-    assert!(one_key.tasks_elsewhere().is_empty(), "put off");
+    assert!(!one_key.tasks_unwritable().is_empty());
+    assert!(one_key.tasks_unwritable().is_empty(), "put off");
     one_key.pass(50);
-    one_key.tasks_here();
+    one_key.tasks_writable();
     assert_eq!(one_key.words(), ["granted"]);
 }
 
-/// Touched again and again while it is elsewhere, it is still looked at once in a while.
+/// A queue that becomes due many times while its key cannot be written must not be put off many times.
 #[test]
 fn task_is_put_off_only_once() {
     let mut one_key = OneKey::new();
@@ -137,33 +137,34 @@ fn task_is_put_off_only_once() {
             .server
             .engine
             .disconnected(ClientId(client), one_key.now);
-        one_key.tasks_elsewhere();
+        one_key.tasks_unwritable();
         one_key.pass(1);
     }
     one_key.pass(50);
-    let looks = one_key.tasks_elsewhere().len();
+    let looks = one_key.tasks_unwritable().len();
     assert!(looks <= 50, "{looks} looks for what is put off, in one go");
     one_key.pass(50);
-    let looks = one_key.tasks_elsewhere().len();
+    let looks = one_key.tasks_unwritable().len();
     assert!(looks <= 2, "and {looks} from then on");
 }
 
-/// Its connection closed while the key was elsewhere, and the token came back on another one.
+/// The connection of an EPHEMERAL hold closed while the key could not be written, and the token retried on another
+/// connection.
 #[test]
 fn end_put_off_spares_hold_retried_by_its_token() {
     let mut one_key = OneKey::new();
     one_key.ephemeral(1);
     one_key.server.engine.disconnected(ClientId(1), one_key.now);
-    assert_eq!(one_key.tasks_elsewhere().len(), 1);
+    assert_eq!(one_key.tasks_unwritable().len(), 1);
     one_key.ephemeral(2);
     one_key.pass(50);
-    one_key.tasks_here();
+    one_key.tasks_writable();
     let held = |one_key: &OneKey| one_key.server.state(KEY).is_some();
     assert!(held(&one_key), "it is the other connection's");
     one_key.server.engine.disconnected(ClientId(2), one_key.now);
-    one_key.tasks_elsewhere();
+    one_key.tasks_unwritable();
     one_key.pass(50);
-    one_key.tasks_here();
+    one_key.tasks_writable();
     assert!(!held(&one_key));
 }
 
@@ -177,14 +178,14 @@ fn finished_group_is_kept_until_its_key_is_writable() {
     });
     assert_eq!(done, Ok(1));
     one_key.pass(60_001);
-    assert_eq!(one_key.tasks_elsewhere().len(), 1);
-    assert!(one_key.tasks_elsewhere().is_empty(), "put off");
+    assert_eq!(one_key.tasks_unwritable().len(), 1);
+    assert!(one_key.tasks_unwritable().is_empty(), "put off");
     one_key.pass(50);
-    one_key.tasks_here();
+    one_key.tasks_writable();
     assert!(one_key.server.state(KEY).is_none());
 }
 
-/// MIGRATE took the key away, and those who waited for it here would have waited for ever.
+/// MIGRATE moved a key away, and its waiters on the old node would have waited for ever.
 #[test]
 fn waiters_of_migrated_key_are_answered_in_slices() {
     let mut one_key = OneKey::new();
@@ -220,8 +221,8 @@ fn waiters_of_migrated_key_are_answered_in_slices() {
     one_key.server.engine.check_invariants(now);
 }
 
-/// A slot was on its way, hold by hold, to a node that serves others already. What the holder renewed
-/// meanwhile arrived there too, and did not count: the hold lapsed by the lease it had been granted with.
+/// A slot was streamed to a node that is a primary already. A renewal arrived there too, but had no effect: the hold
+/// lapsed by the lease it had been granted with.
 #[test]
 fn renewal_streamed_to_primary_moves_lease() {
     let mut one_key = OneKey::new();
@@ -254,18 +255,18 @@ fn renewal_streamed_to_primary_moves_lease() {
         },
     );
     one_key.pass(29_999);
-    one_key.tasks_here();
+    one_key.tasks_writable();
     assert!(
         one_key.server.state(KEY).is_some(),
         "its renewed lease runs"
     );
     one_key.pass(5_001);
-    one_key.tasks_here();
+    one_key.tasks_writable();
     assert!(one_key.server.state(KEY).is_none(), "and runs out");
 }
 
-/// A node was promoted, with fences an hour ahead; a lock was taken and released there, its slot moved on
-/// with nothing in it, and the next node gave a fence from its own clock: lower, and the store refused it.
+/// A node was promoted, so its fences were an hour ahead. A lock was taken and released there, and its slot moved on
+/// without the key. The next node gave a fence from its own clock: a lower one, which the protected resource refused.
 #[test]
 fn new_slot_owner_leaps_past_announced_fences() {
     let mut one_key = OneKey::new();
@@ -306,8 +307,8 @@ fn announced_fence_over_a_year_ahead_is_ignored() {
     assert_eq!(engine.last_fence(), Fence::MAX);
 }
 
-/// In a cluster the waiters of a server that is demoted are sent on by the server itself, a moment later. It
-/// was promoted again before that, the lock had been released meanwhile, and nobody looked at its queue.
+/// In a cluster the server itself redirects the waiters of a demoted node, a moment after the demotion. A node was
+/// promoted again before that; the lock had been released meanwhile, and its queue was not visited.
 #[test]
 fn waiters_left_after_demotion_are_served_after_promotion() {
     let mut one_key = OneKey::new();
@@ -323,17 +324,17 @@ fn waiters_left_after_demotion_are_served_after_promotion() {
     });
     assert_eq!(followed, Ok(()));
     one_key.take_over();
-    one_key.tasks_here();
+    one_key.tasks_writable();
     assert_eq!(one_key.words(), ["granted"]);
 }
 
-/// What had been put off was looked at by a server that no longer decided anything.
+/// Tasks that had been put off were performed by a server after its demotion.
 #[test]
 fn demotion_drops_tasks_put_off() {
     let mut one_key = OneKey::new();
     one_key.ephemeral(1);
     one_key.server.engine.disconnected(ClientId(1), one_key.now);
-    assert_eq!(one_key.tasks_elsewhere().len(), 1);
+    assert_eq!(one_key.tasks_unwritable().len(), 1);
     one_key.server.engine.stand_down();
     assert_eq!(one_key.server.engine.next_wake(one_key.now), None);
     one_key.pass(50);

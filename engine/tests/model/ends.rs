@@ -7,7 +7,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::effect::HandedOver;
 use dsync_engine::types::ClientId;
 
-/// A holder that was late released the lock of the next one.
+/// A holder whose lease had run out released the lock of the next holder.
 #[test]
 fn release_by_stale_token_leaves_next_holder() {
     let mut world = world();
@@ -31,7 +31,7 @@ fn release_by_stale_token_leaves_next_holder() {
     assert!(world.heard().is_empty());
 }
 
-/// All workers were killed at once, and their slots stayed taken until somebody deleted the key.
+/// All workers were killed at once, and their permits stayed taken until the key was deleted by hand.
 #[test]
 fn permits_of_crashed_holders_go_to_waiters() {
     for how in ["their leases run out", "their connections close"] {
@@ -56,7 +56,7 @@ fn permits_of_crashed_holders_go_to_waiters() {
     }
 }
 
-/// A grant was written to a connection that had closed, and the lock stood unused for its lease.
+/// A grant was written to a connection that had closed, and the lock was unused for the whole lease.
 #[test]
 fn undelivered_grant_goes_to_next_waiter() {
     for reported_first in [false, true] {
@@ -74,7 +74,7 @@ fn undelivered_grant_goes_to_next_waiter() {
             assert_eq!(world.heard(), [(1, "granted")], "{case}");
             world.step(&Step::FindGone { reported_first });
             assert_eq!(world.tick(), [(2, "granted")], "{case}");
-            // Nobody ever knew of that membership, so nothing was lost.
+            // No client knew of that membership, so it does not count as lost.
             world.step(&Step::Done(KEY, vec![2]));
             assert_eq!(
                 world.told,
@@ -85,7 +85,7 @@ fn undelivered_grant_goes_to_next_waiter() {
     }
 }
 
-/// The hold was answered again over a second connection before the first was found closed.
+/// The token retried on a second connection before the first was found closed. The second one has the hold.
 #[test]
 fn undelivered_grant_retried_elsewhere_is_kept() {
     let mut world = world();

@@ -36,7 +36,8 @@ impl World {
         self.step(&Step::Acquire(ask))
     }
 
-    /// Everything that is due after this long; who was told what, as a sorted list.
+    /// Lets this much time pass and does everything that is due. Returns the answers that the tick gave: sorted pairs
+    /// of connection and word.
     pub fn after_ms(&mut self, ms: u64) -> Vec<(usize, &'static str)> {
         self.steps(&[Step::Pass { us: ms * MS }, Step::Tick]);
         self.heard()
@@ -46,7 +47,7 @@ impl World {
         self.after_ms(0)
     }
 
-    /// What the last step told whom.
+    /// Returns the answers of the last step to waiting requests: sorted pairs of connection and word.
     pub fn heard(&self) -> Vec<(usize, &'static str)> {
         let mut heard: Vec<_> = self
             .told

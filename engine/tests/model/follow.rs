@@ -1,5 +1,5 @@
-//! Changes that were decided elsewhere: carried out whole or not at all, and written down only if they fit.
-//! And the fences that come with them, by whatever clock they were given.
+//! Changes that another server decided: all changes of a command are applied or none, and a change that does not fit is
+//! not recorded. Also the fences that come with them, whatever clock gave them.
 
 use crate::long_queues::{KEY, OneKey};
 use crate::server::spelled;
@@ -34,7 +34,7 @@ fn end(fence: u64) -> Change {
     }
 }
 
-/// A server that follows another.
+/// Returns a replica.
 fn follower() -> OneKey {
     let mut one_key = OneKey::new();
     one_key.server.engine.stand_down();
@@ -76,9 +76,9 @@ impl OneKey {
     }
 }
 
-/// A semaphore's waiter disconnected, and its vacant place kept the queue with its limit. The key became
-/// work-once and was deleted, and the next in line was granted under the semaphore's limit: the AOF had a
-/// LIMIT for a work-once key, which no server could load.
+/// A semaphore's waiter disconnected, and its vacant place kept the queue with the remembered limit. The key became
+/// work-once and was deleted, and the next waiter was granted under the semaphore's limit. So the AOF had a LIMIT for a
+/// work-once key, which no server could load.
 #[test]
 fn remembered_limit_is_not_used_by_another_family() {
     let mut one_key = OneKey::new();
@@ -112,15 +112,15 @@ fn remembered_limit_is_not_used_by_another_family() {
     );
     let mut replica = follower();
     assert_eq!(replica.follow(Family::Once, &done.changes), Ok(()));
-    // The semaphore's own limit is still known to the token that comes back for its place.
+    // The token that comes back for its place still gets the semaphore's limit.
     one_key.server.delete(KEY);
     one_key.acquire(Claim::Permits(1), None, Some(Wait::Forever), 1);
     let state = one_key.server.state(KEY).expect("granted");
     assert_eq!(state.body.limit_in_force(), Some(1));
 }
 
-/// Of a command with one change that did not fit, the changes before it stayed, and nobody behind this
-/// server was told of them.
+/// When one change of a command did not fit, the changes before it stayed applied, but were not passed on to this
+/// server's own replicas.
 #[test]
 fn refused_command_changes_nothing() {
     let shared = |n: u64| grant(n, &format!("token {n}"), Claim::Shared);
@@ -137,7 +137,7 @@ fn refused_command_changes_nothing() {
         lease: LeaseMs(7),
         deadline: UnixMs(START_US / 1_000 + 7),
     };
-    // What there is, what comes, and which of that does not fit.
+    // The changes that made the state, the changes of the command, and the index of the one that does not fit.
     let cases: [(Family, Vec<Change>, Vec<Change>, usize); 7] = [
         (Family::Lock, vec![], vec![shared(1), shared(1)], 1),
         (Family::Lock, vec![], vec![shared(1), Change::Limit(1)], 1),
@@ -254,8 +254,8 @@ fn change_against_rules_of_its_family_is_refused() {
     assert_eq!(run.err(), Some(Misfit::Taken), "it is done");
 }
 
-/// The clock stood two years back after a restart, and the server did not load its own data. A primary whose
-/// clock was 400 days ahead could not be followed.
+/// After a restart with a clock two years behind, a server did not load its own data. And a primary whose clock was 400
+/// days ahead could not be followed.
 #[test]
 fn fence_far_ahead_is_accepted_from_own_files_and_primary() {
     let ahead = START_US + YEAR_US + 1;
@@ -302,7 +302,7 @@ fn restored_fence_far_ahead_is_refused_by_primary() {
     let mut one_key = OneKey::new();
     assert_eq!(one_key.adopt(ahead), Err(Unfit::FenceAhead));
     assert_eq!(one_key.adopt(START_US + YEAR_US), Ok(()));
-    // What it has given, or believed, itself is not bad data.
+    // A fence that the server gave or accepted itself is not refused.
     let mut one_key = follower();
     one_key
         .server
@@ -312,7 +312,7 @@ fn restored_fence_far_ahead_is_refused_by_primary() {
     assert_eq!(one_key.adopt(ahead), Ok(()));
 }
 
-/// The clock was put right again: the fences went on from where the wrong clock had led them.
+/// The wrong clock was corrected: the fences continue from the last one, which the wrong clock gave.
 #[test]
 fn fences_rise_after_clock_is_set_back() {
     let ahead = START_US + 2 * YEAR_US;
@@ -323,7 +323,7 @@ fn fences_rise_after_clock_is_set_back() {
         .adopt_last_fence(Fence(ahead), one_key.now);
     one_key.take_over();
     let mut last = ahead;
-    // First while the clock is behind, then when it has passed what it had led to.
+    // First while the clock is behind that fence, then after it has passed it.
     for now_us in [START_US, START_US + YEAR_US, ahead - 1, ahead + 7, START_US] {
         one_key.now.unix_us = now_us;
         let Reply::Now(Answer::Granted { fence, .. }) =

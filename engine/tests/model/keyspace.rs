@@ -7,8 +7,8 @@ use dsync_engine::answer::Answer;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};
 
-/// DEL, and every other way in which a key goes: waiters are granted afresh, each under the limit that
-/// was in force; those who wait for a group are told that it is gone.
+/// DEL and all other ways in which a key can disappear: waiters are granted afresh, under the limit that was in force;
+/// a WAIT is answered that its group was removed.
 #[test]
 fn waiters_of_removed_key_are_granted_afresh() {
     let ways = [
@@ -32,7 +32,7 @@ fn waiters_of_removed_key_are_granted_afresh() {
         world.step(&Step::Release(KEY, Family::Semaphore, 0));
         assert!(
             world.heard().is_empty(),
-            "{case}: the old hold is of no account here"
+            "{case}: the old hold has no effect"
         );
 
         let mut world = World::new(Settings::default());
@@ -45,8 +45,8 @@ fn waiters_of_removed_key_are_granted_afresh() {
     }
 }
 
-/// MULTI, DEL g, EXPECT g, EXEC: those who waited for the old group waited for the new one from then on,
-/// and its gate had forgotten its limit, so that all who queued entered at once.
+/// MULTI, DEL g, EXPECT g, EXEC: the WAITs of the old group waited for the new one instead. The queue had also
+/// forgotten the limit, so all queued members were added at once.
 #[test]
 fn key_removed_and_made_again_in_one_turn_is_new() {
     let again = |next: Step| {
@@ -72,8 +72,8 @@ fn key_removed_and_made_again_in_one_turn_is_new() {
     assert_eq!(answer, Some(Answer::NotGranted));
 }
 
-/// DEL and, in the same turn, a request of another family: the waiter was granted the lock, and the
-/// other request wrote a limit into it.
+/// After DEL and, in the same turn, a request of another family, the waiter was granted the lock, and the other request
+/// put a limit into it.
 #[test]
 fn removed_key_goes_to_waiters_before_another_family() {
     let others = [
@@ -111,7 +111,7 @@ fn waiters_of_overwritten_key_get_wrong_type() {
             assert_eq!(world.tick(), [(1, "wrong type"), (5, "wrong type")]);
         }
     }
-    // Semaphores' waiters are not judged by a group's limit.
+    // Waiters of a semaphore are not refused by a group's limit, but get WRONGTYPE.
     let mut world = world();
     world.ask(permits(0, 2).limit(2));
     world.ask(permits(1, 2).block());
@@ -120,8 +120,8 @@ fn waiters_of_overwritten_key_get_wrong_type() {
     assert_eq!(world.tick(), [(1, "wrong type")]);
 }
 
-/// A place had been left vacant, its key was overwritten, and when the place ran out the timer fired
-/// again and again, for as long as the string was there.
+/// A key with a vacant place was overwritten. When the place ran out, the timer fired again and again, as long as the
+/// string was there.
 #[test]
 fn vacant_place_of_overwritten_key_is_dropped() {
     for overwritten_first in [false, true] {
@@ -152,7 +152,7 @@ fn moved_key_keeps_holds_and_leaves_waiters() {
         let mut world = world();
         world.ask(exclusive(0).lease(50).ephemeral());
         world.ask(exclusive(1).block());
-        // Somebody waits where it goes, too.
+        // A request waits at the destination as well.
         let there = match way {
             Step::Rename(_, to) => to,
             _ => (1, 0),
@@ -167,7 +167,7 @@ fn moved_key_keeps_holds_and_leaves_waiters() {
         world.step(&Step::Check(there, Family::Lock, 0));
         let answer = world.ask(ask(there, Claim::Exclusive, 4));
         assert_eq!(answer, Some(Answer::NotGranted), "{way:?}: held there");
-        // Its lease runs on, its connection's end counts, and its waiters there are served.
+        // The lease runs on, the close of the connection ends the hold, and the waiters at the destination are served.
         if swapped {
             world.step(&Step::Disconnect(0));
             assert_eq!(world.tick(), [(3, "granted")], "{way:?}");
@@ -177,9 +177,9 @@ fn moved_key_keeps_holds_and_leaves_waiters() {
     }
 }
 
-/// A held key was renamed away, its client asked again and queued behind the next holder; then the key
-/// came back, and the client was granted what it held already: a hold that did not exist, and a change
-/// that no replica and no AOF could apply.
+/// A held key was renamed away, and its client asked again and queued behind the next holder. When the key came back,
+/// the client was granted what it held already: a second hold with the same token, which no replica and no AOF could
+/// apply.
 #[test]
 fn waiter_whose_hold_comes_back_gets_same_fence() {
     for way in [Step::Rename(OTHER, KEY), Step::Swap(0, 1)] {
@@ -204,7 +204,7 @@ fn waiter_whose_hold_comes_back_gets_same_fence() {
         assert_eq!(fence(again), first, "{way:?}: its own");
         assert_eq!(world.holders(KEY), 2, "{way:?}");
     }
-    // In another mode it is told so.
+    // A waiter in another mode gets MISMATCH.
     let mut world = world();
     world.ask(shared(0));
     world.step(&Step::Rename(KEY, OTHER));
@@ -214,7 +214,7 @@ fn waiter_whose_hold_comes_back_gets_same_fence() {
     assert_eq!(world.tick(), [(5, "mismatch")]);
 }
 
-/// A finished group took the place of one that somebody waited for, and the wait never ended.
+/// A finished group replaced a group that a WAIT waited for, and the WAIT was never answered.
 #[test]
 fn finished_group_renamed_over_a_group_answers_its_wait() {
     for way in [Step::Rename(OTHER, KEY), Step::Swap(0, 1)] {
@@ -239,8 +239,7 @@ fn finished_group_renamed_over_a_group_answers_its_wait() {
     }
 }
 
-/// SWAPDB took a group from those who waited for it; where it was then nobody ever came, and it stayed
-/// for good.
+/// SWAPDB moved a group away from its WAITs. No request came for it in the other database, and it was never forgotten.
 #[test]
 fn idle_group_swapped_away_from_waiters_is_forgotten() {
     let mut world = World::new(Settings {
@@ -255,13 +254,13 @@ fn idle_group_swapped_away_from_waiters_is_forgotten() {
     let wake = world.primary.engine.next_wake(world.now);
     assert!(
         wake.is_some_and(|us| us <= 40 * MS),
-        "somebody will look: {wake:?}"
+        "the group is visited: {wake:?}"
     );
     world.after_ms(80);
     assert!(world.primary.state((1, 0)).is_none());
 }
 
-/// FLUSHALL, with queues on many keys: each is served afresh, and nothing of the old is left.
+/// FLUSHALL with queues on many keys: each queue is served afresh, and the old holds have no effect.
 #[test]
 fn flushall_serves_every_queue() {
     let mut world = world();

@@ -24,7 +24,8 @@ struct ReplayedKey {
     work: WorkLaws,
 }
 
-/// A place in place: of somebody who waits or, until then, of a token whose connection is gone.
+/// A place in a queue: of a waiting request or, after its connection closed, of a token that may come back until
+/// `vacant_until`.
 struct QueuedPlace {
     name: Name,
     rank: u64,
@@ -38,11 +39,11 @@ struct QueuedPlace {
 pub struct Laws {
     keys: BTreeMap<Name, ReplayedKey>,
     places: Vec<QueuedPlace>,
-    /// The places of those who were granted after waiting: a grant that was not delivered gives its back.
+    /// The places of the requests that were granted after waiting. A grant that is not delivered gives its place back.
     granted: BTreeMap<Fence, QueuedPlace>,
     /// The grants that were found undelivered, and until when their places are kept.
     undelivered: BTreeMap<Fence, MonoUs>,
-    /// WAITs, which have no place in place.
+    /// Waiting WAITs, which have no place in the order.
     watchers: Vec<WaiterId>,
     last_fence: Fence,
     ranks: u64,
@@ -72,9 +73,7 @@ impl Laws {
         for change in changes {
             let keep_ms = self.settings.once_keep_ms;
             let key = self.keys.entry(name).or_default();
-            key
-                .work
-                .written(name, change, keep_ms, now.unix_us / 1_000);
+            key.work.written(name, change, keep_ms, now.unix_us / 1_000);
             match change {
                 Change::Grant(grant) => {
                     let next = Fence((self.last_fence.0 + 1).max(now.unix_us));
@@ -88,11 +87,7 @@ impl Laws {
                     assert!(!alone || key.holds.is_empty(), "{name:?}: exclusion");
                     key.holds.push((grant.fence, grant.claim));
                     let limit = key.pinned.or(key.asked);
-                    let taken: u64 = key
-                        .holds
-                        .iter()
-                        .map(|(_, c)| u64::from(c.permits()))
-                        .sum();
+                    let taken: u64 = key.holds.iter().map(|(_, c)| u64::from(c.permits())).sum();
                     let counts = matches!(grant.claim, Claim::Permits(_) | Claim::Member);
                     let within = match limit {
                         Some(limit) => taken <= u64::from(limit),
@@ -107,11 +102,7 @@ impl Laws {
                 } => {
                     let before = key.holds.len();
                     key.holds.retain(|(f, _)| f != fence);
-                    assert_eq!(
-                        key.holds.len() + 1,
-                        before,
-                        "{name:?}: {fence:?} ends once"
-                    );
+                    assert_eq!(key.holds.len() + 1, before, "{name:?}: {fence:?} ends once");
                     if let Change::End {
                         how: End::Undelivered,
                         ..
@@ -153,9 +144,13 @@ impl Laws {
         token: &Token,
         returns: bool,
     ) {
-        let mine = |place: &&mut QueuedPlace| place.name == name && place.returns && place.token == *token;
+        let mine =
+            |place: &&mut QueuedPlace| place.name == name && place.returns && place.token == *token;
         if let Some(place) = self.places.iter_mut().find(mine).filter(|_| returns) {
-            assert_eq!(place.waiter, None, "{name:?}: a superseded request is answered");
+            assert_eq!(
+                place.waiter, None,
+                "{name:?}: a superseded request is answered"
+            );
             place.waiter = Some(waiter);
             place.vacant_until = None;
             return;
@@ -184,7 +179,8 @@ impl Laws {
             return;
         };
         let until = self.undelivered.get(&fence).copied();
-        let mine = |other: &QueuedPlace| other.name == name && other.returns && other.token == place.token;
+        let mine =
+            |other: &QueuedPlace| other.name == name && other.returns && other.token == place.token;
         if until.is_some()
             && place.returns
             && self.settings.rejoin_ms > 0
@@ -268,7 +264,9 @@ impl Laws {
     }
 
     fn check_order(&self, name: Name, rank: u64) {
-        let before = |place: &&QueuedPlace| place.name == name && place.rank < rank && place.waiter.is_some();
+        let before = |place: &&QueuedPlace| {
+            place.name == name && place.rank < rank && place.waiter.is_some()
+        };
         let passed = self.places.iter().find(before).filter(|_| self.judge_order);
         assert!(
             passed.is_none(),
@@ -308,8 +306,9 @@ impl Laws {
             place.waiter = None;
             place.vacant_until = Some(now.mono.after_ms(rejoin_ms)).filter(|_| keeps);
         }
-        self.places
-            .retain(|place| place.waiter.is_some() || (place.vacant_until.is_some() && place.returns));
+        self.places.retain(|place| {
+            place.waiter.is_some() || (place.vacant_until.is_some() && place.returns)
+        });
     }
 
     /// All due work is done: vacant places have run out, and those of keys that were overwritten by another type are
@@ -323,7 +322,8 @@ impl Laws {
 
     /// Whether the request is still owed an answer.
     pub fn waits(&self, waiter: WaiterId) -> bool {
-        self.watchers.contains(&waiter) || self.places.iter().any(|place| place.waiter == Some(waiter))
+        self.watchers.contains(&waiter)
+            || self.places.iter().any(|place| place.waiter == Some(waiter))
     }
 
     pub fn removed(&mut self, gone: impl Fn(Name) -> bool) {

@@ -5,7 +5,7 @@ use crate::steps::{Step, ask};
 use dsync_engine::Family;
 use dsync_engine::types::Claim;
 
-/// A rolling deploy raised the limit, and nothing happened until somebody released.
+/// A rolling deploy raised the limit, but no waiter was granted before the next release.
 #[test]
 fn raised_limit_serves_at_once() {
     for how in ["a request", "an operator", "unpinning"] {
@@ -38,7 +38,7 @@ fn refused_try_changes_no_limit() {
         word(&world.ask(permits(1, 3).limit(1)).expect("a try")),
         "too many"
     );
-    // Judged by its own, it may be granted, and then its limit is in force.
+    // A try is decided by its own limit. If it is granted, that limit is in force.
     assert_eq!(
         word(&world.ask(permits(1, 1).limit(3)).expect("a try")),
         "granted"
@@ -57,7 +57,7 @@ fn refused_try_changes_no_limit() {
     );
 }
 
-/// A queued request's limit took force again each time its client reconnected.
+/// The limit of a queued request took force again each time its client reconnected.
 #[test]
 fn request_limit_takes_force_once() {
     let mut world = world();
@@ -115,8 +115,8 @@ fn pinned_limit_of_zero_pauses_semaphore() {
     );
 }
 
-/// The operator had paused a semaphore on which nobody had ever set a limit, and deleted it while
-/// somebody waited: the waiter stayed, for ever, for a key that did not exist.
+/// An operator had paused a semaphore for which no request had given a limit, and deleted it while a request waited.
+/// The waiter stayed for ever, for a key that did not exist.
 #[test]
 fn deleted_paused_semaphore_answers_its_waiters() {
     for leaves in [false, true] {

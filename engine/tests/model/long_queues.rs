@@ -1,4 +1,4 @@
-//! Crowds: long queues for one key, driven without the model, which is too plain for them.
+//! Long queues of one key, answered in slices. Without the model, which would be too slow.
 
 use crate::fixture::word;
 use crate::model::{Name, TICK_US};
@@ -12,11 +12,11 @@ use dsync_engine::{Family, Reply, Request, Settings, Wait};
 pub const KEY: Name = (0, 0);
 const MS: u64 = 1_000;
 
-/// Waiters or watchers of [`KEY`].
+/// A primary with requests for [`KEY`] only.
 pub struct OneKey {
     pub server: Server,
     pub now: Now,
-    /// Who has been told what, in order.
+    /// The answers to waiting requests, in order.
     pub told: Vec<(WaiterId, Answer)>,
 }
 
@@ -32,7 +32,7 @@ impl OneKey {
         }
     }
 
-    /// The server decides, again if it did before: the lease clock is put past that time, as the module does.
+    /// Makes the server a primary. Moves its lease clock past all earlier moments first, as the module does.
     pub fn take_over(&mut self) {
         let latest = self.server.engine.latest_due();
         self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
@@ -72,7 +72,7 @@ impl OneKey {
         reply
     }
 
-    /// `count` requests that queue, one after the other.
+    /// Queues `count` requests, one after the other.
     pub fn line_up(&mut self, claim: Claim, count: u64, wait: Wait) -> Vec<WaiterId> {
         let queue_up = |client| match self.acquire(claim, None, Some(wait), client) {
             Reply::Queued(id) => id,
@@ -81,7 +81,7 @@ impl OneKey {
         (1..=count).map(queue_up).collect()
     }
 
-    /// One task of the timer's; whether there was any.
+    /// Performs one task. Returns whether there was one.
     pub fn one_task(&mut self) -> bool {
         let mut budget = 100;
         let Some((task, ..)) = self.server.engine.next_task(self.now, &mut budget) else {
@@ -101,7 +101,7 @@ impl OneKey {
     }
 }
 
-/// One event freed ten thousand waiters, and answering them all stopped the server for everybody else.
+/// One event let ten thousand waiters in, and to answer them all at once stopped the server for all other clients.
 #[test]
 fn ten_thousand_waiters_are_granted_in_slices_in_order() {
     let kinds = [
@@ -149,7 +149,7 @@ fn ten_thousand_waiters_are_granted_in_slices_in_order() {
             );
         }
         let order: Vec<_> = one_key.told.iter().map(|(id, _)| *id).collect();
-        assert_eq!(order, all, "{claim:?}: everybody, in order, once");
+        assert_eq!(order, all, "{claim:?}: all waiters, in order, once");
         assert!(
             one_key
                 .told
@@ -181,7 +181,7 @@ fn ten_thousand_watchers_are_answered_in_slices() {
             };
             all.push(id);
         }
-        // One of them leaves in the middle of it all.
+        // One of them leaves while the others are being answered.
         let leaver = 9_000;
         match how {
             "finished" => {
@@ -191,7 +191,8 @@ fn ten_thousand_watchers_are_answered_in_slices() {
                 });
                 assert_eq!(done, Ok(1));
                 one_key.take(effects.wakes);
-                // Whoever asks meanwhile knows at once, and a new round does not touch the old answers.
+                // A WAIT that comes meanwhile is answered at once, and a new round does not change the answers that are
+                // decided.
                 let (reply, effects) = one_key.server.call(KEY, Family::Group, |engine, key| {
                     engine.wait(key, None, ClientId(99_999), now)
                 });
@@ -230,8 +231,8 @@ fn ten_thousand_watchers_are_answered_in_slices() {
     }
 }
 
-/// After a stall both the lock was free and three hundred waits had run out; the one who had been
-/// willing to wait least stood last in the queue, and was sent away though it was about to be granted.
+/// After a stall the lock was free, and the wait of the last of 300 waiters had run out. It got a timeout, although it
+/// was about to be granted.
 #[test]
 fn grant_wins_over_timeout_behind_299_waiters() {
     let mut one_key = OneKey::new();
@@ -252,8 +253,8 @@ fn grant_wins_over_timeout_behind_299_waiters() {
     assert_eq!((one_key.told.len(), told), (300, Some("granted")));
 }
 
-/// So many leases had run out at once that they were ended in two slices; between the two somebody was
-/// refused who would have fitted after the second.
+/// So many leases had run out that they were ended in two slices. Between the two a waiter timed out that could have
+/// been granted after the second.
 #[test]
 fn grant_wins_over_timeout_when_leases_end_in_two_slices() {
     let mut one_key = OneKey::new();

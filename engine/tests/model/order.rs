@@ -5,7 +5,7 @@ use crate::steps::Step;
 use crate::world::World;
 use dsync_engine::{Family, Settings};
 
-/// A semaphore served whoever fitted, and a request for all permits never got its turn.
+/// A semaphore granted any request that fitted, so a request for all permits was never granted.
 #[test]
 fn large_request_is_not_starved_by_small_ones() {
     let mut world = world();
@@ -31,7 +31,7 @@ fn large_request_is_not_starved_by_small_ones() {
     );
 }
 
-/// The head of a queue gave up, and nobody looked at the next one, who would have fitted all along.
+/// The first waiter left, and the next one was not looked at, although it could have been granted.
 #[test]
 fn next_waiter_is_served_when_head_leaves() {
     for how in [
@@ -57,7 +57,7 @@ fn next_waiter_is_served_when_head_leaves() {
                 assert_eq!(world.tick(), [(2, "granted")], "{how}");
             }
             _ => {
-                // A limit of 2 leaves no room for the next yet, and none ever for the head.
+                // With a limit of 2 the head can never be granted, and the next waiter not yet.
                 world.ask(permits(3, 1).limit(2).block());
                 assert_eq!(world.heard(), [(1, "too many")], "{how}");
                 world.step(&Step::Release(KEY, Family::Semaphore, 0));
@@ -67,7 +67,7 @@ fn next_waiter_is_served_when_head_leaves() {
     }
 }
 
-/// Readers came one by one while a writer waited, and the writer waited for ever.
+/// Shared requests came one by one while an exclusive one waited, which then waited for ever.
 #[test]
 fn shared_requests_behind_exclusive_enter_together() {
     let mut world = world();
@@ -91,7 +91,7 @@ fn shared_requests_behind_exclusive_enter_together() {
     assert_eq!(world.heard(), [(4, "granted")]);
 }
 
-/// Keeping a place for a client that had lost its connection held up everybody behind it.
+/// A place kept for a client that had lost its connection held up all requests behind it.
 #[test]
 fn vacant_place_delays_nobody_and_keeps_its_rank() {
     let mut world = world();
@@ -102,8 +102,8 @@ fn vacant_place_delays_nobody_and_keeps_its_rank() {
     world.step(&Step::Disconnect(1));
     world.step(&Step::Disconnect(3));
     world.step(&Step::Release(KEY, Family::Lock, 0));
-    assert_eq!(world.heard(), [(2, "granted")], "1 is not there");
-    // Back in time, the first is first again, and the third third.
+    assert_eq!(world.heard(), [(2, "granted")], "1 has no connection");
+    // Tokens that come back in time have their old ranks: 1 is first, and 3 is third.
     world.ask(exclusive(3).conn(9).block());
     world.ask(exclusive(1).conn(8).block());
     world.step(&Step::Release(KEY, Family::Lock, 2));
@@ -129,7 +129,7 @@ fn no_place_is_kept_without_token_or_after_answer() {
     assert_eq!(world.heard(), [(3, "granted")], "the second came anew");
 }
 
-/// Crashed clients' places filled the queue, and living ones were turned away.
+/// Places of crashed clients filled the queue, and requests of living clients were refused.
 #[test]
 fn full_queue_gives_up_oldest_vacant_place() {
     let settings = Settings {
@@ -151,7 +151,7 @@ fn full_queue_gives_up_oldest_vacant_place() {
         None,
         "the oldest vacant place goes"
     );
-    // The first lost its place, the second has it still.
+    // Token 1 has lost its place, token 2 still has one.
     world.ask(exclusive(2).block());
     assert_eq!(
         word(&world.ask(exclusive(1).block()).expect("at once")),

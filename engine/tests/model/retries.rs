@@ -7,8 +7,8 @@ use crate::fixture::{KEY, MS, exclusive, fence, permits, shared, word, world};
 use crate::steps::Step;
 use dsync_engine::Family;
 
-/// etcd #11456, found by Jepsen: a client queued for a lock, its session died while it waited, and when
-/// the holder left it was told that it held the lock. Two clients were inside.
+/// etcd #11456, found by Jepsen: a client died while it was queued for a lock. When the holder left, the dead client
+/// was granted the lock, and then two clients held it.
 #[test]
 fn waiter_that_died_in_queue_is_never_granted() {
     for ephemeral in [false, true] {
@@ -25,7 +25,7 @@ fn waiter_that_died_in_queue_is_never_granted() {
             world.step(&Step::Release(KEY, Family::Lock, 0));
             assert_eq!(world.heard(), [(2, "granted")], "{case}");
             assert_eq!(world.holders(KEY), 1, "{case}");
-            // Nor does it hold later, when its turn would have come.
+            // It is not granted later either, when its turn would have come.
             world.step(&Step::Release(KEY, Family::Lock, 2));
             assert_eq!((world.heard(), world.holders(KEY)), (vec![], 0), "{case}");
             assert!(world.after_ms(100_000).is_empty(), "{case}");
@@ -33,7 +33,7 @@ fn waiter_that_died_in_queue_is_never_granted() {
     }
 }
 
-/// Redisson's fair lock waits five seconds for each waiter that died. A dead one costs nothing here.
+/// Redisson's fair lock waits five seconds for each waiter that died. Here a dead waiter must cost nothing.
 #[test]
 fn dead_waiters_cost_nothing() {
     let mut world = world();
@@ -49,8 +49,8 @@ fn dead_waiters_cost_nothing() {
     assert_eq!(world.heard(), [(10, "granted")]);
 }
 
-/// A client library gave up on its socket and asked again, and both requests were counted: one client
-/// held two permits, and the second was never released.
+/// A client library timed out and sent its request again, and both were counted: one client held two permits, and the
+/// second was never released.
 #[test]
 fn request_sent_again_gets_same_hold() {
     let mut world = world();
@@ -70,7 +70,7 @@ fn request_sent_again_gets_same_hold() {
     assert_eq!(world.holders(KEY), 0);
 }
 
-/// The old connection of a retried request closed late, and its end took the hold from the new one.
+/// The old connection of a retried request closed late, and its close ended the hold of the new connection.
 #[test]
 fn close_of_old_connection_leaves_retried_hold() {
     let mut world = world();
@@ -85,21 +85,21 @@ fn close_of_old_connection_leaves_retried_hold() {
     world.step(&Step::Disconnect(5));
     world.tick();
     assert_eq!(world.holders(KEY), 0);
-    // Also when the end of the old one was noticed first.
+    // The same if the close of the old connection was noticed before the retry.
     world.ask(exclusive(1).ephemeral());
     world.step(&Step::Disconnect(1));
     world.ask(exclusive(1).ephemeral().conn(6));
     world.tick();
     assert_eq!(world.holders(KEY), 1, "taken up before it was carried out");
-    // And for good, where the new request is not ephemeral.
+    // If the retry is not EPHEMERAL, no connection ends the hold any more.
     world.ask(exclusive(1).conn(8));
     world.step(&Step::Disconnect(6));
     world.tick();
     assert_eq!(world.holders(KEY), 1, "no longer ephemeral");
 }
 
-/// A queued request was sent again over a new connection and went to the end of the queue; the old
-/// connection, still open, was granted the lock that nobody read.
+/// A queued request was sent again on a new connection and went to the end of the queue. The old connection, which
+/// nobody read any more, was granted the lock.
 #[test]
 fn queued_request_sent_again_takes_over_its_place() {
     let mut world = world();

@@ -5,8 +5,8 @@ use crate::steps::{Step, token};
 use dsync_engine::Family;
 use dsync_engine::change::Change;
 
-/// A replica that was a moment behind, or whose clock was, dated new groups by itself: the digests
-/// differed from then on.
+/// A replica that lagged behind, or whose clock did, set the moment of a new group by its own clock. From then on the
+/// digests differed.
 #[test]
 fn replica_takes_moments_from_primary() {
     for skew_ms in [0, 1, 3_600_000] {
@@ -67,6 +67,6 @@ fn renewal_does_not_signal_key_as_modified() {
     });
     assert!(
         matches!(done.changes[..], [Change::Renew { .. }]),
-        "and Server::call saw no modification"
+        "and Server::call has checked that the key is not signalled"
     );
 }

@@ -24,7 +24,7 @@ fn done_twice_counts_once() {
     assert_eq!(answer, Some(Answer::Finished { done: 2, lost: 0 }));
 }
 
-/// WAIT came between the ADD of the last worker and its turn, and said that all was done.
+/// WAIT came while the last ADD was still queued, and answered that the round had finished.
 #[test]
 fn round_goes_on_while_member_is_queued() {
     let mut world = world();
@@ -33,9 +33,9 @@ fn round_goes_on_while_member_is_queued() {
     world.step(&Step::Wait(KEY, Some(Block::Forever), 5));
     world.step(&Step::Done(KEY, vec![0]));
     assert_eq!(world.heard(), [(1, "granted")]);
-    // A lost member's job is owed no more where no total is expected.
+    // Without an expected total, a lost member leaves nothing owed.
     assert_eq!(world.after_ms(30_000), [(5, "finished")]);
-    // The tally stays, and the next ADD opens the next round.
+    // The tally is kept, and the next ADD opens the next round.
     let answer = world.step(&Step::Wait(KEY, None, 5));
     assert_eq!(answer, Some(Answer::Finished { done: 1, lost: 1 }));
     world.ask(member(2));
@@ -52,7 +52,7 @@ fn round_goes_on_while_member_is_queued() {
     );
 }
 
-/// The one who was queued to be added gave up, the last member had long gone, and WAIT never heard.
+/// The last queued ADD gave up after the last member had ended, and WAIT was never answered.
 #[test]
 fn round_is_over_when_last_queued_member_leaves() {
     for how in ["runs out", "closes", "is unblocked"] {

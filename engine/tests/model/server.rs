@@ -101,7 +101,9 @@ impl Server {
                 self.keys.insert(name, Stored::State(id));
             }
             (Some(id), None) => self.drop_key(name, id),
-            (before, after) => assert_eq!(before, after, "{name:?}: the state was replaced by another"),
+            (before, after) => {
+                assert_eq!(before, after, "{name:?}: the state was replaced by another")
+            }
         }
         let left = after
             .and_then(|id| self.engine.state(id))

@@ -1,6 +1,7 @@
-//! Turns that stay short however much there is: what concerns all holds, all queues or a very large key is
-//! only noted in the turn in which it happens, and done in slices. Counted here are the steps that are left to
-//! do after a call: a call that did them itself leaves none.
+//! Calls that concern all holds, all queues or a very large key stay short: the call only notes what is to be done, and
+//! background slices do it.
+//!
+//! The tests count the steps that are left after a call. A call that did the work itself would leave none.
 
 use crate::chooser::Random;
 use crate::fixture::word;
@@ -16,7 +17,7 @@ const MS: u64 = 1_000;
 const LEASE_MS: u32 = 30_000;
 const GRACE_MS: u64 = 5_000;
 
-/// A server with more keys, holds and waiters than one turn could walk over.
+/// A server with more keys, holds and waiters than one turn of the event loop may walk over.
 struct LargeServer {
     server: Server,
     now: Now,
@@ -69,7 +70,7 @@ impl LargeServer {
         }
     }
 
-    /// What was told since this was last asked, without repetitions.
+    /// Returns the answers since the last call, as words; equal words in a row are one.
     fn words(&mut self) -> Vec<&'static str> {
         let mut words: Vec<_> = self.told.drain(..).map(|answer| word(&answer)).collect();
         words.dedup();
@@ -106,14 +107,14 @@ impl LargeServer {
         self.server.engine.take_over(self.now);
     }
 
-    /// One slice of the engine's own work; how much it did.
+    /// Does one slice of background work. Returns how many steps it took.
     fn slice(&mut self, budget: u32) -> u32 {
         let mut left = budget;
         self.server.engine.background(&mut left);
         budget - left
     }
 
-    /// All of the engine's own work; how many steps it took.
+    /// Does all background work. Returns how many steps it took.
     fn work_off(&mut self) -> u32 {
         let mut steps = 0;
         while self.server.engine.has_background() {
@@ -154,7 +155,7 @@ impl LargeServer {
 
 const KEY: Name = (0, 0);
 
-/// A replica with a million holds was promoted, and nobody was answered while it walked over them.
+/// A replica with a million holds was promoted, and no client was answered while it walked over them.
 #[test]
 fn take_over_walks_ten_thousand_locks_in_slices() {
     let mut large = LargeServer::new();
@@ -184,7 +185,7 @@ fn take_over_walks_ten_thousand_locks_in_slices() {
     assert_eq!(large.holds(), 0);
 }
 
-/// The time that the walk takes is nobody's loss and nobody's gain.
+/// A hold must neither lose nor gain time by the moment at which the walk reaches it.
 #[test]
 fn lease_left_after_take_over_does_not_depend_on_walk() {
     for waited_ms in [0, 1, 700, 10_000] {
@@ -218,7 +219,7 @@ fn request_before_walk_gives_its_key_moments() {
     large.pass(GRACE_MS);
     large.ask(last, Claim::Exclusive, 5_000, |_| {});
     assert_eq!(large.words(), ["granted"], "and no more, walked or not");
-    // One that is overdue and not walked yet is still its token's.
+    // An overdue hold that the walk has not reached can still be renewed by its token.
     large.ask(name(998), Claim::Exclusive, 998, |_| {});
     assert_eq!(large.words(), ["granted"]);
     let left = large.check(name(998), Family::Lock, 998);
@@ -228,7 +229,7 @@ fn request_before_walk_gives_its_key_moments() {
     assert_eq!(large.holds(), 2, "the others lapse with the walk");
 }
 
-/// A lease of an earlier term ran out by the clock of a later one.
+/// Moments given before a demotion were compared with the lease clock after the next promotion, and holds lapsed early.
 #[test]
 fn moments_before_take_over_lapse_no_hold() {
     let mut large = LargeServer::new();
@@ -238,7 +239,7 @@ fn moments_before_take_over_lapse_no_hold() {
         large.server.engine.stand_down();
         assert_eq!(large.work_off(), 0, "there is not much to drop");
         large.take_over();
-        // Half of the terms are over before the walk is.
+        // In half of the rounds the server is demoted before the walk has ended.
         if term % 2 == 0 {
             large.work_off();
         } else {
@@ -270,7 +271,7 @@ fn take_over_walks_one_large_semaphore_in_slices() {
     assert_eq!(large.slice(100), 100);
     large.server.engine.check_invariants(large.now);
     assert_eq!(large.check(KEY, Family::Semaphore, 9_999), GRACE_MS);
-    // A request gives moments to as many as it may end, and no more.
+    // A request gives moments to as many holds as it may end, and no more.
     large.ask(KEY, Claim::Permits(1), 20_000, |_| {});
     assert_eq!(large.words(), ["granted"]);
     let steps = large.work_off();
@@ -283,7 +284,7 @@ fn take_over_walks_one_large_semaphore_in_slices() {
     assert_eq!(large.holds(), 1, "but for the one that was granted here");
 }
 
-/// A primary with a million holds was demoted, and nobody was answered while it cleared its indexes.
+/// A primary with a million holds was demoted, and no client was answered while it cleared its indexes.
 #[test]
 fn stand_down_drops_indexes_in_slices() {
     let mut large = LargeServer::new();
@@ -305,7 +306,7 @@ fn stand_down_drops_indexes_in_slices() {
     large.server.engine.check_invariants(large.now);
 }
 
-/// DEL of a semaphore with many holders kept everybody waiting; on its replicas too.
+/// DEL of a semaphore with many holders kept all clients waiting, on its replicas too.
 #[test]
 fn del_of_large_semaphore_drops_holds_in_slices() {
     for follows in [false, true] {
@@ -321,7 +322,7 @@ fn del_of_large_semaphore_drops_holds_in_slices() {
         };
         large.server.engine.freed(id);
         assert_eq!(large.holds(), 0, "they leave the gauges at once");
-        // Meanwhile the number of the state is another's, and the connections close.
+        // Meanwhile another state gets the id, and the connections close.
         large.ask((0, 1), Claim::Permits(1), 7, |request| {
             request.ephemeral = true;
         });
@@ -351,7 +352,7 @@ fn values_freed_on_other_thread_are_returned_in_slices() {
     large.tick();
 }
 
-/// So many keys were waited for that to make their queues due took longer than to flush the database.
+/// There were so many queues that to make all of them due took longer than to flush the database.
 #[test]
 fn flush_makes_thousand_queues_due_in_slices() {
     for (db, waiters) in [(None, 1_000), (Some(0), 250), (Some(3), 250), (Some(9), 0)] {
@@ -367,14 +368,14 @@ fn flush_makes_thousand_queues_due_in_slices() {
         assert_eq!(large.server.engine.next_wake(large.now), Some(MS));
         assert_eq!(large.slice(100), 100);
         large.server.engine.check_invariants(large.now);
-        // Flushed again on the way: from the start once more, and that is all.
+        // A second flush during the sweep only makes it begin again once.
         (0..1_000).for_each(|_| large.server.flush(db));
-        // Somebody who asks meanwhile is behind those who wait.
+        // A request that comes meanwhile is behind the waiters.
         let last = if db == Some(0) { 249 } else { 999 };
         large.ask(name(last), Claim::Exclusive, 77, |_| {});
         let before = large.words();
         assert!(before.last() == Some(&"not granted"), "{db:?}: {before:?}");
-        // The queue that was asked about may be gone by then.
+        // The queue of that request may be gone by now, so the number of steps is not exact.
         let steps = large.work_off();
         assert!((1_900..=1_902).contains(&steps), "{db:?}: {steps} steps");
         large.tick();
@@ -403,7 +404,8 @@ fn demoted_server_drops_thousand_queues_in_slices() {
     assert!(steps >= 3_000, "{steps} steps");
 }
 
-/// A connection with a million EPHEMERAL holds closed, and to list them all took longer than a turn may.
+/// A connection with a million EPHEMERAL holds closed, and to list them all took longer than a turn of the event loop
+/// may.
 #[test]
 fn ephemeral_holds_of_closed_connection_end_one_per_task() {
     let mut large = LargeServer::new();
@@ -418,7 +420,7 @@ fn ephemeral_holds_of_closed_connection_end_one_per_task() {
         );
     }
     large.disconnect(1);
-    // The connection of one token comes back at once, that of another in the middle of it all.
+    // One token retries at once, another after half of the holds have ended. Both keep their holds.
     let again = |large: &mut LargeServer, number: u32| {
         large.ask(
             name(number),
@@ -451,8 +453,8 @@ fn ephemeral_holds_of_closed_connection_end_one_per_task() {
     assert_eq!(large.holds(), 0);
 }
 
-/// Everything at once: large keys that come and go while their remains are dropped, connections that close,
-/// changes of role in the middle of the walk.
+/// Large keys are removed and made again while their holds are still being dropped, connections close, and the role
+/// changes during the walk.
 #[test]
 fn large_keys_survive_random_slices() {
     for seed in 1..=30 {
@@ -503,7 +505,7 @@ fn large_keys_survive_random_slices() {
     }
 }
 
-/// A RESTORE brings a large state to a server that decides, in the middle of its walk.
+/// RESTORE brings a large state to a primary in the middle of its walk.
 #[test]
 fn state_restored_during_walk_has_its_moments_at_once() {
     let mut large = LargeServer::new();

@@ -4,31 +4,31 @@ use crate::model::Name;
 use dsync_engine::Family;
 use dsync_engine::types::{Claim, Token};
 
-/// How long a request waits, from when it is made.
+/// How long a request waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Block {
     Forever,
     Ms(u64),
 }
 
-/// A request for a hold. What is not said is as plain as can be: a try, by its token's own connection.
+/// A request for a hold. [`ask`] makes the simplest one: a try without limit and owner.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub name: Name,
     pub claim: Claim,
     pub limit: Option<u32>,
-    /// For a run: how many attempts it allows in all.
+    /// For work-once: how many attempts the request allows in all.
     pub max_attempts: Option<u32>,
     pub lease_ms: u32,
     pub block: Option<Block>,
-    /// `None` where the server makes one up.
+    /// The number of the token; `None` if the server makes one.
     pub token: Option<u8>,
     pub conn: usize,
     pub ephemeral: bool,
     pub owner: Option<&'static str>,
 }
 
-/// A request of the token with this number, on the connection of that number.
+/// Returns a try by the token with this number, on the connection with the same number.
 pub fn ask(name: Name, claim: Claim, token: u8) -> Ask {
     Ask {
         name,
@@ -92,33 +92,33 @@ pub enum Step {
     Release(Name, Family, u8),
     Renew(Name, Family, u8, Option<u32>),
     Check(Name, Family, u8),
-    /// The hold at this place, oldest first; beyond the last a fence that nobody has.
+    /// Revokes the hold with this index, the oldest being 0; past the last, a fence that no hold has.
     Revoke(Name, Family, usize),
     Done(Name, Vec<u8>),
     Expect(Name, u32),
     Pin(Name, Option<u32>),
     Wait(Name, Option<Block>, usize),
-    /// DONE of work-once: the token, the result and how long it is kept, if that is said.
+    /// DONE of work-once: the token, the result, and how long it is kept in milliseconds (`None`: the default).
     Complete(Name, u8, Option<&'static str>, Option<u64>),
     /// FAIL of work-once: the token and the reason.
     Fail(Name, u8, &'static str),
-    /// The connection closes; another takes its number.
+    /// The connection closes, and a new one takes its number.
     Disconnect(usize),
-    /// The server itself answers the waiter, CLIENT UNBLOCK for one.
+    /// The server itself answers the waiter, for example after CLIENT UNBLOCK.
     Unblock(usize),
-    /// The waiters that the last step granted are found gone, before or after their connections are
-    /// reported closed.
+    /// The replies to the waiters that the last step granted cannot be delivered. `reported_first`: the close of their
+    /// connections is reported before that, otherwise after it.
     FindGone {
         reported_first: bool,
     },
     Pass {
         us: u64,
     },
-    /// A stall, or a server that cannot write: the lease clock stands still.
+    /// Time passes while the lease clock stands still, as in a stall.
     Stall {
         us: u64,
     },
-    /// The timer fires.
+    /// The timer fires: everything that is due is done.
     Tick,
     MayWrite(bool),
     Delete(Name),
@@ -127,7 +127,8 @@ pub enum Step {
     Flush(Option<i32>),
     Swap(i32, i32),
     Free,
-    /// The server starts again from what it saved, this long after.
+    /// The server restarts from what it saved, after this long. `as_changes`: from a rewritten AOF, otherwise from an
+    /// RDB file.
     Restart {
         as_changes: bool,
         ms: u64,
@@ -142,7 +143,7 @@ pub enum Step {
     },
 }
 
-/// The token with this number: UUIDs and plain texts by turns.
+/// Returns the token with this number: a UUID for even numbers, a text for odd ones.
 pub fn token(number: u8) -> Token {
     let text = match number % 2 {
         0 => format!("8f14e45f-ceea-467f-a8f5-6d1e2c3b4a{number:02x}"),

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::laws::Laws;
-use crate::model::{Model, Name, ModelSeat, TICK_US};
+use crate::model::{Model, ModelSeat, Name, TICK_US};
 use crate::server::{Done, Server, Stored, granted};
 use crate::steps::{Step, token};
 use dsync_engine::answer::Answer;
@@ -24,7 +24,7 @@ use dsync_engine::effect::HandedOver;
 use dsync_engine::types::{Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
 use dsync_engine::{Engine, Family, Key, Settings};
 
-/// Where a waiter of the engine is in the model.
+/// The waiter of the model that stands for a waiter of the engine.
 struct Ticket {
     ticket: u64,
     name: Name,
@@ -37,17 +37,17 @@ pub struct World {
     pub model: Model,
     laws: Laws,
     pub now: Now,
-    /// How far the replica's wall clock is from the primary's.
+    /// How far the replica's wall clock is ahead of the primary's.
     pub skew_ms: u64,
-    /// How much of their own work the engines do after each step. What is left is done by the ticks.
+    /// The budget of background work after each step. Ticks do what is left.
     pub background: u32,
     tickets: BTreeMap<WaiterId, Ticket>,
-    /// The engine's fences, by the model's.
+    /// The engine's fence for each fence of the model.
     fences: BTreeMap<u64, Fence>,
     conns: Vec<u64>,
     last_client: u64,
     made_up_tokens: u64,
-    /// What the last step told whom.
+    /// The answers of the last step to waiting requests, by connection.
     pub told: Vec<(usize, Answer)>,
     granted: Vec<(Name, HandedOver, u64)>,
     pub notes: usize,
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// The client that has this connection.
+    /// Returns the client that has this connection.
     pub fn client(&mut self, conn: usize) -> u64 {
         while self.conns.len() <= conn {
             self.last_client += 1;
@@ -116,7 +116,7 @@ impl World {
         self.primary.keys.get(&name) == Some(&Stored::Foreign)
     }
 
-    /// A token holds a key for which it waits: its hold came with a key that was moved there.
+    /// Whether some token waits for a key that it holds already, because the key was moved there.
     pub fn a_waiter_holds_already(&self) -> bool {
         self.model.queues.iter().any(|queue| {
             let holds = self
@@ -132,7 +132,7 @@ impl World {
         })
     }
 
-    /// The connection of some ephemeral hold is gone.
+    /// Whether some hold will end because its connection has closed.
     pub fn a_hold_is_ending(&self) -> bool {
         let contents = self
             .model
@@ -144,8 +144,8 @@ impl World {
             .any(|hold| hold.ending.is_some())
     }
 
-    /// Takes the step on all sides, and compares. The answer is that to the step's own request, in the
-    /// engine's fences; `None` where it waits or asks for nothing.
+    /// Takes the step on the primary, the replica and the model, and compares them. Returns the engine's answer to the
+    /// request of the step; `None` if it waits or the step is no request.
     pub fn step(&mut self, step: &Step) -> Option<Answer> {
         self.told.clear();
         if !matches!(step, Step::FindGone { .. }) {
@@ -174,7 +174,7 @@ impl World {
                 let token = token(number);
                 let ours =
                     |e: &mut Engine, key: &mut Key<'_>| e.release(key, family, &token, now).ok();
-                let answer = self.plain(name, family, ours, |model| {
+                let answer = self.write_request(name, family, ours, |model| {
                     model.release(name, family, &token, now)
                 });
                 if answer.is_none() && !self.is_foreign(name) {
@@ -187,7 +187,7 @@ impl World {
                 let ours = |e: &mut Engine, key: &mut Key<'_>| {
                     e.renew(key, family, &token, lease, now).ok()
                 };
-                self.plain(name, family, ours, |model| {
+                self.write_request(name, family, ours, |model| {
                     model.renew(name, family, &token, lease_ms, now)
                 })
             }
@@ -195,7 +195,7 @@ impl World {
                 let token = token(number);
                 let ours =
                     |e: &mut Engine, key: &mut Key<'_>| e.check(key, family, &token, now).ok();
-                self.look(name, family, ours, |model| {
+                self.read_request(name, family, ours, |model| {
                     model.check(name, family, &token, now)
                 })
             }
@@ -210,26 +210,26 @@ impl World {
                 let fence = self.fences.get(&theirs).copied().unwrap_or(Fence(77));
                 let ours =
                     |e: &mut Engine, key: &mut Key<'_>| e.revoke(key, family, fence, now).ok();
-                self.plain(name, family, ours, |model| {
+                self.write_request(name, family, ours, |model| {
                     model.revoke(name, family, theirs, now)
                 })
             }
             Step::Done(name, numbers) => {
                 let tokens: Vec<Token> = numbers.iter().map(|number| token(*number)).collect();
                 let ours = |e: &mut Engine, key: &mut Key<'_>| e.done(key, &tokens, now).ok();
-                self.plain(name, Family::Group, ours, |model| {
+                self.write_request(name, Family::Group, ours, |model| {
                     model.done(name, &tokens, now)
                 })
             }
             Step::Expect(name, jobs) => {
                 let ours = |e: &mut Engine, key: &mut Key<'_>| e.expect(key, jobs, now).ok();
-                self.plain(name, Family::Group, ours, |model| {
+                self.write_request(name, Family::Group, ours, |model| {
                     model.expect(name, jobs, now)
                 })
             }
             Step::Pin(name, limit) => {
                 let ours = |e: &mut Engine, key: &mut Key<'_>| e.pin_limit(key, limit, now).ok();
-                self.plain(name, Family::Semaphore, ours, |model| {
+                self.write_request(name, Family::Semaphore, ours, |model| {
                     model.pin_limit(name, limit, now)
                 })
             }
@@ -240,7 +240,7 @@ impl World {
                 let ours = |e: &mut Engine, key: &mut Key<'_>| {
                     e.complete(key, &token, result.clone(), keep_ms, now).ok()
                 };
-                self.plain(name, Family::Once, ours, |model| {
+                self.write_request(name, Family::Once, ours, |model| {
                     model.complete(name, &token, result.clone(), keep_ms, now)
                 })
             }
@@ -249,12 +249,12 @@ impl World {
                 let ours = |e: &mut Engine, key: &mut Key<'_>| {
                     e.fail(key, &token, reason.as_bytes().into(), now).ok()
                 };
-                self.plain(name, Family::Once, ours, |model| {
+                self.write_request(name, Family::Once, ours, |model| {
                     model.fail(name, &token, reason.as_bytes(), now)
                 })
             }
             Step::Disconnect(conn) => {
-                // No two connections close in the same microsecond.
+                // Two connections never close in the same microsecond, so the order of their places is known.
                 self.now.mono.0 += 1;
                 let client = self.client(conn);
                 self.disconnect(client);
@@ -300,7 +300,7 @@ impl World {
                 self.model.tick(self.now);
                 self.carry_out(all);
                 let (keys, model) = (&self.primary.keys, &self.model);
-                // While the server cannot write, some are turned away and some are not yet.
+                // While the server cannot write, some waiters of an overwritten key may still wait.
                 self.laws.ticked(self.now, |name| {
                     keys.get(&name) == Some(&Stored::Foreign) && model.seats(name).is_empty()
                 });
@@ -367,7 +367,7 @@ impl World {
         }
     }
 
-    /// Feeds the replica and the laws, and hands out the answers to those who waited.
+    /// Gives the effects to the replica and the laws, and compares the answers to waiting requests with the model's.
     fn carry_out(&mut self, all: Vec<Done>) {
         let mut later = self.now;
         later.unix_us += self.skew_ms * 1_000;
@@ -397,7 +397,7 @@ impl World {
             .drain(..)
             .map(|wake| (wake.name, wake.ticket, wake.answer))
             .collect();
-        // Within a key grants come in order; who is told otherwise, and when in between, is free.
+        // Grants of one key must come in the same order. Other answers may come in any order, also between grants.
         let is_grant = |wake: &(Name, u64, Answer)| granted(&wake.2).is_some();
         for wakes in [&mut ours, &mut theirs] {
             wakes.sort_by_key(|wake| {

@@ -58,19 +58,23 @@ impl WorkLaws {
                     Some(fence) => runs(fence),
                     None => self.running.is_none() && self.is_silent,
                 };
-                assert!(may, "{name:?}: DONE comes from the current run or one that lapsed");
+                assert!(
+                    may,
+                    "{name:?}: DONE comes from the current run or one that lapsed"
+                );
                 let who = Some(&done.token);
-                assert_eq!(who, self.last.as_ref(), "{name:?}: the token of DONE is the last run's");
+                assert_eq!(
+                    who,
+                    self.last.as_ref(),
+                    "{name:?}: the token of DONE is the last run's"
+                );
                 assert!(self.done.is_none(), "{name:?}: done once");
                 self.running = None;
                 self.is_silent = false;
                 self.done = Some((done.result.clone(), done.keep_until.0));
             }
             Change::GiveUp => {
-                assert!(
-                    self.running.is_none(),
-                    "{name:?}: no FAILED during a run"
-                );
+                assert!(self.running.is_none(), "{name:?}: no FAILED during a run");
                 self.is_silent = false;
             }
             Change::Vanish => assert!(is_over, "{name:?}: the record is kept"),
@@ -99,7 +103,7 @@ impl WorkLaws {
                 assert_eq!(*attempt, self.attempts, "{name:?}: the attempt that did it");
             }
             Answer::GivenUp { attempts, .. } => {
-                // The next in place may have begun in the same call.
+                // The next waiter may have begun a run in the same call.
                 let failed = self.attempts - u64::from(self.running.is_some());
                 assert_eq!(*attempts, failed, "{name:?}: attempts that failed");
                 assert!(

@@ -1,4 +1,4 @@
-//! What only wait groups have: DONE, EXPECT, WAIT, and rounds that are over.
+//! What only wait groups have: DONE, EXPECT, WAIT, and the end of a round.
 
 use super::queue::{ModelSeat, Sitter};
 use super::{Model, Name, Outcome, ms};
@@ -75,8 +75,8 @@ impl Model {
         self.told_meanwhile(Outcome::Queued(ticket))
     }
 
-    /// Ends the round if it is over, and tells those who wait for that. Some of them may have waited
-    /// for another group, whose place one that was over already has taken.
+    /// Finishes the round if it is over, and answers its watchers. Some of them may have waited for another group,
+    /// which a finished one has replaced.
     pub(super) fn finish_if_over(&mut self, name: Name, nobody_waits: bool, now: Now) {
         let keep_ms = self.settings.group_keep_ms;
         let Some(content) = self

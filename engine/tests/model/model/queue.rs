@@ -1,12 +1,12 @@
-//! Those who wait for a name, and the places that are kept for those who left.
+//! The requests that wait for a name, and the places that are kept for tokens whose connection closed.
 
 use super::content::ModelHold;
-use super::{Model, Name, ModelWake};
+use super::{Model, ModelWake, Name};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, Token};
 use dsync_engine::{Family, FullQueue, Request, Wait};
 
-/// Who is in a seat.
+/// What stands at a place.
 #[derive(Clone)]
 pub enum Sitter {
     Waiting {
@@ -26,7 +26,7 @@ pub enum Sitter {
 
 #[derive(Clone)]
 pub struct ModelSeat {
-    /// Kept when the place is taken over or resumed.
+    /// Stays the same when a retry takes over the place.
     pub rank: u64,
     pub claim: Option<Claim>,
     pub token: Option<Token>,
@@ -48,16 +48,16 @@ impl ModelSeat {
     }
 }
 
-/// Those who wait for a name. They stay with it whatever becomes of the value.
+/// The queue of one name. It stays with the name whatever happens to the value.
 #[derive(Clone)]
 pub struct ModelQueue {
     pub name: Name,
     /// By rank.
     pub seats: Vec<ModelSeat>,
-    /// What each family's requests go by here when the key is gone: what they last asked for or, failing
-    /// that, what the operator had set.
+    /// For each family, the limit for its waiters if the key is removed: the last one that a request gave or, without
+    /// any, the one that an operator pinned.
     pub(super) kept_limits: Vec<(Family, u32)>,
-    /// Somebody left who was waiting, and no visit has seen it.
+    /// A waiter has left since the last visit.
     pub(super) left: bool,
 }
 
@@ -90,7 +90,7 @@ impl Model {
         kept.map(|(_, limit)| *limit)
     }
 
-    /// A queue remembers limits as long as it has places.
+    /// Remembers the limit of the key, as long as the queue has places.
     pub(super) fn remember_limit(&mut self, name: Name) {
         if self.seats(name).is_empty() {
             return self.queue(name).kept_limits.clear();
@@ -106,7 +106,7 @@ impl Model {
         }
     }
 
-    /// Those who wait to be granted, first come first.
+    /// Returns the requests that wait for a grant, in the order in which they queued.
     pub fn waiting(&self, name: Name) -> Vec<(u64, Request)> {
         let seats = self.seats(name).iter();
         seats
@@ -134,7 +134,7 @@ impl Model {
             .count()
     }
 
-    /// One more must fit; vacant places go first, the oldest of them first of all.
+    /// Makes room for one more entry, by giving up vacant places, the oldest first.
     pub(super) fn make_room(&mut self, name: Name) -> Result<(), FullQueue> {
         let bounds = (self.settings.max_waiters_per_key, self.settings.max_waiters);
         while self.seats(name).len() as u64 >= bounds.0 && !self.seats(name).is_empty() {
@@ -159,7 +159,8 @@ impl Model {
         Ok(())
     }
 
-    /// The token's place in the queue of this family goes; who waits there is told.
+    /// Gives up the token's place in the queue of this family, and answers the request that waits there. Returns
+    /// whether there was a place.
     pub(super) fn give_up_place(&mut self, name: Name, family: Family, token: &Token) -> bool {
         let is_its = |seat: &ModelSeat| {
             seat.token.as_ref() == Some(token)
@@ -175,7 +176,7 @@ impl Model {
         true
     }
 
-    /// The token's hold is granted from this waiter's place.
+    /// Notes in the token's hold from which place it was granted.
     pub(super) fn note_former_place(&mut self, name: Name, ticket: u64, token: &Token) {
         let mut seats = self.seats(name).iter();
         let seat = seats
@@ -190,9 +191,10 @@ impl Model {
         }
     }
 
-    /// A grant that was not delivered has ended: its token has its place again for a while.
+    /// An undelivered grant has ended: its token gets its place back, as a vacant one.
     pub(super) fn restore_place(&mut self, name: Name, hold: ModelHold) {
-        let (Some((rank, since_us)), Some(until_us)) = (hold.former_place, hold.vacant_until_us) else {
+        let (Some((rank, since_us)), Some(until_us)) = (hold.former_place, hold.vacant_until_us)
+        else {
             return;
         };
         let token = Some(hold.token);
@@ -216,7 +218,7 @@ impl Model {
         );
     }
 
-    /// Tells the waiter, whose seat is free then.
+    /// Answers the waiter, which leaves the queue.
     pub(super) fn tell(&mut self, name: Name, ticket: u64, answer: Answer) {
         self.queue(name).seats.retain(|seat| match seat.sitter {
             Sitter::Waiting { ticket: t, .. } | Sitter::Watching { ticket: t, .. } => t != ticket,
@@ -235,7 +237,7 @@ impl Model {
         }
     }
 
-    /// Vacant places go too: what their tokens asked for is no more.
+    /// Removes vacant places too, because what their tokens waited for is gone.
     pub(super) fn tell_all_wrong_type(&mut self, name: Name) {
         self.queue(name).seats.retain(|seat| !seat.is_vacant());
         self.tell_watchers(name, &Answer::WrongType);

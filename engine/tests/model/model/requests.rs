@@ -1,8 +1,8 @@
-//! What clients ask for, whatever the family.
+//! Requests that all families have.
 
 use super::content::Content;
 use super::queue::{ModelSeat, Sitter};
-use super::{Model, Name, Outcome, ModelWake};
+use super::{Model, ModelWake, Name, Outcome};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::{Claim, Fence, Now, Token};
@@ -21,7 +21,7 @@ impl Model {
         self.lapse(name, now);
         self.serve(name, now);
         let outcome = if self.is_other(name, family) {
-            // The key had been removed, and somebody who waited for it was served just now.
+            // The key had been removed, and a waiter of another family was granted it just now.
             Outcome::Now(Answer::WrongType)
         } else if let Some(answer) = self.same_hold(name, request, now) {
             Outcome::Now(answer)
@@ -32,7 +32,7 @@ impl Model {
         self.told_meanwhile(outcome)
     }
 
-    /// A request that was decided in the call that queued it is answered at once.
+    /// If a request was decided in the call that queued it, it is answered at once.
     pub(super) fn told_meanwhile(&mut self, outcome: Outcome) -> Outcome {
         if let Outcome::Queued(ticket) = outcome
             && let Some(at) = self.wakes.iter().position(|wake| wake.ticket == ticket)
@@ -42,7 +42,7 @@ impl Model {
         outcome
     }
 
-    /// The token holds the key already: the same hold again, its lease from now.
+    /// If the token holds the key already: returns the same hold, with a new lease from now.
     pub(super) fn same_hold(&mut self, name: Name, request: &Request, now: Now) -> Option<Answer> {
         let hold = self.hold_of(name, &request.token)?;
         if hold.claim != request.claim {
@@ -55,7 +55,7 @@ impl Model {
         Some(self.granted(name, &request.token, fence))
     }
 
-    /// How the token is told that it holds.
+    /// Returns the answer to a request that was granted.
     pub(super) fn granted(&self, name: Name, token: &Token, fence: u64) -> Answer {
         let (token, fence) = (token.clone(), Fence(fence));
         match self.content(name) {
@@ -78,7 +78,7 @@ impl Model {
                 return Outcome::Now(Answer::NotGranted);
             }
         }
-        // A vacant place is nothing to a try, not even to its own token's.
+        // A vacant place does not affect a try, not even one by its own token.
         let stands = self.seats(name).iter().find(same_token);
         if let Some(seat) = stands.filter(|_| request.wait.is_some()) {
             let (rank, before) = (seat.rank, seat.sitter.clone());
@@ -131,7 +131,7 @@ impl Model {
         if let Err(full) = self.make_room(name) {
             return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
-        // Its limit takes force as it enters the queue, and never again.
+        // The limit takes force when the request enters the queue, and not again later.
         if let Some(limit) = request.limit.take() {
             self.put_in_force(name, request.claim.family(), limit, now);
         }

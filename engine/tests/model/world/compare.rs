@@ -28,7 +28,7 @@ impl World {
             return assert_eq!(ours, theirs, "{name:?}: the answer");
         };
         self.same_fence(their_fence, fence);
-        // But for the fence they must be equal.
+        // The answers must be equal in everything but the fence.
         let mut theirs = theirs.clone();
         if let Answer::Granted { fence: f, .. } | Answer::Run { fence: f, .. } = &mut theirs {
             *f = fence;

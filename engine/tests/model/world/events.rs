@@ -10,11 +10,12 @@ use dsync_engine::types::{ClientId, Fence, LeaseUs};
 use dsync_engine::{Beginning, Engine, Key};
 
 impl World {
+    /// Reports the grants of the last step as undelivered, and their connections as closed.
     pub(super) fn find_gone(&mut self, reported_first: bool) {
         let now = self.now;
         for (name, grant, client) in std::mem::take(&mut self.granted) {
             let fence = grant.fence;
-            // One that is overdue by the next tick ends so or so.
+            // A hold that is overdue at the next tick ends anyway, as lapsed or undelivered.
             let theirs = self.fences.iter().find(|(_, ours)| **ours == fence);
             let theirs = *theirs.expect("it was granted").0;
             let holds = self
@@ -27,14 +28,14 @@ impl World {
             }
             self.now.mono.0 += 1;
             let now = self.now;
-            // Where bounds are tight, which vacant place has to go depends on the order of the
-            // tasks, which is not said: there no place is kept.
+            // With small bounds the order of the tasks decides which vacant place is given up, and the contract does
+            // not fix that order. So keep no place then.
             let closed = self.laws.judge_order;
             if reported_first {
                 self.disconnect(client);
             }
             let engine = &mut self.primary.engine;
-            // Another connection's hold, or none: nothing happens.
+            // For another connection's hold, or no hold at all, nothing must happen.
             engine.undelivered(grant, ClientId(client + 1_000_000), closed, now);
             let elsewhere = HandedOver {
                 fence: Fence(fence.0 + 1_000_000),
@@ -63,6 +64,7 @@ impl World {
         self.begin_to_serve(saved, Beginning::Start);
     }
 
+    /// Promotes the replica after this long.
     pub(super) fn fail_over(&mut self, ms: u64) {
         self.step(&Step::Tick);
         self.pass_unserved(ms);
@@ -72,6 +74,7 @@ impl World {
         self.begin_to_serve(saved, Beginning::Start);
     }
 
+    /// Demotes the primary, and promotes it again after this long.
     pub(super) fn demote(&mut self, ms: u64) {
         self.primary.engine.dismiss_all();
         self.model.dismiss_all();
@@ -111,7 +114,7 @@ impl World {
     }
 
     pub(super) fn begin_to_serve(&mut self, saved: Fence, beginning: Beginning) {
-        // A process that was promoted knows its connections; one that was started has none.
+        // A process that was promoted still has its connections; one that was started has none.
         let knows_clients = beginning == Beginning::Promotion;
         self.primary.engine.leap_fences(beginning, self.now);
         let latest = self.primary.engine.latest_due();
@@ -124,7 +127,7 @@ impl World {
         if !knows_clients {
             self.conns.clear();
         }
-        // The replicas of the new primary get a full copy.
+        // The replica of the new primary starts from a full copy.
         self.replica = self.primary.reloaded(false, self.now);
     }
 

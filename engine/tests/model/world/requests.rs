@@ -22,7 +22,7 @@ impl World {
             e.acquire(key, ours, now)
         });
         let outcome = self.model.acquire(ask.name, &request, now);
-        // Granted to this request, and not to an earlier sending of it that still waited.
+        // Was the grant for this request, and not for an earlier sending of it that still waited?
         let to_a_waiter = |fence: Fence| {
             let mut wakes = done.wakes.iter().filter_map(|wake| granted(&wake.answer));
             wakes.any(|(_, f)| f == fence)
@@ -88,7 +88,7 @@ impl World {
 
     pub(super) fn request(&mut self, ask: &Ask) -> Request {
         if self.is_blocked(ask.conn) {
-            // A connection that waits cannot ask: this is the client's next one.
+            // A connection that waits cannot send a request, so the client opens another one.
             self.reconnect(ask.conn);
         }
         let own = ask.token.map(token).unwrap_or_else(|| {
@@ -118,8 +118,8 @@ impl World {
         }
     }
 
-    /// A request that may write and is answered at once.
-    pub(super) fn plain<R: PartialEq + std::fmt::Debug>(
+    /// Sends a request that may write and is answered at once.
+    pub(super) fn write_request<R: PartialEq + std::fmt::Debug>(
         &mut self,
         name: Name,
         family: Family,
@@ -127,11 +127,11 @@ impl World {
         theirs: impl FnOnce(&mut Model) -> Option<R>,
     ) -> Option<Answer> {
         self.forget_if_over(name);
-        self.look(name, family, ours, theirs)
+        self.read_request(name, family, ours, theirs)
     }
 
-    /// A request that only looks.
-    pub(super) fn look<R: PartialEq + std::fmt::Debug>(
+    /// Sends a request that only reads.
+    pub(super) fn read_request<R: PartialEq + std::fmt::Debug>(
         &mut self,
         name: Name,
         family: Family,
