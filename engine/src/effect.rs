@@ -1,7 +1,7 @@
 //! What the caller must do after a call, in this order.
 //!
-//! First the changes go to the replicas and into the AOF. Then the key is signalled as modified and the log gets its
-//! lines. Clients are answered last, so that a client that reads a grant can rely on its having been written.
+//! First the changes go to the replicas and into the AOF. Then the key is signalled as modified, and the notes go to
+//! the log. Clients are answered last, so that a grant is written before its client reads it.
 
 use crate::answer::Answer;
 use crate::change::Change;
@@ -49,11 +49,11 @@ pub enum Note {
 #[derive(Default, Debug)]
 pub struct Effects {
     pub changes: Vec<Change>,
-    /// The key must be signalled as modified, for a grant, an end or a change of limit. Renewals and queue changes do not
-    /// set this, so that a client's own renewals never abort its MULTI.
+    /// Whether the key must be signalled as modified: after every change but a renewal. So a client's own renewals
+    /// never abort its MULTI.
     pub modified: bool,
     /// The call may have freed capacity: the caller must compare [`crate::Engine::free_capacity`] before and after it.
-    pub may_gain: bool,
+    pub may_free_capacity: bool,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,
 }
@@ -63,7 +63,7 @@ impl Effects {
     pub fn clear(&mut self) {
         self.changes.clear();
         self.modified = false;
-        self.may_gain = false;
+        self.may_free_capacity = false;
         self.notes.clear();
         self.wakes.clear();
     }

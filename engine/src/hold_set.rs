@@ -103,7 +103,7 @@ impl HoldSet {
         self.iter().next()
     }
 
-    /// Returns the hold that runs out first, among those whose `due` is not before `since`.
+    /// Returns the hold whose lease runs out first, and when. Holds whose `due` is before `since` do not count.
     #[must_use]
     pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
         match self {
@@ -223,7 +223,7 @@ impl HoldSet {
         hold.map(change).is_some()
     }
 
-    /// Takes the set apart, a hold or an index entry a step, so that the caller can stop and go on later.
+    /// Takes the set apart, one hold or one index entry at a step, so that the caller can pause between steps.
     pub fn into_pieces(self) -> impl Iterator<Item = Option<Hold>> {
         let (one, many) = match self {
             HoldSet::Empty => (None, None),

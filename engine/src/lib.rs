@@ -281,7 +281,7 @@ impl Engine {
         }
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.renewed);
         self.stats.decided(family, &change, unrenewed);
-        self.effects.may_gain |=
+        self.effects.may_free_capacity |=
             ended.is_some() || matches!(change, Change::Limit(_) | Change::Pin(_));
         self.effects.changes.push(change);
         if let Some(hold) = ended.as_ref().filter(|hold| hold.ephemeral) {
@@ -334,7 +334,7 @@ mod tests {
         let decided = engine.decide(&mut key, Family::Once, Change::Limit(1));
         assert!(decided.is_err());
         assert!(engine.effects.changes.is_empty());
-        assert!(!engine.effects.modified && !engine.effects.may_gain);
+        assert!(!engine.effects.modified && !engine.effects.may_free_capacity);
         assert!(key.state.is_none(), "no empty key is left behind");
         let [Note::Refused { change, misfit }] = &engine.effects.notes[..] else {
             panic!("{:?}", engine.effects.notes);

@@ -1,8 +1,8 @@
-//! How requests leave their queues without being served, and how holds and grants of closed connections come to an end.
+//! Requests that leave their queue unserved, and holds of closed connections.
 //!
-//! The server calls these when a connection has closed, a reply could not be written, a key has left this node, or this
-//! server was demoted. None of them writes: a hold that is to end is only noted, and a task of [`crate::calls::tasks`]
-//! ends it when the server can write.
+//! The server calls these functions when a connection has closed, a reply could not be written, a key has left this
+//! node, or this server was demoted. None of them changes a state: they only note which holds must end, and a task of
+//! [`crate::calls::tasks`] ends them when the server can write.
 
 use crate::Engine;
 use crate::answer::Answer;
@@ -12,13 +12,13 @@ use crate::effect::HandedOver;
 use crate::queue::entry::{Departed, Vacancy};
 use crate::types::{ClientId, Db, Now, WaiterId};
 
-/// How many waiters one call turns away.
+/// How many waiters one call of `turn_away` answers.
 const SLICE: u32 = 128;
 
 impl Engine {
-    /// Removes the waiter of a connection that has closed; a place whose token may come back is kept for a while. Its
-    /// ephemeral holds end as soon as the server can write. Returns whether the connection had any of these: most
-    /// have none.
+    /// Removes the waiter of a connection that has closed, and keeps the place vacant if the client chose the token.
+    /// Ephemeral holds of the connection end as soon as the server can write. Returns whether the connection had a
+    /// waiter or such holds; most have none.
     pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
         let mut concerned = false;
         if let Some(waiter) = self.queues.waiter_of(client)

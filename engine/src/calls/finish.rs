@@ -48,7 +48,7 @@ impl Engine {
         };
         self.tell(queue, place, Answer::Withdrawn);
         // New requests may have had to line up behind this one alone, so announce that the key is free.
-        self.effects.may_gain = true;
+        self.effects.may_free_capacity = true;
         true
     }
 
@@ -108,11 +108,8 @@ impl Engine {
         }
     }
 
-    /// Starts the lease anew, with the last duration unless another is given. Returns whether the token still holds:
-    /// a hold that has ended is not given back.
-    ///
-    /// # Errors
-    /// See [`Engine::release`].
+    /// Starts a new lease from now, with the last duration unless another is given. Returns whether the token still
+    /// holds: a hold that has ended is not given back.
     pub fn renew(
         &mut self,
         key: &mut Key<'_>,

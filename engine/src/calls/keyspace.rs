@@ -5,9 +5,8 @@ use crate::types::Db;
 use crate::{Engine, State, StateId};
 
 impl Engine {
-    /// Notes that the value has left its key: deleted, overwritten, moved or renamed away. It may yet turn up under
-    /// another name, see [`Engine::moved`]; its waiters stay with the old name. Returns whether
-    /// there are any.
+    /// Notes that the value has left its key: it was deleted, overwritten, moved or renamed. It may get another name,
+    /// see [`Engine::moved`], but its waiters stay with the old name. Returns whether there are any.
     pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
         // Without a state the engine itself has removed the key.
         let Some(state) = self.states.get_mut(id) else {

@@ -68,13 +68,13 @@ impl Engine {
     /// Returns how much a request that does not wait could be granted now: 0 where it would be refused, and the larger
     /// the more. If a call has raised this number, it freed capacity that nobody is queued for.
     ///
-    /// Ask before and after a call, and compare if [`crate::effect::Effects::may_gain`] is set.
+    /// Ask before and after a call, and compare if [`crate::effect::Effects::may_free_capacity`] is set.
     pub fn free_capacity(&mut self, key: &Key<'_>) -> u64 {
         let queue = self.queues.find(key.db, key.name);
         if let Some(queue) = queue.and_then(|id| self.queues.get_mut(id)) {
             if std::mem::take(&mut queue.left_unserved) {
                 // Until a waiter left, a moment ago, new requests had to line up behind it.
-                self.effects.may_gain = true;
+                self.effects.may_free_capacity = true;
                 return 0;
             }
             if queue.has_waiting() {

@@ -296,7 +296,7 @@ impl Engine {
             self.stats.counters_mut(family).wait_timeouts += 1;
         }
         if let Some(waiter) = left.waiter() {
-            self.effects.may_gain = true;
+            self.effects.may_free_capacity = true;
             self.effects.wake(waiter, answer);
         }
     }

@@ -1,6 +1,6 @@
 //! The lock: one exclusive hold, or any number of shared ones.
 //!
-//! It keeps nothing besides its holds, and its key goes with the last of them.
+//! It keeps only its holds, and its key is removed with the last of them.
 
 use crate::hold_set::HoldSet;
 use crate::types::Claim;

@@ -25,8 +25,8 @@ const MAX_CHUNKS: usize = (1 << 31) / CHUNK - 1;
 /// given back.
 const SPARE_CHUNKS: usize = 8;
 
-/// The id of one state, small enough to be the value in the keyspace. It is never zero and below 2^31, so that an index
-/// can link states by plain `u32` numbers and use zero and the top bit for marks of its own.
+/// The id of one state, small enough to be the value in the keyspace. It is never zero and below 2^31. So an index can
+/// link states by plain `u32` numbers, and use zero and the top bit as marks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StateId(NonZeroU32);
 

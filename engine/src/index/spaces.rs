@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::types::Db;
 
-/// The contents of one database. Number 0 is for values that are not in a database (yet).
+/// The number of a space. Number 0 is for values that are in no database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Space(u32);
 

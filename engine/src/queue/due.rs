@@ -96,7 +96,7 @@ impl Due {
         assert!(self.by_turn.iter().all(listed));
     }
 
-    /// Whether a queue of this database becomes due by itself.
+    /// Whether a running sweep will make the queues of this database due.
     #[cfg(debug_assertions)]
     pub fn will_sweep(&self, db: Db) -> bool {
         self.sweeps

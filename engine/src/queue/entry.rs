@@ -1,4 +1,4 @@
-//! What stands in a queue: waiting requests, watchers (WAIT of a group) and vacant places.
+//! The entries of a queue: waiting requests, watchers (WAIT of a group) and vacant places.
 
 use crate::Family;
 use crate::types::{Claim, ClientId, LeaseMs, MonoUs, Token, WaiterId};
@@ -90,7 +90,7 @@ pub struct Watcher {
     pub since: MonoUs,
 }
 
-/// Where a token stands in a queue.
+/// What the place of a token is in a queue.
 pub enum Seat<'a> {
     Waiting(&'a Waiter),
     Vacant(&'a Vacancy),

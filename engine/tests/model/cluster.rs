@@ -95,7 +95,7 @@ fn tasks_of_unwritable_key_stay_due() {
         one_key.pass(10);
     }
     assert!((20..=60).contains(&looked), "{looked} looks in a second");
-    assert_eq!(one_key.words(), [""; 0], "nobody is told anything");
+    assert_eq!(one_key.words(), [""; 0], "no waiter is answered");
 
     one_key.pass(30_000);
     one_key.tasks_unwritable();
@@ -280,7 +280,10 @@ fn new_slot_owner_leaps_past_announced_fences() {
     engine.hear_fence(Fence(7), now);
     assert_eq!(engine.heard_fence(), ahead, "the highest counts");
     let own = engine.last_fence();
-    assert!(own < ahead, "hearing alone drives nobody ahead");
+    assert!(
+        own < ahead,
+        "an announced fence alone does not move the last fence"
+    );
     let distance = 1_000_000;
     engine.leap_past_heard(distance);
     engine.leap_past_heard(7);

@@ -48,7 +48,7 @@ impl OneKey {
             engine.follow(key, family, changes, now)
         };
         let (followed, done) = self.server.call(KEY, family, follow);
-        assert!(done.changes.is_empty(), "who follows decides nothing");
+        assert!(done.changes.is_empty(), "a replica decides nothing");
         self.server.engine.check_invariants(now);
         followed
     }

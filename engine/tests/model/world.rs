@@ -418,7 +418,7 @@ impl World {
         assert_eq!(
             ours.len(),
             theirs.len(),
-            "who is told: {:#?} and should be {:#?}",
+            "answered: {:#?}, expected: {:#?}",
             lists[0],
             lists[1]
         );
@@ -427,7 +427,7 @@ impl World {
             assert_eq!(
                 (name, ticket),
                 (their_name, their_ticket),
-                "who is told: {:#?} and should be {:#?}",
+                "answered: {:#?}, expected: {:#?}",
                 lists[0],
                 lists[1]
             );

@@ -91,7 +91,7 @@ impl World {
         let mut expected: Vec<u64> = self.model.wakes.drain(..).map(|w| w.ticket).collect();
         told.sort_unstable();
         expected.sort_unstable();
-        assert_eq!(told, expected, "all who wait are sent away");
+        assert_eq!(told, expected, "all waiters are answered");
         self.primary.engine.stand_down();
         assert!(!self.primary.engine.is_serving());
         self.primary.finish_background();
