@@ -41,8 +41,8 @@ pub enum Note {
         fence: Fence,
         owner: Option<Box<[u8]>>,
     },
-    /// The state has refused a change that the engine decided, which is a defect of the engine. Nothing has changed, and
-    /// the change is not replicated.
+    /// The state has refused a change that the engine decided, which is a defect of the engine. Nothing has changed,
+    /// and the change is not replicated.
     Refused { change: String, misfit: Misfit },
 }
 

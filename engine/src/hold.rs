@@ -1,7 +1,7 @@
 //! One hold: what is granted to one token.
 //!
-//! A [`Hold`] takes 80 bytes at most and needs no allocation in the usual case (a UUID for a token, no owner), because a
-//! server may have a million held locks. So rare fields are boxed, and numbers below 2^48 take six bytes.
+//! A [`Hold`] takes 80 bytes at most and needs no allocation in the usual case (a UUID for a token, no owner), because
+//! a server may have a million held locks. So rare fields are boxed, and numbers below 2^48 take six bytes.
 //!
 //! Deliberately absent: the passing of time. A hold whose lease has run out stays as it is until a call ends it.
 
@@ -40,7 +40,7 @@ pub struct Grant {
     pub owner: Option<Box<[u8]>>,
 }
 
-/// What few holds have.
+/// The fields that most holds do not have.
 #[derive(Clone)]
 struct Extras {
     /// The token, if it is not a UUID.

@@ -22,8 +22,8 @@ pub enum HoldSet {
     Many(Box<Many>),
 }
 
-/// Invariant: the three indexes name the same holds; `by_deadline` under each hold's own `due`;
-/// `permits` and `heap_bytes` are the sums over the holds.
+/// Invariants: the three maps have the same holds; `by_deadline` has each hold under its own `due`; `permits` and
+/// `heap_bytes` are the sums over the holds.
 #[derive(Clone, Default)]
 pub struct Many {
     by_fence: BTreeMap<Fence, Hold>,
@@ -126,7 +126,7 @@ impl HoldSet {
         }
     }
 
-    /// Oldest first.
+    /// Returns all holds, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Hold> {
         let (one, many) = match self {
             HoldSet::Empty => (None, None),
@@ -136,13 +136,13 @@ impl HoldSet {
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    /// Whether a hold could join: fences and tokens are never used twice in a set.
+    /// Whether a hold with this fence and token could be added: no two holds of a set have the same of either.
     #[must_use]
     pub fn accepts(&self, fence: Fence, token: &Token) -> bool {
         self.get(fence).is_none() && self.by_token(token).is_none()
     }
 
-    /// Adds a hold that [`HoldSet::accepts`].
+    /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
     pub fn insert(&mut self, hold: Hold) {
         debug_assert!(self.accepts(hold.fence, &hold.token()));
         *self = match std::mem::take(self) {
@@ -239,7 +239,7 @@ impl HoldSet {
         one.into_iter().map(Some).chain(many)
     }
 
-    /// Bytes on the heap, index nodes counted as if they were full.
+    /// Returns the bytes on the heap. Nodes of the maps count as if they were full.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match self {
@@ -254,7 +254,7 @@ impl HoldSet {
         }
     }
 
-    /// The indexes agree with each other.
+    /// Panics unless the indexes agree with each other.
     #[cfg(debug_assertions)]
     pub fn check_invariants(&self) {
         let HoldSet::Many(many) = self else { return };

@@ -43,7 +43,7 @@ pub struct Info<'e> {
     pub particulars: Particulars<'e>,
     pub holders: usize,
     pub first_holders: Vec<HoldInfo<'e>>,
-    /// `None` on a replica: only the primary knows who waits.
+    /// `None` on a replica: only the primary has queues.
     pub waiters: Option<KeyWaiters<'e>>,
 }
 
@@ -65,7 +65,8 @@ pub struct Contended<'e> {
 impl Engine {
     /// Returns the key with its first `count` holders and waiters; `None` for an absent key.
     ///
-    /// # Errors If the key is of another family.
+    /// # Errors
+    /// If the key is of another family.
     pub fn info(
         &self,
         key: &Key<'_>,

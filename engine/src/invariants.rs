@@ -9,7 +9,8 @@ use crate::{Body, Engine, Family};
 impl Engine {
     /// Checks every promise that must hold between two calls. Tests call it after each step.
     ///
-    /// # Panics If one is broken.
+    /// # Panics
+    /// If one is broken.
     pub fn check_invariants(&self, now: Now) {
         self.queues.check_invariants();
         self.leases.check_invariants();

@@ -93,7 +93,8 @@ impl Assembly {
 
     /// Adds the next string. Returns whether more follow.
     ///
-    /// # Errors If [`pack`] would not have written the string.
+    /// # Errors
+    /// If [`pack`] would not have written the string.
     pub fn add(&mut self, packed: &[u8]) -> Result<bool, Unsound> {
         let changes = wire::open(packed)?;
         if changes.family != self.body.family() {
@@ -131,7 +132,8 @@ impl Assembly {
 
     /// Returns the state. Call it when the last string has been added.
     ///
-    /// # Errors If something is missing.
+    /// # Errors
+    /// If something is missing.
     pub fn finish(self) -> Result<Body, Unsound> {
         if self.has_scalars == self.body.scalars().is_some() {
             Ok(self.body)

@@ -59,7 +59,7 @@ pub enum Body {
 pub struct State {
     pub body: Body,
     pub space: Space,
-    /// The name of the key, so that a task that comes due finds it.
+    /// The name of the key, so that a task can find it.
     pub name: KeyName,
 }
 
@@ -143,8 +143,8 @@ impl Body {
         }
     }
 
-    /// Returns the limit that a queue keeps for the case that its key is removed: the one that requests asked for, or the
-    /// one in force. A pause by an operator is not kept.
+    /// Returns the limit that the queue remembers, in case the key is removed: the one that a request gave last, or the
+    /// one in force. A pause by an operator is not remembered.
     #[must_use]
     pub fn limit_to_remember(&self) -> Option<u32> {
         self.limit_asked()
@@ -167,7 +167,8 @@ impl Body {
 
     /// Applies one change. Returns the hold that it ended, if any.
     ///
-    /// # Errors If the change does not fit. Then nothing has changed.
+    /// # Errors
+    /// If the change does not fit. Then nothing has changed.
     pub fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
         match change {
             Change::Grant(grant) => {
@@ -296,7 +297,7 @@ impl Body {
         }
     }
 
-    /// Returns the field in which the engine notes under which moment it has indexed the key.
+    /// Returns the field that has the moment under which the key is in the `retention` index.
     pub fn retention_mut(&mut self) -> Option<&mut Option<UnixMs>> {
         match self {
             Body::Lock(_) | Body::Semaphore(_) => None,

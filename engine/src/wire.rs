@@ -170,7 +170,8 @@ pub struct Unpacked<'a> {
 
 /// Opens a packed string. The iterator reads its changes one by one.
 ///
-/// # Errors If the string is damaged, or its version or family is not known here.
+/// # Errors
+/// If the string is damaged, or its version or family is not known here.
 pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
     // Look at the version first, because a later version may end in another kind of checksum.
     match packed.first() {

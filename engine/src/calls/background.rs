@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// Removes the index entry of an EPHEMERAL hold that is gone, unless the same hold has come back from a file and was
-    /// bound to the same connection again.
+    /// Removes the index entry of an EPHEMERAL hold that is gone, unless the same hold has come back from a file and
+    /// was bound to the same connection again.
     fn forget_ephemeral(&mut self, client: ClientId, fence: Fence) {
         let Some(id) = self.ephemeral.get(&(client, fence)) else {
             return;

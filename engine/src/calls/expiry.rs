@@ -56,6 +56,7 @@ impl Engine {
         }
     }
 
+    /// Removes the state from both deadline indexes.
     pub(crate) fn unindex(&mut self, id: StateId) {
         self.leases.cancel(id);
         if let Some(state) = self.states.get_mut(id)
@@ -65,6 +66,7 @@ impl Engine {
         }
     }
 
+    /// Removes the key, and records that as a change.
     pub(crate) fn vanish(&mut self, key: &mut Key<'_>) {
         let family = self
             .body_mut(key)
@@ -102,6 +104,8 @@ impl Engine {
         !is_used && self.is_at_its_end(key, false, now)
     }
 
+    /// Whether nothing keeps the state: it has no holds, no pinned limit, and nothing that is still retained. `waited`
+    /// says that requests wait for the key.
     pub(crate) fn is_at_its_end(&self, key: &Key<'_>, waited: bool, now: Now) -> bool {
         let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
             return false;

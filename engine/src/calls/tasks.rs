@@ -39,6 +39,7 @@ pub enum Task {
     Retire { state: StateId, until: UnixMs },
 }
 
+/// How many kinds of tasks `next_of_kind` tells apart.
 const KINDS: usize = 6;
 
 /// How long a task waits whose key this server cannot write at present.
@@ -235,8 +236,8 @@ impl Engine {
         self.settle(key, now);
     }
 
-    /// Ends the hold of a closed connection, if it still exists. The token of an undelivered grant gets its place in the
-    /// queue back, so that its retry is first again.
+    /// Ends the hold of a closed connection, if it still exists. The token of an undelivered grant gets its place in
+    /// the queue back, so that its retry is first again.
     fn end_disconnected(&mut self, key: &mut Key<'_>, fence: Fence, ending: Ending, now: Now) {
         if key.state != Some(ending.state) {
             return;

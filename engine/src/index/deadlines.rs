@@ -6,8 +6,8 @@
 //! and however many ids are due: a call that uses up its budget leaves the wheel in order, and the next call continues.
 //!
 //! Deliberately absent: the clock (time is an argument); the exact deadline (the state has it, the wheel rounds up to a
-//! tick); an order within one tick; and giving memory back before the wheel is dropped. The index takes 12 bytes for each id of every block of
-//! 1,024 ids of which one was ever scheduled; ids are reused.
+//! tick); an order within one tick; and giving memory back before the wheel is dropped. The index takes 12 bytes for
+//! each id of every block of 1,024 ids of which one was ever scheduled; ids are reused.
 //!
 //! How it works: a slot of level 0 is one tick wide, and a slot of level n as wide as all 64 slots of level n - 1. An
 //! id is put on the level of the highest digit (base 64) in which its tick differs from the `hand`, the wheel's current

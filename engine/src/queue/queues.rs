@@ -76,7 +76,7 @@ impl Queues {
         self.queues.get(&id).map(|queue| &queue.queue)
     }
 
-    /// The queue itself. Places are taken and left through [`Queues`] only, which keeps the indexes.
+    /// Returns the queue to change. Entries must join and leave through [`Queues`] only, which updates the indexes.
     pub fn get_mut(&mut self, id: QueueId) -> Option<&mut WaitQueue> {
         self.queues.get_mut(&id).map(|queue| &mut queue.queue)
     }
@@ -86,8 +86,8 @@ impl Queues {
         self.queues.get(&id).map(|queue| (queue.db, &queue.name))
     }
 
-    /// Returns the queue of a key, and makes it if there is none. The caller must add an entry at once, because no queue
-    /// may be empty.
+    /// Returns the queue of a key, and makes it if there is none. The caller must add an entry at once, because no
+    /// queue may be empty.
     pub fn find_or_make(&mut self, db: Db, name: &[u8]) -> QueueId {
         if let Some(id) = self.find(db, name) {
             return id;
@@ -121,10 +121,9 @@ impl Queues {
         self.last_number
     }
 
-    /// Makes room for one more in the queue of a key, at the cost of vacant places.
+    /// Makes room for one more place in the queue of a key, by giving up vacant places.
     ///
-    /// # Errors
-    /// If a bound is reached by waiters alone: that bound.
+    /// # Errors If waiters alone reach a bound: that bound.
     pub fn make_room(
         &mut self,
         queue: Option<QueueId>,
@@ -217,8 +216,8 @@ impl Queues {
         }
     }
 
-    /// Takes the entry at this place out of the queue and of every index. A queue that is empty then is due,
-    /// and stays until [`Queues::drop_if_empty`].
+    /// Removes the entry at this place from the queue and from every index, and returns it. If the queue is empty then,
+    /// it is due, and stays until [`Queues::drop_if_empty`].
     pub fn leave(&mut self, id: QueueId, place: Place) -> Option<Departed> {
         let (left, is_empty) = self.change(id, |queue| {
             let left = queue.leave(place);
@@ -321,7 +320,7 @@ impl Queues {
         }
     }
 
-    /// Goes on with the sweeps. Each queue that it looks at costs one of the budget.
+    /// Continues the sweeps. Each queue that it looks at costs one of the budget.
     pub fn sweep(&mut self, budget: &mut u32) {
         while *budget > 0
             && let Some((db, after)) = self.due.sweep()
@@ -398,7 +397,7 @@ impl Queues {
         self.places > SMALL as u64 || self.queues.len() > SMALL
     }
 
-    /// Takes the queues apart, one map entry a step.
+    /// Takes the queues apart, one map entry at a step.
     pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
         let queues = self.queues.into_values();
         let names = self.by_key.into_values().flatten().map(drop);

@@ -1,14 +1,14 @@
 //! The queue of one key: first come, first served.
 //!
-//! Requests join at the back and are granted one after the other from the front; none is served past the first. So
-//! small requests cannot starve a request for many permits: permits that come back pile up until they suffice for it.
+//! Requests join at the back and are granted one after the other from the front; none is served before the first. So
+//! small requests cannot starve a request for many permits: freed permits accumulate until there are enough for it.
 //!
 //! A place whose connection closed is kept *vacant* for a while, so that a retry with its token can take it again. It
-//! keeps its rank but delays no other request. Vacant places are therefore kept apart from waiting ones, and the first waiting request is
-//! found without stepping over them. Watchers (WAIT of a group) claim nothing; they are answered all together.
+//! keeps its rank but delays no other request. Vacant places are in a map of their own, so the first waiting request is
+//! found without stepping over them. Watchers (WAIT of a group) claim nothing, and are answered all together.
 //!
-//! Ordered maps by rank rather than a linked list: leaving and finding the head cost a few
-//! comparisons, a vacant place is resumed in the middle without a walk, and no step copies the queue.
+//! Ordered maps by rank are used rather than a linked list: to leave and to find the head cost a few comparisons, a
+//! retry takes its vacant place in the middle without a walk, and no step copies the queue.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,8 +17,8 @@ use crate::answer::Answer;
 use crate::queue::entry::{Departed, Place, Seat, Vacancy, Waiter, Watcher};
 use crate::types::{MonoUs, Token};
 
-/// Invariants: a place is in exactly one of the maps; `by_token` has the places whose token may
-/// return, waiting or vacant; `heavy` has the waiting places that ask for more than one permit.
+/// Invariants: a place is in exactly one of the maps of places; `by_token` has the places, waiting or vacant, whose
+/// token may come back; `heavy` has the waiting places that ask for more than one permit.
 #[derive(Default)]
 pub struct WaitQueue {
     waiting: BTreeMap<Place, Waiter>,
@@ -203,7 +203,7 @@ impl WaitQueue {
         head.map(|waiter| waiter.request.claim.family()).or(watched)
     }
 
-    /// Returns since when the longest waiting request waits.
+    /// Returns when the longest wait began.
     #[must_use]
     pub fn waiting_since(&self) -> Option<MonoUs> {
         // Ranks are given in the order of arrival, so the first of each kind is its oldest.
@@ -216,7 +216,7 @@ impl WaitQueue {
         }
     }
 
-    /// Takes the queue apart, an entry of one of its maps a step.
+    /// Takes the queue apart, one entry of one map at a step.
     pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
         let answered = self.answered.into_iter();
         let answered = answered.flat_map(|(_, watchers)| watchers);

@@ -1,4 +1,5 @@
-//! Reads one change from a packed string. Checks every field; a change that this code would not have written is refused.
+//! Reads one change from a packed string. Checks every field; a change that this code would not have written is
+//! refused.
 
 use super::fields::Fields;
 use super::{Unreadable, kind, lease_end};
