@@ -57,7 +57,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let reason = match &self.reason {

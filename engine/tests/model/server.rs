@@ -25,7 +25,7 @@ pub fn granted(answer: &Answer) -> Option<(&Token, Fence)> {
     }
 }
 
-/// What the keyspace has under a name.
+/// The value of a key in the keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
     State(StateId),

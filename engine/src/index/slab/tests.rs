@@ -127,7 +127,7 @@ fn slab_gives_memory_back_after_a_burst() {
     assert_eq!(slab.get(ids[0]), None);
     assert_eq!(slab.take(ids[chunks * CHUNK - 1]), None);
 
-    // One value coming and going finds memory that is there.
+    // A value that comes and goes uses memory that is there already.
     for n in 0..10 {
         let id = slab.insert(n).unwrap();
         assert_eq!(kept(&slab), SPARE_CHUNKS);
@@ -149,7 +149,7 @@ fn ids_after_slices_meet_every_value_once() {
     for n in 0..3 * CHUNK {
         slab.insert(n).unwrap();
     }
-    // The second chunk is left empty, the others keep the borders of words and chunks.
+    // Empty the second chunk. In the others keep the ids at the borders of words and chunks.
     for n in 0..3 * CHUNK {
         let keep = [0, 1, 62, 63, 64, 65, CHUNK - 1].contains(&(n % CHUNK)) && n / CHUNK != 1;
         if !keep {
@@ -183,7 +183,8 @@ fn slab_histories_agree_with_a_map() {
         let mut slab = Slab::with_bounds(CHUNKS, random.below_usize(CHUNKS));
         let mut present = BTreeMap::new();
         let mut reserved = BTreeSet::new();
-        // How many in ten steps are leaving: the slab fills up, drains, hovers, and again.
+        // How many of ten steps remove a value, one phase after the other: the slab fills, drains, stays level, and so
+        // on.
         for leaving in [2, 9, 5, 1, 9, 6] {
             for step in 0..6000 {
                 let id = id(u32::try_from(1 + random.below_usize(CHUNKS * CHUNK + 9)).unwrap());
@@ -202,7 +203,7 @@ fn slab_histories_agree_with_a_map() {
                         reserved.insert(id);
                     }
                 } else {
-                    // Mostly one that is in use, or draining would not drain.
+                    // Mostly an id in use, otherwise the slab would not drain.
                     let value = present.range(id..).map(|(id, _)| *id).next();
                     let late = reserved.range(id..).copied().next();
                     let id = [value, late, Some(id)][random.below_usize(3)].unwrap_or(id);

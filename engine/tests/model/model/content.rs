@@ -29,7 +29,7 @@ pub struct ModelHold {
 }
 
 #[derive(Clone)]
-pub struct Content {
+pub struct ModelContent {
     pub family: Family,
     pub holds: Vec<ModelHold>,
     /// The limit that a request last gave.
@@ -46,9 +46,9 @@ pub struct Content {
     pub waited_ms: u64,
 }
 
-impl Content {
-    pub(super) fn new(family: Family, at_ms: u64) -> Content {
-        Content {
+impl ModelContent {
+    pub(super) fn new(family: Family, at_ms: u64) -> ModelContent {
+        ModelContent {
             family,
             holds: Vec::new(),
             asked: None,

@@ -25,7 +25,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::types::{Now, Token};
 use dsync_engine::{Family, Settings};
 
-pub use content::{Content, ModelHold};
+pub use content::{ModelContent, ModelHold};
 pub use queue::{ModelQueue, ModelSeat, Sitter};
 
 /// A database and the number of a key in it.
@@ -38,7 +38,7 @@ pub const TICK_US: u64 = 1_024;
 #[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "the model has a handful of them")]
 pub enum Value {
-    State(Content),
+    State(ModelContent),
     /// A value of another type, for example a string.
     Foreign,
 }
@@ -87,24 +87,24 @@ impl Model {
             .map(|(_, value)| value)
     }
 
-    pub fn content(&self, name: Name) -> Option<&Content> {
+    pub fn content(&self, name: Name) -> Option<&ModelContent> {
         match self.value(name) {
             Some(Value::State(content)) => Some(content),
             _ => None,
         }
     }
 
-    fn content_mut(&mut self, name: Name) -> Option<&mut Content> {
+    fn content_mut(&mut self, name: Name) -> Option<&mut ModelContent> {
         match self.values.iter_mut().find(|(n, _)| *n == name) {
             Some((_, Value::State(content))) => Some(content),
             _ => None,
         }
     }
 
-    fn content_or_new(&mut self, name: Name, family: Family, now: Now) -> &mut Content {
+    fn content_or_new(&mut self, name: Name, family: Family, now: Now) -> &mut ModelContent {
         if self.value(name).is_none() {
             self.values
-                .push((name, Value::State(Content::new(family, ms(now)))));
+                .push((name, Value::State(ModelContent::new(family, ms(now)))));
         }
         self.content_mut(name).expect("no foreign value gets here")
     }

@@ -1,6 +1,6 @@
 //! Requests that all families have.
 
-use super::content::Content;
+use super::content::ModelContent;
 use super::queue::{ModelSeat, Sitter};
 use super::{Model, ModelWake, Name, Outcome};
 use dsync_engine::answer::Answer;
@@ -103,7 +103,7 @@ impl Model {
         if let Some(answer) = content.and_then(|content| content.work_is_over(&request)) {
             return Outcome::Now(answer);
         }
-        let in_force = self.content(name).and_then(Content::in_force);
+        let in_force = self.content(name).and_then(ModelContent::in_force);
         let pinned = self.content(name).and_then(|content| content.pinned);
         let limit = match request.claim {
             Claim::Exclusive | Claim::Shared | Claim::Run => None,
@@ -219,7 +219,7 @@ impl Model {
         if self.is_other(name, Family::Semaphore) {
             return None;
         }
-        let before = self.content(name).and_then(Content::in_force);
+        let before = self.content(name).and_then(ModelContent::in_force);
         if limit.is_some() || self.content(name).is_some() {
             self.content_or_new(name, Family::Semaphore, now).pin(limit);
         }

@@ -1,6 +1,6 @@
 //! The rules: how holds begin and end, which request is next, and when a key is removed.
 
-use super::content::{Content, ModelHold};
+use super::content::{ModelContent, ModelHold};
 use super::{Model, Name, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
@@ -81,7 +81,7 @@ impl Model {
             .retain(|queue| queue.name != name || !queue.seats.is_empty());
     }
 
-    pub(super) fn kept_until_ms(&self, content: &Content) -> u64 {
+    pub(super) fn kept_until_ms(&self, content: &ModelContent) -> u64 {
         let idle_from = content.touched_ms.max(content.waited_ms);
         match (content.family, &content.work.done) {
             (Family::Once, Some(done)) => done.keep_until.0,
