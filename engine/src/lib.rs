@@ -177,7 +177,7 @@ pub struct Engine {
     leftovers: Leftovers,
     /// The kind of task that `next_task` looks for first. It changes with every task, so that no kind keeps the others
     /// waiting.
-    turn: usize,
+    next_kind: usize,
     stats: Stats,
     pub effects: Effects,
 }
@@ -206,7 +206,7 @@ impl Engine {
             fences: Fences::default(),
             role: Role::default(),
             leftovers: Leftovers::default(),
-            turn: 0,
+            next_kind: 0,
             stats: Stats::default(),
             effects: Effects::default(),
         }

@@ -18,6 +18,7 @@ const SLICE: u32 = 128;
 enum Next {
     /// Nothing: the first request must wait.
     Nothing,
+    /// Give this request this answer.
     Tell(Place, Answer),
     Grant(Place),
     /// The token of the request has a hold already, because RENAME or SWAPDB brought a key here in which it holds.
@@ -65,15 +66,15 @@ impl Engine {
         }
     }
 
-    /// Returns how much a request that does not wait could be granted now: 0 where it would be refused, and the larger
-    /// the more. If a call has raised this number, it freed capacity that nobody is queued for.
+    /// Returns how much could be granted now to a request that does not wait: 0 if it would be refused, and a larger
+    /// number for more capacity. If a call has raised this number, it has freed capacity that no waiter takes.
     ///
     /// Ask before and after a call, and compare if [`crate::effect::Effects::may_free_capacity`] is set.
     pub fn free_capacity(&mut self, key: &Key<'_>) -> u64 {
         let queue = self.queues.find(key.db, key.name);
         if let Some(queue) = queue.and_then(|id| self.queues.get_mut(id)) {
             if std::mem::take(&mut queue.left_unserved) {
-                // Until a waiter left, a moment ago, new requests had to line up behind it.
+                // Until a waiter left, a moment ago, new requests had to queue behind it.
                 self.effects.may_free_capacity = true;
                 return 0;
             }

@@ -54,11 +54,11 @@ impl Engine {
         while *budget > 0 {
             *budget -= 1;
             let task = (0..KINDS).find_map(|offset| {
-                let kind = (self.turn + offset) % KINDS;
+                let kind = (self.next_kind + offset) % KINDS;
                 self.next_of_kind(kind, now, budget)
             })?;
             // Take the kinds in turn, so that a wave of one kind cannot keep the others waiting.
-            self.turn = (self.turn + 1) % KINDS;
+            self.next_kind = (self.next_kind + 1) % KINDS;
             if let Some((db, name)) = self.key_of(task) {
                 return Some((task, db, name));
             }

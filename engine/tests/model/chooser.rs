@@ -172,7 +172,7 @@ impl Chooser {
         let mut known: Vec<Token> = Vec::new();
         if let Some(content) = world.model.content(name) {
             known.extend(content.holds.iter().map(|hold| hold.token.clone()));
-            known.extend(content.work.silent.clone());
+            known.extend(content.work.late.clone());
             known.extend(content.work.done.as_ref().map(|done| done.token.clone()));
         }
         let seats = world.model.seats(name).iter();

@@ -4,7 +4,7 @@
 use crate::fixture::word;
 use crate::long_queues::{KEY, OneKey};
 use crate::model::TICK_US;
-use crate::server::spelled;
+use crate::server::key_bytes;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::tasks::Task;
 use dsync_engine::change::{Change, End};
@@ -190,7 +190,7 @@ fn finished_group_is_kept_until_its_key_is_writable() {
 fn waiters_of_migrated_key_are_answered_in_slices() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Member, Some(1), None, 0);
-    one_key.line_up(Claim::Member, 500, Wait::Forever);
+    one_key.queue_requests(Claim::Member, 500, Wait::Forever);
     let now = one_key.now;
     for client in 1_001..=1_500 {
         one_key.server.call(KEY, Family::Group, |engine, key| {
@@ -204,7 +204,7 @@ fn waiters_of_migrated_key_are_answered_in_slices() {
         one_key
             .server
             .engine
-            .turn_away(Db(KEY.0), &spelled(KEY), &Answer::KeyLeft);
+            .turn_away(Db(KEY.0), &key_bytes(KEY), &Answer::KeyLeft);
         let wakes = std::mem::take(&mut one_key.server.engine.effects.wakes);
         assert!(wakes.len() <= 300, "{} answers in one slice", wakes.len());
         one_key.take(wakes);

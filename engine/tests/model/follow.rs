@@ -2,7 +2,7 @@
 //! not recorded. Also the fences that come with them, whatever clock gave them.
 
 use crate::long_queues::{KEY, OneKey};
-use crate::server::spelled;
+use crate::server::key_bytes;
 use crate::world::START_US;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::follow::{Unfit, Unfollowed};
@@ -292,7 +292,7 @@ impl OneKey {
         assert!(body.apply(&grant(fence, "t", Claim::Exclusive)).is_ok());
         let now = self.now;
         let engine = &mut self.server.engine;
-        engine.adopt(body, Db(0), &spelled(KEY), now).map(drop)
+        engine.adopt(body, Db(0), &key_bytes(KEY), now).map(drop)
     }
 }
 

@@ -73,7 +73,7 @@ impl OneKey {
     }
 
     /// Queues `count` requests, one after the other.
-    pub fn line_up(&mut self, claim: Claim, count: u64, wait: Wait) -> Vec<WaiterId> {
+    pub fn queue_requests(&mut self, claim: Claim, count: u64, wait: Wait) -> Vec<WaiterId> {
         let queue_up = |client| match self.acquire(claim, None, Some(wait), client) {
             Reply::Queued(id) => id,
             Reply::Now(answer) => panic!("client {client} is told {answer:?}"),
@@ -111,7 +111,7 @@ fn ten_thousand_waiters_are_granted_in_slices_in_order() {
     for (claim, limit, first) in kinds {
         let mut one_key = OneKey::new();
         one_key.acquire(first, limit, None, 0);
-        let all = one_key.line_up(claim, 10_000, Wait::Forever);
+        let all = one_key.queue_requests(claim, 10_000, Wait::Forever);
         let token = Token::parse(b"client 0").expect("legal");
         let now = one_key.now;
         let family = claim.family();
@@ -237,7 +237,7 @@ fn ten_thousand_watchers_are_answered_in_slices() {
 fn grant_wins_over_timeout_behind_299_waiters() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
-    one_key.line_up(Claim::Shared, 299, Wait::Forever);
+    one_key.queue_requests(Claim::Shared, 299, Wait::Forever);
     let short = Wait::Until(one_key.now.mono.after_ms(5));
     let Reply::Queued(last) = one_key.acquire(Claim::Shared, None, Some(short), 300) else {
         panic!("it queues");

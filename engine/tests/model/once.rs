@@ -129,7 +129,7 @@ fn released_run_is_no_attempt() {
 
 /// Events after a run lapsed, and whether its DONE is still accepted after each.
 #[test]
-fn done_after_lapse_is_accepted_until_next_event() {
+fn done_after_lapse_is_accepted_until_next_run_or_failed() {
     let newer = [Step::Acquire(run(1))];
     let newer_failed = [Step::Acquire(run(1)), fail(1)];
     let newer_released = [Step::Acquire(run(1)), Step::Release(KEY, Family::Once, 1)];
@@ -168,10 +168,10 @@ fn done_after_lapse_is_accepted_until_next_event() {
         (&failed_over, true),
         (&demoted, true),
     ];
-    for (since, believed) in cases {
-        for silent in ["lapsed", "disconnected"] {
+    for (since, accepted) in cases {
+        for end in ["lapsed", "disconnected"] {
             let mut world = world();
-            if silent == "lapsed" {
+            if end == "lapsed" {
                 lapse(&mut world, 0);
             } else {
                 world.ask(run(0).ephemeral());
@@ -179,7 +179,7 @@ fn done_after_lapse_is_accepted_until_next_event() {
             }
             world.steps(since);
             world.step(&done(0));
-            assert_eq!(is_done(&world), believed, "{silent}, then {since:?}");
+            assert_eq!(is_done(&world), accepted, "{end}, then {since:?}");
         }
     }
 }
@@ -404,7 +404,7 @@ fn waiter_of_removed_work_key_runs_as_attempt_one() {
         world.step(&done(1));
         assert!(
             !is_done(&world),
-            "{way:?}: DONE of the removed key is not believed"
+            "{way:?}: DONE of the removed key is not accepted"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Rounds of a wait group: DONE, EXPECT, WAIT, and who is still queued.
+//! Rounds of a wait group: DONE, EXPECT, WAIT, and members that are still queued.
 
 use crate::fixture::{KEY, OTHER, member, word, world};
 use crate::steps::{Block, Step};

@@ -54,7 +54,7 @@ pub struct Server {
 
 /// Returns the name of a key as bytes: even numbers get a short name, odd ones a name that is too long to be stored in
 /// place.
-pub fn spelled(name: Name) -> Vec<u8> {
+pub fn key_bytes(name: Name) -> Vec<u8> {
     match name.1 {
         n if n % 2 == 0 => format!("k{n}").into_bytes(),
         n => format!("a key whose name is too long to be kept in place: {n}").into_bytes(),
@@ -84,7 +84,7 @@ impl Server {
         family: Family,
         call: impl FnOnce(&mut Engine, &mut Key<'_>) -> R,
     ) -> (R, Done) {
-        let spelling = spelled(name);
+        let spelling = key_bytes(name);
         let before = match self.keys.get(&name) {
             Some(Stored::State(id)) => Some(*id),
             Some(Stored::Foreign) => panic!("{name:?} is not the engine's"),
@@ -130,7 +130,7 @@ impl Server {
 
     /// Forgets a key that has been kept long enough, as the module does before each request that may write.
     pub fn forget_if_over(&mut self, name: Name, now: Now) -> Option<Done> {
-        let spelling = spelled(name);
+        let spelling = key_bytes(name);
         let Some(Stored::State(id)) = self.keys.get(&name) else {
             return None;
         };
@@ -181,7 +181,7 @@ impl Server {
                 let name = self.name_of(db, name.as_bytes());
                 if self.keys.get(&name) == Some(&Stored::Foreign) {
                     self.engine
-                        .turn_away(db, &spelled(name), &Answer::WrongType);
+                        .turn_away(db, &key_bytes(name), &Answer::WrongType);
                     all.push(self.take_effects(name, Family::Lock));
                 } else {
                     let call =
@@ -214,13 +214,13 @@ impl Server {
     }
 
     fn name_of(&self, db: Db, spelling: &[u8]) -> Name {
-        let number = (0..=u8::MAX).find(|n| spelled((db.0, *n)) == spelling);
+        let number = (0..=u8::MAX).find(|n| key_bytes((db.0, *n)) == spelling);
         (db.0, number.expect("a key that was named here"))
     }
 
     fn drop_key(&mut self, name: Name, id: StateId) {
         self.keys.remove(&name);
-        self.engine.unlinked(id, Db(name.0), &spelled(name));
+        self.engine.unlinked(id, Db(name.0), &key_bytes(name));
         self.let_go.push(id);
     }
 
@@ -236,7 +236,7 @@ impl Server {
             Some(Stored::State(id)) => self.drop_key(name, *id),
             Some(Stored::Foreign) => {
                 self.keys.remove(&name);
-                self.engine.name_changed_hands(Db(name.0), &spelled(name));
+                self.engine.name_changed_hands(Db(name.0), &key_bytes(name));
             }
             None => {}
         }
@@ -246,7 +246,7 @@ impl Server {
     pub fn overwrite(&mut self, name: Name) {
         self.delete(name);
         self.keys.insert(name, Stored::Foreign);
-        self.engine.name_changed_hands(Db(name.0), &spelled(name));
+        self.engine.name_changed_hands(Db(name.0), &key_bytes(name));
     }
 
     /// RENAME, or MOVE if the databases differ.
@@ -259,12 +259,12 @@ impl Server {
         self.keys.insert(to, stored);
         match stored {
             Stored::State(id) => {
-                self.engine.unlinked(id, Db(from.0), &spelled(from));
-                self.engine.moved(id, Db(to.0), &spelled(to));
+                self.engine.unlinked(id, Db(from.0), &key_bytes(from));
+                self.engine.moved(id, Db(to.0), &key_bytes(to));
             }
             Stored::Foreign => {
-                self.engine.name_changed_hands(Db(from.0), &spelled(from));
-                self.engine.name_changed_hands(Db(to.0), &spelled(to));
+                self.engine.name_changed_hands(Db(from.0), &key_bytes(from));
+                self.engine.name_changed_hands(Db(to.0), &key_bytes(to));
             }
         }
     }
@@ -367,7 +367,7 @@ impl Server {
                 let body = assembly.finish().expect("whole");
                 let id = new
                     .engine
-                    .adopt(body, Db(name.0), &spelled(*name), now)
+                    .adopt(body, Db(name.0), &key_bytes(*name), now)
                     .expect("fits");
                 new.keys.insert(*name, Stored::State(id));
             }

@@ -6,7 +6,7 @@
 use crate::chooser::Random;
 use crate::fixture::word;
 use crate::model::{Name, TICK_US};
-use crate::server::{Server, Stored, spelled};
+use crate::server::{Server, Stored, key_bytes};
 use crate::world::World;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::tasks::Task;
@@ -115,7 +115,7 @@ impl LargeServer {
     }
 
     /// Does all background work. Returns how many steps it took.
-    fn work_off(&mut self) -> u32 {
+    fn finish_background(&mut self) -> u32 {
         let mut steps = 0;
         while self.server.engine.has_background() {
             let wake = self.server.engine.next_wake(self.now);
@@ -173,7 +173,7 @@ fn take_over_walks_ten_thousand_locks_in_slices() {
         assert_eq!(left, moment, "{number}: as of the take-over");
     }
     assert_eq!(
-        large.work_off(),
+        large.finish_background(),
         20_000 - 10_000,
         "a lock and its hold each"
     );
@@ -196,7 +196,7 @@ fn lease_left_after_take_over_does_not_depend_on_walk() {
         large.pass(10_000);
         large.take_over();
         large.pass(waited_ms);
-        large.work_off();
+        large.finish_background();
         for number in [0, 299] {
             let left = large.check(name(number), Family::Lock, u64::from(number));
             let expected = LEASE_MS as u64 - 15_000 + GRACE_MS - waited_ms;
@@ -237,11 +237,11 @@ fn moments_before_take_over_lapse_no_hold() {
     large.holders((9, 0), 0..200, false);
     for term in 1..=4_u32 {
         large.server.engine.stand_down();
-        assert_eq!(large.work_off(), 0, "there is not much to drop");
+        assert_eq!(large.finish_background(), 0, "there is not much to drop");
         large.take_over();
         // In half of the rounds the server is demoted before the walk has ended.
         if term % 2 == 0 {
-            large.work_off();
+            large.finish_background();
         } else {
             large.slice(150);
         }
@@ -274,7 +274,7 @@ fn take_over_walks_one_large_semaphore_in_slices() {
     // A request gives moments to as many holds as it may end, and no more.
     large.ask(KEY, Claim::Permits(1), 20_000, |_| {});
     assert_eq!(large.words(), ["granted"]);
-    let steps = large.work_off();
+    let steps = large.finish_background();
     assert!((8_900..9_000).contains(&steps), "{steps} steps are left");
     large.pass(GRACE_MS - 1);
     large.tick();
@@ -294,9 +294,9 @@ fn stand_down_drops_indexes_in_slices() {
             request.limit = None;
         });
     }
-    large.work_off();
+    large.finish_background();
     large.server.engine.stand_down();
-    let steps = large.work_off();
+    let steps = large.finish_background();
     assert!(
         steps >= 5_000,
         "{steps} steps: the EPHEMERAL holds at least"
@@ -314,7 +314,7 @@ fn del_of_large_semaphore_drops_holds_in_slices() {
         large.holders(KEY, 0..10_000, true);
         if follows {
             large.server.engine.stand_down();
-            large.work_off();
+            large.finish_background();
         }
         large.server.delete(KEY);
         let Some(id) = large.server.let_go.pop() else {
@@ -328,7 +328,11 @@ fn del_of_large_semaphore_drops_holds_in_slices() {
         });
         (0..5_000).for_each(|client| large.disconnect(client));
         large.server.engine.check_invariants(large.now);
-        assert_eq!(large.work_off(), 30_000, "a hold, its token, its deadline");
+        assert_eq!(
+            large.finish_background(),
+            30_000,
+            "a hold, its token, its deadline"
+        );
         if !follows {
             large.tick();
             assert_eq!(large.holds(), 0, "the one of the connection that closed");
@@ -347,7 +351,7 @@ fn values_freed_on_other_thread_are_returned_in_slices() {
     assert_eq!(large.slice(100), 100);
     assert_eq!(large.holds(), 10_900);
     large.locks(500);
-    assert_eq!(large.work_off(), 9_901 + 3_000);
+    assert_eq!(large.finish_background(), 9_901 + 3_000);
     assert_eq!(large.holds(), 500);
     large.tick();
 }
@@ -376,7 +380,7 @@ fn flush_makes_thousand_queues_due_in_slices() {
         let before = large.words();
         assert!(before.last() == Some(&"not granted"), "{db:?}: {before:?}");
         // The queue of that request may be gone by now, so the number of steps is not exact.
-        let steps = large.work_off();
+        let steps = large.finish_background();
         assert!((1_900..=1_902).contains(&steps), "{db:?}: {steps} steps");
         large.tick();
         let granted = large.told.len() + before.len() - 1;
@@ -396,11 +400,11 @@ fn demoted_server_drops_thousand_queues_in_slices() {
         });
     }
     large.server.engine.stand_down();
-    large.work_off();
+    large.finish_background();
     large.server.engine.dismiss_all();
     assert_eq!(large.server.engine.effects.wakes.len(), 1_000);
     large.server.engine.effects.clear();
-    let steps = large.work_off();
+    let steps = large.finish_background();
     assert!(steps >= 3_000, "{steps} steps");
 }
 
@@ -436,7 +440,7 @@ fn ephemeral_holds_of_closed_connection_end_one_per_task() {
         let Some((task, db, spelling)) = large.server.engine.next_task(large.now, &mut 9) else {
             panic!("{ended}: there is more to end");
         };
-        let number = (0..250).find(|n| spelled((db.0, *n)) == spelling.as_bytes());
+        let number = (0..250).find(|n| key_bytes((db.0, *n)) == spelling.as_bytes());
         let (now, name) = (large.now, (db.0, number.expect("a key")));
         large.server.call(name, Family::Lock, |engine, key| {
             engine.perform(task, key, now)
@@ -519,10 +523,13 @@ fn state_restored_during_walk_has_its_moments_at_once() {
     let (other, now) = ((3, 3), large.now);
     let engine = &mut large.server.engine;
     let id = engine
-        .adopt(body, Db(other.0), &spelled(other), now)
+        .adopt(body, Db(other.0), &key_bytes(other), now)
         .expect("fits");
     large.server.keys.insert(other, Stored::State(id));
-    large.server.engine.moved(id, Db(other.0), &spelled(other));
+    large
+        .server
+        .engine
+        .moved(id, Db(other.0), &key_bytes(other));
     large.server.engine.check_invariants(large.now);
     let left = large.check(other, Family::Semaphore, 299);
     assert_eq!(left, GRACE_MS, "as of the moment in which it came");

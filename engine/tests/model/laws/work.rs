@@ -17,7 +17,7 @@ pub struct WorkLaws {
     /// The token of the last run: only its DONE can be accepted.
     last: Option<Token>,
     /// Whether the last run lapsed or lost its connection, and nothing has happened since.
-    is_silent: bool,
+    has_lapsed: bool,
     /// The result, and until when it must be kept.
     done: Option<(Option<Arc<[u8]>>, u64)>,
     /// When a run last began or ended.
@@ -36,13 +36,13 @@ impl WorkLaws {
                 self.running = Some(grant.fence);
                 self.attempts += 1;
                 self.last = Some(grant.token.clone());
-                self.is_silent = false;
+                self.has_lapsed = false;
                 self.touched_ms = now_ms;
             }
             Change::End { fence, how, .. } if runs(fence) => {
                 self.running = None;
                 match how {
-                    End::Lapsed | End::Disconnected => self.is_silent = true,
+                    End::Lapsed | End::Disconnected => self.has_lapsed = true,
                     End::Released | End::Undelivered => self.attempts -= 1,
                     End::Revoked | End::Done => {}
                 }
@@ -56,7 +56,7 @@ impl WorkLaws {
             Change::Complete { fence, done } => {
                 let may = match fence {
                     Some(fence) => runs(fence),
-                    None => self.running.is_none() && self.is_silent,
+                    None => self.running.is_none() && self.has_lapsed,
                 };
                 assert!(
                     may,
@@ -70,12 +70,12 @@ impl WorkLaws {
                 );
                 assert!(self.done.is_none(), "{name:?}: done once");
                 self.running = None;
-                self.is_silent = false;
+                self.has_lapsed = false;
                 self.done = Some((done.result.clone(), done.keep_until.0));
             }
             Change::GiveUp => {
                 assert!(self.running.is_none(), "{name:?}: no FAILED during a run");
-                self.is_silent = false;
+                self.has_lapsed = false;
             }
             Change::Vanish => assert!(is_over, "{name:?}: the record is kept"),
             _ => {}
@@ -107,7 +107,7 @@ impl WorkLaws {
                 let failed = self.attempts - u64::from(self.running.is_some());
                 assert_eq!(*attempts, failed, "{name:?}: attempts that failed");
                 assert!(
-                    self.done.is_none() && !self.is_silent,
+                    self.done.is_none() && !self.has_lapsed,
                     "{name:?}: FAILED after the result, or while a DONE would be accepted"
                 );
             }

@@ -145,7 +145,7 @@ impl ModelContent {
             Family::Once => Some(Change::Record(Record {
                 attempts: self.work.attempts,
                 reason: self.work.reason.clone(),
-                late: self.work.silent.clone(),
+                late: self.work.late.clone(),
                 done: self.work.done.clone(),
                 touched: UnixMs(self.touched_ms),
             })),

@@ -72,7 +72,7 @@ impl Model {
             },
         });
         self.settle(name, now);
-        self.told_meanwhile(Outcome::Queued(ticket))
+        self.answered_meanwhile(Outcome::Queued(ticket))
     }
 
     /// Finishes the round if it is over, and answers its watchers. Some of them may have waited for another group,

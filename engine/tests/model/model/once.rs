@@ -17,7 +17,7 @@ pub struct Work {
     /// Why the last attempt failed.
     pub reason: Option<Reason>,
     /// The token of the last run if that run lapsed or lost its connection, while its DONE would still be accepted.
-    pub silent: Option<Token>,
+    pub late: Option<Token>,
     pub done: Option<Completion>,
 }
 
@@ -25,7 +25,7 @@ impl Work {
     /// A new run has begun: a DONE by the run that lapsed is refused from now on.
     pub(super) fn begin(&mut self) {
         self.attempts += 1;
-        self.silent = None;
+        self.late = None;
     }
 
     /// The token's run has ended without DONE and without FAIL.
@@ -33,7 +33,7 @@ impl Work {
         match how {
             End::Lapsed | End::Disconnected => {
                 self.reason = Some(Reason::Lapsed);
-                self.silent = Some(token.clone());
+                self.late = Some(token.clone());
             }
             End::Revoked => self.reason = Some(Reason::Revoked),
             End::Released | End::Undelivered => self.attempts -= 1,
@@ -54,7 +54,7 @@ impl Work {
         if max_attempts.is_none_or(|max_attempts| self.attempts < u64::from(max_attempts)) {
             return None;
         }
-        self.silent = None;
+        self.late = None;
         let reason = match &self.reason {
             Some(Reason::Lapsed) => b"lapsed".as_slice().into(),
             Some(Reason::Revoked) => b"revoked".as_slice().into(),
@@ -88,12 +88,12 @@ impl Model {
             return Some(done.token == *token);
         }
         let runs = content.holds.iter().any(|run| run.token == *token);
-        let was_silent = content.holds.is_empty() && content.work.silent.as_ref() == Some(token);
-        if !runs && !was_silent {
+        let is_late = content.holds.is_empty() && content.work.late.as_ref() == Some(token);
+        if !runs && !is_late {
             return Some(false);
         }
         content.holds.clear();
-        content.work.silent = None;
+        content.work.late = None;
         content.work.done = Some(Completion {
             token: token.clone(),
             result,

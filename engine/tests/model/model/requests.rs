@@ -29,11 +29,11 @@ impl Model {
             self.new_request(name, request.clone(), now)
         };
         self.settle(name, now);
-        self.told_meanwhile(outcome)
+        self.answered_meanwhile(outcome)
     }
 
     /// If a request was decided in the call that queued it, it is answered at once.
-    pub(super) fn told_meanwhile(&mut self, outcome: Outcome) -> Outcome {
+    pub(super) fn answered_meanwhile(&mut self, outcome: Outcome) -> Outcome {
         if let Outcome::Queued(ticket) = outcome
             && let Some(at) = self.wakes.iter().position(|wake| wake.ticket == ticket)
         {

@@ -181,7 +181,7 @@ impl World {
 
     pub(super) fn compare_info(&self, name: Name) {
         let content = self.model.content(name).expect("a state");
-        let spelling = crate::server::spelled(name);
+        let spelling = crate::server::key_bytes(name);
         let Some(Stored::State(id)) = self.primary.keys.get(&name) else {
             return;
         };
