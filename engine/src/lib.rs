@@ -84,11 +84,11 @@ pub struct Settings {
     pub rejoin_ms: u64,
     /// How long the tally of a finished round is kept.
     pub group_keep_ms: u64,
-    /// How long a group without members and waiters is kept after the last change.
+    /// How long a group without members is kept after the last change, or after the last request that waited for it.
     pub group_idle_ms: u64,
     /// What a hold has left at least, but never more than its lease, when this server takes over.
     pub takeover_grace_ms: u64,
-    /// How long results are kept, and attempts and reasons after the last change.
+    /// How long results are kept after DONE, and attempts and reasons after the last change or waiting request.
     pub once_keep_ms: u64,
     pub max_waiters: u64,
     pub max_waiters_per_key: u64,

@@ -118,7 +118,8 @@ impl Engine {
         }
         let entry = (now.mono.after_ms(PUT_OFF_MS), task);
         if let Task::End { fence, .. } = task {
-            // A hold can be found undelivered and then its connection closed. The first finding decides how it ends.
+            // A hold can be reported undelivered first, and the close of its connection later. The first report decides
+            // how the hold ends.
             if self.put_off_ends.contains_key(&fence) {
                 return;
             }
