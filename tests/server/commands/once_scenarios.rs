@@ -24,8 +24,9 @@ struct Worker(Child);
 impl Worker {
     fn start(server: &Server, options: &str) -> Worker {
         let program = std::env::current_exe().expect("this program has a path");
+        let worker = name_of_test(module_path!(), "worker_process");
         let child = Command::new(program)
-            .args(["--exact", "once_scenarios::a_workers_life"])
+            .args(["--exact", &worker])
             .env(WORKER_PORT, server.port().to_string())
             .env(WORKER_OPTIONS, options)
             .stdin(Stdio::null())
@@ -66,7 +67,7 @@ impl Drop for Worker {
 
 /// What a worker does, in a process that the stories of the fleet start; in any other it has nothing to do.
 #[test]
-fn a_workers_life() {
+fn worker_process() {
     let (Ok(port), Ok(options)) = (std::env::var(WORKER_PORT), std::env::var(WORKER_OPTIONS))
     else {
         return;

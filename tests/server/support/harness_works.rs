@@ -259,7 +259,7 @@ fn a_dropped_server_is_gone_with_its_directory() {
 }
 
 /// The name by which the next test runs this one in a process of its own.
-const VICTIM: &str = "harness_works::victim_of_the_next_test";
+const VICTIM: &str = "victim_of_the_next_test";
 
 /// Does nothing unless the next test runs it: then it starts a server and waits to be killed.
 #[test]
@@ -277,7 +277,7 @@ fn victim_of_the_next_test() {
 
 #[test]
 fn no_server_outlives_a_killed_test_process() {
-    let mut victim = Victim::run(VICTIM);
+    let mut victim = Victim::run(&name_of_test(module_path!(), VICTIM));
     let report = victim.report();
     let [port, dir] = &report[..] else {
         panic!("a port and a directory: {report:?}");

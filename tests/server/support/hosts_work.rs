@@ -76,7 +76,7 @@ fn sentinels_name_the_primary_and_promote_a_replica() {
 }
 
 /// The name by which the next test runs this one in a process of its own.
-const VICTIM: &str = "hosts_work::victim_of_the_next_test";
+const VICTIM: &str = "victim_of_the_next_test";
 
 /// Does nothing unless the next test runs it: then it sets up a host and waits to be killed.
 #[test]
@@ -98,7 +98,7 @@ fn no_host_outlives_a_killed_test_process() {
     let Some(_network) = Network::new() else {
         return;
     };
-    let mut victim = Victim::run(VICTIM);
+    let mut victim = Victim::run(&name_of_test(module_path!(), VICTIM));
     let facts = victim.report();
     let (dir, processes) = facts.split_first().expect("a directory and processes");
     assert_eq!(processes.len(), 3, "{facts:?}");

@@ -50,5 +50,5 @@ pub use scripts::busy_for;
 pub use sentinel::Sentinels;
 pub use server::{Builder, Server, module_path};
 pub use slot_move::Move;
-pub use victim::{Victim, report_and_wait, victims_report};
+pub use victim::{Victim, name_of_test, report_and_wait, victims_report};
 pub use waiting::{blocked_clients, digest, eventually, wait_for_blocked};
