@@ -92,6 +92,18 @@ pub fn count(client: &mut Client, info: &str, key: &str, field: &str) -> i64 {
     }
 }
 
+/// How many hold the lock, by `DLOCK.INFO`.
+#[track_caller]
+pub fn lock_holders(client: &mut Client, key: &str) -> i64 {
+    count(client, "DLOCK.INFO", key, "holders")
+}
+
+/// How many requests wait for the lock, by `DLOCK.INFO`.
+#[track_caller]
+pub fn lock_waiters(client: &mut Client, key: &str) -> i64 {
+    count(client, "DLOCK.INFO", key, "waiters")
+}
+
 /// Waits until the key is gone.
 #[track_caller]
 pub fn wait_until_gone(client: &mut Client, key: &str) {
