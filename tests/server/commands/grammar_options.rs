@@ -3,7 +3,7 @@
 //!
 //! The values of options are in `grammar_values`. A command that is missing in the table fails the first test.
 
-use crate::commands::command_docs::INTERNAL;
+use crate::commands::designed_commands::INTERNAL;
 use crate::commands::grammar_table::*;
 use crate::support::steps::*;
 use crate::support::*;

@@ -12,7 +12,7 @@ pub const BIG: usize = 512 * 1024;
 pub const SECRET: &str = "s3cr3t-0f-th3-t3st";
 
 /// A family's key in [`Bench`], and the options of the command that asks for a hold.
-pub struct Family {
+pub struct FamilyWords {
     pub key: &'static str,
     /// The command that asks for a hold.
     pub request: &'static str,
@@ -24,8 +24,8 @@ pub struct Family {
     pub foreign: &'static [&'static str],
 }
 
-pub const FAMILIES: [Family; 4] = [
-    Family {
+pub const FAMILIES: [FamilyWords; 4] = [
+    FamilyWords {
         key: "a-lock",
         request: "DLOCK.ACQUIRE",
         flags: &["SHARED", "EPHEMERAL"],
@@ -37,7 +37,7 @@ pub const FAMILIES: [Family; 4] = [
         ],
         foreign: &["LIMIT", "PERMITS", "NX", "COUNT", "MAX"],
     },
-    Family {
+    FamilyWords {
         key: "a-semaphore",
         request: "DSEM.ACQUIRE",
         flags: &["EPHEMERAL"],
@@ -51,7 +51,7 @@ pub const FAMILIES: [Family; 4] = [
         ],
         foreign: &["SHARED", "NX", "COUNT", "MAX"],
     },
-    Family {
+    FamilyWords {
         key: "a-group",
         request: "DWG.ADD",
         flags: &["EPHEMERAL"],
@@ -64,7 +64,7 @@ pub const FAMILIES: [Family; 4] = [
         ],
         foreign: &["SHARED", "PERMITS", "NX", "MAX"],
     },
-    Family {
+    FamilyWords {
         key: "a-once",
         request: "DONCE.BEGIN",
         flags: &["EPHEMERAL"],
@@ -79,7 +79,7 @@ pub const FAMILIES: [Family; 4] = [
     },
 ];
 
-impl Family {
+impl FamilyWords {
     /// The name of the family's command with this verb: `DLOCK.RENEW` for `RENEW`.
     pub fn command(&self, verb: &str) -> String {
         let name = self.request.split('.').next().expect("a family and a verb");
@@ -105,7 +105,7 @@ pub fn grant_of(reply: &Reply) -> (Vec<u8>, u64) {
 }
 
 /// A command with right arguments, and how many arguments it takes.
-pub struct Row {
+pub struct SampleCall {
     pub name: &'static str,
     /// An index of [`FAMILIES`].
     pub family: usize,
@@ -122,8 +122,8 @@ const fn row(
     args: &'static [&'static str],
     least: usize,
     most: Option<usize>,
-) -> Row {
-    Row {
+) -> SampleCall {
+    SampleCall {
         name,
         family,
         args,
@@ -132,7 +132,7 @@ const fn row(
     }
 }
 
-pub const COMMANDS: [Row; 30] = [
+pub const COMMANDS: [SampleCall; 30] = [
     row("DLOCK.ACQUIRE", 0, &[], 1, None),
     row("DLOCK.RELEASE", 0, &[SECRET], 2, Some(2)),
     row("DLOCK.RENEW", 0, &[SECRET], 2, None),

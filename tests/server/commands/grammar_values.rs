@@ -1,12 +1,12 @@
-//! The values of arguments, for every command: numbers at and outside their bounds or misspelled, tokens, owners, results
-//! and keys of any length and bytes. A refused value is named with its bounds.
+//! The values of arguments, for every command: numbers at and outside their bounds or misspelled, tokens, owners,
+//! results and keys of any length and bytes. A refused value is named with its bounds.
 
 use crate::commands::grammar_table::*;
 use crate::support::steps::*;
 use crate::support::*;
 
 /// A numeric argument of a command, with its bounds.
-struct Number {
+struct NumericArgument {
     /// The words before the number.
     head: Vec<&'static str>,
     /// What the error calls it.
@@ -24,10 +24,10 @@ const MAX_KEEP_MS: i64 = 315_360_000_000;
 /// The greatest integer that every client can represent: 2^53 - 1.
 const MAX_SAFE: i64 = (1 << 53) - 1;
 
-fn numbers() -> Vec<Number> {
+fn numbers() -> Vec<NumericArgument> {
     let mut all = Vec::new();
     let mut add = |head: Vec<&'static str>, name, least, most| {
-        all.push(Number {
+        all.push(NumericArgument {
             head,
             name,
             least,
@@ -92,7 +92,7 @@ fn numbers() -> Vec<Number> {
 fn number_out_of_bounds_or_misspelled_is_refused_with_both_bounds() {
     let mut bench = Bench::set_up();
     let huge = "9".repeat(BIG);
-    for Number {
+    for NumericArgument {
         head,
         name,
         least,
@@ -137,7 +137,7 @@ fn number_out_of_bounds_or_misspelled_is_refused_with_both_bounds() {
 #[test]
 fn number_at_its_bounds_is_accepted() {
     let server = Server::start();
-    for Number {
+    for NumericArgument {
         head,
         name,
         least,

@@ -92,7 +92,7 @@ fn one_runs_and_others_wait_in_order() {
 /// For each way to end a run: the next waiter's attempt, and the reason that INFO shows. RELEASE counts no attempt.
 #[test]
 fn run_that_ends_unfinished_goes_to_next_waiter_with_its_attempt() {
-    struct End {
+    struct WayToEnd {
         /// For the messages of failures.
         name: &'static str,
         begin: &'static str,
@@ -101,7 +101,7 @@ fn run_that_ends_unfinished_goes_to_next_waiter_with_its_attempt() {
         attempt: i64,
         reason: Option<&'static str>,
     }
-    let end = |name, begin, line, attempt, reason| End {
+    let end = |name, begin, line, attempt, reason| WayToEnd {
         name,
         begin,
         line,
@@ -140,7 +140,7 @@ fn run_that_ends_unfinished_goes_to_next_waiter_with_its_attempt() {
         ),
         end("release", long, Some("DONCE.RELEASE job t"), 1, None),
     ];
-    for End {
+    for WayToEnd {
         name,
         begin,
         line,

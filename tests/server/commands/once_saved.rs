@@ -189,9 +189,9 @@ fn once_changes_in_replication_stream_are_exact() {
         let field = change.split(' ').nth(at).expect("a field");
         field.parse().expect("a number")
     };
-    let grant = |change: &str, run: &Run, owner: &str| {
+    let grant = |change: &str, run: &RunGrant, owner: &str| {
         let granted = number(change, 5);
-        let Run { token, fence, .. } = run;
+        let RunGrant { token, fence, .. } = run;
         assert!(granted.abs_diff(unix_ms()) < 60_000);
         format!(
             "GRANT {fence} run 30000 {} {granted} 0 {}:{token} {}:{owner}",

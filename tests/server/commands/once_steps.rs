@@ -5,7 +5,7 @@ use crate::support::*;
 
 /// The reply `["RUN", token, fence, attempt]` of BEGIN: the client that gets it does the work.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct RunGrant {
     pub token: String,
     pub fence: u64,
     pub attempt: i64,
@@ -13,7 +13,7 @@ pub struct Run {
 
 /// Reads `["RUN", token, fence, attempt]`; panics on any other reply.
 #[track_caller]
-pub fn run(reply: &Reply) -> Run {
+pub fn run(reply: &Reply) -> RunGrant {
     match reply {
         Reply::Array(items) => match items.as_slice() {
             [
@@ -21,7 +21,7 @@ pub fn run(reply: &Reply) -> Run {
                 token @ Reply::Bulk(_),
                 Reply::Int(fence),
                 Reply::Int(attempt),
-            ] if *word == "RUN" && *fence > 0 => Run {
+            ] if *word == "RUN" && *fence > 0 => RunGrant {
                 token: token.as_str().to_owned(),
                 fence: fence.unsigned_abs(),
                 attempt: *attempt,

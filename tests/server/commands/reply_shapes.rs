@@ -1,4 +1,4 @@
-//! The type of every command's replies in RESP2 and RESP3, and WRONGTYPE for keys of another type.
+//! The types of all commands' replies in RESP2 and RESP3, and WRONGTYPE for keys of another type.
 
 use crate::commands::grammar_table::*;
 use crate::support::steps::*;

@@ -2,6 +2,7 @@
 
 use crate::support::*;
 
+/// Asserts an error that begins with the first of the parts and contains all of them.
 #[track_caller]
 pub fn assert_error(reply: &Reply, parts: &[&str]) {
     let text = reply.error();
@@ -16,6 +17,7 @@ pub fn assert_error(reply: &Reply, parts: &[&str]) {
     );
 }
 
+/// A number of `DSEM.INFO`.
 #[track_caller]
 pub fn info(client: &mut Client, field: &str) -> i64 {
     call!(client, "DSEM.INFO", "sem").field(field).as_int()
