@@ -7,3 +7,4 @@ mod journal;
 mod metrics;
 mod noise;
 mod secrets;
+mod watch;

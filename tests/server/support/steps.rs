@@ -120,6 +120,24 @@ pub fn at(moment: Instant) {
     }
 }
 
+/// Runs a script on `busy` that ends with `SCRIPT KILL` only. Returns when the server answers BUSY to `other`: from then
+/// on it notices connections that close, but carries out no commands.
+#[track_caller]
+pub fn keep_busy(busy: &mut Client, other: &mut Client) {
+    assert_eq!(ask(busy, "CONFIG SET busy-reply-threshold 10"), "OK");
+    tell(busy, "EVAL \"while true do end\" 0");
+    wait_until_busy(other);
+}
+
+/// Waits until a script has run so long that the server answers BUSY.
+#[track_caller]
+pub fn wait_until_busy(client: &mut Client) {
+    eventually("a busy server", SOON, || {
+        let reply = ask(client, "PING");
+        reply.is_error() && reply.error().starts_with("BUSY")
+    });
+}
+
 /// How a wait ended.
 #[derive(Debug, PartialEq)]
 pub enum Ended {
