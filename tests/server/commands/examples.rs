@@ -191,7 +191,7 @@ fn every_example_gets_the_documented_type_of_reply() {
                 }
                 let line = line.strip_prefix("> ").expect("a request");
                 let line = if line.contains("{fence}") {
-                    line.replace("{fence}", &fence_of(&last).to_string())
+                    line.replace("{fence}", &fence_in(&last).expect("a grant").to_string())
                 } else {
                     line.to_owned()
                 };
@@ -205,13 +205,6 @@ fn every_example_gets_the_documented_type_of_reply() {
             assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
         }
     }
-}
-
-/// The fence in `[token, fence]` or `["RUN", token, fence, attempt]`.
-fn fence_of(reply: &Reply) -> i64 {
-    let is_fence = |item: &&Reply| matches!(item, Reply::Int(_));
-    let fence = reply.as_array().iter().find(is_fence);
-    fence.expect("a fence").as_int()
 }
 
 #[test]

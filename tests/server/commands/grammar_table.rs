@@ -3,6 +3,7 @@
 //! [`Bench::refused`] is what all these tests have in common: the error names what the test expects and repeats no
 //! token, and no key has changed.
 
+use crate::support::steps::any_grant;
 use crate::support::*;
 
 /// The length of an argument that is far too long, in bytes.
@@ -84,23 +85,6 @@ impl FamilyWords {
     pub fn command(&self, verb: &str) -> String {
         let name = self.request.split('.').next().expect("a family and a verb");
         format!("{name}.{verb}")
-    }
-}
-
-/// Reads the token and the fence of a grant: `[token, fence]`, or `["RUN", token, fence, attempt]`.
-#[track_caller]
-pub fn grant_of(reply: &Reply) -> (Vec<u8>, u64) {
-    let items = reply.as_array();
-    let items = if items.len() == 4 {
-        &items[1..3]
-    } else {
-        items
-    };
-    match items {
-        [Reply::Bulk(token), Reply::Int(fence)] if *fence > 0 => {
-            (token.clone(), fence.unsigned_abs())
-        }
-        _ => panic!("not a grant: {reply:?}"),
     }
 }
 
@@ -205,7 +189,7 @@ impl Bench {
             client, "DWG.ADD", "a-group", "LIMIT", 1, "TOKEN", SECRET, "EX", 3_000
         )
         .grant();
-        grant_of(&call!(
+        any_grant(&call!(
             client,
             "DONCE.BEGIN",
             "a-once",

@@ -81,6 +81,33 @@ pub fn expect_no_more(client: &mut Client) {
     assert_eq!(ask(client, "PING"), "PONG", "one reply too many");
 }
 
+/// Reads the token and the fence of a grant of any family: `[token, fence]`, or `["RUN", token, fence, attempt]`.
+#[track_caller]
+pub fn any_grant(reply: &Reply) -> (Vec<u8>, u64) {
+    let grant = match reply.as_array() {
+        [word, grant @ .., _] if *word == "RUN" => grant,
+        grant => grant,
+    };
+    match grant {
+        [Reply::Bulk(token), Reply::Int(fence)] if *fence > 0 => {
+            (token.clone(), fence.unsigned_abs())
+        }
+        _ => panic!("expected a grant, received {reply:?}"),
+    }
+}
+
+/// The fence of a grant of any family; `None` for every other reply. Fences are microseconds since 1970, so no other
+/// integer in a reply is as large.
+pub fn fence_in(reply: &Reply) -> Option<u64> {
+    let Reply::Array(items) = reply else {
+        return None;
+    };
+    items.iter().find_map(|item| match item {
+        Reply::Int(number) if *number > 1_000_000_000_000_000 => Some(number.unsigned_abs()),
+        _ => None,
+    })
+}
+
 /// A number in what `DLOCK.INFO` or one of its sisters says of a key.
 #[track_caller]
 pub fn count(client: &mut Client, info: &str, key: &str, field: &str) -> i64 {
