@@ -1,14 +1,14 @@
-//! Everything a story needs to talk to a real server: start it, hurt it, connect to it, watch what it
-//! replicates, and wait for what it should do.
+//! The harness: starts, stops and kills real servers, connects to them, reads their replication streams, and waits for
+//! conditions.
 //!
-//! Guaranteed to every story: its own server in its own directory and on its own port, so that stories
-//! run in parallel; no server outlives the test process, however that ends; a failing test shows its
-//! servers' logs; every wait has a deadline and names what it waited for.
+//! Each test has its own server in its own directory and on its own port, so tests run in parallel. No server outlives
+//! the test process, however that ends. A failing test prints its servers' logs. Every wait has a deadline, and its
+//! failure names what did not happen.
 //!
-//! Deliberately absent: fixed sleeps, and anything that knows dsync's commands beyond the shape of a
-//! grant. The stories speak the commands themselves.
+//! Deliberately absent: fixed sleeps. Only `steps`, `fixtures` and `packed` know dsync's commands and changes; tests
+//! write the commands out.
 
-// A tool box: a method that no story happens to use today is not a mistake.
+// Parts of the harness may be unused for a while without a warning.
 #![allow(dead_code, unused_imports)]
 
 mod client;

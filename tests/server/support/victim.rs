@@ -1,4 +1,5 @@
-//! A test process that a test kills, to show that something does not outlive it: this program, run again for one test alone.
+//! A test process that a test kills, to show that something does not outlive it: this program, run again for one test
+//! alone.
 
 use std::fs;
 use std::path::PathBuf;
