@@ -11,7 +11,7 @@ fn begin_with_max_reached_is_answered_failed() {
     for (n, reason) in ["one", "two", "three"].iter().enumerate() {
         let begun = ask(&mut client, "DONCE.BEGIN job MAX 3 TOKEN t");
         assert_eq!(attempt(&begun), n as i64 + 1);
-        // Nobody is told FAILED while a run may still succeed.
+        // No request is answered FAILED while a run may still succeed.
         assert!(ask(&mut client, "DONCE.BEGIN job MAX 1").is_nil());
         assert_eq!(
             ask(&mut client, format!("DONCE.FAIL job t REASON {reason}")),

@@ -181,7 +181,7 @@ fn done_after_lapse_counts_until_next_begin_or_failed() {
     assert_eq!(
         ask(&mut client, "DONCE.DONE told t"),
         0,
-        "a request was told FAILED"
+        "a request was answered FAILED"
     );
     assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN told MAX 2")), 2);
 
@@ -193,7 +193,7 @@ fn done_after_lapse_counts_until_next_begin_or_failed() {
     ask(&mut client, "DONCE.FAIL said t");
     assert_eq!(ask(&mut client, "DONCE.DONE said t"), 0);
 
-    // A waiter that is told FAILED also closes the door for DONE.
+    // After a waiter was answered FAILED, DONE of the lapsed run does not count.
     ask(&mut client, "DONCE.BEGIN queued TOKEN t EX 600");
     let mut waiter = queued(&server, "DONCE.BEGIN queued MAX 1 BLOCK 0");
     assert_eq!(ask(&mut client, "DONCE.RENEW queued t PX 20"), 1);

@@ -82,7 +82,7 @@ fn assert_in_use(server: &Server) {
     assert_failed(&ask(&mut client, "DONCE.BEGIN second MAX 2"), "r", 2);
     assert_failed(&ask(&mut client, "DONCE.BEGIN failed MAX 3"), "lapsed", 3);
     assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN failed MAX 4")), 4);
-    // DONE of a lapsed run counts, unless a request was told FAILED since.
+    // DONE of a lapsed run counts, unless a request was answered FAILED since.
     assert_eq!(ask(&mut client, "DONCE.DONE lapsed t RESULT late"), 1);
     assert_done(&ask(&mut client, "DONCE.BEGIN lapsed"), Some(b"late"), 1);
     assert_eq!(ask(&mut client, "DONCE.DONE given-up t"), 0);
@@ -177,7 +177,7 @@ fn once_changes_in_replication_stream_are_exact() {
     let server = Server::start();
     let mut stream = ReplicationStream::attach(&server);
     let mut client = server.connect();
-    let mut told = || -> Vec<Vec<String>> {
+    let mut replicated = || -> Vec<Vec<String>> {
         let commands = stream.take_so_far(&server);
         commands.iter().map(|command| words(command)).collect()
     };
@@ -202,7 +202,7 @@ fn once_changes_in_replication_stream_are_exact() {
     };
 
     let first = run(&ask(&mut client, "DONCE.BEGIN job TOKEN a OWNER me MAX 7"));
-    let commands = told();
+    let commands = replicated();
     let change = commands[0].last().expect("a change").clone();
     assert_eq!(commands, [apply(&[grant(&change, &first, "me")])]);
 
@@ -210,29 +210,29 @@ fn once_changes_in_replication_stream_are_exact() {
     let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN b BLOCK 0");
     assert!(ask(&mut client, "DONCE.BEGIN job").is_nil());
     assert_eq!(ask(&mut client, "DONCE.FAIL job x"), 0);
-    assert!(told().is_empty());
+    assert!(replicated().is_empty());
 
     // One command has the failure and the grant to the next waiter.
     assert_eq!(ask(&mut client, "DONCE.FAIL job a REASON oh"), 1);
     let second = run(&reply(&mut waiter));
-    let commands = told();
+    let commands = replicated();
     let (at, change) = (number(&commands[0][3], 2), commands[0][4].clone());
     let fail = format!("FAIL {} {at} 2:oh", first.fence);
     assert_eq!(commands, [apply(&[fail, grant(&change, &second, "")])]);
 
     assert_eq!(ask(&mut client, "DONCE.RELEASE job b"), 1);
-    let commands = told();
+    let commands = replicated();
     let at = number(&commands[0][3], 3);
     let end = format!("END {} released {at}", second.fence);
     assert_eq!(commands, [apply(&[end])]);
 
     // FAILED after a FAIL replicates nothing: no lapsed run is left whose DONE it would rule out.
     assert_failed(&ask(&mut client, "DONCE.BEGIN job MAX 1"), "oh", 1);
-    assert!(told().is_empty());
+    assert!(replicated().is_empty());
 
     let third = run(&ask(&mut client, "DONCE.BEGIN job TOKEN c PX 20"));
     wait_until_idle(&mut client, "job");
-    let commands = told();
+    let commands = replicated();
     assert_eq!(commands.len(), 2, "{commands:?}");
     let at = number(&commands[1][3], 3);
     let lapse = format!("END {} lapsed {at}", third.fence);
@@ -240,29 +240,33 @@ fn once_changes_in_replication_stream_are_exact() {
     for _ in 0..2 {
         assert_failed(&ask(&mut client, "DONCE.BEGIN job MAX 1"), "lapsed", 2);
     }
-    assert_eq!(told(), [apply(&["GIVEUP".to_owned()])], "said once");
+    assert_eq!(
+        replicated(),
+        [apply(&["GIVEUP".to_owned()])],
+        "replicated once"
+    );
 
     let fourth = run(&ask(&mut client, "DONCE.BEGIN job TOKEN d"));
-    told();
+    replicated();
     assert_eq!(ask(&mut client, "DONCE.DONE job d RESULT re EX 9"), 1);
     assert_eq!(ask(&mut client, "DONCE.DONE job d RESULT xx"), 1);
     assert_done(&ask(&mut client, "DONCE.BEGIN job"), Some(b"re"), 3);
     let until = about(&mut client, "job", "kept-until-unix-ms").as_int();
     let done = format!("COMPLETE {} {until} 1:d 2:re", fourth.fence);
-    assert_eq!(told(), [apply(&[done])]);
+    assert_eq!(replicated(), [apply(&[done])]);
 
     // DONE of a lapsed run has no fence in the change. The primary also replicates the end of the retention.
     assert_eq!(ask(&mut client, "DEL job"), 1);
     ask(&mut client, "DONCE.BEGIN job TOKEN e PX 20");
     wait_until_idle(&mut client, "job");
-    told();
+    replicated();
     assert_eq!(ask(&mut client, "DONCE.DONE job e PX 50"), 1);
-    let commands = told();
+    let commands = replicated();
     let until = number(&commands[0][3], 2);
     let done = format!("COMPLETE NONE {until} 1:e NONE");
     assert_eq!(commands[0], apply(&[done]));
     wait_until_gone(&mut client, "job");
-    let rest: Vec<_> = commands.into_iter().skip(1).chain(told()).collect();
+    let rest: Vec<_> = commands.into_iter().skip(1).chain(replicated()).collect();
     assert_eq!(rest, [apply(&["VANISH".to_owned()])]);
 }
 

@@ -74,7 +74,7 @@ fn worker_process() {
     };
     let port = port.parse().expect("a port");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut client = Client::connect(address).expect("the story's server is there");
+    let mut client = Client::connect(address).expect("the test's server is there");
     let me = std::process::id();
     tell(
         &mut client,
@@ -238,7 +238,7 @@ fn work_started_by_five_instances_is_done_once_across_restarts() {
     // The other four wait again; none of them runs.
     wait_for_blocked(&server, 4);
     resume.send(()).expect("it waits for the word");
-    let told: Vec<_> = (0..5)
+    let answers: Vec<_> = (0..5)
         .map(|_| outcome.recv_timeout(SOON).expect("every instance learns"))
         .collect();
     for instance in instances {
@@ -246,7 +246,7 @@ fn work_started_by_five_instances_is_done_once_across_restarts() {
     }
     assert!(has_begun.try_recv().is_err(), "only one ran");
     let winner = begun.as_array()[1].as_str().replace("run-", "invoice-");
-    for (n, reply) in told {
+    for (n, reply) in answers {
         let words = reply.as_array();
         assert_eq!(
             (words[0].as_str(), words[1].as_str()),
@@ -281,7 +281,7 @@ fn work_that_keeps_failing_is_given_up_until_max_is_raised() {
     let server = Server::start();
     let mut client = server.connect();
     // Each instance fails its runs and begins again until it is answered FAILED.
-    let begin_until_told = |n: usize| {
+    let begin_until_failed = |n: usize| {
         let mut client = server.connect();
         let mut runs = 0;
         loop {
@@ -299,21 +299,21 @@ fn work_that_keeps_failing_is_given_up_until_max_is_raised() {
             );
         }
     };
-    let told: Vec<_> = thread::scope(|scope| {
+    let answers: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..INSTANCES)
-            .map(|n| scope.spawn(move || begin_until_told(n)))
+            .map(|n| scope.spawn(move || begin_until_failed(n)))
             .collect();
-        let told = threads
+        let answers = threads
             .into_iter()
-            .map(|thread| thread.join().expect("told"));
-        told.collect()
+            .map(|thread| thread.join().expect("an answer"));
+        answers.collect()
     });
     assert_eq!(
-        told.iter().map(|(runs, _)| runs).sum::<i32>(),
+        answers.iter().map(|(runs, _)| runs).sum::<i32>(),
         3,
-        "{told:?}"
+        "{answers:?}"
     );
-    for (_, reply) in &told {
+    for (_, reply) in &answers {
         let words = reply.as_array();
         assert_eq!(
             (&words[0], &words[2]),

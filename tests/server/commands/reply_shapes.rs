@@ -142,7 +142,7 @@ fn every_command_has_the_same_replies_in_resp2_and_resp3() {
             matches!(run.as_array(), [word, Reply::Bulk(_), Reply::Int(_), Reply::Int(1)] if *word == "RUN"),
             "{run:?}"
         );
-        assert!(client.call(&once(&[])).is_nil(), "somebody is at it");
+        assert!(client.call(&once(&[])).is_nil(), "a run is under way");
         assert!(client.call(&once(&["BLOCK", "1"])).is_nil());
         assert_eq!(
             call!(client, "DONCE.FAIL", "o", "one", "REASON", "why"),

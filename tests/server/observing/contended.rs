@@ -178,7 +178,7 @@ fn contended_lists_longest_wait_first_and_drops_who_leaves() {
     }
     let_them_wait(&mut client);
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["b", "c", "a"]);
-    // The longest waiter of b is granted; the one that remains there has waited least of all.
+    // The longest waiter of b is granted. The other waiter of b came last, so b moves to the end of the list.
     assert_eq!(ask(&mut client, "DLOCK.RELEASE b held"), 1);
     granted(&mut waiters[0]);
     assert_eq!(names(&mut client, "DSYNC.CONTENDED"), ["c", "a", "b"]);

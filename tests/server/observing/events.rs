@@ -140,8 +140,8 @@ fn events_name_database_in_both_kinds_of_channel() {
     let mut listener = Listener::to_events(&server);
     ask(&mut client, "SELECT 5");
     ask(&mut client, "DLOCK.ACQUIRE k");
-    let told = listener.so_far(&mut client);
-    assert_eq!(told, ["dlock.grant k@5", "dlock.grant k@5"]);
+    let sent = listener.so_far(&mut client);
+    assert_eq!(sent, ["dlock.grant k@5", "dlock.grant k@5"]);
     let mut keyed = Listener::to(&server, "__keyspace@5__:k");
     ask(&mut client, "DEL k");
     ask(&mut client, "DLOCK.ACQUIRE other");
@@ -204,18 +204,18 @@ fn events_are_sent_for_lapses_and_ends_of_connections() {
             } else {
                 ask(&mut client, line);
             }
-            let mut told = Vec::new();
-            while told
+            let mut sent = Vec::new();
+            while sent
                 .iter()
                 .filter(|event| **event == format!("{lapsed} k"))
                 .count()
                 == 0
             {
                 let (channel, message) = listener.next(SOON).expect("an event of the lapse");
-                told.push(event(&channel, &message));
+                sent.push(event(&channel, &message));
             }
-            told.extend(listener.so_far(&mut client));
-            told.sort();
+            sent.extend(listener.so_far(&mut client));
+            sent.sort();
             let mut expected: Vec<_> = [Some(begun), Some(lapsed), free]
                 .into_iter()
                 .flatten()
@@ -226,7 +226,7 @@ fn events_are_sent_for_lapses_and_ends_of_connections() {
                 expected.push("dwg.finish k".to_owned());
             }
             expected.sort();
-            assert_eq!(told, expected, "{line}, ephemeral: {ephemeral}");
+            assert_eq!(sent, expected, "{line}, ephemeral: {ephemeral}");
         }
     }
 }
@@ -247,10 +247,10 @@ fn events_are_sent_for_each_of_300_grants_after_one_release() {
     for reader in &mut readers {
         granted(reader);
     }
-    let mut told = BTreeMap::new();
+    let mut sent = BTreeMap::new();
     for event in listener.so_far(&mut client) {
-        *told.entry(event).or_insert(0) += 1;
+        *sent.entry(event).or_insert(0) += 1;
     }
-    assert_eq!(told.get("dlock.grant k"), Some(&300), "{told:?}");
-    assert_eq!(told.get("dlock.release k"), Some(&1), "{told:?}");
+    assert_eq!(sent.get("dlock.grant k"), Some(&300), "{sent:?}");
+    assert_eq!(sent.get("dlock.release k"), Some(&1), "{sent:?}");
 }

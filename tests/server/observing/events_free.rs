@@ -98,7 +98,7 @@ fn free_event_is_sent_despite_a_vacant_place() {
 }
 
 /// A try fails while anyone waits, even if permits are free. When the last waiter leaves without a grant, these permits
-/// can be had, and clients that only try must be told.
+/// can be had, so clients that only try must get the event.
 #[test]
 fn free_event_is_sent_when_the_last_waiter_leaves_capacity_behind() {
     for by_closing in [true, false] {
@@ -117,11 +117,11 @@ fn free_event_is_sent_when_the_last_waiter_leaves_capacity_behind() {
             assert!(reply(&mut greedy).is_nil());
         }
         wait_for_blocked(&server, 0);
-        let told = listener
+        let sent = listener
             .next(SOON)
             .map(|(channel, message)| event(&channel, &message));
         assert_eq!(
-            told.as_deref(),
+            sent.as_deref(),
             Some("dsem.free s"),
             "closing: {by_closing}"
         );
@@ -153,9 +153,9 @@ fn free_event_is_not_sent_for_a_limit_that_adds_no_capacity() {
         ("DWG.DONE g b", &["dwg.done g", "dwg.free g"]),
     ] {
         ask(&mut client, line);
-        let told = listener.so_far(&mut client);
-        if told != *events {
-            wrong.push(format!("{line}: {told:?}, not {events:?}"));
+        let sent = listener.so_far(&mut client);
+        if sent != *events {
+            wrong.push(format!("{line}: {sent:?}, not {events:?}"));
         }
     }
     assert_eq!(wrong, [""; 0]);
@@ -265,7 +265,7 @@ fn client_that_never_blocks_gets_its_turn_by_free_events() {
             assert!(ask(&mut client, request).is_nil());
             let reply = ask(&mut holder, end.replace("FENCE", &held.to_string()));
             assert!(!reply.is_error() && reply != 0, "{end}: {reply:?}");
-            assert!(listener.hears_free(SOON), "told after {end}");
+            assert!(listener.hears_free(SOON), "no event *.free after {end}");
             let reply = ask(&mut client, request);
             assert!(
                 !reply.is_error() && !reply.is_nil(),

@@ -268,7 +268,7 @@ fn info_lists_waiters_in_order_with_owner_client_and_age() {
     );
     assert_eq!(info.field("longest-wait-ms").as_int(), ages[0]);
 
-    // A waiter that leaves is no longer listed, and the next one is first.
+    // When the first waiter leaves, the list begins with the next one.
     waiters.remove(0).0.close();
     eventually("the head to be gone", SOON, || {
         *call!(client, "DSEM.INFO", "key").field("waiters") == 2

@@ -22,23 +22,23 @@ struct LapseLines {
 
 impl LapseLines {
     fn by(server: &Server) -> LapseLines {
-        let mut told = LapseLines::default();
+        let mut lapses = LapseLines::default();
         for line in server.log_text().lines() {
             let Some((before, after)) = line.split_once(" lapsed without any renewal") else {
                 continue;
             };
             if after.starts_with(" (owner '") {
-                told.lines += 1;
+                lapses.lines += 1;
                 continue;
             }
             let number = before
                 .strip_suffix(" more holds")
                 .and_then(|rest| rest.rsplit(' ').next())
                 .and_then(|number| number.parse::<u64>().ok());
-            told.sums += 1;
-            told.left_out += number.unwrap_or_else(|| panic!("no number in {line:?}"));
+            lapses.sums += 1;
+            lapses.left_out += number.unwrap_or_else(|| panic!("no number in {line:?}"));
         }
-        told
+        lapses
     }
 
     fn in_all(&self) -> u64 {
@@ -94,8 +94,8 @@ fn few_lapses_are_logged_each_with_fence_and_owner() {
         let line = format!("hold {fence} of '{key}' lapsed without any renewal (owner '{owner}')");
         assert!(log.contains(&line), "no {line:?}");
     }
-    let told = LapseLines::by(&server);
-    assert_eq!((told.lines, told.sums), (3, 0), "{told:?}");
+    let lapses = LapseLines::by(&server);
+    assert_eq!((lapses.lines, lapses.sums), (3, 0), "{lapses:?}");
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn wave_of_lapses_is_logged_in_few_lines_with_exact_numbers() {
             LapseLines::by(&server).in_all() >= wave * WAVE
         });
     }
-    let told = LapseLines::by(&server);
-    assert_eq!(told.in_all(), 2 * WAVE, "{told:?}");
+    let lapses = LapseLines::by(&server);
+    assert_eq!(lapses.in_all(), 2 * WAVE, "{lapses:?}");
     // At most ten lines for each second with a number, on a machine of any speed. The last second of each wave may have
     // had ten lapses or fewer, and then it has no number.
-    assert!(told.lines <= 10 * (told.sums + 2), "{told:?}");
-    assert!(told.lines + told.sums < 200, "{told:?}");
+    assert!(lapses.lines <= 10 * (lapses.sums + 2), "{lapses:?}");
+    assert!(lapses.lines + lapses.sums < 200, "{lapses:?}");
 }
 
 #[test]
@@ -125,14 +125,14 @@ fn demotion_and_shutdown_log_the_lapses_left_out_so_far() {
     take(&server, WAVE, 50);
     wait_for_lapses(&server, WAVE);
     assert_eq!(call!(server.connect(), "REPLICAOF", "127.0.0.1", 1), "OK");
-    let told = LapseLines::by(&server);
-    assert_eq!(told.in_all(), WAVE, "{told:?}");
+    let lapses = LapseLines::by(&server);
+    assert_eq!(lapses.in_all(), WAVE, "{lapses:?}");
     assert_eq!(call!(server.connect(), "REPLICAOF", "NO", "ONE"), "OK");
     take(&server, WAVE, 50);
     wait_for_lapses(&server, 2 * WAVE);
     server.shutdown();
-    let told = LapseLines::by(&server);
-    assert_eq!(told.in_all(), 2 * WAVE, "{told:?}");
+    let lapses = LapseLines::by(&server);
+    assert_eq!(lapses.in_all(), 2 * WAVE, "{lapses:?}");
 }
 
 #[test]
@@ -168,7 +168,11 @@ fn loglevel_debug_logs_every_lapse_and_warning_none() {
             "OK"
         );
         assert_eq!(call!(server.connect(), "REPLICAOF", "127.0.0.1", 1), "OK");
-        let told = LapseLines::by(&server);
-        assert_eq!((told.lines, told.sums), (lines, 0), "{level}: {told:?}");
+        let lapses = LapseLines::by(&server);
+        assert_eq!(
+            (lapses.lines, lapses.sums),
+            (lines, 0),
+            "{level}: {lapses:?}"
+        );
     }
 }

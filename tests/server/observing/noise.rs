@@ -222,12 +222,12 @@ fn config_set_reads_the_loglevel_only_when_it_was_set() {
     assert_eq!(seen.slow.iter().find(asked), None);
 
     // When the loglevel is set, the module follows it.
-    let (watch, told) = (Watch::begin(&server), "was granted");
+    let (watch, grant_line) = (Watch::begin(&server), "was granted");
     ask(&mut client, "DLOCK.ACQUIRE before EX 600").grant();
     assert_eq!(ask(&mut client, "CONFIG SET hz 10 loglevel debug"), "OK");
-    assert!(!server.log_text().contains(told));
+    assert!(!server.log_text().contains(grant_line));
     ask(&mut client, "DLOCK.ACQUIRE after EX 600").grant();
-    assert!(server.log_text().contains(told));
+    assert!(server.log_text().contains(grant_line));
     assert_eq!(ask(&mut client, "CONFIG SET loglevel notice"), "OK");
     assert_eq!(watch.end().calls("config|get"), 2);
 }

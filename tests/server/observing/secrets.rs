@@ -142,7 +142,7 @@ const LINES: &[&str] = &[
 ];
 
 /// Sends everything that has to do with tokens. Returns connections that still wait or hold.
-fn live(server: &Server) -> Vec<Client> {
+fn send_tokens_everywhere(server: &Server) -> Vec<Client> {
     let mut client = server.connect();
     ask(&mut client, "SET string x");
     for line in LINES {
@@ -279,7 +279,7 @@ fn clients_tokens_are_nowhere_to_be_seen() {
     let mut listener = primary.connect();
     call!(listener, "PSUBSCRIBE", "*");
     let monitors = [Monitor::start(&primary), Monitor::start(&replica)];
-    let clients = live(&primary);
+    let clients = send_tokens_everywhere(&primary);
     replica.wait_to_catch_up_with(&primary);
     // A replica refuses the writes and answers the reads.
     let mut client = replica.connect();
@@ -347,9 +347,10 @@ fn tokens_remain_in_aof_replicas_dump_and_outer_eval() {
         .flat_map(|file| fs::read(file.expect("a file").path()).expect("it is read"))
         .collect();
     assert!(String::from_utf8_lossy(&aof).contains(MARK), "the AOF");
-    let told = stream.take_so_far(&server);
+    let replicated = stream.take_so_far(&server);
     assert!(
-        told.iter()
+        replicated
+            .iter()
             .any(|command| words(command).join(" ").contains(MARK)),
         "replicas"
     );
@@ -424,7 +425,7 @@ fn server_made_tokens_are_nowhere_to_be_seen() {
 fn crash_report_has_no_token() {
     // Without the memory test at the end of the report, which takes long and logs no contents.
     let server = talkative().config("crash-memcheck-enabled", "no").start();
-    let waiting = live(&server);
+    let waiting = send_tokens_everywhere(&server);
     // A report has the command of the client that crashed the server; this client has sent no token.
     server.connect().send(&["DEBUG", "SEGFAULT"]);
     eventually("the report", SOON, || {
@@ -464,8 +465,9 @@ fn log_at_debug_names_grants_and_releases_by_fence() {
         ] {
             let lines = |fence: &str| {
                 let log = server.log_text();
-                let told = log.lines().filter(|line| line.contains("<dsync>"));
-                told.filter(|line| line.contains(key) && line.contains(fence))
+                let lines_of_dsync = log.lines().filter(|line| line.contains("<dsync>"));
+                lines_of_dsync
+                    .filter(|line| line.contains(key) && line.contains(fence))
                     .count()
             };
             let reply = ask(&mut client, grant);

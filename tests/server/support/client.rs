@@ -100,7 +100,7 @@ impl Client {
     pub fn set_nonblocking(&mut self) {
         self.stream
             .set_nonblocking()
-            .expect("every socket can be told not to block");
+            .expect("every socket can be made non-blocking");
     }
 
     /// The next reply, if it has arrived. For a non-blocking connection.

@@ -255,7 +255,7 @@ fn dropped_server_is_gone_with_its_directory() {
     let (dir, port) = (server.dir().to_owned(), server.port());
     drop(server);
     assert!(!dir.exists());
-    TcpStream::connect(("127.0.0.1", port)).expect_err("nobody listens");
+    TcpStream::connect(("127.0.0.1", port)).expect_err("no server listens");
 }
 
 /// The name of the test that the next one runs in a process of its own.

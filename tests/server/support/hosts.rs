@@ -36,9 +36,9 @@ impl Network {
     #[track_caller]
     pub fn new() -> Option<Network> {
         if std::env::var(LEAVE_OUT).is_ok_and(|value| !value.is_empty() && value != "0") {
-            let story = thread::current().name().unwrap_or("a story").to_owned();
+            let test = thread::current().name().unwrap_or("a test").to_owned();
             // Not eprintln, because the test runner captures its text. A lost line is no failure.
-            let _ = writeln!(io::stderr(), "{LEAVE_OUT} is set: LEFT OUT: {story}");
+            let _ = writeln!(io::stderr(), "{LEAVE_OUT} is set: LEFT OUT: {test}");
             return None;
         }
         let mut refusals = Vec::new();
@@ -63,11 +63,11 @@ impl Network {
             }
         }
         panic!(
-            "this story cuts hosts off in network namespaces, and none can be made here:\n{}\n\
+            "this test cuts hosts off in network namespaces, and none can be made here:\n{}\n\
              Run the tests as root, or allow user namespaces (sysctl user.max_user_namespaces above 0; \
              kernel.unprivileged_userns_clone=1 on older Debian; \
              kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; in a container, its seccomp \
-             profile forbids them); or set {LEAVE_OUT}=1 to leave such stories out.",
+             profile forbids them); or set {LEAVE_OUT}=1 to leave such tests out.",
             refusals.join("\n")
         );
     }

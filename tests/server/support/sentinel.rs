@@ -94,15 +94,19 @@ impl Sentinels {
         }
         let sentinels = Sentinels { sentinels };
         let others = (sentinels.sentinels.len() - 1).to_string();
-        eventually("sentinels that know all", ACQUAINTED_WITHIN, || {
-            sentinels.sentinels.iter().all(|sentinel| {
-                let master = call!(sentinel.connect(), "SENTINEL", "MASTER", MASTER);
-                let says = |field: &str, value: &str| *master.field(field) == *value;
-                says("num-other-sentinels", &others)
-                    && says("num-slaves", &replicas.to_string())
-                    && says("flags", "master")
-            })
-        });
+        eventually(
+            "sentinels that know each other and all replicas",
+            ACQUAINTED_WITHIN,
+            || {
+                sentinels.sentinels.iter().all(|sentinel| {
+                    let master = call!(sentinel.connect(), "SENTINEL", "MASTER", MASTER);
+                    let says = |field: &str, value: &str| *master.field(field) == *value;
+                    says("num-other-sentinels", &others)
+                        && says("num-slaves", &replicas.to_string())
+                        && says("flags", "master")
+                })
+            },
+        );
         sentinels
     }
 

@@ -139,7 +139,7 @@ impl Builder {
             None => lines.push("bind 127.0.0.1".to_owned()),
             Some(place) => {
                 lines.push(format!("bind {}", place.address));
-                // Nobody but the story's own servers can reach it there.
+                // Only the test's own servers can reach this address.
                 lines.push("protected-mode no".to_owned());
                 // In the server's working directory.
                 lines.push(format!("unixsocket {SOCKET_FILE}"));

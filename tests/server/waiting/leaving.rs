@@ -311,7 +311,7 @@ fn many_waiters_leaving_at_random_leave_nothing_behind() {
 
     let grants: Vec<bool> = thread::scope(|scope| {
         let started = Instant::now();
-        let stories: Vec<_> = clients
+        let threads: Vec<_> = clients
             .into_iter()
             .map(|(client, fate, permits)| {
                 scope.spawn(move || live_out(client, fate, permits, started))
@@ -322,9 +322,9 @@ fn many_waiters_leaving_at_random_leave_nothing_behind() {
             let reply = ask(&mut admin, &line);
             assert!(!reply.is_error(), "{line}: {reply:?}");
         }
-        stories
+        threads
             .into_iter()
-            .map(|story| story.join().expect("its story holds"))
+            .map(|client| client.join().expect("no client panics"))
             .collect()
     });
 

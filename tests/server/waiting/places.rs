@@ -23,8 +23,11 @@ fn queued_token_that_asks_again_takes_over_its_place() {
         &mut new,
         "DLOCK.ACQUIRE lock EX 1000 TOKEN t BLOCK 0 OWNER new",
     );
-    let told = reply(&mut old);
-    assert!(told.error().starts_with("UNBLOCKED superseded"), "{told:?}");
+    let answer = reply(&mut old);
+    assert!(
+        answer.error().starts_with("UNBLOCKED superseded"),
+        "{answer:?}"
+    );
     expect_no_more(&mut old);
     assert_eq!(lock_waiters(&mut holder, "lock"), 2);
     let info = ask(&mut holder, "DLOCK.INFO lock");
@@ -65,8 +68,8 @@ fn place_taken_over_waits_for_the_new_block() {
     let mut new = server.connect();
     tell(&mut new, "DLOCK.ACQUIRE lock TOKEN b BLOCK 0");
     // On a busy machine the old wait may have timed out before; then the new request takes a new place.
-    let told = reply(&mut old);
-    assert!(told.is_error() || told.is_nil(), "{told:?}");
+    let answer = reply(&mut old);
+    assert!(answer.is_error() || answer.is_nil(), "{answer:?}");
     new.expect_silence(Duration::from_millis(300));
     assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
     granted(&mut new);
@@ -313,9 +316,9 @@ fn try_by_token_of_vacant_place_is_judged_like_any_other() {
     queued(&server, "DONCE.BEGIN job TOKEN t BLOCK 0").close();
     wait_for_blocked(&server, 0);
     assert_eq!(ask(&mut client, "DONCE.DONE job runs RESULT r"), 1);
-    let told = ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    let answer = ask(&mut client, "DONCE.BEGIN job TOKEN t");
     assert_eq!(
-        told.as_array()[..2],
+        answer.as_array()[..2],
         [Reply::Bulk(b"DONE".to_vec()), Reply::Bulk(b"r".to_vec())]
     );
 }

@@ -37,8 +37,11 @@ const FAMILIES: [[&str; 4]; 4] = [
 
 #[track_caller]
 fn expect_withdrawn(waiter: &mut Client) {
-    let told = reply(waiter);
-    assert!(told.error().starts_with("UNBLOCKED released"), "{told:?}");
+    let answer = reply(waiter);
+    assert!(
+        answer.error().starts_with("UNBLOCKED released"),
+        "{answer:?}"
+    );
     expect_no_more(waiter);
 }
 
@@ -56,8 +59,11 @@ fn release_of_queued_token_answers_its_connection_and_serves_the_rest() {
         assert_eq!(count(&mut client, info, "k", "waiters"), 1);
         assert_eq!(server.info_number("dsync", "dsync_waiters"), 1);
         assert_eq!(ask(&mut client, format!("{release} t")), 0, "it is over");
-        let told = stream.take_so_far(&server);
-        assert!(told.is_empty(), "replicas know of no waiter: {told:?}");
+        let replicated = stream.take_so_far(&server);
+        assert!(
+            replicated.is_empty(),
+            "no waiter is replicated: {replicated:?}"
+        );
         assert_eq!(ask(&mut client, format!("{release} held")), 1);
         assert!(!reply(&mut next).is_error());
         assert_eq!(count(&mut client, info, "k", "holders"), 1);
@@ -92,8 +98,11 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
         let mut next = queued(&server, format!("{queue} TOKEN next BLOCK 0"));
         let lines = [format!("{release} held"), format!("{release} t")];
         assert_eq!(at_once(&mut client, &lines), [Reply::Int(1), Reply::Int(1)]);
-        let told = reply(&mut gives_up);
-        assert!(!told.is_error() && !told.is_nil(), "the grant: {told:?}");
+        let answer = reply(&mut gives_up);
+        assert!(
+            !answer.is_error() && !answer.is_nil(),
+            "the grant: {answer:?}"
+        );
         expect_no_more(&mut gives_up);
         let check = release.replace("RELEASE", "CHECK");
         assert_eq!(ask(&mut client, format!("{check} t")), 0, "and it is void");
