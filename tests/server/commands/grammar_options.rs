@@ -404,7 +404,7 @@ fn values_that_read_like_options_are_values() {
 fn contended_options_are_checked_like_all_others() {
     let server = Server::start();
     let mut client = server.connect();
-    for word in ["x", "", "MAX"] {
+    for word in ["x", "", "MAX", "5"] {
         let error = call!(client, "DSYNC.CONTENDED", word, 1);
         assert!(
             error.error().starts_with("ERR syntax error")
@@ -430,6 +430,7 @@ fn contended_options_are_checked_like_all_others() {
         "+1",
         "",
         "1\0",
+        "x",
         "9223372036854775808",
     ] {
         let error = call!(client, "DSYNC.CONTENDED", "COUNT", value);

@@ -219,31 +219,6 @@ fn contended_lists_ten_keys_or_count() {
     ] {
         assert_eq!(names(&mut client, line), all[..len], "{line}");
     }
-    for line in [
-        "DSYNC.CONTENDED COUNT 0",
-        "DSYNC.CONTENDED COUNT 1001",
-        "DSYNC.CONTENDED COUNT -1",
-        "DSYNC.CONTENDED COUNT x",
-        "DSYNC.CONTENDED COUNT 9223372036854775808",
-    ] {
-        let reply = ask(&mut client, line);
-        let value = line.split(' ').next_back().expect("a value");
-        for word in ["ERR ", "COUNT", "1 to 1000", value] {
-            assert!(reply.error().contains(word), "{line}: {reply:?}");
-        }
-    }
-    for line in [
-        "DSYNC.CONTENDED COUNT",
-        "DSYNC.CONTENDED 5",
-        "DSYNC.CONTENDED COUNT 5 COUNT 5",
-        "DSYNC.CONTENDED COUNT 5 x",
-    ] {
-        let reply = ask(&mut client, line);
-        assert!(
-            reply.error().starts_with("ERR syntax error"),
-            "{line}: {reply:?}"
-        );
-    }
 }
 
 #[test]
