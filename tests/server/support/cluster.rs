@@ -12,13 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, call};
+use super::eventually::eventually;
 use super::flavour::Product;
 use super::nodes_view::NodesView;
 use super::reply::expect_ok;
 use super::router::Router;
 use super::server::{Builder, Server};
 use super::slot_move::Move;
-use super::waiting::eventually;
 
 const PRIMARIES: usize = 3;
 const SLOTS: u16 = 16384;

@@ -5,6 +5,13 @@
 //! the test process, however that ends. A failing test prints its servers' logs. Every wait has a deadline, and its
 //! failure names what did not happen.
 //!
+//! - `server`, `cluster`, `sentinels`, `hosts`: start servers, alone or together, and cut them off from each other;
+//! - `client`, `router`, `resp`, `reply`, `socket`: talk to them;
+//! - `stream`, `packed`, `data_files`: read what they replicate and write to files;
+//! - `steps`, `eventually`, `fixtures`, `scripts`, `slot_move`: what many tests do;
+//! - `process`, `ports`, `victim`: processes, also test processes that a test kills;
+//! - `harness_works`, `hosts_work`: the harness's own tests.
+//!
 //! Deliberately absent: fixed sleeps. Only `steps`, `fixtures` and `packed` know dsync's commands and changes; tests
 //! write the commands out.
 
@@ -14,6 +21,7 @@
 mod client;
 mod cluster;
 pub(crate) mod data_files;
+mod eventually;
 pub(crate) mod fixtures;
 mod flavour;
 mod harness_works;
@@ -23,32 +31,31 @@ mod nodes_view;
 mod packed;
 mod ports;
 mod process;
-mod replication;
 mod reply;
 mod resp;
 mod router;
 mod scripts;
-mod sentinel;
+mod sentinels;
 mod server;
 mod slot_move;
 mod socket;
 pub(crate) mod steps;
+mod stream;
 mod victim;
-mod waiting;
 
 pub use client::{Argument, Client, Closed};
 pub(crate) use client::{call, send};
 pub use cluster::{Cluster, ClusterBuilder};
+pub use eventually::{blocked_clients, digest, eventually, wait_for_blocked};
 pub use flavour::{Flavour, Product};
 pub use hosts::{Host, Network};
 pub use packed::{STREAM, packed, sealed};
-pub use replication::{ReplicationStream, words};
 pub use reply::Reply;
 pub use resp::parse as parse_reply;
 pub use router::Router;
 pub use scripts::busy_for;
-pub use sentinel::Sentinels;
+pub use sentinels::Sentinels;
 pub use server::{Builder, Server, module_path};
 pub use slot_move::Move;
+pub use stream::{ReplicationStream, words};
 pub use victim::{Victim, name_of_test, report_and_wait, victims_report};
-pub use waiting::{blocked_clients, digest, eventually, wait_for_blocked};

@@ -12,7 +12,7 @@ use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::waiting::eventually;
+use super::eventually::eventually;
 
 type Order = (Command, mpsc::Sender<io::Result<Child>>);
 

@@ -15,10 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, call};
+use super::eventually::eventually;
 use super::flavour::Flavour;
 use super::hosts::{Host, HostPlace};
 use super::reply::Reply;
-use super::waiting::eventually;
 use super::{ports, process};
 
 /// Deadlines for a server to start, load its data and answer, and to save its data and stop.

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::client::Client;
+use super::eventually::eventually;
 use super::server::Server;
-use super::waiting::eventually;
 
 /// The environment variable with the file to which the victim reports.
 const REPORT: &str = "DSYNC_TEST_VICTIM_REPORT";

@@ -10,10 +10,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::client::call;
+use super::eventually::eventually;
 use super::hosts::Host;
 use super::reply::Reply;
 use super::server::{Builder, Server};
-use super::waiting::eventually;
 
 /// The sentinels' name for the primary.
 const MASTER: &str = "locks";

@@ -12,10 +12,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::client::{Argument, call};
+use super::eventually::eventually;
 use super::packed::{STREAM, spelled};
 use super::reply::Reply;
 use super::socket::Socket;
-use super::waiting::eventually;
 use super::{Server, resp};
 
 /// The deadline for the primary to make and send its snapshot and to list the stream as online.
