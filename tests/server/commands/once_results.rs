@@ -146,17 +146,19 @@ fn done_after_lapse_counts_until_next_begin_or_failed() {
         ask(&mut client, format!("DONCE.BEGIN {key} TOKEN t PX 10"));
         wait_until_idle(&mut client, key);
     };
-    for key in ["believed", "begun", "tried", "told", "failed", "deleted"] {
+    for key in [
+        "accepted", "begun", "tried", "answered", "failed", "deleted",
+    ] {
         lapse(key);
     }
     assert_eq!(
-        ask(&mut client, "DONCE.DONE believed u"),
+        ask(&mut client, "DONCE.DONE accepted u"),
         0,
-        "not of another"
+        "another token"
     );
-    assert_eq!(ask(&mut client, "DONCE.DONE believed t RESULT r"), 1);
-    assert_done(&ask(&mut client, "DONCE.BEGIN believed"), Some(b"r"), 1);
-    assert_eq!(ask(&mut client, "DONCE.DONE believed t"), 1, "and again");
+    assert_eq!(ask(&mut client, "DONCE.DONE accepted t RESULT r"), 1);
+    assert_done(&ask(&mut client, "DONCE.BEGIN accepted"), Some(b"r"), 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE accepted t"), 1, "and again");
 
     assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN begun TOKEN u")), 2);
     assert_eq!(ask(&mut client, "DONCE.DONE begun t"), 0);
@@ -177,13 +179,13 @@ fn done_after_lapse_counts_until_next_begin_or_failed() {
     about(&mut client, "tried", "state");
     assert_eq!(ask(&mut client, "DONCE.DONE tried t"), 1);
 
-    assert_failed(&ask(&mut client, "DONCE.BEGIN told MAX 1"), "lapsed", 1);
+    assert_failed(&ask(&mut client, "DONCE.BEGIN answered MAX 1"), "lapsed", 1);
     assert_eq!(
-        ask(&mut client, "DONCE.DONE told t"),
+        ask(&mut client, "DONCE.DONE answered t"),
         0,
         "a request was answered FAILED"
     );
-    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN told MAX 2")), 2);
+    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN answered MAX 2")), 2);
 
     assert_eq!(ask(&mut client, "DEL deleted"), 1);
     assert_eq!(ask(&mut client, "DONCE.DONE deleted t"), 0);

@@ -5,7 +5,7 @@
 use crate::support::steps::*;
 use crate::support::*;
 
-/// One entry of the reply.
+/// One entry of the reply of DSYNC.CONTENDED.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct ContendedKey {
     db: i64,

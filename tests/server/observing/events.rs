@@ -231,7 +231,7 @@ fn events_are_sent_for_lapses_and_ends_of_connections() {
     }
 }
 
-/// The server serves so many waiters in slices; each grant sends one event, and the release one.
+/// The server answers 300 waiters in slices. Each grant must send one event, and so must the release.
 #[test]
 fn events_are_sent_for_each_of_300_grants_after_one_release() {
     let server = notifying("Ed");

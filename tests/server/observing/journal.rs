@@ -1,5 +1,5 @@
-//! The server's log of holds that lapse without a renewal: a few lapses have a line each; of many in a second ten have
-//! a line, and one more line has the number of the others.
+//! The server's log of holds that lapse without a renewal. Up to ten such lapses in a second have a line each. Of more,
+//! ten have a line, and one more line has the number of the others.
 //!
 //! A server opens and closes its log file for every line. With 20,000 lapses at once, a line for each took four times
 //! as long as the lapses themselves.
