@@ -3,5 +3,7 @@
 mod ephemeral;
 mod leaving;
 mod no_blocking;
+mod places;
 mod retries;
+mod undelivered;
 mod withdrawal;
