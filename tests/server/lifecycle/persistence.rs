@@ -11,7 +11,7 @@ use crate::support::data_files::{
     with_safe_aof,
 };
 use crate::support::fixtures::{add_fixtures, assert_in_use, digests};
-use crate::support::steps::{SOON, ask, queued, reply, unix_us};
+use crate::support::steps::{SOON, ask, assert_calm, granted, queued, reply, unix_us};
 use crate::support::*;
 
 #[test]
@@ -325,4 +325,51 @@ fn a_save_with_waiters_in_the_queue_saves_the_holds_alone() {
         *call!(server.connect(), "DLOCK.INFO", "k").field("waiters"),
         0
     );
+}
+
+#[test]
+fn background_save_leaves_a_thousand_waiters_queued() {
+    let server = Server::builder().config("appendonly", "yes").start();
+    let mut client = server.connect();
+    call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t");
+    let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        send!(
+            waiter,
+            "DLOCK.ACQUIRE",
+            "k",
+            "SHARED",
+            "BLOCK",
+            0,
+            "TOKEN",
+            format!("w{n}")
+        );
+    }
+    wait_for_blocked(&server, 1_000);
+    for save in ["BGSAVE", "BGREWRITEAOF"] {
+        let reply = call!(client, save);
+        assert!(!reply.is_error(), "{reply:?}");
+        eventually("the end of the save", SOON * 2, || {
+            let info = server.info_section("persistence");
+            [
+                "rdb_bgsave_in_progress:0",
+                "aof_rewrite_in_progress:0",
+                "rdb_last_bgsave_status:ok",
+                "aof_last_bgrewrite_status:ok",
+            ]
+            .iter()
+            .all(|line| info.contains(line))
+        });
+        assert_eq!(blocked_clients(&server), 1_000);
+    }
+    assert_eq!(
+        call!(client, "BGSAVE").as_str(),
+        "Background saving started"
+    );
+    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "t"), 1);
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        assert_eq!(granted(waiter).0, format!("w{n}"));
+    }
+    assert_eq!(*call!(client, "DLOCK.INFO", "k").field("holders"), 1_000);
+    assert_calm(&server);
 }

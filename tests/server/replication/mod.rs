@@ -1,6 +1,7 @@
 //! A primary and its replicas: the stream, changes of role, cuts, and what a confirmed grant is worth.
 
 mod confirmed;
+mod failover_command;
 mod first_listener;
 mod histories_replicated;
 mod min_replicas;

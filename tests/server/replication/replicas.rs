@@ -6,53 +6,49 @@
 use std::time::Duration;
 
 use crate::support::fixtures::{FIXTURES, add_fixtures, assert_same_fixtures};
-use crate::support::steps::{SOON, unix_ms};
+use crate::support::steps::{SOON, ask, assert_calm, at_once, granted, queued, unix_ms};
 use crate::support::*;
 
-#[track_caller]
-fn received(waiter: &mut Client) -> Reply {
-    waiter.recv(SOON).expect("the waiter is answered")
-}
-
+/// The replica applies the removal first and the grant that follows it second, and so keeps the new hold.
 #[test]
-fn a_removal_and_the_grant_after_it_come_out_right_on_a_real_replica() {
-    let primary = Server::start();
+fn removal_and_grant_after_it_reach_replica_in_order() {
+    let primary = Server::builder().config("appendonly", "yes").start();
     let replica = Server::builder().replica_of(&primary).start();
     let mut client = primary.connect();
-    for round in 0..20 {
-        call!(
-            client,
-            "DLOCK.ACQUIRE",
-            "k",
-            "TOKEN",
-            format!("holder {round}")
-        );
-        let mut waiter = primary.connect();
-        send!(
-            waiter,
-            "DLOCK.ACQUIRE",
-            "k",
-            "BLOCK",
-            0,
-            "TOKEN",
-            format!("waiter {round}")
-        );
-        wait_for_blocked(&primary, 1);
-        call!(client, "DEL", "k");
-        received(&mut waiter).grant();
-        replica.wait_to_catch_up_with(&primary);
-        let left = call!(
-            replica.connect(),
-            "DLOCK.CHECK",
-            "k",
-            format!("waiter {round}")
-        )
-        .as_int();
-        assert!(left > 0, "the replica lost the grant after the DEL");
-        assert_eq!(digest(&replica, "k"), digest(&primary, "k"));
-        call!(client, "DEL", "k");
+    for round in 0..10 {
+        for removal in [
+            "DEL",
+            "DEL in Lua",
+            "DEL in MULTI",
+            "PEXPIRE",
+            "FLUSHALL in Lua",
+        ] {
+            let token = format!("waiter-{round}");
+            ask(&mut client, "DLOCK.ACQUIRE k TOKEN holder").grant();
+            let mut waiter = queued(&primary, format!("DLOCK.ACQUIRE k BLOCK 0 TOKEN {token}"));
+            let done = match removal {
+                "DEL" => ask(&mut client, "DEL k"),
+                "DEL in Lua" => call!(client, "EVAL", "return redis.call('DEL', KEYS[1])", 1, "k"),
+                "DEL in MULTI" => {
+                    let lines = ["MULTI", "DEL k", "SET x 1", "EXEC"];
+                    at_once(&mut client, &lines).remove(3)
+                }
+                "PEXPIRE" => ask(&mut client, "PEXPIRE k 20"),
+                _ => call!(client, "EVAL", "redis.call('FLUSHALL')", 0),
+            };
+            assert!(!done.is_error(), "{removal}: {done:?}");
+            assert_eq!(granted(&mut waiter).0, token, "{removal}");
+            replica.wait_to_catch_up_with(&primary);
+            let left = call!(replica.connect(), "DLOCK.CHECK", "k", &token).as_int();
+            assert!(left > 0, "the replica lost the grant after {removal}");
+            assert_eq!(digest(&replica, "k"), digest(&primary, "k"), "{removal}");
+            assert_eq!(call!(client, "DLOCK.RELEASE", "k", &token), 1);
+        }
     }
+    assert_calm(&primary);
+    assert_calm(&replica);
 }
+
 #[test]
 fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
     for diskless in ["no", "yes"] {
