@@ -1,6 +1,7 @@
 //! What a server goes through: loading, settings, removed keys, files, kills, restarts and clocks.
 
 mod bad_payloads;
+mod clock_jump;
 mod dumps;
 mod golden;
 mod histories_persisted;
@@ -8,6 +9,7 @@ mod idle;
 mod kills;
 pub(crate) mod lapse_wave;
 mod lease_clock;
+mod many_lapses;
 mod many_removals;
 mod module_load;
 mod moved_keys;
@@ -16,4 +18,5 @@ mod removal;
 mod restarts;
 mod settings;
 mod turns;
+mod writes_refused;
 mod wrong_clock;
