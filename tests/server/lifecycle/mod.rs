@@ -3,6 +3,7 @@
 mod bad_payloads;
 mod clock_jump;
 mod dumps;
+mod forged_payloads;
 mod golden;
 mod histories_persisted;
 mod idle;
@@ -13,6 +14,7 @@ mod many_lapses;
 mod many_removals;
 mod module_load;
 mod moved_keys;
+mod payload;
 mod persistence;
 mod removal;
 mod restarts;
