@@ -8,7 +8,7 @@ use std::time::Instant;
 const REMEMBERED: usize = 200_000;
 
 #[derive(Default)]
-pub struct Fences {
+pub struct SeenFences {
     tokens: HashMap<u64, String>,
     /// In the order in which they were read.
     order: VecDeque<u64>,
@@ -16,7 +16,7 @@ pub struct Fences {
     highest: VecDeque<(Instant, u64)>,
 }
 
-impl Fences {
+impl SeenFences {
     /// A grant has been read. Its request was sent at that moment; `is_fresh` says that its token had never
     /// been sent before, so this is no repeat of what was granted earlier.
     #[track_caller]
@@ -60,7 +60,7 @@ impl Fences {
 fn a_fence_that_goes_back_is_found() {
     let start = Instant::now();
     let at = |ms| start + std::time::Duration::from_millis(ms);
-    let mut fences = Fences::default();
+    let mut fences = SeenFences::default();
     fences.granted(9, "a", at(0), true, at(1));
     // Sent before the other was read: nobody can say which was granted first.
     fences.granted(7, "b", at(0), true, at(2));

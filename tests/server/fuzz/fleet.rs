@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::driver::Driver;
 use super::requests::{DATABASES, NAMES};
-use super::step::{OPERATOR, Request, Step};
+use super::step::{FuzzRequest, OPERATOR, Step};
 use crate::fuzz::history::{assert_same, assert_untroubled, contents};
 use crate::support::data_files::with_aof;
 use crate::support::*;
@@ -228,10 +228,10 @@ impl Fleet {
         // A primary leaves out what has expired when it loads, and tells nobody: so nothing expires.
         let mut requests = Vec::new();
         for database in 0..DATABASES {
-            requests.push(Request::line(&format!("SELECT {database}")));
-            requests.extend(NAMES.map(|name| Request::new(["PERSIST", name])));
+            requests.push(FuzzRequest::line(&format!("SELECT {database}")));
+            requests.extend(NAMES.map(|name| FuzzRequest::new(["PERSIST", name])));
         }
-        requests.push(Request::line("DEBUG RELOAD"));
+        requests.push(FuzzRequest::line("DEBUG RELOAD"));
         let reload = Step::Send {
             on: OPERATOR,
             requests,

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::ledger::Slot;
-use super::meaning::{Ask, Family};
+use super::known_hold::KeyId;
+use super::meaning::{Ask, CommandFamily};
 use super::requests::DATABASES;
 
 /// What became of a request with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum LimitOutcome {
     /// Granted what had never been granted before.
     Granted,
     /// It changed nothing.
@@ -32,24 +32,24 @@ struct Limit {
 
 #[derive(Default)]
 pub struct Gates {
-    limits: HashMap<Slot, Vec<Limit>>,
+    limits: HashMap<KeyId, Vec<Limit>>,
 }
 
 impl Gates {
-    pub fn asked(&mut self, slot: &Slot, ask: &Ask, id: u64) {
+    pub fn asked(&mut self, slot: &KeyId, ask: &Ask, id: u64) {
         if let Some(value) = ask.limit {
             self.enter(slot, value, false, id);
         }
     }
 
     /// DSEM.LIMIT, with `None` for NONE.
-    pub fn pinned(&mut self, slot: &Slot, limit: Option<u64>, id: u64) {
+    pub fn pinned(&mut self, slot: &KeyId, limit: Option<u64>, id: u64) {
         if let Some(value) = limit {
             self.enter(slot, value, true, id);
         }
     }
 
-    fn enter(&mut self, slot: &Slot, value: u64, pinned: bool, id: u64) {
+    fn enter(&mut self, slot: &KeyId, value: u64, pinned: bool, id: u64) {
         let limits = self.limits.entry(slot.clone()).or_default();
         limits.push(Limit {
             value,
@@ -61,10 +61,10 @@ impl Gates {
     /// A request for a hold, sent at that moment, is answered.
     pub fn answered(
         &mut self,
-        slot: &Slot,
+        slot: &KeyId,
         id: u64,
         sent: Instant,
-        outcome: Outcome,
+        outcome: LimitOutcome,
         now: Instant,
     ) {
         let Some(limits) = self.limits.get_mut(slot) else {
@@ -72,20 +72,20 @@ impl Gates {
         };
         let own = limits.iter().any(|limit| limit.state == Err(id));
         match outcome {
-            Outcome::Refused => limits.retain(|limit| limit.state != Err(id)),
+            LimitOutcome::Refused => limits.retain(|limit| limit.state != Err(id)),
             // Its own limit was put in force after all that were over when it was sent.
-            Outcome::Granted if own => {
+            LimitOutcome::Granted if own => {
                 limits.retain(|limit| {
                     limit.pinned || limit.state.is_err() || limit.state >= Ok(sent)
                 });
             }
-            Outcome::Granted | Outcome::Unknown => {}
+            LimitOutcome::Granted | LimitOutcome::Unknown => {}
         }
         close(limits, id, now);
     }
 
     /// DSEM.LIMIT, sent at that moment, is answered, or will never be.
-    pub fn pin_answered(&mut self, slot: &Slot, id: u64, sent: Instant, done: bool, now: Instant) {
+    pub fn pin_answered(&mut self, slot: &KeyId, id: u64, sent: Instant, done: bool, now: Instant) {
         let Some(limits) = self.limits.get_mut(slot) else {
             return;
         };
@@ -95,14 +95,14 @@ impl Gates {
         close(limits, id, now);
     }
 
-    pub fn lost(&mut self, slot: &Slot, id: u64, now: Instant) {
+    pub fn lost(&mut self, slot: &KeyId, id: u64, now: Instant) {
         if let Some(limits) = self.limits.get_mut(slot) {
             close(limits, id, now);
         }
     }
 
     /// A value may have come from one key to the other.
-    pub fn moved(&mut self, from: &Slot, to: &Slot, now: Instant) {
+    pub fn moved(&mut self, from: &KeyId, to: &KeyId, now: Instant) {
         let from = self.limits.get(from).cloned().unwrap_or_default();
         let to = self.limits.entry(to.clone()).or_default();
         to.extend(from.into_iter().map(|limit| over(limit, now)));
@@ -111,7 +111,7 @@ impl Gates {
 
     /// Values may have come from any database to any other.
     pub fn mixed(&mut self, now: Instant) {
-        let all: Vec<Slot> = self.limits.keys().cloned().collect();
+        let all: Vec<KeyId> = self.limits.keys().cloned().collect();
         for from in &all {
             for database in (0..DATABASES).filter(|database| *database != from.0) {
                 self.moved(from, &(database, from.1.clone()), now);
@@ -122,7 +122,7 @@ impl Gates {
     /// What was granted to this request fits beside what is certainly held already. `at_once` says that it
     /// was judged by its own limit when it arrived, if it brought one.
     #[track_caller]
-    pub fn check(&self, slot: &Slot, ask: &Ask, at_once: bool, held: u64) {
+    pub fn check(&self, slot: &KeyId, ask: &Ask, at_once: bool, held: u64) {
         let limits = self.limits.get(slot).map_or(&[][..], Vec::as_slice);
         let highest = |pinned: bool| {
             let limits = limits.iter().filter(|limit| limit.pinned || !pinned);
@@ -130,9 +130,9 @@ impl Gates {
         };
         let most = match (ask.claim.family(), ask.limit, at_once) {
             // Granted at once, it was judged by its own limit, or by an operator's.
-            (Family::Semaphore, Some(own), true) => Some(own).max(highest(true)),
-            (Family::Semaphore, ..) => highest(false),
-            (Family::Group, Some(own), true) => Some(own),
+            (CommandFamily::Semaphore, Some(own), true) => Some(own).max(highest(true)),
+            (CommandFamily::Semaphore, ..) => highest(false),
+            (CommandFamily::Group, Some(own), true) => Some(own),
             // A group may have no limit at all.
             _ => return,
         };
@@ -198,16 +198,16 @@ fn a_limit_counts_until_another_certainly_replaced_it() {
     };
     let mut gates = Gates::default();
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 5 BLOCK 9"), 1);
-    gates.answered(&slot, 1, at(0), Outcome::Unknown, at(1));
+    gates.answered(&slot, 1, at(0), LimitOutcome::Unknown, at(1));
     // Sent before the other was over.
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 3"), 2);
-    gates.answered(&slot, 2, at(0), Outcome::Granted, at(2));
+    gates.answered(&slot, 2, at(0), LimitOutcome::Granted, at(2));
     assert_eq!(most(&gates), 5);
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 2"), 3);
-    gates.answered(&slot, 3, at(3), Outcome::Granted, at(4));
+    gates.answered(&slot, 3, at(3), LimitOutcome::Granted, at(4));
     assert_eq!(most(&gates), 2);
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 8"), 4);
-    gates.answered(&slot, 4, at(5), Outcome::Refused, at(6));
+    gates.answered(&slot, 4, at(5), LimitOutcome::Refused, at(6));
     assert_eq!(most(&gates), 2);
     gates.pinned(&slot, Some(4), 5);
     gates.pin_answered(&slot, 5, at(7), true, at(8));

@@ -12,73 +12,20 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::doubt::Doubt;
-use super::fences::Fences;
-use super::gates::{Gates, Outcome};
-use super::meaning::{Ask, Claim, Meaning, Verb, Word};
+use super::fences::SeenFences;
+use super::gates::{Gates, LimitOutcome};
+use super::known_hold::{KeyId, KnownHold, SentRequest, granted, is_everything, lease_end, slots};
+use super::meaning::{Ask, Meaning, Verb, Word};
 use crate::support::Reply;
 
-/// A key by its database and name.
-pub type Slot = (usize, String);
-
-/// Leases are counted in milliseconds from a moment in the middle of one.
-const ROUNDING: Duration = Duration::from_millis(5);
 /// For a grant after waiting: how much earlier than it was seen it may have been made.
 const UNSEEN: Duration = Duration::from_secs(5);
+
 /// How late a TTL may run out, and a request be read whose connection is closed.
 const LATE: Duration = Duration::from_secs(5);
+
 /// A hold that is no longer certain is still compared to grants that are read late.
 const KEPT: Duration = Duration::from_secs(1);
-/// Without EX or PX: the settings decide, which change.
-const UNKNOWN_LEASE_MS: u64 = 1;
-const MAX_LEASE_MS: u64 = 86_400_000;
-
-#[derive(Clone, Debug)]
-struct Hold {
-    claim: Claim,
-    token: String,
-    fence: u64,
-    /// When the grant was read.
-    known: Instant,
-    /// It has been at this key from then on at the latest.
-    here_since: Instant,
-    lease_end: Instant,
-    /// When its own token was first used to end it.
-    ended_from: Option<Instant>,
-    /// When anything else first was done that could end it.
-    doubted_from: Option<Instant>,
-    /// The connections that may take it along when they close.
-    bound: Vec<u64>,
-}
-
-impl Hold {
-    fn certain_until(&self) -> Instant {
-        let until = self.but_for_its_token();
-        self.ended_from.map_or(until, |ended| ended.min(until))
-    }
-
-    fn but_for_its_token(&self) -> Instant {
-        let until = self.lease_end;
-        self.doubted_from.map_or(until, |from| from.min(until))
-    }
-
-    fn doubt(&mut self, from: Instant) {
-        let earlier = self.doubted_from.map_or(from, |before| before.min(from));
-        self.doubted_from = Some(earlier);
-    }
-}
-
-/// A request on its way, as the ledger knows it.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    pub meaning: Meaning,
-    pub database: usize,
-    /// The connection that it was sent on, a number for each there ever was.
-    pub connection: u64,
-    pub sent: Instant,
-    /// It cannot wait, whatever it says: it is in a transaction or a script.
-    pub is_try: bool,
-    id: u64,
-}
 
 /// A request that gives a lease, on its way.
 struct Leasing {
@@ -90,7 +37,7 @@ struct Leasing {
 }
 
 #[derive(Default)]
-struct Token {
+struct TokenState {
     first_sent: Option<Instant>,
     ends: Doubt,
     leasing: Vec<Leasing>,
@@ -98,12 +45,12 @@ struct Token {
 
 #[derive(Default)]
 pub struct Ledger {
-    holds: HashMap<Slot, Vec<Hold>>,
-    values: HashMap<Slot, Doubt>,
+    holds: HashMap<KeyId, Vec<KnownHold>>,
+    values: HashMap<KeyId, Doubt>,
     everything: Doubt,
     revocations: HashMap<u64, Doubt>,
-    tokens: HashMap<String, Token>,
-    fences: Fences,
+    tokens: HashMap<String, TokenState>,
+    fences: SeenFences,
     gates: Gates,
     /// There were values before all this, with limits and holds that nobody here was told of.
     had_past: bool,
@@ -130,9 +77,9 @@ impl Ledger {
         connection: u64,
         is_try: bool,
         now: Instant,
-    ) -> Entry {
+    ) -> SentRequest {
         self.last_id += 1;
-        let entry = Entry {
+        let entry = SentRequest {
             meaning,
             database,
             connection,
@@ -187,7 +134,7 @@ impl Ledger {
         token: &str,
         lease_ms: Option<u64>,
         ephemeral_on: Option<u64>,
-        entry: &Entry,
+        entry: &SentRequest,
     ) {
         let end = lease_end(entry.sent, lease_ms);
         self.each_hold(|_, hold| {
@@ -207,7 +154,7 @@ impl Ledger {
     }
 
     /// What other commands do to keys.
-    fn value_changes(&mut self, entry: &Entry, now: Instant) {
+    fn value_changes(&mut self, entry: &SentRequest, now: Instant) {
         for slot in slots(entry) {
             self.values.entry(slot.clone()).or_default().open();
             for hold in self.holds.entry(slot).or_default() {
@@ -222,7 +169,13 @@ impl Ledger {
 
     /// The reply has been read. `silent_since` is when it was last seen not to be there.
     #[track_caller]
-    pub fn answered(&mut self, entry: &Entry, reply: &Reply, silent_since: Instant, now: Instant) {
+    pub fn answered(
+        &mut self,
+        entry: &SentRequest,
+        reply: &Reply,
+        silent_since: Instant,
+        now: Instant,
+    ) {
         match &entry.meaning {
             Meaning::Ask(ask) => self.asked(entry, ask, reply, silent_since, now),
             Meaning::Word(word) => self.spoken(entry, word, reply, now),
@@ -237,7 +190,7 @@ impl Ledger {
     }
 
     /// `reply` is nothing where there will be none.
-    fn value_changed(&mut self, entry: &Entry, reply: Option<&Reply>, now: Instant) {
+    fn value_changed(&mut self, entry: &SentRequest, reply: Option<&Reply>, now: Instant) {
         let over = if reply.is_some() { now } else { now + LATE };
         let done = reply.is_some_and(|reply| !reply.is_error());
         for slot in slots(entry) {
@@ -273,7 +226,7 @@ impl Ledger {
     }
 
     /// The connection closed before there was a reply: the request may still be carried out, or not.
-    pub fn lost(&mut self, entry: &Entry, now: Instant) {
+    pub fn lost(&mut self, entry: &SentRequest, now: Instant) {
         match &entry.meaning {
             Meaning::Ask(Ask { token, key, .. }) => {
                 self.gates
@@ -335,7 +288,7 @@ impl Ledger {
     #[track_caller]
     fn asked(
         &mut self,
-        entry: &Entry,
+        entry: &SentRequest,
         ask: &Ask,
         reply: &Reply,
         silent_since: Instant,
@@ -351,10 +304,10 @@ impl Ledger {
             .and_then(|token| self.tokens.get(token)?.first_sent);
         let is_fresh = !self.had_past && first.is_none_or(|first| first >= entry.sent);
         let outcome = match reply {
-            Reply::Array(_) if granted.is_some() && is_fresh => Outcome::Granted,
-            Reply::Nil if ask.block_ms.is_none() || entry.is_try => Outcome::Refused,
-            Reply::Error(text) if !text.starts_with("UNBLOCKED") => Outcome::Refused,
-            _ => Outcome::Unknown,
+            Reply::Array(_) if granted.is_some() && is_fresh => LimitOutcome::Granted,
+            Reply::Nil if ask.block_ms.is_none() || entry.is_try => LimitOutcome::Refused,
+            Reply::Error(text) if !text.starts_with("UNBLOCKED") => LimitOutcome::Refused,
+            _ => LimitOutcome::Unknown,
         };
         self.gates
             .answered(&slot, entry.id, entry.sent, outcome, now);
@@ -378,7 +331,7 @@ impl Ledger {
         let doubtful = revocation.is_some_and(|revocation| revocation.covers(entry.sent))
             || self.is_doubtful(&slot, ask.token.as_deref(), entry.sent, 0);
         let bound = ask.ephemeral.then_some(entry.connection).into_iter();
-        let hold = Hold {
+        let hold = KnownHold {
             claim: ask.claim,
             token,
             fence,
@@ -410,7 +363,7 @@ impl Ledger {
 
     /// Whether something is or was under way since then that could end a hold of this token at this key.
     /// `own` is how many of those are the caller's.
-    fn is_doubtful(&self, slot: &Slot, token: Option<&str>, since: Instant, own: u32) -> bool {
+    fn is_doubtful(&self, slot: &KeyId, token: Option<&str>, since: Instant, own: u32) -> bool {
         let of_token = token.and_then(|token| self.tokens.get(token));
         self.everything.covers(since)
             || self
@@ -423,10 +376,10 @@ impl Ledger {
     #[track_caller]
     fn enter(
         &mut self,
-        slot: Slot,
-        mut hold: Hold,
+        slot: KeyId,
+        mut hold: KnownHold,
         ask: &Ask,
-        entry: &Entry,
+        entry: &SentRequest,
         is_fresh: bool,
         now: Instant,
     ) {
@@ -471,8 +424,9 @@ impl Ledger {
             self.gates.check(&slot, ask, at_once, held);
         }
         // A token has one hold of a key at a time: the latest.
-        let is_over =
-            |older: &Hold, newer: &Hold| older.token == newer.token && older.fence < newer.fence;
+        let is_over = |older: &KnownHold, newer: &KnownHold| {
+            older.token == newer.token && older.fence < newer.fence
+        };
         if !holds.iter().any(|other| is_over(&hold, other)) {
             holds.retain(|other| !is_over(other, &hold));
             holds.push(hold);
@@ -481,7 +435,14 @@ impl Ledger {
 
     /// A token that certainly holds is answered its hold, whoever waits.
     #[track_caller]
-    fn not_granted(&self, entry: &Entry, ask: &Ask, reply: &Reply, slot: &Slot, now: Instant) {
+    fn not_granted(
+        &self,
+        entry: &SentRequest,
+        ask: &Ask,
+        reply: &Reply,
+        slot: &KeyId,
+        now: Instant,
+    ) {
         let Some(token) = &ask.token else { return };
         let Some(hold) = self.certain(slot, token, entry.sent, now) else {
             return;
@@ -501,7 +462,7 @@ impl Ledger {
     }
 
     #[track_caller]
-    fn spoken(&mut self, entry: &Entry, word: &Word, reply: &Reply, now: Instant) {
+    fn spoken(&mut self, entry: &SentRequest, word: &Word, reply: &Reply, now: Instant) {
         let slot = (entry.database, word.key.clone());
         for token in &word.tokens {
             let own = u32::from(word.verb.ends());
@@ -546,7 +507,13 @@ impl Ledger {
         }
     }
 
-    fn certain(&self, slot: &Slot, token: &str, known: Instant, until: Instant) -> Option<&Hold> {
+    fn certain(
+        &self,
+        slot: &KeyId,
+        token: &str,
+        known: Instant,
+        until: Instant,
+    ) -> Option<&KnownHold> {
         let hold = self
             .holds
             .get(slot)?
@@ -557,7 +524,7 @@ impl Ledger {
     }
 
     /// What is certainly held for so long from now on: key, the command that tells, token.
-    pub fn certain_for(&self, now: Instant, least: Duration) -> Vec<(Slot, String, String)> {
+    pub fn certain_for(&self, now: Instant, least: Duration) -> Vec<(KeyId, String, String)> {
         let mut all = Vec::new();
         for (slot, holds) in &self.holds {
             for hold in holds {
@@ -571,62 +538,16 @@ impl Ledger {
         all
     }
 
-    fn token(&mut self, token: &str) -> &mut Token {
+    fn token(&mut self, token: &str) -> &mut TokenState {
         if !self.tokens.contains_key(token) {
-            self.tokens.insert(token.to_owned(), Token::default());
+            self.tokens.insert(token.to_owned(), TokenState::default());
         }
         self.tokens.get_mut(token).expect("it has just been made")
     }
 
-    fn each_hold(&mut self, mut change: impl FnMut(&Slot, &mut Hold)) {
+    fn each_hold(&mut self, mut change: impl FnMut(&KeyId, &mut KnownHold)) {
         for (slot, holds) in &mut self.holds {
             holds.iter_mut().for_each(|hold| change(slot, hold));
         }
     }
-}
-
-/// The end of a lease that starts at that moment or later.
-fn lease_end(from: Instant, lease_ms: Option<u64>) -> Instant {
-    let lease_ms = lease_ms.unwrap_or(UNKNOWN_LEASE_MS).min(MAX_LEASE_MS);
-    let lease = Duration::from_millis(lease_ms);
-    let end = from + lease;
-    end.checked_sub(ROUNDING).unwrap_or(end)
-}
-
-/// Token and fence of a grant or a run.
-pub fn granted(reply: &Reply) -> Option<(String, u64)> {
-    let Reply::Array(items) = reply else {
-        return None;
-    };
-    let (token, fence) = match items.as_slice() {
-        [token @ Reply::Bulk(_), Reply::Int(fence)] => (token, fence),
-        [
-            run,
-            token @ Reply::Bulk(_),
-            Reply::Int(fence),
-            Reply::Int(_),
-        ] if *run == "RUN" => (token, fence),
-        _ => return None,
-    };
-    let token = String::from_utf8_lossy(token.as_bytes()).into_owned();
-    Some((token, fence.unsigned_abs()))
-}
-
-/// The keys whose values a request changes, besides those that speak of holds.
-fn slots(entry: &Entry) -> Vec<Slot> {
-    match &entry.meaning {
-        Meaning::Remove { keys, .. } => {
-            let slots = keys.iter().map(|key| (entry.database, key.clone()));
-            slots.collect()
-        }
-        Meaning::Move { from, to, database } => vec![
-            (entry.database, from.clone()),
-            (database.unwrap_or(entry.database), to.clone()),
-        ],
-        _ => Vec::new(),
-    }
-}
-
-fn is_everything(meaning: &Meaning) -> bool {
-    matches!(meaning, Meaning::Flush | Meaning::Swap)
 }

@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::doubt::Doubt;
-use super::ledger::Entry;
-use super::step::Request;
+use super::known_hold::SentRequest;
+use super::step::FuzzRequest;
 use crate::support::*;
 
 /// A request and what the ledger knows of it.
 pub struct Part {
     /// The line of the log.
     pub line: u64,
-    pub request: Request,
-    pub entry: Entry,
+    pub request: FuzzRequest,
+    pub entry: SentRequest,
 }
 
 /// What is to be answered next, and how.
@@ -21,7 +21,7 @@ pub enum Pending {
     Request(Part),
     /// A request of a transaction that has yet to be carried out: QUEUED, or why not.
     Queued {
-        request: Request,
+        request: FuzzRequest,
         sent: Instant,
     },
     /// EXEC with the transaction's requests, or a script with those that it makes.
@@ -52,7 +52,7 @@ impl Pending {
     }
 }
 
-pub struct Link {
+pub struct ClientLink {
     pub client: Client,
     /// The server's number of this connection.
     pub id: u64,
@@ -75,14 +75,14 @@ pub struct Link {
     pub may_close: bool,
 }
 
-impl Link {
+impl ClientLink {
     #[track_caller]
-    pub fn open(server: &Server, serial: u64) -> Link {
+    pub fn open(server: &Server, serial: u64) -> ClientLink {
         let mut client = server.connect();
         let id = client.id();
         client.set_nonblocking();
         let now = Instant::now();
-        Link {
+        ClientLink {
             client,
             id,
             serial,

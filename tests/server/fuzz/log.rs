@@ -22,14 +22,14 @@ const SHOWN: usize = 50;
 
 /// A line of a log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct LogLine {
     pub number: u64,
     pub pause: Duration,
     pub step: Step,
 }
 
-impl Line {
-    fn read(text: &str) -> Result<Line, String> {
+impl LogLine {
+    fn read(text: &str) -> Result<LogLine, String> {
         let mut words = text.splitn(3, ' ');
         let number = words.next().and_then(|n| n.parse().ok());
         let pause = words
@@ -38,7 +38,7 @@ impl Line {
         let (Some(number), Some(pause), Some(step)) = (number, pause, words.next()) else {
             return Err(format!("no line of a log: {text}"));
         };
-        Ok(Line {
+        Ok(LogLine {
             number,
             pause: Duration::from_micros(pause),
             step: Step::read(step)?,
@@ -46,7 +46,7 @@ impl Line {
     }
 }
 
-impl std::fmt::Display for Line {
+impl std::fmt::Display for LogLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -60,18 +60,18 @@ impl std::fmt::Display for Line {
 
 /// Reads a log.
 #[track_caller]
-pub fn read(path: &Path) -> Vec<Line> {
+pub fn read(path: &Path) -> Vec<LogLine> {
     let text = fs::read_to_string(path);
     let text = text.unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
     let lines = text
         .lines()
         .filter(|line| !line.starts_with('#') && !line.is_empty());
-    let lines: Result<Vec<Line>, String> = lines.map(Line::read).collect();
+    let lines: Result<Vec<LogLine>, String> = lines.map(LogLine::read).collect();
     lines.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Writes lines as a log.
-pub fn write(path: &Path, heading: &str, lines: &[Line]) -> std::io::Result<()> {
+pub fn write(path: &Path, heading: &str, lines: &[LogLine]) -> std::io::Result<()> {
     let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(path, format!("# {heading}\n{lines}"))
 }
@@ -105,7 +105,7 @@ impl Log {
     }
 
     /// Writes the line down before anything of it is done.
-    pub fn note(&mut self, line: &Line) {
+    pub fn note(&mut self, line: &LogLine) {
         let text = line.to_string();
         writeln!(self.file, "{text}").expect("the log is written");
         self.lines += 1;

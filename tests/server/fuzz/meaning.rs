@@ -3,40 +3,45 @@
 //! A log that is sent again has words and nothing else, so nothing here comes from the generator.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
+pub enum CommandFamily {
     Lock,
     Semaphore,
     Group,
     Once,
 }
 
-impl Family {
-    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
+impl CommandFamily {
+    pub const ALL: [CommandFamily; 4] = [
+        CommandFamily::Lock,
+        CommandFamily::Semaphore,
+        CommandFamily::Group,
+        CommandFamily::Once,
+    ];
 
     /// What the names of its commands begin with.
     pub fn prefix(self) -> &'static str {
         match self {
-            Family::Lock => "DLOCK",
-            Family::Semaphore => "DSEM",
-            Family::Group => "DWG",
-            Family::Once => "DONCE",
+            CommandFamily::Lock => "DLOCK",
+            CommandFamily::Semaphore => "DSEM",
+            CommandFamily::Group => "DWG",
+            CommandFamily::Once => "DONCE",
         }
     }
 
     /// What DSYNC.CONTENDED and INFO call it.
     pub fn word(self) -> &'static str {
         match self {
-            Family::Lock => "lock",
-            Family::Semaphore => "semaphore",
-            Family::Group => "group",
-            Family::Once => "once",
+            CommandFamily::Lock => "lock",
+            CommandFamily::Semaphore => "semaphore",
+            CommandFamily::Group => "group",
+            CommandFamily::Once => "once",
         }
     }
 }
 
 /// What a hold has of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum HoldClaim {
     Exclusive,
     Shared,
     Permits(u64),
@@ -44,22 +49,22 @@ pub enum Claim {
     Run,
 }
 
-impl Claim {
-    pub fn family(self) -> Family {
+impl HoldClaim {
+    pub fn family(self) -> CommandFamily {
         match self {
-            Claim::Exclusive | Claim::Shared => Family::Lock,
-            Claim::Permits(_) => Family::Semaphore,
-            Claim::Member => Family::Group,
-            Claim::Run => Family::Once,
+            HoldClaim::Exclusive | HoldClaim::Shared => CommandFamily::Lock,
+            HoldClaim::Permits(_) => CommandFamily::Semaphore,
+            HoldClaim::Member => CommandFamily::Group,
+            HoldClaim::Run => CommandFamily::Once,
         }
     }
 
     /// Whether two such holds of one key cannot be at the same time, whatever the limit.
-    pub fn excludes(self, other: Claim) -> bool {
+    pub fn excludes(self, other: HoldClaim) -> bool {
         match (self, other) {
-            (Claim::Exclusive, Claim::Exclusive | Claim::Shared)
-            | (Claim::Shared, Claim::Exclusive)
-            | (Claim::Run, Claim::Run) => true,
+            (HoldClaim::Exclusive, HoldClaim::Exclusive | HoldClaim::Shared)
+            | (HoldClaim::Shared, HoldClaim::Exclusive)
+            | (HoldClaim::Run, HoldClaim::Run) => true,
             _ => self.family() != other.family(),
         }
     }
@@ -67,7 +72,7 @@ impl Claim {
     /// How much of a limit it takes.
     pub fn permits(self) -> u64 {
         match self {
-            Claim::Permits(n) => n,
+            HoldClaim::Permits(n) => n,
             _ => 1,
         }
     }
@@ -77,7 +82,7 @@ impl Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     pub key: String,
-    pub claim: Claim,
+    pub claim: HoldClaim,
     pub limit: Option<u64>,
     pub max: Option<u64>,
     pub lease_ms: Option<u64>,
@@ -106,7 +111,7 @@ impl Verb {
 /// What is said of a hold by its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    pub family: Family,
+    pub family: CommandFamily,
     pub verb: Verb,
     pub key: String,
     pub tokens: Vec<String>,
@@ -170,7 +175,9 @@ fn read(words: &[String]) -> Option<Meaning> {
     let name = words.first()?.to_ascii_uppercase();
     let key = || words.get(1).cloned();
     if let Some((prefix, verb)) = name.split_once('.')
-        && let Some(family) = Family::ALL.into_iter().find(|f| f.prefix() == prefix)
+        && let Some(family) = CommandFamily::ALL
+            .into_iter()
+            .find(|f| f.prefix() == prefix)
     {
         return read_own(family, verb, words);
     }
@@ -209,7 +216,7 @@ fn read(words: &[String]) -> Option<Meaning> {
     })
 }
 
-fn read_own(family: Family, verb: &str, words: &[String]) -> Option<Meaning> {
+fn read_own(family: CommandFamily, verb: &str, words: &[String]) -> Option<Meaning> {
     let key = words.get(1)?.clone();
     let word = |verb, last: usize| {
         let tokens = words.get(2..last.min(words.len()))?.to_vec();
@@ -231,39 +238,39 @@ fn read_own(family: Family, verb: &str, words: &[String]) -> Option<Meaning> {
         }))
     };
     match (family, verb) {
-        (Family::Lock | Family::Semaphore, "ACQUIRE")
-        | (Family::Group, "ADD")
-        | (Family::Once, "BEGIN") => read_ask(family, words).map(Meaning::Ask),
+        (CommandFamily::Lock | CommandFamily::Semaphore, "ACQUIRE")
+        | (CommandFamily::Group, "ADD")
+        | (CommandFamily::Once, "BEGIN") => read_ask(family, words).map(Meaning::Ask),
         (_, "RELEASE") => word(Verb::Release, 3),
         (_, "RENEW") => word(Verb::Renew, 3),
         (_, "CHECK") => word(Verb::Check, 3),
-        (Family::Group, "DONE") => word(Verb::Done, usize::MAX),
-        (Family::Once, "DONE") => word(Verb::Done, 3),
-        (Family::Once, "FAIL") => word(Verb::Fail, 3),
+        (CommandFamily::Group, "DONE") => word(Verb::Done, usize::MAX),
+        (CommandFamily::Once, "DONE") => word(Verb::Done, 3),
+        (CommandFamily::Once, "FAIL") => word(Verb::Fail, 3),
         (_, "REVOKE") => Some(Meaning::Revoke {
             fence: words.get(2)?.parse().ok()?,
         }),
         (_, "INFO") => Some(Meaning::Info),
-        (Family::Semaphore, "LIMIT") => Some(Meaning::Pin {
+        (CommandFamily::Semaphore, "LIMIT") => Some(Meaning::Pin {
             key,
             limit: words.get(2)?.parse().ok(),
         }),
-        (Family::Group, "EXPECT") => Some(Meaning::Expect),
-        (Family::Group, "WAIT") => Some(Meaning::Wait {
+        (CommandFamily::Group, "EXPECT") => Some(Meaning::Expect),
+        (CommandFamily::Group, "WAIT") => Some(Meaning::Wait {
             block_ms: words.get(3).and_then(|ms| ms.parse().ok()),
         }),
         _ => None,
     }
 }
 
-fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
+fn read_ask(family: CommandFamily, words: &[String]) -> Option<Ask> {
     let mut ask = Ask {
         key: words.get(1)?.clone(),
         claim: match family {
-            Family::Lock => Claim::Exclusive,
-            Family::Semaphore => Claim::Permits(1),
-            Family::Group => Claim::Member,
-            Family::Once => Claim::Run,
+            CommandFamily::Lock => HoldClaim::Exclusive,
+            CommandFamily::Semaphore => HoldClaim::Permits(1),
+            CommandFamily::Group => HoldClaim::Member,
+            CommandFamily::Once => HoldClaim::Run,
         },
         limit: None,
         max: None,
@@ -276,7 +283,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
     while let Some(word) = rest.next() {
         let word = word.to_ascii_uppercase();
         match word.as_str() {
-            "SHARED" => ask.claim = Claim::Shared,
+            "SHARED" => ask.claim = HoldClaim::Shared,
             "EPHEMERAL" => ask.ephemeral = true,
             "TOKEN" => ask.token = Some(rest.next()?.clone()),
             "OWNER" => drop(rest.next()?),
@@ -288,7 +295,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
                     "BLOCK" => ask.block_ms = Some(number),
                     "LIMIT" => ask.limit = Some(number),
                     "MAX" => ask.max = Some(number),
-                    "PERMITS" => ask.claim = Claim::Permits(number),
+                    "PERMITS" => ask.claim = HoldClaim::Permits(number),
                     _ => return None,
                 }
             }
@@ -310,7 +317,7 @@ fn requests_are_understood_as_the_server_understands_them() {
     };
     assert_eq!(
         (ask.claim, ask.limit, ask.token.as_deref()),
-        (Claim::Permits(2), Some(3), Some("t"))
+        (HoldClaim::Permits(2), Some(3), Some("t"))
     );
     assert_eq!(
         (ask.lease_ms, ask.block_ms, ask.ephemeral),

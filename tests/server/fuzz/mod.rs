@@ -19,6 +19,8 @@ mod finish;
 mod fleet;
 mod gates;
 pub mod history;
+mod judge;
+mod known_hold;
 mod ledger;
 mod link;
 mod log;
@@ -35,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use driver::Driver;
 use fleet::Fleet;
-use log::{Line, Log};
+use log::{Log, LogLine};
 use plan::{Mix, Plan};
 use step::Step;
 
@@ -58,7 +60,7 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 const UPHEAVALS: [Step; 4] = [Step::Failover, Step::Kill, Step::Switch, Step::Load];
 
 /// One run: the servers, those who talk to them, and the log of it.
-struct Run {
+struct FuzzRun {
     fleet: Fleet,
     driver: Driver,
     log: Option<Log>,
@@ -66,12 +68,12 @@ struct Run {
     asked: Instant,
 }
 
-impl Run {
+impl FuzzRun {
     #[track_caller]
-    fn start(log: Option<Log>) -> Run {
+    fn start(log: Option<Log>) -> FuzzRun {
         let fleet = Fleet::start();
         let driver = Driver::new(fleet.primary(), CONNECTIONS);
-        Run {
+        FuzzRun {
             fleet,
             driver,
             log,
@@ -86,7 +88,7 @@ impl Run {
         self.driver
             .rest(pause.saturating_sub(self.last_end.elapsed()));
         let pause = self.last_end.elapsed();
-        let line = Line {
+        let line = LogLine {
             number,
             pause,
             step,
@@ -127,7 +129,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for FuzzRun {
     fn drop(&mut self) {
         self.note_heard();
     }
@@ -139,7 +141,7 @@ fn invent(seed: u64, seconds: u64) {
     let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
     let name = format!("seed-{seed}-{}.log", std::process::id());
     let heading = format!("seed {seed}, {seconds} seconds, {server}");
-    let mut run = Run::start(Some(Log::create(&name, &heading, false)));
+    let mut run = FuzzRun::start(Some(Log::create(&name, &heading, false)));
     let mut plan = Plan::new(seed, MIX);
     let start = Instant::now();
     let upheave_every = Duration::from_millis((seconds * 1_000 / 8).clamp(1_000, 8_000));
@@ -167,8 +169,8 @@ fn invent(seed: u64, seconds: u64) {
 
 /// Sends a log again.
 #[track_caller]
-fn replay(lines: &[Line], log: Option<Log>) {
-    let mut run = Run::start(log);
+fn replay(lines: &[LogLine], log: Option<Log>) {
+    let mut run = FuzzRun::start(log);
     for line in lines {
         run.perform(line.number, line.pause, line.step.clone());
     }

@@ -9,7 +9,7 @@ use rand::RngExt as _;
 
 use super::driver::Driver;
 use super::requests::{NAMES, Requests};
-use super::step::{OPERATOR, Request, Step};
+use super::step::{FuzzRequest, OPERATOR, Step};
 
 /// What may happen.
 #[derive(Clone, Copy, Debug)]
@@ -136,18 +136,18 @@ impl Plan {
         &mut self,
         driver: &Driver,
         database: usize,
-        mut requests: Vec<Request>,
+        mut requests: Vec<FuzzRequest>,
     ) -> Step {
         let on = self.free(driver);
         if driver.database(on) != database {
-            requests.insert(0, Request::line(&format!("SELECT {database}")));
+            requests.insert(0, FuzzRequest::line(&format!("SELECT {database}")));
         }
         if !driver.is_resp3(on) && self.requests.chance(2) {
-            requests.insert(0, Request::line("HELLO 3"));
+            requests.insert(0, FuzzRequest::line("HELLO 3"));
             if self.requests.chance(20) {
-                requests.push(Request::line("CLIENT TRACKING ON"));
+                requests.push(FuzzRequest::line("CLIENT TRACKING ON"));
             } else if self.requests.chance(10) {
-                requests.push(Request::line("PSUBSCRIBE __key*__:*"));
+                requests.push(FuzzRequest::line("PSUBSCRIBE __key*__:*"));
             }
         }
         Step::Send {
@@ -157,7 +157,7 @@ impl Plan {
         }
     }
 
-    fn request(&mut self, driver: &Driver, in_script: bool) -> (usize, Request) {
+    fn request(&mut self, driver: &Driver, in_script: bool) -> (usize, FuzzRequest) {
         let (database, request) = if self.requests.chance(55) {
             self.requests.ask(driver, in_script)
         } else {
@@ -176,7 +176,7 @@ impl Plan {
         driver: &Driver,
         most: u32,
         in_script: bool,
-    ) -> (usize, Vec<Request>) {
+    ) -> (usize, Vec<FuzzRequest>) {
         let (database, first) = self.request(driver, in_script);
         let mut requests = vec![first];
         for _ in 1..self.requests.rng.random_range(1..=most) {
@@ -200,16 +200,16 @@ impl Plan {
         let elsewhere = self.requests.database();
         if self.requests.chance(10) {
             let at = self.requests.rng.random_range(0..=requests.len());
-            requests.insert(at, Request::line(&format!("SELECT {elsewhere}")));
+            requests.insert(at, FuzzRequest::line(&format!("SELECT {elsewhere}")));
         }
-        requests.insert(0, Request::line("MULTI"));
+        requests.insert(0, FuzzRequest::line("MULTI"));
         if self.requests.chance(20) {
             let key = NAMES[self.requests.key()];
-            requests.insert(0, Request::new(["WATCH", key]));
+            requests.insert(0, FuzzRequest::new(["WATCH", key]));
         }
-        requests.push(Request::line("EXEC"));
+        requests.push(FuzzRequest::line("EXEC"));
         // Wherever the transaction has left it.
-        requests.push(Request::line(&format!("SELECT {database}")));
+        requests.push(FuzzRequest::line(&format!("SELECT {database}")));
         self.on_somebody(driver, database, requests)
     }
 
@@ -219,7 +219,7 @@ impl Plan {
             return self.on_somebody(
                 driver,
                 0,
-                vec![Request::line(&format!("EVAL $busy:{ms} 0"))],
+                vec![FuzzRequest::line(&format!("EVAL $busy:{ms} 0"))],
             );
         }
         let (database, requests) = self.some_requests(driver, 3, true);
@@ -230,7 +230,7 @@ impl Plan {
             words.extend((nth > 0).then(|| ";".to_owned()));
             words.extend(request.words);
         }
-        self.on_somebody(driver, database, vec![Request { words, odd }])
+        self.on_somebody(driver, database, vec![FuzzRequest { words, odd }])
     }
 
     fn kill(&mut self, driver: &Driver) -> Step {
@@ -258,7 +258,7 @@ impl Plan {
             &waiting[at]
         };
         let key = waiting.key.clone();
-        let held = driver.told().iter().rev().find(|told| {
+        let held = driver.seen_grants().iter().rev().find(|told| {
             told.key == waiting.key
                 && told.database == waiting.database
                 && told.family == waiting.family
@@ -266,13 +266,13 @@ impl Plan {
         let prefix = waiting.family.prefix();
         let end = match (held, self.requests.rng.random_range(0..10)) {
             (Some(told), 0..5) => {
-                Request::new([format!("{prefix}.RELEASE"), key, told.token.clone()])
+                FuzzRequest::new([format!("{prefix}.RELEASE"), key, told.token.clone()])
             }
             (Some(told), 5..8) => {
                 let fence = format!("$fence:{}", told.token);
-                Request::new([format!("{prefix}.REVOKE"), key, fence])
+                FuzzRequest::new([format!("{prefix}.REVOKE"), key, fence])
             }
-            _ => Request::new(["DEL".to_owned(), key]),
+            _ => FuzzRequest::new(["DEL".to_owned(), key]),
         };
         let on = waiting.on;
         let whom = match self.requests.rng.random_range(0..10) {
@@ -280,10 +280,10 @@ impl Plan {
             6..8 => format!("CLIENT UNBLOCK $client:{on}"),
             _ => format!("CLIENT UNBLOCK $client:{on} ERROR"),
         };
-        let mut requests = vec![Request::line(&format!("SELECT {}", waiting.database))];
+        let mut requests = vec![FuzzRequest::line(&format!("SELECT {}", waiting.database))];
         // Redis 7.0 ends itself when a client is unblocked that is held up by a pause.
-        requests.push(Request::line("CLIENT UNPAUSE"));
-        requests.extend([end, Request::line(&whom)]);
+        requests.push(FuzzRequest::line("CLIENT UNPAUSE"));
+        requests.extend([end, FuzzRequest::line(&whom)]);
         if self.requests.chance(30) {
             requests.swap(2, 3);
         }
@@ -313,14 +313,14 @@ impl Plan {
     fn turn_over(&mut self, driver: &Driver) -> Step {
         let key = self.requests.turn_over();
         let told: Vec<_> = driver
-            .told()
+            .seen_grants()
             .iter()
             .filter(|told| told.key == key)
             .cloned()
             .collect();
         for told in told.iter().rev().take(4) {
             let name = format!("{}.RELEASE", told.family.prefix());
-            let release = Request::new([name, key.to_owned(), told.token.clone()]);
+            let release = FuzzRequest::new([name, key.to_owned(), told.token.clone()]);
             let step = self.on_somebody(driver, told.database, vec![release]);
             self.next.push_back(step);
         }
@@ -381,7 +381,7 @@ impl Plan {
                 let events = self.requests.one_of(&["", "KEA", "Kd"]);
                 return Step::one(
                     OPERATOR,
-                    Request::new(["CONFIG", "SET", "notify-keyspace-events", events]),
+                    FuzzRequest::new(["CONFIG", "SET", "notify-keyspace-events", events]),
                 );
             }
             64..70 => {

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::log::Line;
+use super::log::LogLine;
 
 /// How often a log is sent before it is believed to go well.
 const TRIES: usize = 3;
@@ -14,9 +14,9 @@ const AT_MOST: Duration = Duration::from_secs(3_600);
 
 /// The shortest log that was found to fail.
 #[track_caller]
-pub fn reduce(mut lines: Vec<Line>, play: impl Fn(&[Line])) -> Vec<Line> {
+pub fn reduce(mut lines: Vec<LogLine>, play: impl Fn(&[LogLine])) -> Vec<LogLine> {
     let start = Instant::now();
-    let fails = |lines: &[Line]| {
+    let fails = |lines: &[LogLine]| {
         (0..TRIES).any(|_| catch_unwind(AssertUnwindSafe(|| play(lines))).is_err())
     };
     assert!(fails(&lines), "the log goes well, {TRIES} times in a row");
@@ -41,11 +41,11 @@ pub fn reduce(mut lines: Vec<Line>, play: impl Fn(&[Line])) -> Vec<Line> {
 }
 
 /// The same without the pauses, if it still fails.
-fn without_pauses(lines: Vec<Line>, fails: impl Fn(&[Line]) -> bool) -> Vec<Line> {
-    let at_once = lines.iter().cloned().map(|line| Line {
+fn without_pauses(lines: Vec<LogLine>, fails: impl Fn(&[LogLine]) -> bool) -> Vec<LogLine> {
+    let at_once = lines.iter().cloned().map(|line| LogLine {
         pause: Duration::ZERO,
         ..line
     });
-    let at_once: Vec<Line> = at_once.collect();
+    let at_once: Vec<LogLine> = at_once.collect();
     if fails(&at_once) { at_once } else { lines }
 }

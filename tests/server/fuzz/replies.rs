@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::meaning::{Ask, Claim, Family, Meaning, Verb, Word};
-use super::step::Request;
+use super::meaning::{Ask, CommandFamily, HoldClaim, Meaning, Verb, Word};
+use super::step::FuzzRequest;
 use crate::support::Reply;
 
 /// What is known of the moment at which a request was carried out.
@@ -34,7 +34,7 @@ const MAX_FENCE: i64 = (1 << 53) - 1;
 /// # Errors
 /// When the request may not be answered so; the text says what was wrong.
 pub fn check(
-    request: &Request,
+    request: &FuzzRequest,
     meaning: &Meaning,
     reply: &Reply,
     now: &Situation,
@@ -82,18 +82,18 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
         (None, _) => false,
     };
     let fits = match (ask.claim, items) {
-        (Claim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
+        (HoldClaim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
             // A repeat of the run's own request may have another MAX.
             is_own(token) && is_within(fence, 1, MAX_FENCE) && is_within(attempt, 1, i64::MAX)
         }
-        (Claim::Run, [kind, result, attempt]) if *kind == "DONE" => {
+        (HoldClaim::Run, [kind, result, attempt]) if *kind == "DONE" => {
             matches!(result, Reply::Nil | Reply::Bulk(_)) && is_within(attempt, 0, i64::MAX)
         }
-        (Claim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
+        (HoldClaim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
             let most = ask.max.map_or(i64::MAX, u64::cast_signed);
             matches!(reason, Reply::Bulk(_)) && is_within(attempts, most, i64::MAX)
         }
-        (Claim::Run, _) => false,
+        (HoldClaim::Run, _) => false,
         (_, [token, fence]) => is_own(token) && is_within(fence, 1, MAX_FENCE),
         _ => false,
     };
@@ -119,13 +119,13 @@ fn check_nil(block_ms: Option<u64>, now: &Situation) -> Result<(), String> {
 fn check_word(word: &Word, reply: &Reply) -> bool {
     match (word.verb, word.family) {
         (Verb::Check, _) => is_within(reply, 0, MAX_MS),
-        (Verb::Done, Family::Group) => is_within(reply, 0, word.tokens.len() as i64),
+        (Verb::Done, CommandFamily::Group) => is_within(reply, 0, word.tokens.len() as i64),
         _ => is_within(reply, 0, 1),
     }
 }
 
 fn check_error(
-    request: &Request,
+    request: &FuzzRequest,
     meaning: &Meaning,
     text: &str,
     now: &Situation,
@@ -135,7 +135,7 @@ fn check_error(
     let known = match meaning {
         Meaning::Ask(ask) => {
             let of_family: &[&str] = match ask.claim {
-                Claim::Permits(_) => &["TOOMANY", "NOLIMIT"],
+                HoldClaim::Permits(_) => &["TOOMANY", "NOLIMIT"],
                 _ => &[],
             };
             let in_script = ask.ephemeral && !now.may_wait && text.starts_with("ERR EPHEMERAL");
@@ -217,7 +217,9 @@ fn is_contended(reply: &Reply) -> bool {
             [database, key, family, waiters, longest_ms] => {
                 is_within(database, 0, 15)
                     && matches!(key, Reply::Bulk(_))
-                    && Family::ALL.iter().any(|known| *family == known.word())
+                    && CommandFamily::ALL
+                        .iter()
+                        .any(|known| *family == known.word())
                     && is_within(waiters, 1, i64::MAX)
                     && is_within(longest_ms, 0, i64::MAX)
             }
@@ -237,7 +239,7 @@ fn replies_out_of_the_contract_are_found() {
         took: Duration::from_millis(5),
     };
     let judge = |line: &str, reply: Reply, may_wait| {
-        let request = Request::line(line);
+        let request = FuzzRequest::line(line);
         check(
             &request,
             &Meaning::of(&request.words),

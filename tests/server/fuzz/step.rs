@@ -22,23 +22,23 @@ pub const OPERATOR: usize = 0;
 
 /// One request as its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct FuzzRequest {
     pub words: Vec<String>,
     /// It is malformed, or may be.
     pub odd: bool,
 }
 
-impl Request {
-    pub fn new<W: ToString>(words: impl IntoIterator<Item = W>) -> Request {
-        Request {
+impl FuzzRequest {
+    pub fn new<W: ToString>(words: impl IntoIterator<Item = W>) -> FuzzRequest {
+        FuzzRequest {
             words: words.into_iter().map(|word| word.to_string()).collect(),
             odd: false,
         }
     }
 
     /// A request typed as a line of words without blanks in them.
-    pub fn line(line: &str) -> Request {
-        Request::new(line.split(' '))
+    pub fn line(line: &str) -> FuzzRequest {
+        FuzzRequest::new(line.split(' '))
     }
 }
 
@@ -48,7 +48,7 @@ pub enum Step {
         /// The number of the connection; it is opened if it is not open.
         on: usize,
         /// Sent in one write.
-        requests: Vec<Request>,
+        requests: Vec<FuzzRequest>,
         /// The connection is closed behind them.
         fin: bool,
     },
@@ -71,7 +71,7 @@ pub enum Step {
 }
 
 impl Step {
-    pub fn one(on: usize, request: Request) -> Step {
+    pub fn one(on: usize, request: FuzzRequest) -> Step {
         Step::Send {
             on,
             requests: vec![request],
@@ -83,7 +83,7 @@ impl Step {
     pub fn operator(lines: &[&str]) -> Step {
         Step::Send {
             on: OPERATOR,
-            requests: lines.iter().map(|line| Request::line(line)).collect(),
+            requests: lines.iter().map(|line| FuzzRequest::line(line)).collect(),
             fin: false,
         }
     }
@@ -125,13 +125,13 @@ fn number(name: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("'{name}' is no connection"))
 }
 
-fn read_request(text: &str) -> Result<Request, String> {
+fn read_request(text: &str) -> Result<FuzzRequest, String> {
     let (odd, text) = match text.strip_prefix("? ") {
         Some(text) => (true, text),
         None => (false, text),
     };
     let words: Result<_, _> = text.split(' ').map(read_word).collect();
-    Ok(Request { words: words?, odd })
+    Ok(FuzzRequest { words: words?, odd })
 }
 
 impl fmt::Display for Step {
@@ -217,7 +217,7 @@ fn read_word(text: &str) -> Result<String, String> {
 
 #[test]
 fn every_step_is_read_as_it_was_written() {
-    let odd = Request {
+    let odd = FuzzRequest {
         words: vec![
             "GET".to_owned(),
             "a |\\ ?\r\n\u{7f}é".to_owned(),
@@ -225,14 +225,17 @@ fn every_step_is_read_as_it_was_written() {
         ],
         odd: true,
     };
-    let send = |requests: &[Request], fin| Step::Send {
+    let send = |requests: &[FuzzRequest], fin| Step::Send {
         on: 7,
         requests: requests.to_vec(),
         fin,
     };
     let steps = [
         send(std::slice::from_ref(&odd), false),
-        send(&[Request::line("MULTI"), odd, Request::line("EXEC")], true),
+        send(
+            &[FuzzRequest::line("MULTI"), odd, FuzzRequest::line("EXEC")],
+            true,
+        ),
         Step::operator(&["CLIENT KILL ID $client:7", "DEL a"]),
         Step::Close { on: 3 },
         Step::Settle,

@@ -1,6 +1,6 @@
 //! Words of the log that stand for more: scripts, and what DUMP says of a key.
 
-use super::step::Request;
+use super::step::FuzzRequest;
 use crate::support::*;
 
 /// Carries out the requests in its arguments, which `;` separates, and returns all their replies.
@@ -42,14 +42,14 @@ fn dump(server: &Server, database: usize, key: &str) -> Vec<u8> {
 }
 
 /// The requests that a script makes: `EVAL $each numkeys key … request ; request …`.
-pub fn requests_of_script(eval: &Request) -> Vec<Request> {
+pub fn requests_of_script(eval: &FuzzRequest) -> Vec<FuzzRequest> {
     if eval.words.get(1).is_none_or(|script| script != "$each") {
         return Vec::new();
     }
     let keys: usize = eval.words.get(2).and_then(|n| n.parse().ok()).unwrap_or(0);
     let arguments = eval.words.get(3 + keys..).unwrap_or_default();
     let requests = arguments.split(|word| word == ";");
-    let requests = requests.map(|words| Request {
+    let requests = requests.map(|words| FuzzRequest {
         words: words.to_vec(),
         odd: eval.odd,
     });
