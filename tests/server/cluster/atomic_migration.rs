@@ -13,22 +13,22 @@ use crate::support::*;
 const SOURCE: usize = 0;
 const TARGET: usize = 1;
 
-struct Stage {
+struct MigratingNodes {
     cluster: Cluster,
     tag: String,
     slot: u16,
 }
 
-impl Stage {
+impl MigratingNodes {
     /// `None` on servers that cannot do this.
-    fn new() -> Option<Stage> {
+    fn new() -> Option<MigratingNodes> {
         if !Cluster::can_migrate_atomically() {
             return None;
         }
         let cluster = Cluster::start();
         let tag = cluster.key_of(SOURCE, "tag");
         let slot = cluster.slot(&tag);
-        Some(Stage { cluster, tag, slot })
+        Some(MigratingNodes { cluster, tag, slot })
     }
 
     fn source(&self) -> &Server {
@@ -107,14 +107,16 @@ fn connection_numbered(server: &Server, number: u64) -> Client {
 }
 
 #[test]
-fn holds_arrive_as_they_are_and_waiters_are_told_where() {
-    let Some(stage) = Stage::new() else { return };
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
+fn migrated_slot_keeps_holds_and_redirects_waiters() {
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     let held = FAMILIES.map(|family| {
-        let request = family.acquire(&stage.key(family.name), "a", "PX 60000 OWNER o");
+        let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
         fence_of(family, &ask(&mut client, request), "a")
     });
-    let [paused, group, done] = ["paused", "group", "done"].map(|name| stage.key(name));
+    let [paused, group, done] = ["paused", "group", "done"].map(|name| nodes.key(name));
     assert_eq!(ask(&mut client, format!("DSEM.LIMIT {paused} 0")), -1);
     assert_eq!(ask(&mut client, format!("DWG.EXPECT {group} 2")), 2);
     ask(&mut client, format!("DWG.ADD {group} TOKEN m1")).grant();
@@ -127,7 +129,7 @@ fn holds_arrive_as_they_are_and_waiters_are_told_where() {
     let mut waiting = Vec::new();
     for family in FAMILIES {
         for token in ["b", "c"] {
-            let request = family.acquire(&stage.key(family.name), token, "BLOCK 0");
+            let request = family.acquire(&nodes.key(family.name), token, "BLOCK 0");
             waiting.push((family, queued(source, request)));
         }
     }
@@ -136,22 +138,22 @@ fn holds_arrive_as_they_are_and_waiters_are_told_where() {
         SEMAPHORE,
         queued(source, format!("DSEM.ACQUIRE {paused} BLOCK 0")),
     ));
-    let mut keys: Vec<String> = FAMILIES.map(|family| stage.key(family.name)).into();
+    let mut keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.name)).into();
     keys.extend([paused.clone(), group.clone(), done.clone()]);
     let before: Vec<String> = keys.iter().map(|key| digest(source, key)).collect();
 
-    stage.cluster.start_migration(stage.slot, SOURCE, TARGET);
-    stage.cluster.wait_for_owner(&[0, 1, 2], stage.slot, TARGET);
+    nodes.cluster.start_migration(nodes.slot, SOURCE, TARGET);
+    nodes.cluster.wait_for_owner(&[0, 1, 2], nodes.slot, TARGET);
     for (family, waiter) in &mut waiting {
-        assert_eq!(end_of(*family, waiter), End::Moved);
+        assert_eq!(end_of(*family, waiter), WaitEnd::Moved);
     }
     let after: Vec<String> = keys.iter().map(|key| digest(target, key)).collect();
     assert_eq!(after, before);
-    stage.assert_empty(SOURCE);
+    nodes.assert_empty(SOURCE);
 
-    let mut router = stage.cluster.router_from(SOURCE);
+    let mut router = nodes.cluster.router_from(SOURCE);
     for (family, held) in FAMILIES.into_iter().zip(held) {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         assert!(router.ask(family.check(&key, "a")).as_int() > 0);
         let mut next = queued(target, family.acquire(&key, "b", "PX 100 BLOCK 0"));
         let mut last = queued(target, family.acquire(&key, "c", "BLOCK 0"));
@@ -171,23 +173,25 @@ fn holds_arrive_as_they_are_and_waiters_are_told_where() {
     );
     let known = router.ask(format!("DONCE.BEGIN {done}"));
     assert_eq!(known.as_array()[1], "found");
-    stage.assert_empty(SOURCE);
+    nodes.assert_empty(SOURCE);
     assert_calm(source);
     assert_calm(target);
 }
 
 #[test]
-fn what_changes_on_the_way_arrives_too() {
-    let Some(stage) = Stage::new() else { return };
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
-    let key = |family: Family, what: &str| stage.key(&format!("{}-{what}", family.name));
+fn changes_during_migration_arrive() {
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let key = |family: ClusterFamily, what: &str| nodes.key(&format!("{}-{what}", family.name));
     for family in FAMILIES {
         for what in ["renewed", "released", "passed", "lapsed"] {
             let request = family.acquire(&key(family, what), "a", "PX 1000");
             fence_of(family, &ask(&mut client, request), "a");
         }
     }
-    stage.on_the_way();
+    nodes.on_the_way();
     for family in FAMILIES {
         let renew = format!(
             "{}.RENEW {} a PX 60000",
@@ -219,10 +223,10 @@ fn what_changes_on_the_way_arrives_too() {
             .collect::<Vec<_>>()
     };
     let before = digests(source);
-    stage.arrive();
+    nodes.arrive();
     assert_eq!(digests(target), before);
     assert_eq!(lapses(target), 0);
-    let mut router = stage.cluster.router_from(SOURCE);
+    let mut router = nodes.cluster.router_from(SOURCE);
     for family in FAMILIES {
         for (what, token, is_held) in [
             ("renewed", "a", true),
@@ -236,23 +240,26 @@ fn what_changes_on_the_way_arrives_too() {
             assert_eq!(left > 0, is_held, "{family:?} {what} {token}: {left}");
         }
     }
-    stage.assert_empty(SOURCE);
+    nodes.assert_empty(SOURCE);
     assert_calm(source);
     assert_calm(target);
 }
 
 #[test]
-fn the_target_ends_no_lease_before_the_slot_is_its_own() {
+fn target_lapses_nothing_before_it_owns_the_slot() {
     // The source stands still for longer than the leases, so that they are over by the target's clock.
     const LEASE_MS: u64 = 500;
-    let Some(stage) = Stage::new() else { return };
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     for family in FAMILIES {
-        let request = family.acquire(&stage.key(family.name), "a", &format!("PX {LEASE_MS}"));
+        let request = family.acquire(&nodes.key(family.name), "a", &format!("PX {LEASE_MS}"));
         fence_of(family, &ask(&mut client, request), "a");
     }
-    stage.on_the_way();
-    let renew = |family: Family| format!("{}.RENEW {} a", family.name, stage.key(family.name));
+    nodes.on_the_way();
+    let renew =
+        |family: ClusterFamily| format!("{}.RENEW {} a", family.name, nodes.key(family.name));
     let mut lines: Vec<String> = FAMILIES.map(renew).into();
     lines.push(format!("CLIENT PAUSE {} WRITE", 3 * LEASE_MS));
     let done = at_once(&mut client, &lines);
@@ -266,15 +273,15 @@ fn the_target_ends_no_lease_before_the_slot_is_its_own() {
         let line = format!(
             "{}.RENEW {} a PX 60000",
             family.name,
-            stage.key(family.name)
+            nodes.key(family.name)
         );
         assert_eq!(ask(&mut client, line), 1);
     }
-    stage.arrive();
+    nodes.arrive();
     assert_eq!((lapses(source), lapses(target)), (0, 0));
-    let mut router = stage.cluster.router_from(TARGET);
+    let mut router = nodes.cluster.router_from(TARGET);
     for family in FAMILIES {
-        let left = router.ask(family.check(&stage.key(family.name), "a"));
+        let left = router.ask(family.check(&nodes.key(family.name), "a"));
         assert!(left.as_int() > 0, "{family:?}: {left:?}");
     }
     assert_calm(source);
@@ -282,17 +289,19 @@ fn the_target_ends_no_lease_before_the_slot_is_its_own() {
 }
 
 #[test]
-fn a_connection_of_the_target_is_not_taken_for_the_one_that_stayed_behind() {
-    let Some(stage) = Stage::new() else { return };
-    let (source, target) = (stage.source(), stage.target());
-    let key = stage.key("k");
+fn connection_id_at_target_does_not_end_ephemeral_hold() {
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target) = (nodes.source(), nodes.target());
+    let key = nodes.key("k");
     // The same number at both servers: the hold was bound to the source's.
     let number = target.connect().id().max(source.connect().id()) + 200;
     let mut owner = connection_numbered(source, number);
     let request = LOCK.acquire(&key, "e", "EPHEMERAL PX 60000");
     let fence = fence_of(LOCK, &ask(&mut owner, &request), "e");
-    stage.cluster.start_migration(stage.slot, SOURCE, TARGET);
-    stage.cluster.wait_for_owner(&[0, 1, 2], stage.slot, TARGET);
+    nodes.cluster.start_migration(nodes.slot, SOURCE, TARGET);
+    nodes.cluster.wait_for_owner(&[0, 1, 2], nodes.slot, TARGET);
 
     let stranger = connection_numbered(target, number);
     stranger.close();
@@ -308,12 +317,14 @@ fn a_connection_of_the_target_is_not_taken_for_the_one_that_stayed_behind() {
 }
 
 #[test]
-fn a_migration_that_is_cancelled_leaves_everything_where_it_was() {
-    let Some(stage) = Stage::new() else { return };
-    let (source, mut client) = (stage.source(), stage.source().connect());
+fn cancelled_migration_leaves_everything_at_source() {
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, mut client) = (nodes.source(), nodes.source().connect());
     let mut waiting = Vec::new();
     for family in FAMILIES {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         fence_of(
             family,
             &ask(&mut client, family.acquire(&key, "a", "")),
@@ -324,19 +335,19 @@ fn a_migration_that_is_cancelled_leaves_everything_where_it_was() {
             queued(source, family.acquire(&key, "c", "PX 60000 BLOCK 0")),
         ]);
     }
-    stage.on_the_way();
+    nodes.on_the_way();
     assert_eq!(ask(&mut client, "CLUSTER CANCELSLOTMIGRATIONS"), "OK");
-    stage.wait_for_state("cancelled");
-    stage.assert_empty(TARGET);
+    nodes.wait_for_state("cancelled");
+    nodes.assert_empty(TARGET);
     for (family, [by_release, by_timer]) in FAMILIES.into_iter().zip(&mut waiting) {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         assert_eq!(ask(&mut client, family.release(&key, "a")), 1);
         let second = fence_of(family, &reply(by_release), "b");
         assert!(fence_of(family, &reply(by_timer), "c") > second);
         assert!(ask(&mut client, family.check(&key, "c")).as_int() > 0);
     }
-    assert_eq!(lapses(stage.target()), 0);
-    stage.assert_empty(TARGET);
+    assert_eq!(lapses(nodes.target()), 0);
+    nodes.assert_empty(TARGET);
     assert_calm(source);
-    assert_calm(stage.target());
+    assert_calm(nodes.target());
 }

@@ -18,7 +18,7 @@ fn pass(router: &mut Router, key: &str) -> u64 {
 }
 
 #[test]
-fn an_empty_slot_takes_the_order_of_its_fences_along() {
+fn empty_slot_keeps_fence_order_when_it_moves() {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "k");
     let slot = cluster.slot(&key);
@@ -37,7 +37,7 @@ fn an_empty_slot_takes_the_order_of_its_fences_along() {
 }
 
 #[test]
-fn a_key_that_is_made_anew_at_the_importing_node_follows_the_one_before() {
+fn key_made_anew_at_importing_node_has_higher_fence() {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "k");
     let slot = cluster.slot(&key);
@@ -58,7 +58,7 @@ fn a_key_that_is_made_anew_at_the_importing_node_follows_the_one_before() {
 }
 
 #[test]
-fn the_fences_of_a_promoted_node_are_followed_wherever_the_slot_goes() {
+fn fences_of_promoted_node_are_followed_at_every_node() {
     // Less patient than others: the next failover needs all to know how the last one ended.
     let builder = Cluster::builder().with_replicas();
     let cluster = builder.node_timeout_ms(2_000).start();
@@ -93,7 +93,7 @@ fn the_fences_of_a_promoted_node_are_followed_wherever_the_slot_goes() {
 /// A promoted node takes all slots that it finds when it first looks, a moment after its promotion, for slots
 /// that it has decided about. One that went away and came back before that look is not among them.
 #[test]
-fn slot_that_returns_before_a_promoted_node_looks_is_new_there() {
+fn slot_returning_before_promoted_node_looks_is_new() {
     let builder = Cluster::builder().with_replicas();
     let cluster = builder.node_timeout_ms(2_000).start();
     let all: Vec<usize> = (0..cluster.len()).collect();
@@ -121,7 +121,7 @@ fn slot_that_returns_before_a_promoted_node_looks_is_new_there() {
 /// The story: node 0 was promoted twice, so its fences are ahead of those that one promotion leaps to. It gives a
 /// slot to node 1, which dies before it grants anything there. The replica of node 1 has seen no fence of the slot.
 #[test]
-fn slot_that_its_owner_never_used_keeps_its_order_when_the_owner_fails_over() {
+fn unused_slot_keeps_fence_order_over_failover_of_owner() {
     let builder = Cluster::builder().with_replicas();
     let cluster = builder.node_timeout_ms(2_000).start();
     let all: Vec<usize> = (0..cluster.len()).collect();

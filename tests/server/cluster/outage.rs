@@ -35,12 +35,12 @@ fn served(client: &mut Client, line: &str) -> Reply {
 }
 
 #[test]
-fn when_a_slot_is_uncovered_nobody_is_granted_and_everybody_is_told() {
+fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     let cluster = Cluster::start();
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let tag = cluster.key_of(0, "tag");
     let spare = spare_slot(&cluster, 0, &tag);
-    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
     let mut waiting = Vec::new();
     for family in FAMILIES {
         let granted = ask(&mut client, family.acquire(&key(family), "a", "PX 60000"));
@@ -93,7 +93,7 @@ fn when_a_slot_is_uncovered_nobody_is_granted_and_everybody_is_told() {
 }
 
 #[test]
-fn leases_stand_still_while_a_slot_is_uncovered() {
+fn leases_stand_still_while_slot_is_uncovered() {
     let cluster = Cluster::start();
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let key = cluster.key_of(0, "k");
@@ -114,7 +114,7 @@ fn leases_stand_still_while_a_slot_is_uncovered() {
 }
 
 #[test]
-fn leases_stand_still_while_the_majority_is_out_of_reach() {
+fn leases_stand_still_without_majority() {
     let cluster = Cluster::builder().node_timeout_ms(1_000).start();
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let key = cluster.key_of(0, "k");
@@ -152,7 +152,7 @@ fn leases_stand_still_while_the_majority_is_out_of_reach() {
 }
 
 #[test]
-fn a_primary_that_died_without_a_replica_takes_the_others_waiters_with_it() {
+fn dead_primary_without_replica_ends_waits_of_other_nodes() {
     let mut cluster = Cluster::builder().node_timeout_ms(1_000).start();
     let key = cluster.key_of(0, "k");
     let mut client = cluster[0].connect();

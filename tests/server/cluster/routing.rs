@@ -54,7 +54,7 @@ fn keyed_commands(client: &mut Client) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_command_is_routed_by_its_first_argument() {
+fn commands_are_routed_by_their_first_argument() {
     let cluster = Cluster::start();
     let key = cluster.key_of(1, "k");
     let slot = cluster.slot(&key);
@@ -87,7 +87,7 @@ fn every_command_is_routed_by_its_first_argument() {
 }
 
 #[test]
-fn keys_with_the_same_hash_tag_are_served_together_and_others_are_not() {
+fn keys_of_one_hash_tag_are_served_together() {
     let cluster = Cluster::start();
     let mut client = cluster[0].connect();
     let tag = cluster.key_of(0, "tag");
@@ -146,7 +146,7 @@ fn keys_with_the_same_hash_tag_are_served_together_and_others_are_not() {
 }
 
 #[test]
-fn what_has_no_key_tells_of_the_node_alone() {
+fn commands_without_key_report_one_node() {
     let cluster = Cluster::start();
     let keys = [0, 1].map(|node| cluster.key_of(node, "k"));
     let mut waiters = Vec::new();
@@ -181,12 +181,12 @@ fn what_has_no_key_tells_of_the_node_alone() {
 }
 
 #[test]
-fn a_replica_answers_what_only_looks_to_clients_that_said_so() {
+fn replica_answers_reads_after_readonly() {
     let cluster = Cluster::builder().with_replicas().start();
     let (primary, replica) = (&cluster[0], &cluster[3]);
     let tag = cluster.key_of(0, "tag");
     let mut writer = primary.connect();
-    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
     let mut fences = Vec::new();
     for family in FAMILIES {
         let granted = ask(&mut writer, family.acquire(&key(family), "t", "OWNER o"));

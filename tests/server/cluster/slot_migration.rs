@@ -14,16 +14,16 @@ const TARGET: usize = 1;
 const BYSTANDER: usize = 2;
 
 /// A cluster, and a slot of the source's with room for a key of each family.
-struct Stage {
+struct SlotMoveNodes {
     cluster: Cluster,
     tag: String,
 }
 
-impl Stage {
-    fn new() -> Stage {
+impl SlotMoveNodes {
+    fn new() -> SlotMoveNodes {
         let cluster = Cluster::start();
         let tag = cluster.key_of(SOURCE, "tag");
-        Stage { cluster, tag }
+        SlotMoveNodes { cluster, tag }
     }
 
     fn source(&self) -> &Server {
@@ -69,18 +69,18 @@ fn grants(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_key_that_is_still_here_is_served_here_and_so_it_is_when_the_move_is_given_up() {
-    let stage = Stage::new();
-    let (source, mut client) = (stage.source(), stage.source().connect());
+fn key_not_yet_moved_is_served_at_source() {
+    let nodes = SlotMoveNodes::new();
+    let (source, mut client) = (nodes.source(), nodes.source().connect());
     for family in FAMILIES {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let first = fence_of(
             family,
             &ask(&mut client, family.acquire(&key, "a", "")),
             "a",
         );
         let mut by_release = queued(source, family.acquire(&key, "b", "PX 100 BLOCK 0"));
-        let opened = stage.open();
+        let opened = nodes.open();
         let mut by_timer = queued(source, family.acquire(&key, "c", "BLOCK 0"));
 
         assert_eq!(ask(&mut client, family.release(&key, "a")), 1);
@@ -100,22 +100,22 @@ fn a_key_that_is_still_here_is_served_here_and_so_it_is_when_the_move_is_given_u
 }
 
 #[test]
-fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
-    let stage = Stage::new();
-    let (source, target) = (stage.source(), stage.target());
+fn moved_key_keeps_hold_and_its_waiters_try_again() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target) = (nodes.source(), nodes.target());
     let mut client = source.connect();
     let held = FAMILIES.map(|family| {
-        let request = family.acquire(&stage.key(family.name), "a", "PX 60000 OWNER o");
+        let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
         fence_of(family, &ask(&mut client, request), "a")
     });
     let mut waiting = FAMILIES.map(|family| {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         ["b", "c"].map(|token| queued(source, family.acquire(&key, token, "BLOCK 0")))
     });
     let granted_before = grants(source);
-    let opened = stage.open();
+    let opened = nodes.open();
     for (n, family) in FAMILIES.into_iter().enumerate() {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let before = digest(source, &key);
         opened.send(&key);
         for waiter in &mut waiting[n] {
@@ -124,12 +124,12 @@ fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
         assert_eq!(digest(target, &key), before, "{family:?}");
     }
     assert_eq!(grants(source), granted_before, "granted where the key was");
-    stage.assert_nothing_left();
+    nodes.assert_nothing_left();
 
     // The slot is not the target's yet: whoever retries is sent there for this once, and served there.
     let mut there = target.connect();
     for (family, held) in FAMILIES.into_iter().zip(held) {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let left = ask_asking(&mut there, family.check(&key, "a")).as_int();
         assert!((1..=60_000).contains(&left), "{left} ms left");
         let request = family.acquire(&key, "b", "BLOCK 0 PX 100");
@@ -142,17 +142,17 @@ fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
         let third = fence_of(family, &reply(&mut by_timer), "c");
         assert!(held < second && second < third, "{family:?}");
     }
-    stage.assert_nothing_left();
+    nodes.assert_nothing_left();
 
     // Nothing changes for the holders when the slot is the target's.
-    let mut router = stage.cluster.router_from(BYSTANDER);
+    let mut router = nodes.cluster.router_from(BYSTANDER);
     let mut last = FAMILIES.map(|family| {
-        let request = family.acquire(&stage.key(family.name), "d", "BLOCK 0");
+        let request = family.acquire(&nodes.key(family.name), "d", "BLOCK 0");
         queued_asking(target, request)
     });
     opened.close();
     for (n, family) in FAMILIES.into_iter().enumerate() {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         assert!(router.ask(family.check(&key, "c")).as_int() > 0);
         assert_eq!(router.ask(family.release(&key, "c")), 1);
         fence_of(family, &reply(&mut last[n]), "d");
@@ -161,10 +161,10 @@ fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
 }
 
 #[test]
-fn a_pin_a_result_and_a_watched_round_travel_too() {
-    let stage = Stage::new();
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
-    let [paused, group, done] = ["paused", "group", "done"].map(|name| stage.key(name));
+fn moved_keys_keep_pin_result_and_round() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let [paused, group, done] = ["paused", "group", "done"].map(|name| nodes.key(name));
     assert_eq!(ask(&mut client, format!("DSEM.LIMIT {paused} 0")), -1);
     let permits = format!("DSEM.ACQUIRE {paused} PERMITS 2 TOKEN p BLOCK 0");
     assert_eq!(ask(&mut client, format!("DWG.EXPECT {group} 2")), 2);
@@ -182,7 +182,7 @@ fn a_pin_a_result_and_a_watched_round_travel_too() {
 
     let mut waiting = [&permits, &permits.replace(" p ", " q "), &watch, &watch]
         .map(|request| queued(source, request));
-    let opened = stage.open();
+    let opened = nodes.open();
     for key in [&paused, &group, &done] {
         let before = digest(source, key);
         opened.send(key);
@@ -191,7 +191,7 @@ fn a_pin_a_result_and_a_watched_round_travel_too() {
     for waiter in &mut waiting {
         turned_away(waiter, "TRYAGAIN");
     }
-    stage.assert_nothing_left();
+    nodes.assert_nothing_left();
 
     let mut there = target.connect();
     let mut resumed = queued_asking(target, &permits);
@@ -214,17 +214,17 @@ fn a_pin_a_result_and_a_watched_round_travel_too() {
 }
 
 #[test]
-fn a_travelled_hold_lives_by_its_lease_until_a_connection_claims_it() {
-    let stage = Stage::new();
-    let (source, target) = (stage.source(), stage.target());
-    let (stays, leaves) = (stage.key("stays"), stage.key("leaves"));
+fn moved_ephemeral_hold_lives_by_lease_until_claimed() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target) = (nodes.source(), nodes.target());
+    let (stays, leaves) = (nodes.key("stays"), nodes.key("leaves"));
     let ephemeral = |key: &str| LOCK.acquire(key, "e", "EPHEMERAL PX 60000");
     let mut owner = source.connect();
     let fence = fence_of(LOCK, &ask(&mut owner, ephemeral(&leaves)), "e");
     fence_of(LOCK, &ask(&mut owner, ephemeral(&stays)), "e");
     let mut heir = queued(source, LOCK.acquire(&stays, "h", "BLOCK 0"));
     let mut sent_away = queued(source, LOCK.acquire(&leaves, "h", "BLOCK 0"));
-    let opened = stage.open();
+    let opened = nodes.open();
     opened.send(&leaves);
     turned_away(&mut sent_away, "TRYAGAIN");
     let mut waiter = queued_asking(target, LOCK.acquire(&leaves, "h", "BLOCK 0"));
@@ -249,16 +249,16 @@ fn a_travelled_hold_lives_by_its_lease_until_a_connection_claims_it() {
 }
 
 #[test]
-fn a_key_that_is_removed_while_its_slot_moves_is_not_granted_at_the_source() {
+fn key_removed_in_migrating_slot_is_not_granted_at_source() {
     // Whoever asks for it from now on is sent to the target; a waiter served here would not know of them.
-    let stage = Stage::new();
-    let (source, mut client) = (stage.source(), stage.source().connect());
-    let opened = stage.open();
+    let nodes = SlotMoveNodes::new();
+    let (source, mut client) = (nodes.source(), nodes.source().connect());
+    let opened = nodes.open();
     for remove in ["DEL", "UNLINK", "FLUSHALL", "PEXPIRE"] {
-        let key = stage.key(remove);
+        let key = nodes.key(remove);
         // The slot migrates already, so the key must be there to be taken: it came before.
         let restored = LOCK.acquire(&key, "a", "");
-        stage_key(&stage, &restored);
+        add_key_while_migrating(&nodes, &restored);
         let mut waiters =
             ["b", "c"].map(|token| queued(source, LOCK.acquire(&key, token, "BLOCK 0")));
         let granted_before = grants(source);
@@ -272,8 +272,8 @@ fn a_key_that_is_removed_while_its_slot_moves_is_not_granted_at_the_source() {
             turned_away(waiter, "TRYAGAIN");
         }
         assert_eq!(grants(source), granted_before, "granted after {remove}");
-        stage.assert_nothing_left();
-        let mut router = stage.cluster.router_from(SOURCE);
+        nodes.assert_nothing_left();
+        let mut router = nodes.cluster.router_from(SOURCE);
         fence_of(LOCK, &router.ask(LOCK.acquire(&key, "b", "")), "b");
         assert_eq!(ask(&mut client, "DBSIZE"), 0);
     }
@@ -282,12 +282,12 @@ fn a_key_that_is_removed_while_its_slot_moves_is_not_granted_at_the_source() {
 
 /// Makes a key at the source whose slot migrates already.
 #[track_caller]
-fn stage_key(stage: &Stage, request: &str) {
-    let slot = stage.cluster.slot(&stage.tag);
-    let mut client = stage.source().connect();
+fn add_key_while_migrating(nodes: &SlotMoveNodes, request: &str) {
+    let slot = nodes.cluster.slot(&nodes.tag);
+    let mut client = nodes.source().connect();
     let migrating = format!(
         "CLUSTER SETSLOT {slot} MIGRATING {}",
-        stage.cluster.id(TARGET)
+        nodes.cluster.id(TARGET)
     );
     let made = at_once(
         &mut client,
@@ -302,15 +302,15 @@ fn stage_key(stage: &Stage, request: &str) {
 }
 
 #[test]
-fn a_move_that_is_given_up_half_way_brings_the_hold_back() {
-    let stage = Stage::new();
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
-    let (gone, stays) = (stage.key("gone"), stage.key("stays"));
+fn abandoned_move_brings_hold_back() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let (gone, stays) = (nodes.key("gone"), nodes.key("stays"));
     let fence = fence_of(LOCK, &ask(&mut client, LOCK.acquire(&gone, "a", "")), "a");
     fence_of(LOCK, &ask(&mut client, LOCK.acquire(&stays, "a", "")), "a");
     let mut turned = queued(source, LOCK.acquire(&gone, "b", "BLOCK 0"));
     let mut patient = queued(source, LOCK.acquire(&stays, "b", "BLOCK 0"));
-    let opened = stage.open();
+    let opened = nodes.open();
     opened.send(&gone);
     turned_away(&mut turned, "TRYAGAIN");
     let mut followed = queued_asking(target, LOCK.acquire(&gone, "b", "BLOCK 0"));
@@ -333,14 +333,14 @@ fn a_move_that_is_given_up_half_way_brings_the_hold_back() {
 }
 
 #[test]
-fn waiters_of_a_slot_that_another_node_has_taken_are_told_whose_it_is() {
+fn waiters_of_taken_slot_are_redirected_to_new_owner() {
     // Keys that were not sent are lost with the slot, as all keys are in this case; but they must not
     // come to life again at the old node, in the hands of those who waited.
-    let stage = Stage::new();
-    let (source, mut client) = (stage.source(), stage.source().connect());
+    let nodes = SlotMoveNodes::new();
+    let (source, mut client) = (nodes.source(), nodes.source().connect());
     let mut waiting = Vec::new();
     for family in FAMILIES {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         fence_of(
             family,
             &ask(&mut client, family.acquire(&key, "a", "")),
@@ -350,20 +350,20 @@ fn waiters_of_a_slot_that_another_node_has_taken_are_told_whose_it_is() {
             waiting.push(queued(source, family.acquire(&key, token, "BLOCK 0")));
         }
     }
-    let group = stage.key("group");
+    let group = nodes.key("group");
     ask(&mut client, format!("DWG.ADD {group} TOKEN m")).grant();
     waiting.push(queued(source, format!("DWG.WAIT {group} BLOCK 0")));
     // One of the same node and another slot has nothing to do with it.
-    let other = stage.cluster.key_of(SOURCE, "other");
-    assert_ne!(stage.cluster.slot(&other), stage.cluster.slot(&stage.tag));
+    let other = nodes.cluster.key_of(SOURCE, "other");
+    assert_ne!(nodes.cluster.slot(&other), nodes.cluster.slot(&nodes.tag));
     fence_of(LOCK, &ask(&mut client, LOCK.acquire(&other, "a", "")), "a");
     let mut undisturbed = queued(source, LOCK.acquire(&other, "b", "BLOCK 0"));
     let granted_before = grants(source);
 
-    let opened = stage.open();
+    let opened = nodes.open();
     opened.close_at_target();
-    let slot = stage.cluster.slot(&stage.tag);
-    let moved = format!("MOVED {slot} 127.0.0.1:{}", stage.target().port());
+    let slot = nodes.cluster.slot(&nodes.tag);
+    let moved = format!("MOVED {slot} 127.0.0.1:{}", nodes.target().port());
     for waiter in &mut waiting {
         turned_away(waiter, &moved);
     }
@@ -376,11 +376,11 @@ fn waiters_of_a_slot_that_another_node_has_taken_are_told_whose_it_is() {
     assert_eq!(ask(&mut client, LOCK.release(&other, "a")), 1);
     fence_of(LOCK, &reply(&mut undisturbed), "b");
     assert_eq!(ask(&mut client, LOCK.release(&other, "b")), 1);
-    stage.assert_nothing_left();
+    nodes.assert_nothing_left();
 
-    let mut router = stage.cluster.router_from(SOURCE);
+    let mut router = nodes.cluster.router_from(SOURCE);
     for family in FAMILIES {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let granted = router.ask(family.acquire(&key, "b", ""));
         fence_of(family, &granted, "b");
     }

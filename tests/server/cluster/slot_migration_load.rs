@@ -26,7 +26,7 @@ struct Resource {
 
 impl Resource {
     /// One client's life: acquire, be alone, release, all over again.
-    fn use_in_turns(&self, family: Family, key: &str, me: usize, mut router: Router) {
+    fn use_in_turns(&self, family: ClusterFamily, key: &str, me: usize, mut router: Router) {
         for turn in 0.. {
             if self.is_over.load(Ordering::SeqCst) {
                 return;
@@ -69,7 +69,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Moves a slot from one node to another; between the steps there is to be time for more grants.
-type Way = fn(&Cluster, u16, (usize, usize), &dyn Fn());
+type MoveSlot = fn(&Cluster, u16, (usize, usize), &dyn Fn());
 
 fn key_by_key(cluster: &Cluster, slot: u16, (from, to): (usize, usize), pause: &dyn Fn()) {
     let opened = cluster.open_move(slot, from, to);
@@ -88,7 +88,7 @@ fn as_a_whole(cluster: &Cluster, slot: u16, (from, to): (usize, usize), _: &dyn 
 }
 
 /// Moves the slot of a key between the nodes 0 and 1 while clients use the key.
-fn to_and_fro(family: Family, way: Way) {
+fn to_and_fro(family: ClusterFamily, way: MoveSlot) {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "k");
     let slot = cluster.slot(&key);
@@ -125,17 +125,17 @@ fn to_and_fro(family: Family, way: Way) {
 }
 
 #[test]
-fn a_lock_that_moves_to_and_fro_is_never_held_twice() {
+fn lock_moved_key_by_key_is_never_held_twice() {
     to_and_fro(LOCK, key_by_key);
 }
 
 #[test]
-fn a_semaphore_that_moves_to_and_fro_keeps_its_limit() {
+fn semaphore_moved_key_by_key_keeps_its_limit() {
     to_and_fro(SEMAPHORE, key_by_key);
 }
 
 #[test]
-fn a_lock_whose_slot_moves_as_a_whole_is_never_held_twice() {
+fn lock_moved_with_whole_slot_is_never_held_twice() {
     // Of Valkey from 9.0 on.
     if Cluster::can_migrate_atomically() {
         to_and_fro(LOCK, as_a_whole);

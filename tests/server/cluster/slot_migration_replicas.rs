@@ -29,7 +29,7 @@ fn followed(way: fn(&Cluster, u16)) {
     // Another slot of the target's: where a failover of the target is seen.
     let home = cluster.slot(&cluster.key_of(TARGET, "home"));
     let slot = cluster.slot(&tag);
-    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
     let (source, target) = (&cluster[SOURCE], &cluster[TARGET]);
     let mut client = source.connect();
     let held = FAMILIES.map(|family| {
@@ -78,7 +78,7 @@ fn followed(way: fn(&Cluster, u16)) {
 }
 
 #[test]
-fn of_a_slot_that_moves_key_by_key() {
+fn replicas_follow_slot_moved_key_by_key() {
     followed(|cluster, slot| {
         let opened = cluster.open_move(slot, SOURCE, TARGET);
         opened.send_all();
@@ -87,7 +87,7 @@ fn of_a_slot_that_moves_key_by_key() {
 }
 
 #[test]
-fn of_a_slot_that_moves_as_a_whole() {
+fn replicas_follow_slot_moved_as_a_whole() {
     // Of Valkey from 9.0 on.
     if Cluster::can_migrate_atomically() {
         followed(|cluster, slot| {

@@ -6,44 +6,44 @@ use crate::support::*;
 
 /// A family whose holds exclude one another here, in the words of its commands.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct ClusterFamily {
     pub name: &'static str,
     acquire: &'static str,
     options: &'static str,
 }
 
-pub const LOCK: Family = Family {
+pub const LOCK: ClusterFamily = ClusterFamily {
     name: "DLOCK",
     acquire: "DLOCK.ACQUIRE",
     options: "",
 };
 
-pub const SEMAPHORE: Family = Family {
+pub const SEMAPHORE: ClusterFamily = ClusterFamily {
     name: "DSEM",
     acquire: "DSEM.ACQUIRE",
     options: "LIMIT 1",
 };
 
 /// A lock, a semaphore of one permit, a gate for one and work that is done once.
-pub const FAMILIES: [Family; 4] = [
+pub const FAMILIES: [ClusterFamily; 4] = [
     LOCK,
     SEMAPHORE,
-    Family {
+    ClusterFamily {
         name: "DWG",
         acquire: "DWG.ADD",
         options: "LIMIT 1",
     },
-    Family {
+    ClusterFamily {
         name: "DONCE",
         acquire: "DONCE.BEGIN",
         options: "",
     },
 ];
 
-impl Family {
+impl ClusterFamily {
     /// The line that asks for a hold.
     pub fn acquire(&self, key: &str, token: &str, more: &str) -> String {
-        let Family {
+        let ClusterFamily {
             acquire, options, ..
         } = self;
         format!("{acquire} {key} {options} TOKEN {token} {more}")
@@ -72,7 +72,7 @@ impl Family {
 
 /// Asserts that this request was granted to this token; returns the fence.
 #[track_caller]
-pub fn fence_of(family: Family, reply: &Reply, token: &str) -> u64 {
+pub fn fence_of(family: ClusterFamily, reply: &Reply, token: &str) -> u64 {
     let (granted, fence) = family.grant(reply);
     assert_eq!(granted, token, "{family:?}");
     fence
@@ -108,7 +108,7 @@ pub fn queued_asking(server: &Server, line: impl AsRef<str>) -> Client {
 
 /// How a wait ended in a cluster, and what became of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum WaitEnd {
     Granted(u64),
     /// `-MOVED`, and the connection stays open.
     Moved,
@@ -121,11 +121,11 @@ pub enum End {
 /// The one reply of a waiter, or the end of its connection. Panics for any other end, for two replies, and
 /// for none in time.
 #[track_caller]
-pub fn end_of(family: Family, waiter: &mut Client) -> End {
+pub fn end_of(family: ClusterFamily, waiter: &mut Client) -> WaitEnd {
     let first = match waiter.recv_or_closed(SOON) {
         Ok(Some(reply)) => reply,
         Ok(None) => panic!("a waiter that is never answered"),
-        Err(Closed) => return End::Closed,
+        Err(Closed) => return WaitEnd::Closed,
     };
     // Its reply is the next one, unless there were two or the connection is closed.
     let next = waiter.try_call(&["ECHO", "next"]);
@@ -134,9 +134,9 @@ pub fn end_of(family: Family, waiter: &mut Client) -> End {
         "two replies: {first:?} and {next:?}"
     );
     match (&first, next) {
-        (Reply::Error(text), Some(_)) if text.starts_with("MOVED ") => End::Moved,
-        (Reply::Error(text), None) if text.starts_with("UNBLOCKED ") => End::UnblockedAndClosed,
-        (Reply::Array(_), Some(_)) => End::Granted(family.grant(&first).1),
+        (Reply::Error(text), Some(_)) if text.starts_with("MOVED ") => WaitEnd::Moved,
+        (Reply::Error(text), None) if text.starts_with("UNBLOCKED ") => WaitEnd::UnblockedAndClosed,
+        (Reply::Array(_), Some(_)) => WaitEnd::Granted(family.grant(&first).1),
         (_, next) => panic!("ended with {first:?}, then {next:?}"),
     }
 }

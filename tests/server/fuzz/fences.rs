@@ -57,7 +57,7 @@ impl SeenFences {
 
 #[test]
 #[should_panic(expected = "after Some(9) had been read")]
-fn a_fence_that_goes_back_is_found() {
+fn lower_fence_after_a_higher_one_is_found() {
     let start = Instant::now();
     let at = |ms| start + std::time::Duration::from_millis(ms);
     let mut fences = SeenFences::default();

@@ -176,7 +176,7 @@ fn merge(limits: &mut Vec<Limit>) {
 }
 
 #[test]
-fn a_limit_counts_until_another_certainly_replaced_it() {
+fn limit_counts_until_another_certainly_replaced_it() {
     use super::meaning::Meaning;
     let start = Instant::now();
     let at = |ms| start + std::time::Duration::from_millis(ms);

@@ -305,7 +305,7 @@ fn read_ask(family: CommandFamily, words: &[String]) -> Option<Ask> {
 }
 
 #[test]
-fn requests_are_understood_as_the_server_understands_them() {
+fn request_words_are_read_as_the_server_reads_them() {
     let of = |line: &str| {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         Meaning::of(&words)

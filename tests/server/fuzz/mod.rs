@@ -182,7 +182,7 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn random_commands_and_faults_break_no_promise() {
+fn random_commands_and_faults_break_no_guarantee() {
     let Some(path) = std::env::var_os("DSYNC_FUZZ_REPLAY").map(PathBuf::from) else {
         let seed = from_environment("DSYNC_SEED").unwrap_or(SEED);
         return invent(

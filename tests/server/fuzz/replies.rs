@@ -231,7 +231,7 @@ fn is_contended(reply: &Reply) -> bool {
 }
 
 #[test]
-fn replies_out_of_the_contract_are_found() {
+fn reply_outside_the_contract_is_found() {
     let now = |may_wait| Situation {
         refusals: Vec::new(),
         may_wait,

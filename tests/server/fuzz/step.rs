@@ -216,7 +216,7 @@ fn read_word(text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn every_step_is_read_as_it_was_written() {
+fn steps_are_read_as_they_were_written() {
     let odd = FuzzRequest {
         words: vec![
             "GET".to_owned(),

@@ -160,7 +160,7 @@ impl Drop for ShiftedServer {
 }
 
 #[test]
-fn a_jump_of_the_wall_clock_lapses_nothing_early_and_holds_nothing_up() {
+fn wall_clock_jump_changes_no_lease_and_no_wait() {
     const HOUR_US: i64 = 3_600_000_000;
     let Some(server) = ShiftedServer::start() else {
         return;

@@ -10,7 +10,7 @@ use crate::support::steps::SOON;
 use crate::support::*;
 
 #[test]
-fn a_dumped_value_can_be_restored_under_its_name_and_another() {
+fn dumped_value_is_restored_under_its_own_or_another_name() {
     let server = Server::start();
     add_fixtures(&server);
     let mut client = server.connect();
@@ -40,7 +40,7 @@ fn a_dumped_value_can_be_restored_under_its_name_and_another() {
 }
 
 #[test]
-fn a_restored_hold_lapses_like_any_other() {
+fn restored_hold_lapses_when_its_lease_ends() {
     let server = Server::builder()
         .module_arg("takeover-grace-ms")
         .module_arg(0)
@@ -66,7 +66,7 @@ fn a_restored_hold_lapses_like_any_other() {
 }
 
 #[test]
-fn a_value_restored_over_another_replaces_its_holds_and_keeps_its_waiters() {
+fn restore_with_replace_changes_holds_and_keeps_waiters() {
     let server = Server::start();
     let mut client = server.connect();
     call!(client, "DLOCK.ACQUIRE", "source", "TOKEN", "restored");
@@ -114,7 +114,7 @@ fn a_value_restored_over_another_replaces_its_holds_and_keeps_its_waiters() {
 }
 
 #[test]
-fn a_migrated_lock_is_held_where_it_went_and_granted_afresh_where_it_was() {
+fn migrated_lock_is_held_at_target_and_granted_afresh_at_source() {
     let (source, target) = (Server::start(), Server::start());
     let mut client = source.connect();
     let fence = call!(

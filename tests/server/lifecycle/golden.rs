@@ -55,13 +55,13 @@ fn builder() -> Builder {
 
 /// What was written about one key: facts by name, and the tokens of its holds.
 #[derive(Default, Debug)]
-struct Entry {
+struct GoldenKey {
     facts: BTreeMap<String, String>,
     tokens: Vec<Vec<u8>>,
 }
 
 /// By database and key.
-type Contents = BTreeMap<(usize, String), Entry>;
+type Contents = BTreeMap<(usize, String), GoldenKey>;
 
 fn info_command(key: &str) -> &'static str {
     match key.split(':').next() {
@@ -123,7 +123,7 @@ fn read_contents(text: &str) -> (u64, Contents) {
         {
             let (database, name) = header.split_once(' ').expect("a database and a key");
             key = (database.parse().expect("a database"), name.to_owned());
-            contents.insert(key.clone(), Entry::default());
+            contents.insert(key.clone(), GoldenKey::default());
             continue;
         }
         let (name, value) = line.split_once(" = ").expect("a name and a value");
@@ -181,7 +181,7 @@ fn copy_dir(from: &Path, to: &Path) {
 }
 
 #[test]
-fn files_of_every_version_are_read_to_the_letter_and_their_holds_are_used() {
+fn files_of_every_version_are_read_and_their_holds_used() {
     if std::env::var_os("DSYNC_WRITE_GOLDEN").is_some() {
         write();
     }
@@ -229,7 +229,7 @@ fn assert_restored(version: &Path, contents: &Contents) {
 /// Version 0.1.0 wrote formats of its own, which no version reads. A server does not crash over its files and
 /// does not lose their holds without a word: it does not start, and says why.
 #[test]
-fn files_of_0_1_0_stop_the_start_with_a_sentence_that_names_both_versions() {
+fn files_of_0_1_0_stop_the_start_and_the_log_names_both_versions() {
     let version = golden().join(UNREADABLE);
     for files in [RDB, AOFS[0], AOFS[1]] {
         let mut server = prepared(&version, files);

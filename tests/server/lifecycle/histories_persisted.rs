@@ -43,7 +43,7 @@ fn stand_still(history: &mut History<'_>, server: &Server) {
 }
 
 #[test]
-fn an_aof_has_all_of_a_history() {
+fn aof_restores_a_random_history() {
     for seed in seeds(1) {
         for (preamble, fsync, rewritten) in [
             ("yes", "always", false),
@@ -74,7 +74,7 @@ fn an_aof_has_all_of_a_history() {
 }
 
 #[test]
-fn an_rdb_file_has_all_of_a_history() {
+fn rdb_file_restores_a_random_history() {
     for seed in seeds(3) {
         let mut server = history::builder().start();
         let mut history = History::new(&server, seed);
@@ -93,7 +93,7 @@ fn an_rdb_file_has_all_of_a_history() {
 }
 
 #[test]
-fn a_server_that_loads_its_own_data_in_the_middle_goes_on_as_if_nothing_had_been() {
+fn reload_in_a_random_history_changes_nothing() {
     for seed in seeds(2) {
         for preamble in ["yes", "no"] {
             let server = with_aof(history::builder(), "always", preamble).start();

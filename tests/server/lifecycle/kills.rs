@@ -23,7 +23,7 @@ use crate::support::*;
 const WORKERS: usize = 6;
 
 /// Acknowledged and not given back.
-struct Held {
+struct AcknowledgedHold {
     acquire: String,
     check: String,
     fence: u64,
@@ -32,7 +32,7 @@ struct Held {
 /// What the workers know for certain.
 #[derive(Default)]
 struct Known {
-    held: Vec<Held>,
+    held: Vec<AcknowledgedHold>,
     /// Questions to which the answer is 0, for what they ask after was given back.
     released: Vec<String>,
     /// Work that is done, by key and result.
@@ -97,7 +97,7 @@ fn work(server: &Server, name: &str, acknowledged: &AtomicUsize) -> Known {
         let check = format!("{prefix}.CHECK {key} {token}");
         // Whatever is handed on must be given back.
         if n % 3 == 0 && key != "hot" {
-            known.held.push(Held {
+            known.held.push(AcknowledgedHold {
                 acquire,
                 check,
                 fence,
@@ -166,7 +166,7 @@ fn kills() -> u64 {
 #[track_caller]
 fn assert_all_there(server: &Server, known: &Known) {
     let mut client = server.connect();
-    for Held {
+    for AcknowledgedHold {
         acquire,
         check,
         fence,
@@ -193,7 +193,7 @@ fn assert_fences_rise(server: &Server, known: &Known) {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_to_kills_under_traffic_where_every_write_is_synced() {
+fn kill_loses_nothing_acknowledged_with_fsync_always() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).start();
         let mut known = Known::default();
@@ -226,7 +226,7 @@ fn assert_only_the_newest_lost(server: &Server, known: &Known) -> usize {
 }
 
 #[test]
-fn a_kill_loses_the_newest_at_most_where_writes_are_synced_later() {
+fn kill_loses_only_the_newest_without_fsync_always() {
     for (fsync, preamble) in [("everysec", "yes"), ("everysec", "no"), ("no", "no")] {
         let mut server = with_aof(Server::builder(), fsync, preamble).start();
         for round in 0..kills().min(2) {
@@ -246,7 +246,7 @@ fn a_kill_loses_the_newest_at_most_where_writes_are_synced_later() {
 }
 
 #[test]
-fn a_file_that_ends_anywhere_has_everything_before_that() {
+fn aof_cut_anywhere_keeps_everything_before_the_cut() {
     let mut rng = StdRng::seed_from_u64(7);
     let mut server = with_safe_aof(false).start();
     let known = kill_under_traffic(&mut server, 1, false, 400);
@@ -271,7 +271,7 @@ fn a_file_that_ends_anywhere_has_everything_before_that() {
 }
 
 #[test]
-fn a_server_that_saves_now_and_then_has_everything_up_to_the_last_time() {
+fn kill_without_aof_loses_what_came_after_the_last_save() {
     let mut server = Server::start();
     let mut client = server.connect();
     let mut fences = Vec::new();

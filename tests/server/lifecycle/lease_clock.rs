@@ -42,7 +42,7 @@ pub(super) fn stays(what: &str, during: Duration, mut holds: impl FnMut() -> boo
 }
 
 #[test]
-fn a_hold_whose_renewal_waits_in_the_socket_survives_a_stopped_server() {
+fn renewal_in_socket_saves_hold_of_stopped_server() {
     let server = Server::start();
     let (mut holder, mut waiter) = (server.connect(), server.connect());
     for round in 0..3 {
@@ -105,7 +105,7 @@ fn assert_stands_still(server: &Server, stall: impl FnOnce()) {
 }
 
 #[test]
-fn a_hold_lapses_only_after_what_is_left_of_its_lease_when_the_server_was_stopped() {
+fn lease_stands_still_while_server_is_stopped() {
     let server = Server::start();
     for _ in 0..2 {
         assert_stands_still(&server, || {
@@ -129,7 +129,7 @@ fn script_ends(client: &mut Client) {
 }
 
 #[test]
-fn a_hold_lapses_only_after_what_is_left_of_its_lease_when_a_script_was_slow() {
+fn lease_stands_still_during_slow_script() {
     let server = Server::start();
     let mut slow = server.connect();
     assert_stands_still(&server, || {
@@ -139,7 +139,7 @@ fn a_hold_lapses_only_after_what_is_left_of_its_lease_when_a_script_was_slow() {
 }
 
 #[test]
-fn a_hold_whose_renewal_waits_in_the_socket_survives_a_slow_script() {
+fn renewal_in_socket_saves_hold_during_slow_script() {
     // The threshold is so high that the server never answers BUSY, even on a machine under load.
     let server = Server::builder()
         .config("busy-reply-threshold", 60_000)
@@ -157,7 +157,7 @@ fn a_hold_whose_renewal_waits_in_the_socket_survives_a_slow_script() {
 }
 
 #[test]
-fn a_script_that_lets_others_in_between_is_still_one_turn() {
+fn lease_stands_still_during_script_that_answers_busy() {
     // Past the threshold the server reads other clients in the middle of the script and answers BUSY; leases must not
     // run then.
     let server = Server::builder().config("busy-reply-threshold", 50).start();
@@ -170,7 +170,7 @@ fn a_script_that_lets_others_in_between_is_still_one_turn() {
 }
 
 #[test]
-fn where_a_grant_and_the_end_of_a_wait_are_both_due_after_a_stall_the_grant_wins() {
+fn grant_and_end_of_wait_both_due_after_stall_end_in_grant() {
     let server = Server::start();
     let (mut client, mut slow) = (server.connect(), server.connect());
     for _ in 0..5 {
@@ -187,7 +187,7 @@ fn where_a_grant_and_the_end_of_a_wait_are_both_due_after_a_stall_the_grant_wins
 }
 
 #[test]
-fn a_server_that_is_stopped_again_and_again_wedges_nobody() {
+fn server_stopped_again_and_again_serves_every_request() {
     let server = Server::start();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

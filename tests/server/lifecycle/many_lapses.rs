@@ -9,7 +9,7 @@ use crate::support::*;
 use std::time::Duration;
 
 #[test]
-fn a_thousand_leases_that_are_due_at_once_are_all_handed_on() {
+fn thousand_leases_due_at_once_are_all_handed_on() {
     let server = Server::start();
     let mut client = server.connect();
     let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
@@ -39,7 +39,7 @@ fn a_thousand_leases_that_are_due_at_once_are_all_handed_on() {
 }
 
 #[test]
-fn leases_that_run_out_one_after_the_other_serve_a_queue_in_its_order() {
+fn short_leases_serve_queue_in_order() {
     let server = Server::start();
     let mut client = server.connect();
     for lease in [1, 2, 10] {
@@ -89,7 +89,7 @@ fn wait_for_at_least(server: &Server, client: &mut Client, count: u64) {
 }
 
 #[test]
-fn many_leases_lapse_while_commands_go_on() {
+fn twenty_thousand_lapses_do_not_block_commands() {
     let server = Server::start();
     let mut client = server.connect();
     for from in (0..20_000).step_by(1_000) {

@@ -10,7 +10,7 @@ fn used_memory(server: &Server) -> i64 {
 }
 
 #[test]
-fn ten_thousand_keys_come_and_go_and_leave_nothing() {
+fn ten_thousand_keys_leave_no_memory_behind() {
     const KEYS: usize = 10_000;
     let server = Server::start();
     let mut client = server.connect();
@@ -74,7 +74,7 @@ fn ten_thousand_keys_come_and_go_and_leave_nothing() {
 }
 
 #[test]
-fn two_hundred_removed_keys_with_waiters_leave_no_queue_behind() {
+fn flush_of_keys_with_waiters_leaves_no_queue() {
     const KEYS: usize = 200;
     let server = Server::start();
     let mut admin = server.connect();
@@ -108,7 +108,7 @@ fn in_bulk(client: &mut Client, requests: impl Iterator<Item = String>, check: i
 }
 
 #[test]
-fn fifty_thousand_holds_that_are_freed_on_another_thread_and_their_names_used_again() {
+fn holds_freed_on_another_thread_leave_names_usable() {
     let server = Server::start();
     let mut client = server.connect();
     let acquire =
@@ -154,7 +154,7 @@ fn fifty_thousand_holds_that_are_freed_on_another_thread_and_their_names_used_ag
 }
 
 #[test]
-fn a_wave_of_lapses_and_a_flush_in_the_middle_of_it() {
+fn flush_or_swap_in_wave_of_lapses_serves_every_waiter() {
     let server = Server::start();
     for flush in [
         &["FLUSHALL", "ASYNC"][..],

@@ -9,7 +9,7 @@ use crate::support::steps::*;
 use crate::support::*;
 
 #[test]
-fn renamed_away_the_hold_travels_and_the_waiters_stay_with_the_name() {
+fn rename_moves_hold_and_leaves_waiters_with_name() {
     for line in ["RENAME lock moved", "RENAMENX lock moved"] {
         let mut held = held_lock();
         held.run(line);
@@ -27,7 +27,7 @@ fn renamed_away_the_hold_travels_and_the_waiters_stay_with_the_name() {
 }
 
 #[test]
-fn renamed_onto_a_name_with_waiters_a_hold_takes_the_place_of_the_one_there() {
+fn rename_onto_name_with_waiters_replaces_its_hold() {
     let mut held = held_lock();
     let (_, fence) = ask(&mut held.admin, "DLOCK.ACQUIRE other EX 600 TOKEN others").grant();
     held.run("RENAME other lock");
@@ -40,7 +40,7 @@ fn renamed_onto_a_name_with_waiters_a_hold_takes_the_place_of_the_one_there() {
 }
 
 #[test]
-fn a_renamed_hold_lapses_under_its_new_name() {
+fn renamed_hold_lapses_under_its_new_name() {
     let server = Server::start();
     let mut admin = server.connect();
     let lines = [
@@ -60,7 +60,7 @@ fn a_renamed_hold_lapses_under_its_new_name() {
 }
 
 #[test]
-fn renamed_to_itself_a_lock_stays_as_it_is() {
+fn rename_to_same_name_changes_nothing() {
     let mut held = held_lock();
     held.run("RENAME lock lock");
     held.first.expect_silence(A_WHILE);
@@ -69,7 +69,7 @@ fn renamed_to_itself_a_lock_stays_as_it_is() {
 }
 
 #[test]
-fn moved_to_another_database_the_hold_travels_and_the_waiters_stay() {
+fn move_takes_hold_to_other_database_and_leaves_waiters() {
     let mut held = held_lock();
     held.run("MOVE lock 1");
     held.run("SELECT 1");
@@ -84,7 +84,7 @@ fn moved_to_another_database_the_hold_travels_and_the_waiters_stay() {
 }
 
 #[test]
-fn moved_to_where_others_wait_a_hold_makes_them_wait_for_it() {
+fn move_onto_name_with_waiters_lets_them_wait_for_the_hold() {
     let mut held = held_lock();
     held.run("SELECT 1");
     held.run("DLOCK.ACQUIRE lock EX 600 TOKEN others");
@@ -101,7 +101,7 @@ fn moved_to_where_others_wait_a_hold_makes_them_wait_for_it() {
 }
 
 #[test]
-fn swapped_databases_leave_the_waiters_with_the_number() {
+fn swapdb_leaves_waiters_with_database_number() {
     let mut held = held_lock();
     held.run("SELECT 1");
     let (_, fence) = ask(&mut held.admin, "DLOCK.ACQUIRE lock EX 600 TOKEN others").grant();
@@ -130,7 +130,7 @@ fn swapped_databases_leave_the_waiters_with_the_number() {
 }
 
 #[test]
-fn swapped_with_an_empty_database_the_waiters_are_granted_afresh_and_the_hold_lives_on() {
+fn swapdb_with_empty_database_grants_waiters_afresh() {
     let mut held = held_lock();
     held.run("SWAPDB 0 9");
     held.expect_granted_afresh();
@@ -144,7 +144,7 @@ fn swapped_with_an_empty_database_the_waiters_are_granted_afresh_and_the_hold_li
 }
 
 #[test]
-fn overwritten_by_another_type_every_waiter_gets_wrongtype() {
+fn overwriting_by_other_type_answers_waiters_wrongtype() {
     for lines in [
         &["SET lock text"][..],
         &["SET text x", "RENAME text lock"],
@@ -162,7 +162,7 @@ fn overwritten_by_another_type_every_waiter_gets_wrongtype() {
 }
 
 #[test]
-fn overwritten_by_another_family_every_waiter_gets_wrongtype() {
+fn overwriting_by_other_family_answers_waiters_wrongtype() {
     for (line, release) in [
         (
             "DSEM.ACQUIRE other LIMIT 1 EX 600 TOKEN t",
@@ -183,7 +183,7 @@ fn overwritten_by_another_family_every_waiter_gets_wrongtype() {
 }
 
 #[test]
-fn a_copy_is_refused() {
+fn copy_is_refused() {
     let mut held = held_lock();
     ask(&mut held.admin, "DSEM.ACQUIRE semaphore LIMIT 1").grant();
     ask(&mut held.admin, "DWG.ADD group").grant();
@@ -201,7 +201,7 @@ fn a_copy_is_refused() {
 }
 
 #[test]
-fn waiters_of_two_databases_are_strangers() {
+fn same_name_in_two_databases_is_two_locks() {
     let mut held = held_lock();
     let mut elsewhere = held.server.connect();
     ask(&mut elsewhere, "SELECT 5");

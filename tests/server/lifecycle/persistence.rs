@@ -15,7 +15,7 @@ use crate::support::steps::{SOON, ask, assert_calm, granted, queued, reply, unix
 use crate::support::*;
 
 #[test]
-fn a_saved_server_comes_back_as_it_was() {
+fn saved_server_restores_every_state() {
     let mut server = Server::start();
     add_fixtures(&server);
     let before = digests(&server);
@@ -26,7 +26,7 @@ fn a_saved_server_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_clean_restart_saves_by_itself() {
+fn clean_restart_saves_by_itself() {
     let mut server = Server::builder().config("save", "3600 1").start();
     add_fixtures(&server);
     let before = digests(&server);
@@ -36,7 +36,7 @@ fn a_clean_restart_saves_by_itself() {
 }
 
 #[test]
-fn a_killed_server_comes_back_from_its_aof() {
+fn killed_server_restores_its_aof() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).start();
         add_fixtures(&server);
@@ -48,7 +48,7 @@ fn a_killed_server_comes_back_from_its_aof() {
 }
 
 #[test]
-fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it() {
+fn killed_server_restores_rewritten_aof_and_what_follows() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).start();
         add_fixtures(&server);
@@ -71,7 +71,7 @@ fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it()
 }
 
 #[test]
-fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
+fn reload_changes_nothing_and_keeps_waiters() {
     for reload in [&["DEBUG", "RELOAD"], &["DEBUG", "LOADAOF"]] {
         let server = with_safe_aof(false).start();
         add_fixtures(&server);
@@ -91,7 +91,7 @@ fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
 }
 
 #[test]
-fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
+fn aof_with_unknown_change_stops_the_start_and_is_logged() {
     let grant = grant_by_hand(unix_us());
     let unpackable = |bytes: &[u8]| ("DSYN", sealed(bytes));
     let by_hand = |changes: &[&str]| ("DSYN", packed("lock", changes));
@@ -163,7 +163,7 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
 /// A server would not start for one change of its AOF, and its operator had the choice between all of the
 /// data and none of it.
 #[test]
-fn aof_with_unapplied_changes_is_loaded_without_them_if_the_operator_says_so() {
+fn aof_skip_unapplied_loads_the_rest() {
     let mut server = with_safe_aof(false).start();
     add_fixtures(&server);
     let before = digests(&server);
@@ -200,7 +200,7 @@ fn aof_with_unapplied_changes_is_loaded_without_them_if_the_operator_says_so() {
 /// deleted, and the next in line was granted under that limit. The replica refused the grant, and the primary
 /// did not start again from its AOF.
 #[test]
-fn name_reused_by_another_family_is_followed_and_loaded() {
+fn name_reused_by_another_family_is_replicated_and_loaded() {
     let mut server = with_safe_aof(false)
         .module_arg("rejoin-ms")
         .module_arg(60_000)
@@ -252,7 +252,7 @@ fn in_bulk(
 }
 
 #[test]
-fn twenty_thousand_locks_and_twenty_thousand_holds_of_one_key_come_back() {
+fn forty_thousand_holds_are_restored() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).config("appendfsync", "no").start();
         let mut client = server.connect();
@@ -303,7 +303,7 @@ fn twenty_thousand_locks_and_twenty_thousand_holds_of_one_key_come_back() {
 }
 
 #[test]
-fn a_save_with_waiters_in_the_queue_saves_the_holds_alone() {
+fn save_with_waiters_saves_only_holds() {
     let mut server = Server::start();
     let mut client = server.connect();
     call!(client, "DLOCK.ACQUIRE", "k", "EX", 600, "TOKEN", "t");

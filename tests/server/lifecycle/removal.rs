@@ -82,7 +82,7 @@ impl HeldLock {
 }
 
 #[test]
-fn del_and_unlink_end_the_hold_and_grant_afresh() {
+fn del_and_unlink_grant_afresh() {
     for line in ["DEL lock", "UNLINK lock", "DEL absent lock other"] {
         let mut held = held_lock();
         held.run(line);
@@ -91,7 +91,7 @@ fn del_and_unlink_end_the_hold_and_grant_afresh() {
 }
 
 #[test]
-fn an_expiry_set_by_hand_ends_the_hold_and_grants_afresh() {
+fn expiry_of_key_grants_afresh() {
     for line in ["PEXPIRE lock 1000", "EXPIRE lock 1"] {
         let mut held = held_lock();
         assert_eq!(ask(&mut held.admin, line), 1);
@@ -107,7 +107,7 @@ fn an_expiry_set_by_hand_ends_the_hold_and_grants_afresh() {
 }
 
 #[test]
-fn an_expiry_set_by_hand_and_taken_back_changes_nothing() {
+fn expiry_taken_back_by_persist_changes_nothing() {
     let mut held = held_lock();
     assert_eq!(ask(&mut held.admin, "PEXPIRE lock 60000"), 1);
     assert_eq!(ask(&mut held.admin, "PERSIST lock"), 1);
@@ -117,7 +117,7 @@ fn an_expiry_set_by_hand_and_taken_back_changes_nothing() {
 }
 
 #[test]
-fn a_flush_ends_the_hold_and_grants_afresh() {
+fn flush_grants_afresh() {
     for line in [
         "FLUSHDB",
         "FLUSHALL",
@@ -132,7 +132,7 @@ fn a_flush_ends_the_hold_and_grants_afresh() {
 }
 
 #[test]
-fn a_flush_of_another_database_changes_nothing() {
+fn flush_of_other_database_changes_nothing() {
     let mut held = held_lock();
     held.run("SELECT 3");
     held.run("FLUSHDB");
@@ -142,7 +142,7 @@ fn a_flush_of_another_database_changes_nothing() {
 }
 
 #[test]
-fn removed_in_a_transaction_or_a_script_the_key_is_granted_afresh() {
+fn removal_in_multi_or_lua_grants_afresh() {
     let mut one = held_lock();
     at_once(&mut one.admin, &["MULTI", "DEL lock", "EXEC"]);
     one.expect_granted_afresh();
@@ -170,7 +170,7 @@ fn removed_in_a_transaction_or_a_script_the_key_is_granted_afresh() {
 }
 
 #[test]
-fn semaphore_waiters_of_a_removed_key_are_granted_afresh_up_to_their_limit() {
+fn removed_semaphore_grants_afresh_up_to_its_limit() {
     let server = Server::start();
     let mut admin = server.connect();
     ask(
@@ -198,7 +198,7 @@ fn semaphore_waiters_of_a_removed_key_are_granted_afresh_up_to_their_limit() {
 }
 
 #[test]
-fn those_who_wait_for_a_removed_group_are_unblocked_and_not_told_it_finished() {
+fn removed_group_answers_its_waits_unblocked() {
     for line in [
         "DEL group",
         "UNLINK group",
@@ -232,7 +232,7 @@ fn those_who_wait_for_a_removed_group_are_unblocked_and_not_told_it_finished() {
 }
 
 #[test]
-fn evicted_a_lock_is_granted_afresh() {
+fn eviction_grants_afresh() {
     let mut held = held_lock();
     held.run("CONFIG SET maxmemory-policy allkeys-random");
     // One turn: the lock is evicted by the second command, and there is room again when it ends.
@@ -243,7 +243,7 @@ fn evicted_a_lock_is_granted_afresh() {
 }
 
 #[test]
-fn a_volatile_policy_never_evicts_a_held_lock() {
+fn volatile_policy_never_evicts_held_lock() {
     for policy in [
         "volatile-random",
         "volatile-ttl",
@@ -276,7 +276,7 @@ fn a_volatile_policy_never_evicts_a_held_lock() {
 }
 
 #[test]
-fn generic_commands_may_look_at_a_held_key() {
+fn generic_commands_read_held_keys() {
     let mut held = held_lock();
     let admin = &mut held.admin;
     ask(
@@ -327,7 +327,7 @@ fn generic_commands_may_look_at_a_held_key() {
 }
 
 #[test]
-fn a_key_removed_under_its_overdue_hold_is_granted_once() {
+fn key_removed_with_overdue_hold_is_granted_once() {
     let server = Server::start();
     let mut admin = server.connect();
     ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();

@@ -51,7 +51,7 @@ const FAMILIES: [(&str, &str, &str); 5] = [
 ];
 
 #[test]
-fn a_start_gives_every_hold_the_rest_of_its_lease_and_the_grace_and_no_more_than_the_lease() {
+fn start_gives_rest_of_lease_and_grace_but_at_most_the_lease() {
     const LEASE: i64 = 20_000;
     const HOUR: i64 = 3_600_000;
     for grace in [0, 5_000, 60_000] {
@@ -103,7 +103,7 @@ fn a_start_gives_every_hold_the_rest_of_its_lease_and_the_grace_and_no_more_than
 }
 
 #[test]
-fn what_ran_out_while_the_server_was_down_is_given_to_the_next_after_the_grace_and_not_before() {
+fn lease_ended_while_down_is_handed_on_after_grace() {
     const GRACE: u64 = 700;
     let mut server = with_safe_aof(true)
         .module_arg("takeover-grace-ms")
@@ -162,7 +162,7 @@ fn what_ran_out_while_the_server_was_down_is_given_to_the_next_after_the_grace_a
 }
 
 #[test]
-fn after_a_restart_a_lease_has_what_was_left_of_it_and_the_grace() {
+fn restarted_lease_has_its_rest_and_grace() {
     // The rest and the grace together: less than the lease.
     let (left, gone) = left_after_restart(60_000, 500, 200);
     assert!(left <= 60_000 - 500 + 200, "{left}");
@@ -176,7 +176,7 @@ fn after_a_restart_a_lease_has_what_was_left_of_it_and_the_grace() {
 }
 
 #[test]
-fn after_a_restart_a_lease_is_never_longer_than_it_was_given() {
+fn restarted_lease_is_never_longer_than_granted() {
     // A second is gone and a minute of grace would be added: all of the lease, no more.
     let (left, _) = left_after_restart(20_000, 1_000, 60_000);
     assert!((19_000..=20_000).contains(&left), "{left}");
@@ -187,7 +187,7 @@ fn after_a_restart_a_lease_is_never_longer_than_it_was_given() {
 }
 
 #[test]
-fn a_lease_that_ran_out_while_the_server_was_down_has_the_grace_left_and_then_lapses() {
+fn lease_ended_while_down_has_grace_and_then_lapses() {
     let mut server = with_safe_aof(true)
         .module_arg("takeover-grace-ms")
         .module_arg(1_200)
@@ -247,7 +247,7 @@ fn a_lease_that_ran_out_while_the_server_was_down_has_the_grace_left_and_then_la
 }
 
 #[test]
-fn fences_rise_over_removals_flushes_and_restarts_with_and_without_memory() {
+fn fences_rise_over_removals_flushes_and_restarts() {
     let mut server = Server::start();
     let mut last = 0;
     let mut rises = |server: &Server, by: u64| {
@@ -286,7 +286,7 @@ fn fences_rise_over_removals_flushes_and_restarts_with_and_without_memory() {
 }
 
 #[test]
-fn a_reload_is_no_new_start_and_leaps_over_no_fences() {
+fn reload_does_not_raise_fences() {
     let server = Server::start();
     let mut client = server.connect();
     let before = call!(client, "DLOCK.ACQUIRE", "a").grant().1;
@@ -297,7 +297,7 @@ fn a_reload_is_no_new_start_and_leaps_over_no_fences() {
 }
 
 #[test]
-fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
+fn start_raises_fences_a_minute_past_the_last() {
     // A last fence that lies further ahead than the hour, as after a clock that was wrong.
     let far = unix_us() + 100 * DAY_US;
     let mut server = with_safe_aof(false).start();
@@ -333,7 +333,7 @@ fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
 }
 
 #[test]
-fn a_finished_round_is_kept_after_a_restart_as_long_as_it_was_to_be_and_no_longer() {
+fn finished_round_keeps_its_end_over_restart() {
     let mut server = with_safe_aof(true)
         .module_arg("group-keep-ms")
         .module_arg(2_500)

@@ -96,7 +96,7 @@ fn refusal(directory: &Path, lines: &[String]) -> String {
 }
 
 #[test]
-fn every_setting_has_its_default_and_no_other_exists() {
+fn settings_have_their_defaults_and_no_other_exists() {
     let server = Server::start();
     let mut client = server.connect();
     for (name, default, ..) in SETTINGS {
@@ -119,7 +119,7 @@ fn every_setting_has_its_default_and_no_other_exists() {
 }
 
 #[test]
-fn config_set_keeps_to_the_bounds_and_a_refusal_changes_nothing() {
+fn config_set_out_of_bounds_changes_nothing() {
     let server = Server::start();
     let mut client = server.connect();
     for (name, default, least, most) in SETTINGS {
@@ -156,7 +156,7 @@ fn config_set_keeps_to_the_bounds_and_a_refusal_changes_nothing() {
 }
 
 #[test]
-fn arguments_of_loadmodule_and_directives_set_what_config_set_sets() {
+fn loadmodule_arguments_and_directives_set_the_same() {
     let mut by_argument = Server::builder();
     let mut by_directive = Server::builder();
     for (at, (name, _, least, _)) in (1..).zip(SETTINGS) {
@@ -219,7 +219,7 @@ fn yes_or_no_setting_is_set_by_argument_directive_and_config_set() {
 }
 
 #[test]
-fn what_config_rewrite_wrote_is_what_the_next_start_has() {
+fn config_rewrite_is_read_by_the_next_start() {
     let mut server = Server::builder()
         .module_arg("rejoin-ms")
         .module_arg(5)
@@ -241,7 +241,7 @@ fn what_config_rewrite_wrote_is_what_the_next_start_has() {
 }
 
 #[test]
-fn a_server_does_not_start_on_a_setting_that_is_wrong_and_says_which() {
+fn wrong_setting_stops_the_start_and_is_named() {
     let helper = Server::builder().without_module().start();
     for (arguments, said) in [
         ("rejoin-ms", "rejoin-ms"),
@@ -284,7 +284,7 @@ fn example() -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_example_configuration_loads_and_shows_every_setting_with_its_default() {
+fn example_configuration_shows_every_default() {
     let lines = example();
     let shown: Vec<_> = lines
         .iter()
@@ -325,7 +325,7 @@ fn the_example_configuration_loads_and_shows_every_setting_with_its_default() {
 }
 
 #[test]
-fn the_default_lease_is_what_a_request_without_one_gets() {
+fn default_lease_ms_is_lease_of_request_without_one() {
     let server = Server::start();
     let mut client = server.connect();
     let lease_of = |client: &mut Client, request: &[&str]| {
@@ -361,7 +361,7 @@ fn the_default_lease_is_what_a_request_without_one_gets() {
 }
 
 #[test]
-fn the_longest_lease_binds_requests_and_renewals_from_then_on() {
+fn max_lease_ms_bounds_requests_and_renewals() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "max-lease-ms", 20_000);
@@ -389,7 +389,7 @@ fn the_longest_lease_binds_requests_and_renewals_from_then_on() {
 }
 
 #[test]
-fn once_keep_ms_is_how_long_a_result_is_kept_that_names_no_time() {
+fn once_keep_ms_is_retention_of_result_without_one() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "once-keep-ms", 400);
@@ -422,7 +422,7 @@ fn max_result_bytes_bounds_results_and_reasons() {
 }
 
 #[test]
-fn rejoin_ms_is_how_long_a_place_is_kept() {
+fn rejoin_ms_is_time_a_vacant_place_is_kept() {
     let server = Server::builder()
         .module_arg("rejoin-ms")
         .module_arg(0)
@@ -451,7 +451,7 @@ fn rejoin_ms_is_how_long_a_place_is_kept() {
 }
 
 #[test]
-fn the_queue_of_a_key_is_full_at_its_bound_and_the_refusal_names_it() {
+fn max_waiters_per_key_bounds_queue_and_is_named() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "max-waiters-per-key", 3);
@@ -500,7 +500,7 @@ fn the_queue_of_a_key_is_full_at_its_bound_and_the_refusal_names_it() {
 }
 
 #[test]
-fn the_servers_queues_are_full_together_and_the_refusal_names_that_bound() {
+fn max_waiters_bounds_all_queues_and_is_named() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "max-waiters", 3);
@@ -533,7 +533,7 @@ fn the_servers_queues_are_full_together_and_the_refusal_names_that_bound() {
 }
 
 #[test]
-fn vacant_places_give_way_to_waiters_the_oldest_first() {
+fn oldest_vacant_place_gives_way_to_waiter() {
     let server = Server::builder()
         .module_arg("rejoin-ms")
         .module_arg(600_000)

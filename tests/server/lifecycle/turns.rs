@@ -41,7 +41,7 @@ fn change_roles(client: &mut Client) {
 /// Leases run on a clock of the server's own, and what was a deadline in one term of office was taken for one
 /// in the next: or it was not, and nothing lapsed until the longest lease of the term before had run out.
 #[test]
-fn leases_of_every_term_run_out_at_their_own_time() {
+fn leases_end_on_time_in_every_term_as_primary() {
     let server = Server::builder()
         .module_arg("takeover-grace-ms")
         .module_arg(0)
@@ -73,7 +73,7 @@ fn leases_of_every_term_run_out_at_their_own_time() {
 /// So many locks that the walk after the start takes many turns: they all lapse, the first asked for and the
 /// last, but for those that were renewed before the walk had come to them.
 #[test]
-fn fifty_thousand_locks_lapse_after_a_start_but_for_those_renewed_during_the_walk() {
+fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
     let mut server = Server::builder()
         .module_arg("takeover-grace-ms")
         .module_arg(1_000)
@@ -123,7 +123,7 @@ fn replica_gives_back_the_memory_of_a_large_semaphore() {
 
 /// More keys are waited for than one turn would look at, in a database that is flushed or swapped.
 #[test]
-fn waiters_of_three_hundred_keys_are_served_after_a_flush_and_a_swap() {
+fn waiters_of_300_keys_are_served_after_flush_and_swap() {
     for line in ["FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
         let server = Server::start();
         let mut client = server.connect();
@@ -153,7 +153,7 @@ fn waiters_of_three_hundred_keys_are_served_after_a_flush_and_a_swap() {
 
 /// The connection's holds end one by one; a token that comes back on another connection keeps its own.
 #[test]
-fn ten_thousand_ephemeral_holds_end_with_their_connection_but_for_those_asked_for_again() {
+fn ten_thousand_ephemeral_holds_end_unless_claimed_again() {
     let server = Server::start();
     let mut closing = server.connect();
     let acquire = |n| format!("DLOCK.ACQUIRE k{n} EX 600 EPHEMERAL TOKEN t{n}");

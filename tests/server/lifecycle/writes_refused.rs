@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 #[test]
-fn during_a_pause_of_writes_no_lease_runs_waits_run_out_and_afterwards_all_goes_on() {
+fn client_pause_stops_leases_but_not_waits() {
     let server = Server::start();
     let _stream = ReplicationStream::attach(&server);
     let (mut client, mut patient, mut impatient) =
@@ -50,7 +50,7 @@ fn during_a_pause_of_writes_no_lease_runs_waits_run_out_and_afterwards_all_goes_
 }
 
 #[test]
-fn a_pause_that_runs_out_by_itself_ends_like_one_that_is_ended() {
+fn client_pause_that_expires_serves_waiters() {
     let server = Server::start();
     let _stream = ReplicationStream::attach(&server);
     let mut client = server.connect();
@@ -166,7 +166,7 @@ fn assert_held_up(server: &Server, code: &str, refuse: impl FnOnce(), recover: i
 }
 
 #[test]
-fn without_enough_replicas_no_lease_runs_and_no_timer_grants() {
+fn missing_replica_stops_leases_and_grants() {
     let (server, stream) = in_need_of_a_replica();
     let mut replaced = None;
     assert_held_up(
@@ -178,7 +178,7 @@ fn without_enough_replicas_no_lease_runs_and_no_timer_grants() {
 }
 
 #[test]
-fn after_a_save_that_failed_no_lease_runs_and_no_timer_grants() {
+fn failed_save_stops_leases_and_grants() {
     // The save fails because it cannot rename its file over a directory, not even as root.
     let server = Server::builder().config("save", "3600 1000000").start();
     let in_the_way = server.dir().join("dump.rdb");
@@ -205,7 +205,7 @@ fn after_a_save_that_failed_no_lease_runs_and_no_timer_grants() {
 }
 
 #[test]
-fn what_ends_in_the_very_turn_in_which_writes_are_taken_again_leaves_nothing_behind() {
+fn release_in_turn_that_accepts_writes_again_leaves_no_key() {
     let (server, stream) = in_need_of_a_replica();
     let mut client = server.connect();
     call!(client, "DLOCK.ACQUIRE", "k", "EX", 60, "TOKEN", "t");
@@ -248,7 +248,7 @@ fn what_ends_in_the_very_turn_in_which_writes_are_taken_again_leaves_nothing_beh
 }
 
 #[test]
-fn what_ends_in_the_very_turn_in_which_a_pause_ends_leaves_nothing_behind() {
+fn release_in_turn_that_ends_pause_leaves_no_key() {
     let server = Server::start();
     let mut client = server.connect();
     for round in 0..5 {

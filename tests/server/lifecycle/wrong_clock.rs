@@ -27,7 +27,7 @@ fn warnings(server: &Server) -> usize {
 /// The clock stood two years back after a reboot, and the server exited while it loaded its own AOF; and
 /// then its own RDB.
 #[test]
-fn server_loads_its_own_files_whatever_the_clock_says() {
+fn server_loads_its_own_files_with_fences_far_ahead() {
     let (mut server, fence) = from_the_future();
     server.start_again();
     assert_eq!(warnings(&server), 1, "{}", server.log_text());

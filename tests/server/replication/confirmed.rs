@@ -24,7 +24,7 @@ fn acquire_confirmed(client: &mut Client, key: &str, token: &str) -> Option<u64>
 }
 
 #[test]
-fn wait_confirms_a_grant_on_a_healthy_pair_and_not_on_a_primary_that_is_cut_off() {
+fn wait_confirms_grant_unless_primary_is_cut_off() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -63,7 +63,7 @@ fn wait_confirms_a_grant_on_a_healthy_pair_and_not_on_a_primary_that_is_cut_off(
 }
 
 #[test]
-fn waitaof_confirms_a_grant_that_then_survives_a_kill() {
+fn waitaof_confirms_grant_that_survives_a_kill() {
     let mut server = Server::builder()
         .config("appendonly", "yes")
         .config("appendfsync", "everysec")

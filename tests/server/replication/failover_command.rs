@@ -55,7 +55,7 @@ const WAITS: [&str; 6] = [
 ];
 
 #[test]
-fn after_a_failover_every_token_has_its_hold_and_every_waiter_is_served_where_it_asks_again() {
+fn failover_keeps_holds_and_serves_waiters_that_ask_again() {
     let (old, new) = pair();
     let mut client = old.connect();
     let fences = HOLDS.map(|(_, request)| ask(&mut client, request).grant().1);
@@ -129,7 +129,7 @@ fn after_a_failover_every_token_has_its_hold_and_every_waiter_is_served_where_it
 }
 
 #[test]
-fn fences_rise_and_holds_last_through_one_failover_after_another() {
+fn fences_rise_and_holds_last_over_repeated_failovers() {
     let servers = pair();
     let (mut primary, mut replica) = (&servers.0, &servers.1);
     let held = ask(&mut primary.connect(), "DLOCK.ACQUIRE held EX 600 TOKEN t");
@@ -160,7 +160,7 @@ fn fences_rise_and_holds_last_through_one_failover_after_another() {
 }
 
 #[test]
-fn waiters_that_understand_redirects_or_only_read_are_told_like_any_other() {
+fn failover_answers_redirectable_and_reading_waiters() {
     let (old, new) = pair();
     // Redis redirects clients in a cluster only.
     if old.flavour().product == Product::Redis {
@@ -203,7 +203,7 @@ fn waiters_that_understand_redirects_or_only_read_are_told_like_any_other() {
 }
 
 #[test]
-fn a_failover_that_times_out_leaves_everybody_where_they_were() {
+fn failover_that_times_out_keeps_every_waiter() {
     let (old, deaf) = pair();
     let mut client = old.connect();
     ask(&mut client, "DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");
@@ -247,7 +247,7 @@ fn a_failover_that_times_out_leaves_everybody_where_they_were() {
 }
 
 #[test]
-fn a_forced_failover_to_a_deaf_replica_makes_a_replica_that_becomes_the_primary_again() {
+fn forced_failover_to_stopped_replica_can_be_aborted() {
     let (old, deaf) = pair_with_grace(300);
     let mut client = old.connect();
     ask(&mut client, "DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");

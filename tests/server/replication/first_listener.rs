@@ -64,7 +64,7 @@ fn let_it_find_out_that_it_is_alone(server: &Server) {
 }
 
 #[test]
-fn the_first_replica_misses_nothing_that_happens_while_it_comes() {
+fn first_replica_misses_nothing_while_it_synchronises() {
     let primary = Server::start();
     let_it_find_out_that_it_is_alone(&primary);
     let stop = AtomicBool::new(false);
@@ -85,7 +85,7 @@ fn the_first_replica_misses_nothing_that_happens_while_it_comes() {
 }
 
 #[test]
-fn an_aof_that_is_switched_on_in_the_middle_of_traffic_has_everything_after_it() {
+fn aof_switched_on_under_traffic_has_everything_after() {
     let mut server = Server::builder().config("appendfsync", "always").start();
     let_it_find_out_that_it_is_alone(&server);
     let stop = AtomicBool::new(false);
@@ -158,7 +158,7 @@ fn timer_decisions_before_first_snapshot_are_whole_commands_in_backlog() {
 }
 
 #[test]
-fn timer_decisions_that_nobody_hears_still_count_for_the_save_points() {
+fn timer_decisions_without_replica_count_for_save_points() {
     const LAPSES: u64 = 100;
     let server = Server::start();
     let_it_find_out_that_it_is_alone(&server);
@@ -180,7 +180,7 @@ fn timer_decisions_that_nobody_hears_still_count_for_the_save_points() {
 }
 
 #[test]
-fn changes_that_nobody_hears_still_count_for_the_save_points() {
+fn changes_without_replica_count_for_save_points() {
     let server = Server::start();
     let_it_find_out_that_it_is_alone(&server);
     let before = server.info_number("persistence", "rdb_changes_since_last_save");

@@ -38,7 +38,7 @@ fn verb(change: &str) -> String {
 }
 
 #[test]
-fn a_replica_from_the_start_and_its_own_replica_equal_the_primary_at_any_moment() {
+fn replica_and_its_replica_equal_primary_at_any_moment() {
     let mut seen = BTreeSet::new();
     let seeds = seeds(3);
     let many = seeds.clone().count() >= 3;
@@ -100,13 +100,13 @@ fn a_replica_from_the_start_and_its_own_replica_equal_the_primary_at_any_moment(
 }
 
 /// How a replica may come by its data: settings of the primary, settings of the replica.
-type Way = (
+type SyncWay = (
     &'static str,
     &'static [(&'static str, &'static str)],
     &'static [(&'static str, &'static str)],
 );
 
-const WAYS: [Way; 5] = [
+const WAYS: [SyncWay; 5] = [
     (
         "through a file on both sides",
         &[("repl-diskless-sync", "no")],
@@ -145,7 +145,7 @@ fn knows(server: &Server, setting: &str) -> bool {
 }
 
 #[test]
-fn a_full_synchronisation_in_the_middle_of_a_history_misses_nothing() {
+fn full_synchronisation_in_random_history_misses_nothing() {
     for seed in seeds(1) {
         let primary = history::builder().start();
         let mut history = History::new(&primary, seed);
@@ -197,7 +197,7 @@ fn a_full_synchronisation_in_the_middle_of_a_history_misses_nothing() {
 }
 
 #[test]
-fn a_replica_whose_link_broke_goes_on_where_it_was() {
+fn replica_with_broken_link_resumes_where_it_was() {
     for seed in seeds(1) {
         let primary = history::builder().start();
         let replica = history::builder().replica_of(&primary).start();
@@ -243,7 +243,7 @@ fn a_replica_whose_link_broke_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_promoted_replica_goes_on_with_the_history_and_its_own_replica_with_it() {
+fn promoted_replica_and_its_replica_continue_the_history() {
     for seed in seeds(1) {
         let mut primary = history::builder().start();
         let replica = history::builder().replica_of(&primary).start();

@@ -17,7 +17,7 @@ fn good_replicas(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_primary_that_lost_its_replica_refuses_and_hands_nothing_on_until_it_is_back() {
+fn primary_without_replica_refuses_and_hands_nothing_on() {
     let Some(network) = Network::new() else {
         return;
     };

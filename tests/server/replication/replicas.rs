@@ -50,7 +50,7 @@ fn removal_and_grant_after_it_reach_replica_in_order() {
 }
 
 #[test]
-fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
+fn full_synchronisation_brings_every_state() {
     for diskless in ["no", "yes"] {
         let primary = Server::builder()
             .config("repl-diskless-sync", diskless)
@@ -89,7 +89,7 @@ fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
 }
 
 #[test]
-fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own() {
+fn full_synchronisation_replaces_holds_of_new_replica() {
     let primary = Server::start();
     add_fixtures(&primary);
     for load in ["disabled", "swapdb"] {
@@ -115,7 +115,7 @@ fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own(
 }
 
 #[test]
-fn a_replica_that_restarts_goes_on_from_where_it_was() {
+fn restarted_replica_resumes_by_partial_synchronisation() {
     let primary = Server::start();
     let mut replica = Server::builder()
         .config("save", "3600 1")
@@ -143,7 +143,7 @@ fn a_replica_that_restarts_goes_on_from_where_it_was() {
 }
 
 #[test]
-fn a_replicas_own_aof_has_what_it_was_told() {
+fn replica_writes_replicated_changes_to_its_aof() {
     let mut primary = Server::start();
     let mut replica = Server::builder()
         .config("appendonly", "yes")
@@ -187,7 +187,7 @@ fn stays(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_replica_that_lags_behind_writes_down_the_primarys_moments_not_its_own() {
+fn lagging_replica_keeps_moments_of_primary() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     replica.stop();
@@ -211,7 +211,7 @@ fn a_replica_that_lags_behind_writes_down_the_primarys_moments_not_its_own() {
 }
 
 #[test]
-fn a_replica_refuses_writes_and_answers_looks() {
+fn replica_refuses_writes_and_answers_reads() {
     let primary = Server::start();
     add_fixtures(&primary);
     let replica = Server::builder().replica_of(&primary).start();
@@ -261,7 +261,7 @@ fn a_replica_refuses_writes_and_answers_looks() {
 }
 
 #[test]
-fn a_replica_lapses_nothing_and_tells_from_the_deadline_what_is_left() {
+fn replica_lapses_nothing_and_checks_by_deadline() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     lapses_nothing(&primary, &replica);

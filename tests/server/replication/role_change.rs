@@ -35,7 +35,7 @@ pub(super) fn role(server: &Server) -> String {
 }
 
 #[test]
-fn a_promoted_node_lapses_after_the_grace_and_not_before() {
+fn promoted_replica_lapses_only_after_grace() {
     let (old, new) = pair_with_grace(600);
     let mut client = old.connect();
     ask(&mut client, "DLOCK.ACQUIRE due EX 2 TOKEN t");
@@ -69,7 +69,7 @@ fn a_promoted_node_lapses_after_the_grace_and_not_before() {
 }
 
 #[test]
-fn a_primary_that_is_told_to_follow_nobody_goes_on_as_it_was() {
+fn replicaof_no_one_on_primary_changes_nothing() {
     let server = Server::start();
     let mut client = server.connect();
     let fence = ask(&mut client, "DLOCK.ACQUIRE k PX 700 TOKEN t").grant().1;
@@ -82,7 +82,7 @@ fn a_primary_that_is_told_to_follow_nobody_goes_on_as_it_was() {
 }
 
 #[test]
-fn a_primary_told_to_follow_one_that_is_not_there_refuses_and_comes_back_with_its_holds() {
+fn replica_of_missing_primary_keeps_holds_for_its_promotion() {
     let mut gone = Server::start();
     gone.shutdown();
     let server = Server::builder()
@@ -117,7 +117,7 @@ fn a_primary_told_to_follow_one_that_is_not_there_refuses_and_comes_back_with_it
 }
 
 #[test]
-fn a_promoted_replica_lapses_what_is_due_serves_at_once_and_outranks_the_old_primary() {
+fn promoted_replica_serves_at_once_with_higher_fences() {
     let mut primary = Server::start();
     let replica = Server::builder()
         .module_arg("takeover-grace-ms")
@@ -182,7 +182,7 @@ fn a_promoted_replica_lapses_what_is_due_serves_at_once_and_outranks_the_old_pri
 }
 
 #[test]
-fn a_demoted_primary_tells_its_waiters_and_follows_and_may_be_promoted_again() {
+fn demoted_primary_ends_waits_and_can_be_promoted_again() {
     let first = Server::builder()
         .module_arg("takeover-grace-ms")
         .module_arg(0)

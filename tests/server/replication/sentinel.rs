@@ -19,7 +19,7 @@ fn connect_by(sentinels: &Sentinels, servers: &[&Server]) -> Client {
 }
 
 #[test]
-fn a_killed_primary_is_replaced_and_every_token_finds_its_hold_again() {
+fn killed_primary_is_replaced_and_tokens_keep_holds() {
     let mut first = Server::start();
     let second = Server::builder().replica_of(&first).start();
     let third = Server::builder().replica_of(&first).start();
@@ -93,7 +93,7 @@ fn a_killed_primary_is_replaced_and_every_token_finds_its_hold_again() {
 }
 
 #[test]
-fn a_switch_that_a_sentinel_is_asked_for_moves_the_waiters_on() {
+fn sentinel_failover_ends_waits_and_keeps_holds() {
     let first = Server::start();
     let second = Server::builder().replica_of(&first).start();
     let sentinels = Sentinels::watch(&first, 1);
@@ -169,7 +169,7 @@ fn accepted(client: &mut Client, request: &str) -> Reply {
 }
 
 #[test]
-fn with_the_readmes_settings_a_lost_primary_that_comes_back_grants_nothing() {
+fn returning_primary_with_readme_settings_grants_nothing() {
     let mut first = as_the_readme_says().start();
     let second = as_the_readme_says().replica_of(&first).start();
     let third = as_the_readme_says().replica_of(&first).start();

@@ -14,11 +14,11 @@ use crate::support::*;
 
 /// What a lock protects, if it checks fences: a write by an older holder than the last is refused.
 #[derive(Default)]
-struct Store {
+struct FencedStore {
     fence: u64,
 }
 
-impl Store {
+impl FencedStore {
     fn write(&mut self, fence: u64) -> bool {
         let is_newest = fence >= self.fence;
         if is_newest {
@@ -37,7 +37,7 @@ fn grant_in_passing(client: &mut Client) -> u64 {
 }
 
 #[test]
-fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
+fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -56,7 +56,7 @@ fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
     for replica in &replicas {
         replica.wait_to_catch_up_with(&old);
     }
-    let mut store = Store::default();
+    let mut store = FencedStore::default();
     assert!(store.write(before));
 
     hosts[0].cut_off();
@@ -122,7 +122,7 @@ fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
 
 /// Whoever restarts is an old primary still: it was not promoted, and nobody follows it.
 #[test]
-fn an_old_primary_that_restarts_while_it_is_cut_off_is_outranked_as_before() {
+fn restarted_old_primary_grants_lower_fences() {
     for appendonly in ["yes", "no"] {
         let builder = || {
             Server::builder()
