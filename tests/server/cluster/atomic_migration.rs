@@ -1,10 +1,10 @@
-//! Slots that move as a whole: `CLUSTER MIGRATESLOTS`, of Valkey from 9.0 on.
+//! Slots that move as a whole: `CLUSTER MIGRATESLOTS`, in Valkey from 9.0 on.
 //!
-//! The promise: holds arrive as they are, with what changes while they are on their way; waiters are told
-//! where the slot has gone; the target decides nothing before the slot is its own; the source has nothing
-//! left, or, when the migration is cancelled, everything.
+//! Holds arrive unchanged, with the changes that are made during the migration. Waiters are redirected to the new node.
+//! The target decides nothing before it owns the slot. Afterwards the source has nothing left; if the migration is
+//! cancelled, it still has everything.
 //!
-//! Servers without this command are told nothing: there is no story then.
+//! On servers without this command the tests are skipped.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -20,7 +20,7 @@ struct MigratingNodes {
 }
 
 impl MigratingNodes {
-    /// `None` on servers that cannot do this.
+    /// Returns `None` on servers without this command.
     fn new() -> Option<MigratingNodes> {
         if !Cluster::can_migrate_atomically() {
             return None;
@@ -43,24 +43,24 @@ impl MigratingNodes {
         format!("{{{}}}{name}", self.tag)
     }
 
-    /// Starts the migration and holds it at the point where the target has all, and hears of changes.
+    /// Starts the migration and holds it where the target has every key and receives further changes.
     #[track_caller]
-    fn on_the_way(&self) {
-        self.prevent_the_end(true);
+    fn migrate_and_hold(&self) {
+        self.prevent_end(true);
         self.cluster.start_migration(self.slot, SOURCE, TARGET);
         self.wait_for_state("waiting-to-pause");
     }
 
     #[track_caller]
-    fn prevent_the_end(&self, prevent: bool) {
+    fn prevent_end(&self, prevent: bool) {
         let line = format!("DEBUG SLOTMIGRATION PREVENT-PAUSE {}", u8::from(prevent));
         assert_eq!(ask(&mut self.source().connect(), line), "OK");
     }
 
-    /// Lets the migration that was held go on; returns when all know the slot's new node.
+    /// Lets the migration go on; returns when all nodes know the slot's new owner.
     #[track_caller]
-    fn arrive(&self) {
-        self.prevent_the_end(false);
+    fn finish_migration(&self) {
+        self.prevent_end(false);
         self.cluster.wait_for_owner(&[0, 1, 2], self.slot, TARGET);
     }
 
@@ -72,7 +72,7 @@ impl MigratingNodes {
         });
     }
 
-    /// Asserts that a node has no key and no hold, and that nobody waits there.
+    /// Asserts that a node has no key, no hold and no waiter.
     #[track_caller]
     fn assert_empty(&self, node: usize) {
         let server = &self.cluster[node];
@@ -84,7 +84,7 @@ impl MigratingNodes {
     }
 }
 
-/// All lapses that this node has carried out.
+/// The number of lapses that this node has carried out.
 #[track_caller]
 fn lapses(server: &Server) -> u64 {
     ["lock", "sem", "wg", "once"]
@@ -93,7 +93,7 @@ fn lapses(server: &Server) -> u64 {
         .sum()
 }
 
-/// A connection that has this number.
+/// A connection whose client id is this number.
 #[track_caller]
 fn connection_numbered(server: &Server, number: u64) -> Client {
     loop {
@@ -191,7 +191,7 @@ fn changes_during_migration_arrive() {
             fence_of(family, &ask(&mut client, request), "a");
         }
     }
-    nodes.on_the_way();
+    nodes.migrate_and_hold();
     for family in FAMILIES {
         let renew = format!(
             "{}.RENEW {} a PX 60000",
@@ -223,7 +223,7 @@ fn changes_during_migration_arrive() {
             .collect::<Vec<_>>()
     };
     let before = digests(source);
-    nodes.arrive();
+    nodes.finish_migration();
     assert_eq!(digests(target), before);
     assert_eq!(lapses(target), 0);
     let mut router = nodes.cluster.router_from(SOURCE);
@@ -247,7 +247,7 @@ fn changes_during_migration_arrive() {
 
 #[test]
 fn target_lapses_nothing_before_it_owns_the_slot() {
-    // The source stands still for longer than the leases, so that they are over by the target's clock.
+    // Writes are paused at the source for longer than the leases, so that these end by the target's clock.
     const LEASE_MS: u64 = 500;
     let Some(nodes) = MigratingNodes::new() else {
         return;
@@ -257,14 +257,14 @@ fn target_lapses_nothing_before_it_owns_the_slot() {
         let request = family.acquire(&nodes.key(family.name), "a", &format!("PX {LEASE_MS}"));
         fence_of(family, &ask(&mut client, request), "a");
     }
-    nodes.on_the_way();
+    nodes.migrate_and_hold();
     let renew =
         |family: ClusterFamily| format!("{}.RENEW {} a", family.name, nodes.key(family.name));
     let mut lines: Vec<String> = FAMILIES.map(renew).into();
     lines.push(format!("CLIENT PAUSE {} WRITE", 3 * LEASE_MS));
     let done = at_once(&mut client, &lines);
     assert!(done[..4].iter().all(|renewed| *renewed == 1), "{done:?}");
-    // These wait for the end of the pause.
+    // The server postpones these requests until the pause is over.
     for renewed in at_once(&mut client, &FAMILIES.map(renew)) {
         assert_eq!(renewed, 1, "the lease ran while writes were paused");
     }
@@ -277,7 +277,7 @@ fn target_lapses_nothing_before_it_owns_the_slot() {
         );
         assert_eq!(ask(&mut client, line), 1);
     }
-    nodes.arrive();
+    nodes.finish_migration();
     assert_eq!((lapses(source), lapses(target)), (0, 0));
     let mut router = nodes.cluster.router_from(TARGET);
     for family in FAMILIES {
@@ -295,7 +295,7 @@ fn connection_id_at_target_does_not_end_ephemeral_hold() {
     };
     let (source, target) = (nodes.source(), nodes.target());
     let key = nodes.key("k");
-    // The same number at both servers: the hold was bound to the source's.
+    // Both servers have a connection with this client id; the hold is bound to that of the source.
     let number = target.connect().id().max(source.connect().id()) + 200;
     let mut owner = connection_numbered(source, number);
     let request = LOCK.acquire(&key, "e", "EPHEMERAL PX 60000");
@@ -308,7 +308,7 @@ fn connection_id_at_target_does_not_end_ephemeral_hold() {
     owner.close();
     let mut waiter = queued(target, LOCK.acquire(&key, "w", "BLOCK 0"));
     waiter.expect_silence(A_WHILE);
-    // Claimed by a connection of the target's, it ends with that.
+    // After a connection of the target has claimed the hold, it ends with that connection.
     let mut owner = target.connect();
     assert_eq!(fence_of(LOCK, &ask(&mut owner, &request), "e"), fence);
     owner.close();
@@ -335,7 +335,7 @@ fn cancelled_migration_leaves_everything_at_source() {
             queued(source, family.acquire(&key, "c", "PX 60000 BLOCK 0")),
         ]);
     }
-    nodes.on_the_way();
+    nodes.migrate_and_hold();
     assert_eq!(ask(&mut client, "CLUSTER CANCELSLOTMIGRATIONS"), "OK");
     nodes.wait_for_state("cancelled");
     nodes.assert_empty(TARGET);

@@ -1,8 +1,8 @@
-//! What becomes of holds and waiters when a replica takes over in a cluster.
+//! A replica takes over from its primary in a cluster.
 //!
-//! The promise: every waiter gets exactly one end (its grant, an error or the end of its connection); the
-//! new primary has the same holds with the same fences, and gives greater ones; leases that run out in the
-//! middle crash nobody; and the shards that have nothing to do with it are not disturbed.
+//! Every waiter gets exactly one end: its grant, an error, or the end of its connection. The new primary has the same
+//! holds with the same fences, and grants higher ones. Leases that end during the failover crash no node, and the other
+//! shards are not disturbed.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -32,8 +32,8 @@ impl FailoverNodes {
     }
 }
 
-/// How waiters of a primary end that hands over: Redis closes their connections with a last word, Valkey
-/// redirects them from 9.0 on.
+/// Returns whether the waiters of a demoted primary end so on this server: Redis and older Valkeys answer UNBLOCKED and
+/// close the connection, Valkey from 9.0 on redirects the client.
 fn ends_as_this_server_does(server: &Server, end: WaitEnd) -> bool {
     let flavour = server.flavour();
     match end {
@@ -64,7 +64,7 @@ fn manual_failover_ends_every_wait_and_keeps_every_hold() {
         }
     }
     waiting.push((LOCK, queued(old, format!("DWG.WAIT {group} BLOCK 0"))));
-    // Of another shard.
+    // A waiter of another shard.
     let other = nodes.cluster.key_of(1, "other");
     ask(
         &mut nodes.cluster[1].connect(),
@@ -149,10 +149,10 @@ fn failovers_in_wave_of_lapses_end_every_wait() {
         });
     };
 
-    // Each time some are due while the old primary holds still, and some more while the new one starts.
+    // Each failover finds some leases due while the old primary pauses, and some while the new one takes over.
+    // Each server is elected once: one that is elected twice within four node timeouts takes the votes of the first
+    // election for those of the second, and loses.
     let mut serving = PRIMARY;
-    // (A server that is elected twice within four node time-outs takes the votes of the first time for
-    // those of the second, and loses again; so each is elected once.)
     for (next, left) in [(REPLICA, KEYS * 3 / 4), (PRIMARY, KEYS / 2)] {
         middle(&nodes.cluster[serving], left);
         nodes.cluster.fail_over_to(next, nodes.slot, &ALL);
@@ -199,7 +199,7 @@ fn replica_takes_over_from_killed_primary() {
     let mut back = queued(new, LOCK.acquire(&key, "b", "BLOCK 0"));
     assert_eq!(router.ask(LOCK.release(&key, "a")), 1);
     let after = fence_of(LOCK, &reply(&mut back), "b");
-    // The killed one may have given more that were lost: those end an hour ahead of the clock.
+    // The killed primary may have granted higher fences that were lost, up to an hour ahead of the clock.
     let ahead = Duration::from_secs(1).as_micros() as u64;
     assert!(after > fence + ahead, "{after} follows {fence}");
 

@@ -1,21 +1,20 @@
-//! What holds and waiters make of a cluster that is down: a slot that nobody serves, or too few primaries
-//! within reach.
+//! A cluster that is down for a node: a slot that no node serves, or too few primaries within reach.
 //!
-//! The promise: waiters are told -CLUSTERDOWN; nobody is granted anything and no lease lapses, for nobody
-//! could renew; when the cluster is back, all goes on, with what was left of the leases.
+//! Waiters are answered CLUSTERDOWN. No request is granted and no lease lapses, because no client could renew. When the
+//! cluster is back, leases have what was left of them.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 use std::time::{Duration, Instant};
 
-/// A lease that is over before the cluster is back, if it runs; and that outlasts a test that is kept
-/// waiting for the processor when the cluster is back.
+/// A lease shorter than the outage, so that it would end if it ran; and long enough for a test on a machine under load,
+/// once the cluster is back.
 const LEASE_MS: u64 = 2_000;
 /// How long the cluster stays down.
 const OUTAGE: Duration = Duration::from_millis(2_500);
 
-/// A slot of this node's that has no key; without it the node takes the cluster for down.
+/// A slot of this node without keys. When it is taken from the node, the node takes the cluster for down.
 #[track_caller]
 fn spare_slot(cluster: &Cluster, node: usize, key: &str) -> u16 {
     let spare = cluster.slot(&cluster.key_of(node, "spare"));
@@ -23,7 +22,7 @@ fn spare_slot(cluster: &Cluster, node: usize, key: &str) -> u16 {
     spare
 }
 
-/// Asks until the node serves again.
+/// Repeats a request until the node serves again; returns its reply.
 #[track_caller]
 fn served(client: &mut Client, line: &str) -> Reply {
     let mut answer = Reply::Nil;
@@ -51,7 +50,7 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     ask(&mut client, format!("DWG.ADD {group} TOKEN m PX 60000")).grant();
     waiting.push(queued(server, format!("DWG.WAIT {group} BLOCK 0")));
 
-    // In one turn: the leases are about to run out, and the cluster is down.
+    // In one turn: the leases become short, and the cluster goes down.
     let mut lines: Vec<String> = FAMILIES
         .map(|family| format!("{}.RENEW {} a PX 1", family.name, key(family)))
         .into();
@@ -78,7 +77,7 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
         );
     }
 
-    // Back again: what was about to end ends, and whoever asks is served.
+    // When the cluster is back, the short leases end and new requests are served.
     assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
     for family in FAMILIES {
         let request = family.acquire(&key(family), "b", "BLOCK 5000");
@@ -125,7 +124,7 @@ fn leases_stand_still_without_majority() {
 
     cluster[1].stop();
     cluster[2].stop();
-    // The holder does what it should until the node finds out.
+    // The holder renews until the node notices that it cannot reach the majority.
     eventually("the node to miss the others", SOON, || {
         let renewed = ask(&mut client, &renew);
         renewed != 1 && renewed.error().starts_with("CLUSTERDOWN")

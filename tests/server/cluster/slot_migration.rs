@@ -1,9 +1,9 @@
-//! What becomes of holds and waiters while a slot moves from one node to another, step by step.
+//! A slot moves from one node to another key by key, with CLUSTER SETSLOT and MIGRATE.
 //!
-//! The promise: as long as a key is still at the source it is served there. When it leaves, its hold goes
-//! along (same token, fence and lease); its waiters are told to try again, and nobody is granted anything
-//! at the source any more: that would be a second holder. The target serves what has arrived, also before
-//! the slot is its own. Waiters of a slot that is another node's by now are told whose.
+//! As long as a key is at the source, it is served there. When it leaves, its hold moves with it (same token, fence and
+//! lease), its waiters are answered TRYAGAIN, and the source grants nothing any more: that would be a second holder.
+//! The target serves keys that have arrived, also before it owns the slot. Waiters of a slot that another node owns by
+//! now are redirected to that node.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -13,7 +13,7 @@ const SOURCE: usize = 0;
 const TARGET: usize = 1;
 const BYSTANDER: usize = 2;
 
-/// A cluster, and a slot of the source's with room for a key of each family.
+/// A cluster, and a hash tag whose slot belongs to the source.
 struct SlotMoveNodes {
     cluster: Cluster,
     tag: String,
@@ -43,11 +43,11 @@ impl SlotMoveNodes {
             .open_move(self.cluster.slot(&self.tag), SOURCE, TARGET)
     }
 
-    /// Asserts that the source has no key and no hold, and that nobody waits there.
+    /// Asserts that the source has no key, no hold and no waiter.
     #[track_caller]
     fn assert_nothing_left(&self) {
         assert_eq!(ask(&mut self.source().connect(), "DBSIZE"), 0);
-        // A value that is freed on another thread is counted until that is done.
+        // A value that another thread frees is counted until it is freed.
         eventually("no hold at the source", SOON, || {
             self.source().info_number("dsync", "dsync_holds") == 0
         });
@@ -57,7 +57,7 @@ impl SlotMoveNodes {
     }
 }
 
-/// All grants that this node has made, of all families, at once or after a wait.
+/// The number of grants that this node has made, at once or after a wait.
 #[track_caller]
 fn grants(server: &Server) -> u64 {
     let grants = ["lock", "sem", "wg", "once"].map(|family| {
@@ -126,7 +126,7 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     assert_eq!(grants(source), granted_before, "granted where the key was");
     nodes.assert_nothing_left();
 
-    // The slot is not the target's yet: whoever retries is sent there for this once, and served there.
+    // The target does not own the slot yet: a retry at the source is answered ASK, and then served at the target.
     let mut there = target.connect();
     for (family, held) in FAMILIES.into_iter().zip(held) {
         let key = nodes.key(family.name);
@@ -144,7 +144,7 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     }
     nodes.assert_nothing_left();
 
-    // Nothing changes for the holders when the slot is the target's.
+    // Nothing changes for the holders when the target gets the slot.
     let mut router = nodes.cluster.router_from(BYSTANDER);
     let mut last = FAMILIES.map(|family| {
         let request = family.acquire(&nodes.key(family.name), "d", "BLOCK 0");
@@ -229,14 +229,14 @@ fn moved_ephemeral_hold_lives_by_lease_until_claimed() {
     turned_away(&mut sent_away, "TRYAGAIN");
     let mut waiter = queued_asking(target, LOCK.acquire(&leaves, "h", "BLOCK 0"));
 
-    // The end of the old connection is the end of what is still here, and of nothing else.
+    // The end of the old connection ends only the hold that is still at the source.
     owner.close();
     fence_of(LOCK, &reply(&mut heir), "h");
     let mut there = target.connect();
     assert!(ask_asking(&mut there, LOCK.check(&leaves, "e")).as_int() > 0);
     assert_eq!(source.info_number("dsync", "dsync_holds"), 1);
 
-    // The same hold, bound to a connection of the target's: its end counts, imported or not.
+    // A connection of the target claims the hold, and its end ends the hold, although the slot is only imported.
     let mut owner = target.connect();
     let same = fence_of(LOCK, &ask_asking(&mut owner, ephemeral(&leaves)), "e");
     assert_eq!(same, fence);
@@ -250,15 +250,14 @@ fn moved_ephemeral_hold_lives_by_lease_until_claimed() {
 
 #[test]
 fn key_removed_in_migrating_slot_is_not_granted_at_source() {
-    // Whoever asks for it from now on is sent to the target; a waiter served here would not know of them.
+    // The source sends new requests for the key to the target, so a grant at the source would be a second holder.
     let nodes = SlotMoveNodes::new();
     let (source, mut client) = (nodes.source(), nodes.source().connect());
     let opened = nodes.open();
     for remove in ["DEL", "UNLINK", "FLUSHALL", "PEXPIRE"] {
         let key = nodes.key(remove);
-        // The slot migrates already, so the key must be there to be taken: it came before.
-        let restored = LOCK.acquire(&key, "a", "");
-        add_key_while_migrating(&nodes, &restored);
+        let request = LOCK.acquire(&key, "a", "");
+        add_key_while_migrating(&nodes, &request);
         let mut waiters =
             ["b", "c"].map(|token| queued(source, LOCK.acquire(&key, token, "BLOCK 0")));
         let granted_before = grants(source);
@@ -280,7 +279,7 @@ fn key_removed_in_migrating_slot_is_not_granted_at_source() {
     opened.close();
 }
 
-/// Makes a key at the source whose slot migrates already.
+/// Makes a key at the source although its slot migrates: the migration is interrupted for this request.
 #[track_caller]
 fn add_key_while_migrating(nodes: &SlotMoveNodes, request: &str) {
     let slot = nodes.cluster.slot(&nodes.tag);
@@ -315,7 +314,7 @@ fn abandoned_move_brings_hold_back() {
     turned_away(&mut turned, "TRYAGAIN");
     let mut followed = queued_asking(target, LOCK.acquire(&gone, "b", "BLOCK 0"));
 
-    // The way back is the same: the key leaves the one that only imported it.
+    // On the way back the target, which only imports the slot, answers its waiters too.
     opened.take_back(&gone);
     turned_away(&mut followed, "TRYAGAIN");
     opened.give_up();
@@ -334,8 +333,8 @@ fn abandoned_move_brings_hold_back() {
 
 #[test]
 fn waiters_of_taken_slot_are_redirected_to_new_owner() {
-    // Keys that were not sent are lost with the slot, as all keys are in this case; but they must not
-    // come to life again at the old node, in the hands of those who waited.
+    // The server drops keys that were not sent before the slot was given away. The old node must not grant them to the
+    // waiters afterwards.
     let nodes = SlotMoveNodes::new();
     let (source, mut client) = (nodes.source(), nodes.source().connect());
     let mut waiting = Vec::new();
@@ -353,7 +352,7 @@ fn waiters_of_taken_slot_are_redirected_to_new_owner() {
     let group = nodes.key("group");
     ask(&mut client, format!("DWG.ADD {group} TOKEN m")).grant();
     waiting.push(queued(source, format!("DWG.WAIT {group} BLOCK 0")));
-    // One of the same node and another slot has nothing to do with it.
+    // A waiter for another slot of the same node is not disturbed.
     let other = nodes.cluster.key_of(SOURCE, "other");
     assert_ne!(nodes.cluster.slot(&other), nodes.cluster.slot(&nodes.tag));
     fence_of(LOCK, &ask(&mut client, LOCK.acquire(&other, "a", "")), "a");

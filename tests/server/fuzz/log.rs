@@ -6,9 +6,9 @@
 //! # 2041 ms: c7 to 312: ["t5", 1795268522514740]
 //! ```
 //!
-//! What was heard is a remark, and nothing to whoever reads the log to send it again. The first number names the line, for those that refer to it; the second is how many microseconds passed
-//! between the end of the step before and this one. The file stays when the run fails, and what is printed
-//! then tells how to send the same again.
+//! What was heard is a remark, and nothing to whoever reads the log to send it again. The first number names the line,
+//! for those that refer to it; the second is how many microseconds passed between the end of the step before and this
+//! one. The file stays when the run fails, and what is printed then tells how to send the same again.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};

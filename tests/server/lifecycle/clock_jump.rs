@@ -1,7 +1,8 @@
 //! The wall clock jumps by an hour, forwards and backwards, while leases and waits run.
 //!
-//! No lease lapses early, no lapse and no end of a wait is delayed, and fences never go back: leases run on the monotonic
-//! clock. A library that is preloaded into the server shifts its wall clock; the tests are skipped without a C compiler.
+//! No lease lapses early, no lapse and no end of a wait is delayed, and fences never go back: leases run on the
+//! monotonic clock. A library that is preloaded into the server shifts its wall clock; the tests are skipped without a
+//! C compiler.
 
 use super::lease_clock::check;
 use crate::support::steps::SOON;

@@ -1,8 +1,8 @@
 //! FAILOVER: a primary hands its role over to its replica while clients hold and wait.
 //!
-//! A waiter on the old primary gets one answer or its connection closes; if the failover is given up, it goes on waiting
-//! and is served. The new primary has every hold with its token and fence, grants only higher fences, and queues
-//! requests at once.
+//! A waiter on the old primary gets one answer or its connection closes; if the failover is given up, it goes on
+//! waiting and is served. The new primary has every hold with its token and fence, grants only higher fences, and
+//! queues requests at once.
 //!
 //! Not here: REPLICAOF (`role_change`), a killed primary (`sentinel`), a partition (`split_brain`), what is replicated
 //! while a failover waits (`paused`).

@@ -1,5 +1,5 @@
-//! Clients that the server does not let block: in Lua, in functions, in MULTI, and, on some servers, RESP3 clients
-//! with a subscription. There a request with BLOCK is a try: it is granted at once or answered nil, and takes no place in
+//! Clients that the server does not let block: in Lua, in functions, in MULTI, and, on some servers, RESP3 clients with
+//! a subscription. There a request with BLOCK is a try: it is granted at once or answered nil, and takes no place in
 //! the queue.
 //!
 //! `no_blocking` says what such a request may do beside that; this file asks every command in every context.
