@@ -1,4 +1,4 @@
-//! A primary and its replicas: the stream, changes of role, cuts, and what a confirmed grant is worth.
+//! A primary and its replicas: the replication stream, changes of role, partitions, and confirmed grants.
 
 mod confirmed;
 mod failover_command;

@@ -1,7 +1,6 @@
-//! What replicas make of what they are told.
+//! What a replica holds, lapses and answers.
 //!
-//! The promise: a replica, however it came by its data, holds exactly what the primary holds, lapses nothing
-//! and takes no writes.
+//! However it got its data, a replica holds exactly what its primary holds. It lapses nothing and accepts no writes.
 
 use std::time::Duration;
 
@@ -72,7 +71,7 @@ fn full_synchronisation_brings_every_state() {
             "{left} ms left on the replica"
         );
 
-        // And what comes behind the snapshot fits it.
+        // Changes after the snapshot apply to it.
         let mut client = primary.connect();
         assert_eq!(call!(client, "DLOCK.RENEW", "lock", "t"), 1);
         assert_eq!(call!(client, "DSEM.RELEASE", "sem", "t"), 1);
@@ -105,7 +104,7 @@ fn full_synchronisation_replaces_holds_of_new_replica() {
         stays(outlives, Duration::from_millis(600), || {
             call!(other.connect(), "DLOCK.CHECK", "lock", "t").as_int() > 0
         });
-        // Its values are its own: what is changed and removed later is found.
+        // Later changes find the loaded values.
         let mut client = primary.connect();
         call!(client, "DLOCK.RENEW", "lock", "t");
         call!(client, "DWG.ADD", "group", "TOKEN", load);
@@ -151,7 +150,7 @@ fn replica_writes_replicated_changes_to_its_aof() {
         .config("aof-use-rdb-preamble", "no")
         .replica_of(&primary)
         .start();
-    // It begins anew after the synchronisation, in the background.
+    // After the synchronisation the server rewrites its AOF in the background.
     eventually("the replica's AOF", SOON, || {
         let info = replica.info_section("persistence");
         ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
@@ -164,7 +163,7 @@ fn replica_writes_replicated_changes_to_its_aof() {
     call!(client, "DLOCK.RELEASE", "gone", "t");
     replica.wait_to_catch_up_with(&primary);
     let before = FIXTURES.map(|key| digest(&replica, key));
-    // Alone, it can have its data from nowhere else.
+    // The primary is killed too, so the replica can have its data only from its AOF.
     primary.kill9();
     replica.kill9();
     replica.start_again();
@@ -176,7 +175,7 @@ fn replica_writes_replicated_changes_to_its_aof() {
     assert_eq!(call!(replica.connect(), "DLOCK.RELEASE", "lock", "t"), 1);
 }
 
-/// Asserts that the condition holds again and again during a while.
+/// Asserts that the condition holds all the time `during` lasts.
 #[track_caller]
 fn stays(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + during;
@@ -194,11 +193,9 @@ fn lagging_replica_keeps_moments_of_primary() {
     add_fixtures(&primary);
     call!(primary.connect(), "DWG.ADD", "just added", "TOKEN", "a");
     let done = unix_ms();
-    eventually(
-        "a moment between the decision and its arrival",
-        SOON,
-        || unix_ms() > done + 20,
-    );
+    eventually("20 ms between the decision and its arrival", SOON, || {
+        unix_ms() > done + 20
+    });
     replica.cont();
     replica.wait_to_catch_up_with(&primary);
     for key in FIXTURES.iter().chain(&["just added"]) {
@@ -265,7 +262,7 @@ fn replica_lapses_nothing_and_checks_by_deadline() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     lapses_nothing(&primary, &replica);
-    // Nor does one that was a primary before, and decided.
+    // The same for a server that was a primary before.
     let demoted = Server::start();
     call!(demoted.connect(), "DLOCK.ACQUIRE", "other", "PX", 60_000);
     call!(demoted.connect(), "REPLICAOF", "127.0.0.1", primary.port());
@@ -293,7 +290,7 @@ fn lapses_nothing(primary: &Server, replica: &Server) {
         "t"
     );
     replica.wait_to_catch_up_with(primary);
-    // A primary that stands still lapses nothing either; the replica is all alone with the deadline.
+    // The primary is stopped, so it lapses nothing either; the replica knows only the deadline.
     primary.stop();
     let mut client = replica.connect();
     let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();

@@ -10,7 +10,7 @@
 //! | | a limit pinned, unpinned, raised by a queued request | f `limits_and_pins_…`, f `queued_request_…` |
 //! | | the key's removal, in each way | `removal_of_key_…` |
 //! | | the end of a pause or of a refusal of writes | `end_of_hold_during_pause_…` |
-//! | RENEW | RENEW, a repeated request, one that is overdue, a queued one that holds | `renewed_lease_…` |
+//! | RENEW | RENEW, a repeated request, an overdue one, a queued one that holds | `renewed_lease_…` |
 //! | END released, lapsed (by the timer, by a rival), revoked, disconnected, undelivered, done | | `end_of_hold_…` |
 //! | LIMIT | a grant, entering the queue | f `limits_and_pins_…`, f `limit_is_…`, f `queued_request_…` |
 //! | PIN | pinning, unpinning, on a key or none | f `limits_and_pins_…` |
