@@ -1,7 +1,7 @@
-//! Values that leave a key as a payload and come back under another, or on another server.
+//! DUMP, RESTORE and MIGRATE of keys that hold locks, permits, members and runs.
 //!
-//! The promise: DUMP has everything, RESTORE and MIGRATE put it where it was told to go, holds and all; and
-//! whoever waits there goes by what came.
+//! A payload has the whole state, also the holds. RESTORE and MIGRATE put it where they are told to; waiters of that
+//! name then wait for the restored state.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ fn restore_with_replace_changes_holds_and_keeps_waiters() {
         "waiter"
     );
 
-    // A value with room for those who wait serves them.
+    // A restored value with free permits serves the waiters.
     call!(client, "DSEM.ACQUIRE", "roomy", "LIMIT", 5, "TOKEN", "t");
     let payload = call!(client, "DUMP", "roomy").as_bytes().to_vec();
     call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 1);
@@ -102,7 +102,7 @@ fn restore_with_replace_changes_holds_and_keeps_waiters() {
     );
     assert_eq!(*call!(client, "DSEM.INFO", "s").field("holders"), 2);
 
-    // A value of the server's own tells them so.
+    // A restored string answers the waiters WRONGTYPE.
     call!(client, "SET", "string", 1);
     let payload = call!(client, "DUMP", "string").as_bytes().to_vec();
     let mut waiter = server.connect();
@@ -147,6 +147,6 @@ fn migrated_lock_is_held_at_target_and_granted_afresh_at_source() {
     assert!(afresh > fence);
     assert_eq!(call!(client, "DLOCK.CHECK", "k", "holder"), 0);
     assert_eq!(call!(there, "DLOCK.RELEASE", "k", "holder"), 1);
-    // The fences that came with it are behind those to come.
+    // Later fences of the target are higher than the one that arrived.
     assert!(call!(there, "DLOCK.ACQUIRE", "k").grant().1 > fence);
 }

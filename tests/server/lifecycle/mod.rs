@@ -1,4 +1,4 @@
-//! What a server goes through: loading, settings, removed keys, files, kills, restarts and clocks.
+//! What a server goes through: loading the module, settings, removed keys, files, kills, restarts and clocks.
 
 mod bad_payloads;
 mod clock_jump;

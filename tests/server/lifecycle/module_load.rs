@@ -1,9 +1,8 @@
-//! Loading the module into a server that runs: refusals, and what they leave behind.
+//! Loading the module into a running server: refusals, and what they leave behind.
 //!
-//! A server unloads the library that it refuses. Whatever it would still call there, a command filter or
-//! the receiver of messages of other nodes, ends the server at the next occasion. So after every refusal
-//! these stories give the server each occasion: commands, events, connections that close, the cluster's
-//! messages. Then the module must load.
+//! A server unloads the library that it refuses. If it still called into that library, by a command filter or the
+//! receiver of other nodes' messages, it would crash at the next occasion. So after every refusal these tests give the
+//! server each occasion: commands, events, closed connections, cluster messages. Then the module must load.
 
 use crate::support::steps::*;
 use crate::support::*;
@@ -34,7 +33,7 @@ fn assert_loaded(server: &Server, is_loaded: bool) {
     assert_eq!(modules.as_array().iter().any(has_name), is_loaded);
 }
 
-/// Gives the server occasion to call whatever it still knows of a library, on a key of its own.
+/// Gives the server every occasion to call into a library that it still knows. `key` is used for it.
 #[track_caller]
 fn live_on(server: &Server, key: &str) {
     let renamed = format!("{{{key}}}renamed");
@@ -60,7 +59,7 @@ fn live_on(server: &Server, key: &str) {
     let mut victim = server.connect();
     let kill = format!("CLIENT KILL ID {}", victim.id());
     assert_eq!(ask(&mut client, kill), 1);
-    // The server's cron, and with it timers that are due.
+    // A turn of the server's cron, in which due timers fire.
     let uptime = server.info_number("server", "uptime_in_seconds");
     eventually("the server's cron", SOON, || {
         server.info_number("server", "uptime_in_seconds") > uptime
@@ -70,7 +69,7 @@ fn live_on(server: &Server, key: &str) {
     });
 }
 
-/// How many messages of modules have come over the cluster's bus.
+/// The number of module messages that this node has received over the cluster bus.
 #[track_caller]
 fn bus_messages(server: &Server) -> u64 {
     let info = ask(&mut server.connect(), "CLUSTER INFO");
@@ -90,7 +89,7 @@ fn live_on_in_cluster(server: &Server, key: &str) {
         let reply = ask(&mut client, line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
     }
-    // Each node tells all others its last fence once a second.
+    // Each node sends its last fence to all others once a second.
     let before = bus_messages(server);
     eventually("messages of both peers", SOON, || {
         bus_messages(server) >= before + 4
@@ -110,9 +109,9 @@ fn use_locks(server: &Server, key: &str) {
     wait_until_gone(&mut client, key);
 }
 
-/// Whether this server refuses a module for a directive of `MODULE LOADEX` that nobody knows, and goes on.
-/// Redis 7.2 and 7.4 and all of Valkey dereference a null pointer there, and Redis 7.0 answers an error and
-/// keeps the module; so on those dsync has the server forget such directives.
+/// Returns whether this server refuses a module for an unknown directive of `MODULE LOADEX` and goes on. Redis 7.2 and
+/// 7.4 and all Valkeys dereference a null pointer there, and Redis 7.0 answers an error and keeps the module; so on
+/// those dsync makes the server forget such directives.
 #[track_caller]
 fn refuses_unknown_directives(server: &Server) -> bool {
     let flavour = server.flavour();
@@ -131,7 +130,7 @@ const UNKNOWN_DIRECTIVE: (&str, &str) = (
     "CONFIG dsync.rejoin-ms 7 CONFIG dsync.no-such-setting 1",
 );
 
-/// A server without the module refuses it for each reason there is, lives on, and then loads it.
+/// Lets a server without the module refuse it for each reason, and then load it.
 #[track_caller]
 fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
     for (how, arguments) in REFUSED {
@@ -139,7 +138,7 @@ fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
         live_on(server, key);
         assert_loaded(server, false);
     }
-    // The library may stay in memory after a refusal: many refusals must not wear it out.
+    // The library may stay in memory after a refusal, and must work after any number of refusals.
     for _ in 0..20 {
         for (how, arguments) in REFUSED {
             assert_refused(server, how, arguments);
@@ -201,7 +200,7 @@ fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     for (how, arguments) in REFUSED.into_iter().chain([("LOAD", ""), ("LOADEX", "")]) {
         assert_refused(server, how, arguments);
     }
-    // A copy is another library, with the same name for the server.
+    // A copy of the file is another library with the same module name.
     let copy = server.dir().join("copy.so");
     std::fs::copy(module_path(), &copy).expect("the module is copied");
     let again = ask(&mut client, format!("MODULE LOAD {}", copy.display()));

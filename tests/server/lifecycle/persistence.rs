@@ -1,7 +1,8 @@
-//! What a server knows after it was saved, stopped, killed or reloaded.
+//! What a server has after it was saved, stopped, killed or reloaded.
 //!
-//! The promise: holds come back with their tokens, fences, leases and deadlines, and whoever waits goes on
-//! waiting.
+//! Holds are restored with their tokens, fences, leases and deadlines. A reload keeps the waiters.
+//!
+//! Kills under traffic are in `kills`, random histories in `histories_persisted`, leases over a restart in `restarts`.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,7 +63,7 @@ fn killed_server_restores_rewritten_aof_and_what_follows() {
         kill_and_start(&mut server);
         assert_eq!(digests(&server), before, "preamble {preamble}");
         assert_in_use(&server);
-        // Twice: what was loaded is written as well as what was decided.
+        // Once more, for states that were loaded and not decided by this process.
         let before = digests(&server);
         rewrite_aof(&server);
         kill_and_start(&mut server);
@@ -160,8 +161,7 @@ fn aof_with_unknown_change_stops_the_start_and_is_logged() {
     assert_eq!(digests(&server), before);
 }
 
-/// A server would not start for one change of its AOF, and its operator had the choice between all of the
-/// data and none of it.
+/// A server did not start because of one change in its AOF, so its operator had to lose all of the data.
 #[test]
 fn aof_skip_unapplied_loads_the_rest() {
     let mut server = with_safe_aof(false).start();
@@ -196,9 +196,9 @@ fn aof_skip_unapplied_loads_the_rest() {
     assert_in_use(&server);
 }
 
-/// A vacant place of a semaphore kept the semaphore's limit for the name; the name became a work-once key, was
-/// deleted, and the next in line was granted under that limit. The replica refused the grant, and the primary
-/// did not start again from its AOF.
+/// A vacant place of a semaphore kept the semaphore's limit for the name. The name became a work-once key and was
+/// deleted, and the next waiter was granted under that limit. The replica refused the grant, and the primary did not
+/// start again from its AOF.
 #[test]
 fn name_reused_by_another_family_is_replicated_and_loaded() {
     let mut server = with_safe_aof(false)
@@ -234,7 +234,7 @@ fn name_reused_by_another_family_is_replicated_and_loaded() {
     assert_eq!(digest(&server, "k"), before);
 }
 
-/// Sends many requests and reads their replies, some at a time.
+/// Sends `count` requests, 500 at a time, and checks their replies.
 fn in_bulk(
     client: &mut Client,
     count: usize,

@@ -1,7 +1,6 @@
-//! The settings: the same table through CONFIG, the arguments of `loadmodule` and redis.conf, its
-//! bounds, and that each setting does what it is called after.
+//! The settings: set through CONFIG, the arguments of `loadmodule` and redis.conf; their bounds; and what each does.
 //!
-//! `group-keep-ms` and `group-idle-ms` are told in `group`, `takeover-grace-ms` where servers restart.
+//! `group-keep-ms` and `group-idle-ms` are tested in `group`, `takeover-grace-ms` in `restarts`.
 
 use crate::support::*;
 use std::path::Path;
@@ -12,7 +11,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Name, default, least, most: as redis.conf.example has them.
+/// Name, default, least and most, as in redis.conf.example.
 const SETTINGS: [(&str, i64, i64, i64); 10] = [
     ("default-lease-ms", 30_000, 1, 30 * DAY_MS),
     ("max-lease-ms", DAY_MS, 1, 30 * DAY_MS),
@@ -57,7 +56,7 @@ fn queue(server: &Server, request: &[&str], count: u64) -> Client {
     client
 }
 
-/// Starts a server that must refuse to start, and returns what it said.
+/// Starts a server that must refuse to start; returns its log.
 fn refusal(directory: &Path, lines: &[String]) -> String {
     let module = std::env::var("DSYNC_TEST_MODULE")
         .unwrap_or_else(|_| format!("{}/target/release/libdsync.so", env!("CARGO_MANIFEST_DIR")));
@@ -141,7 +140,7 @@ fn config_set_out_of_bounds_changes_nothing() {
             assert_eq!(get(&mut client, name), default, "{name} after {value:?}");
         }
     }
-    // Several at once, all or none.
+    // CONFIG SET of several settings sets all or none.
     let both = call!(
         client,
         "CONFIG",
@@ -176,7 +175,7 @@ fn loadmodule_arguments_and_directives_set_the_same() {
             assert_eq!(get(&mut client, name), least + at, "{name}");
         }
     }
-    // Where both name it, redis.conf has the last word.
+    // redis.conf wins over the arguments of loadmodule.
     let both = Server::builder()
         .module_arg("rejoin-ms")
         .module_arg(5)
@@ -256,7 +255,7 @@ fn wrong_setting_stops_the_start_and_is_named() {
         ("\ndsync.aof-skip-unapplied 1", "aof-skip-unapplied"),
         ("rejoin-ms 1 dsync.rejoin-ms 2", "twice"),
         ("\ndsync.rejoin-ms -1", "rejoin-ms"),
-        // Here it is the server that refuses, in words of its own.
+        // The server itself refuses this line, in its own words.
         ("\ndsync.no-such-thing 1", ""),
     ] {
         let log = refusal(helper.dir(), &[arguments.to_owned()]);
@@ -264,7 +263,7 @@ fn wrong_setting_stops_the_start_and_is_named() {
     }
 }
 
-/// The file with every dsync line that it shows taken out of its comment.
+/// The dsync lines of redis.conf.example, without their comment marks.
 fn example() -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis.conf.example");
     let text = std::fs::read_to_string(path).expect("the example is in the repository");
@@ -351,7 +350,7 @@ fn default_lease_ms_is_lease_of_request_without_one() {
         set(&mut client, "default-lease-ms", 7_000_000);
         let left = lease_of(&mut client, request);
         assert!((6_000_001..=7_000_000).contains(&left), "{left}");
-        // Never more than the longest lease there may be.
+        // The default lease is at most `max-lease-ms`.
         set(&mut client, "max-lease-ms", 90_000);
         let left = lease_of(&mut client, request);
         assert!((60_001..=90_000).contains(&left), "{left}");
@@ -378,7 +377,7 @@ fn max_lease_ms_bounds_requests_and_renewals() {
         assert!(call!(client, "DLOCK.RENEW", "key", "t", option, value).is_error());
     }
     assert_eq!(call!(client, "DLOCK.RENEW", "key", "t", "PX", 20_000), 1);
-    // Raised, it allows more; the largest of all is thirty days.
+    // A higher `max-lease-ms` allows longer leases; its own maximum is thirty days.
     set(&mut client, "max-lease-ms", 30 * DAY_MS);
     assert_eq!(
         call!(client, "DLOCK.RENEW", "key", "t", "PX", 30 * DAY_MS),
@@ -467,7 +466,7 @@ fn max_waiters_per_key_bounds_queue_and_is_named() {
     ] {
         let request = [request, &["BLOCK", "0"]].concat();
         let before = waiters.len() as u64;
-        // The group's queue is full of those who wait to be added, when others want to wait for them.
+        // For DWG.WAIT the queue of the group is full already, with waiting ADD requests.
         if request[0] != "DWG.WAIT" {
             (1..=3).for_each(|more| waiters.push(queue(&server, &request, before + more)));
         }
@@ -480,14 +479,14 @@ fn max_waiters_per_key_bounds_queue_and_is_named() {
                 .all(|part| text.contains(part)),
             "{text}"
         );
-        // A try is refused as ever, and whoever holds may ask again.
+        // A try is answered nil as before.
         assert!(client.call(&request[..2]).is_nil());
     }
-    // One who leaves makes room for one.
+    // A waiter that leaves makes room for one request.
     waiters.remove(0).close();
     let _next = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 9);
     assert!(call!(client, "DLOCK.ACQUIRE", "key", "BLOCK", 0).is_error());
-    // Raised, there is room again; lowered, nobody is sent away.
+    // A raised bound makes room; a lowered one sends no waiter away.
     set(&mut client, "max-waiters-per-key", 4);
     let _another = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 10);
     set(&mut client, "max-waiters-per-key", 1);
@@ -525,7 +524,7 @@ fn max_waiters_bounds_all_queues_and_is_named() {
             "{text}"
         );
     }
-    // Who can be served at once does not queue.
+    // A request that is granted at once needs no place in a queue.
     call!(client, "DLOCK.ACQUIRE", "free", "BLOCK", 0).grant();
     drop(waiters);
     wait_for_blocked(&server, 0);
@@ -543,13 +542,13 @@ fn oldest_vacant_place_gives_way_to_waiter() {
         set(&mut client, bound, 3);
         call!(client, "DLOCK.ACQUIRE", "key", "TOKEN", "holder").grant();
         let request = |token| ["DLOCK.ACQUIRE", "key", "BLOCK", "0", "TOKEN", token];
-        // Three places, all vacant, in this order of being left.
+        // Three vacant places, left in this order.
         for token in ["one", "two", "three"] {
             queue(&server, &request(token), 1).close();
             wait_for_blocked(&server, 0);
         }
         assert_eq!(*call!(client, "DLOCK.INFO", "key").field("waiters"), 0);
-        // A newcomer takes the room of the oldest, and so stands behind the others.
+        // The new request takes the room of the oldest place, and queues behind the others.
         let mut newcomer = queue(&server, &request("new"), 1);
         let mut two = queue(&server, &request("two"), 2);
         let mut three = queue(&server, &request("three"), 3);

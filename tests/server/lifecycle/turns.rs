@@ -1,12 +1,13 @@
-//! What concerns very many holds at once is done in slices, from the server's timer: here it is that the
-//! slices follow each other to the end, on primaries and on replicas, and that leases come out right.
+//! Work on thousands of holds at once, which the module does in slices, from its timer.
+//!
+//! The slices follow each other to the end, on primaries and on replicas, and leases end at the right time.
 
 use std::time::{Duration, Instant};
 
 use crate::support::steps::*;
 use crate::support::*;
 
-/// Sends the lines for 0 to `count` and checks the replies.
+/// Sends the lines for 0 to `count`, 500 at a time, and checks the replies.
 #[track_caller]
 fn in_bulk(
     client: &mut Client,
@@ -32,14 +33,14 @@ fn holds(server: &Server) -> u64 {
     server.info_number("dsync", "dsync_holds")
 }
 
-/// A server that is demoted and promoted again, with nobody else to follow.
+/// Demotes the server and promotes it again.
 fn change_roles(client: &mut Client) {
     assert_eq!(ask(client, "REPLICAOF 127.0.0.1 1"), "OK");
     assert_eq!(ask(client, "REPLICAOF NO ONE"), "OK");
 }
 
-/// Leases run on a clock of the server's own, and what was a deadline in one term of office was taken for one
-/// in the next: or it was not, and nothing lapsed until the longest lease of the term before had run out.
+/// Leases run on a lease clock. A deadline of one term as primary was taken for one of the next term; or, in another
+/// version, nothing lapsed until the longest lease of the earlier term had ended.
 #[test]
 fn leases_end_on_time_in_every_term_as_primary() {
     let server = Server::builder()
@@ -60,7 +61,7 @@ fn leases_end_on_time_in_every_term_as_primary() {
         assert!((590_000..=600_000).contains(&left), "term {term}: {left}");
         tell(&mut client, "DLOCK.ACQUIRE short BLOCK 0");
         granted(&mut client);
-        // The wall clock of one term is compared with the lease clock of the next: a millisecond may be lost.
+        // The deadline passes from the lease clock to the wall clock and back, which may lose a millisecond.
         assert!(asked.elapsed() >= Duration::from_millis(399));
         let left = ask(&mut client, "DLOCK.CHECK renewed t").as_int();
         assert!((580_000..600_000).contains(&left), "term {term}: {left}");
@@ -70,8 +71,8 @@ fn leases_end_on_time_in_every_term_as_primary() {
     }
 }
 
-/// So many locks that the walk after the start takes many turns: they all lapse, the first asked for and the
-/// last, but for those that were renewed before the walk had come to them.
+/// The walk over the loaded locks after the start takes many turns. All locks lapse, except those that were renewed
+/// before the walk had reached them.
 #[test]
 fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
     let mut server = Server::builder()
@@ -96,8 +97,8 @@ fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
     assert_eq!(ask(&mut client, "DBSIZE").as_int() as u64, renewed);
 }
 
-/// A replica lapses nothing and serves nobody, so its timer was never armed, and what was to be dropped in
-/// slices stayed for good.
+/// A replica lapses nothing and serves nobody, so its timer was never armed, and a state that is dropped in slices was
+/// never dropped.
 #[test]
 fn replica_gives_back_the_memory_of_a_large_semaphore() {
     let primary = Server::start();
@@ -121,7 +122,7 @@ fn replica_gives_back_the_memory_of_a_large_semaphore() {
     }
 }
 
-/// More keys are waited for than one turn would look at, in a database that is flushed or swapped.
+/// A database is flushed or swapped in which more keys are waited for than the module visits in one turn.
 #[test]
 fn waiters_of_300_keys_are_served_after_flush_and_swap() {
     for line in ["FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
@@ -139,7 +140,7 @@ fn waiters_of_300_keys_are_served_after_flush_and_swap() {
         wait_for_blocked(&server, 300);
         let listed = ask(&mut client, "DSYNC.CONTENDED COUNT 1000");
         assert_eq!(listed.as_array().len(), 300);
-        // Who asks in the same turn is behind those who wait, whether their queues were visited or not.
+        // A request in the same turn does not overtake the waiters, whether their queues were visited or not.
         let replies = at_once(&mut client, &[line, "DLOCK.ACQUIRE k299"]);
         assert!(replies[1].is_nil(), "{line}: {replies:?}");
         waiters.iter_mut().for_each(|waiter| {
@@ -151,7 +152,7 @@ fn waiters_of_300_keys_are_served_after_flush_and_swap() {
     }
 }
 
-/// The connection's holds end one by one; a token that comes back on another connection keeps its own.
+/// The holds of a closed connection end one by one; a token that asks again on another connection keeps its hold.
 #[test]
 fn ten_thousand_ephemeral_holds_end_unless_claimed_again() {
     let server = Server::start();
@@ -161,7 +162,7 @@ fn ten_thousand_ephemeral_holds_end_unless_claimed_again() {
     let mut client = server.connect();
     in_bulk(&mut client, 50, |n| acquire(n * 200), is_grant);
     closing.close();
-    // Some more, while the others end: each has its hold, the old one or a new one.
+    // Fifty more tokens ask while the others end: each has its old hold or a new one.
     in_bulk(&mut client, 50, |n| acquire(n * 200 + 100), is_grant);
     eventually("the end of the others", SOON, || holds(&server) == 100);
     let check = |n| format!("DLOCK.CHECK k{} t{}", n * 100, n * 100);
