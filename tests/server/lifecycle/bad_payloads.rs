@@ -29,7 +29,13 @@ fn payload_cut_anywhere_is_refused() {
     for (key, _) in add_fixtures(&mut client) {
         let (body, version) = opened(&dump(&mut client, key));
         for kept in 1..body.len() {
-            let reply = call!(client, "RESTORE", "bad", 0, sealed(&body[..kept], version));
+            let cut = sealed(&body[..kept], version);
+            // The server reads on into the footer. If the checksum ends with the byte that the footer begins with, the
+            // footer completes the value, and nothing is missing.
+            if cut.starts_with(&body) {
+                continue;
+            }
+            let reply = call!(client, "RESTORE", "bad", 0, cut);
             assert!(
                 reply.error().starts_with("ERR Bad data format"),
                 "{key} cut to {kept}: {reply:?}"
