@@ -1,8 +1,9 @@
-//! The one thread that sends everything, reads every reply, and judges it.
+//! One thread that sends every request and reads every reply.
 //!
-//! It never waits for a reply unless a step says so: requests of many connections are on their way at once,
-//! and the server decides how they meet. What it sends, and in which order, is the log's; nothing in here is
-//! left to chance.
+//! It does not wait for a reply unless a step says so: requests of many connections are on their way at once, and the
+//! server decides how they meet. The driver decides nothing at random: steps come from the plan or from a log.
+//!
+//! How a reply is checked is in `judge`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,20 +17,20 @@ use super::step::{Connection, FuzzRequest, OPERATOR, Step};
 use super::words;
 use crate::support::*;
 
-/// By how much a reply may come later than the request says.
+/// How much later than its BLOCK a reply may come.
 const LATE: Duration = Duration::from_secs(20);
 
-/// A grant that somebody was told of; the hold may be gone.
+/// A grant that a client has read. The hold may have ended since.
 #[derive(Clone, Debug)]
 pub struct SeenGrant {
     pub database: usize,
     pub key: String,
     pub family: CommandFamily,
-    /// As the log spells it.
+    /// As the log spells it: `$token:line` for a token that the server made.
     pub token: String,
 }
 
-/// A request whose client waits.
+/// A request that may be waiting in a queue.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     pub on: usize,
@@ -47,21 +48,21 @@ pub struct Driver {
     pub conditions: Conditions,
     pub(super) flavour: Flavour,
     pub(super) seen_grants: VecDeque<SeenGrant>,
-    /// The token that the server made for the request of a line.
+    /// The token that the server made for the request of a log line.
     pub(super) made: HashMap<u64, String>,
-    /// The last fence of each token.
+    /// The last fence that each token was granted.
     pub(super) fences: HashMap<String, u64>,
-    /// How often each command was answered how.
+    /// How often each command got each kind of reply.
     pub(super) counts: BTreeMap<String, u64>,
     pub(super) start: Instant,
-    /// What was heard since it was last asked for, a line each.
+    /// Replies and closed connections since [`Driver::take_heard`], a line each.
     pub(super) heard: Vec<String>,
-    /// What the operator's requests on their way do to the server, in their order.
+    /// For each unanswered request of the operator: the condition that its reply ends, and the connection it unblocks.
     pub(super) turns: VecDeque<(Option<Relief>, Option<usize>)>,
 }
 
 impl Driver {
-    /// With so many connections besides the operator's.
+    /// `connections` is their number without the operator's.
     pub fn new(server: &Server, connections: usize) -> Driver {
         let mut ledger = Ledger::default();
         if server.info_section("keyspace").contains("db") {
@@ -83,7 +84,7 @@ impl Driver {
         }
     }
 
-    /// Carries out a step that concerns connections only; the line of the log is for what refers to it.
+    /// Carries out a step that concerns connections only. Later steps may refer to its log line.
     #[track_caller]
     pub fn perform(&mut self, server: &Server, line: u64, step: &Step) {
         match step {
@@ -99,7 +100,7 @@ impl Driver {
         }
     }
 
-    /// Carries out what the operator types, and waits until it is done.
+    /// Sends requests on the operator's connection and waits for their replies.
     #[track_caller]
     pub fn operate(&mut self, server: &Server, lines: &[&str]) {
         self.perform(server, 0, &Step::operator(lines));
@@ -109,13 +110,13 @@ impl Driver {
         }
     }
 
-    /// The server decides nothing from now on.
+    /// Pauses writes: the server decides nothing from now on.
     #[track_caller]
     pub fn stand_still(&mut self, server: &Server) {
         self.operate(server, &["CLIENT PAUSE 600000 WRITE"]);
     }
 
-    /// Ends whatever an operator did to make the server refuse.
+    /// Ends every pause and every setting that makes the server refuse writes.
     #[track_caller]
     pub fn accept(&mut self, server: &Server) {
         let accept = [
@@ -160,7 +161,7 @@ impl Driver {
         self.links[on].as_mut().expect("the connection is open")
     }
 
-    /// The words with everything in them that only this run knows.
+    /// The words of a request, with the values that only this run knows.
     fn known_words(&self, request: &FuzzRequest) -> Vec<String> {
         let mut words: Vec<String> = request
             .words
@@ -180,7 +181,7 @@ impl Driver {
                 .parse()
                 .ok()
                 .and_then(|on: usize| self.links.get(on)?.as_ref());
-            // Nobody's.
+            // An id that no connection has.
             return link.map_or(u32::MAX.to_string(), |link| link.id.to_string());
         }
         if let Some(line) = word.strip_prefix("$token:") {
@@ -194,12 +195,12 @@ impl Driver {
         word.to_owned()
     }
 
-    /// Notes what is to be answered. `spelled` is the request as the log has it.
+    /// Remembers the reply that a request must get. `spelled` is the request as the log has it.
     fn expect(&mut self, line: u64, on: usize, request: FuzzRequest, spelled: &FuzzRequest) {
         let now = Instant::now();
         let name = request.words.first().map_or("", String::as_str).to_owned();
         if name == "PSUBSCRIBE" {
-            // Answered by messages only.
+            // The server answers with messages only.
             self.link(on).subscribed = true;
             return;
         }
@@ -256,7 +257,7 @@ impl Driver {
         }
     }
 
-    /// CLIENT KILL and CLIENT UNBLOCK: whom they are aimed at. The connection of an unblocking is returned.
+    /// Remembers at which connection CLIENT KILL or CLIENT UNBLOCK is aimed; returns the one that is unblocked.
     fn aim(&mut self, spelled: &FuzzRequest, now: Instant) -> Option<usize> {
         let words: Vec<&str> = spelled.words.iter().map(String::as_str).collect();
         let at = |word: &str| word.strip_prefix("$client:")?.parse::<usize>().ok();
@@ -277,7 +278,7 @@ impl Driver {
         }
     }
 
-    /// Closes a connection, with whatever is on its way.
+    /// Closes a connection; the outcome of its unanswered requests stays unknown.
     pub fn close(&mut self, on: usize) {
         let now = Instant::now();
         if let Some(link) = self.links.get_mut(on).and_then(Option::take) {
@@ -291,12 +292,12 @@ impl Driver {
         }
     }
 
-    /// Closes all of them, the operator's too.
+    /// Closes all connections, also the operator's.
     pub fn close_all(&mut self) {
         (0..self.links.len()).for_each(|on| self.close(on));
     }
 
-    /// The server may close any of the connections there are, whenever it likes.
+    /// From now on the server may close any connection that is open.
     pub fn expect_closing(&mut self) {
         self.links
             .iter_mut()
@@ -316,7 +317,7 @@ impl Driver {
         self.close(on);
     }
 
-    /// Reads and judges whatever has arrived.
+    /// Reads and checks all replies that have arrived.
     #[track_caller]
     pub fn collect(&mut self) {
         for on in 0..self.links.len() {
@@ -355,12 +356,12 @@ impl Driver {
         );
     }
 
-    /// What was heard since this was last asked, a line each.
+    /// Takes the replies since the last call, a line each.
     pub fn take_heard(&mut self) -> Vec<String> {
         std::mem::take(&mut self.heard)
     }
 
-    /// Waits until everything is answered that does not wait.
+    /// Waits until every request is answered that cannot be waiting in a queue.
     #[track_caller]
     pub fn settle(&mut self) {
         while self
@@ -374,7 +375,7 @@ impl Driver {
         }
     }
 
-    /// Reads on for so long.
+    /// Reads replies for this long.
     #[track_caller]
     pub fn rest(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
@@ -388,13 +389,13 @@ impl Driver {
         }
     }
 
-    /// Whether the connection has nothing on its way.
+    /// Returns whether the connection has no unanswered request.
     pub fn is_idle(&self, on: usize) -> bool {
         let link = self.links.get(on).and_then(Option::as_ref);
         link.is_none_or(|link| link.pending.is_empty())
     }
 
-    /// How much is on its way on this connection.
+    /// The number of unanswered requests of this connection.
     pub fn load(&self, on: usize) -> usize {
         let link = self.links.get(on).and_then(Option::as_ref);
         link.map_or(0, |link| link.pending.len())
@@ -410,7 +411,7 @@ impl Driver {
         link.map_or(0, |link| link.database)
     }
 
-    /// How many connections there are besides the operator's.
+    /// The number of connections without the operator's.
     pub fn connections(&self) -> usize {
         self.links.len() - 1
     }
@@ -434,7 +435,7 @@ impl Driver {
                         None,
                     ),
                 };
-                // One that the server refuses is nobody's.
+                // The server refuses a token of another length.
                 let token = token.filter(|token| (1..=128).contains(&token.len()));
                 Some(Waiting {
                     on,
@@ -451,7 +452,8 @@ impl Driver {
     }
 }
 
-/// Redis before 7.4 and Valkey 8 can lose a grant that CLIENT UNBLOCK … ERROR meets, or answer twice.
+/// Returns false for Redis before 7.4 and Valkey 8: there a CLIENT UNBLOCK … ERROR in the turn of a grant can lose
+/// the grant, or be a second reply.
 fn can_unblock_with_error(flavour: Flavour) -> bool {
     match flavour.product {
         Product::Redis => flavour.version >= (7, 4, 0),
@@ -459,13 +461,13 @@ fn can_unblock_with_error(flavour: Flavour) -> bool {
     }
 }
 
-/// Whether the server is known to do what it should with this request.
+/// Returns false for requests that meet a known defect of this server.
 fn is_safe(request: &FuzzRequest, in_transaction: bool, flavour: Flavour) -> bool {
     let name = request.words.first().map_or("", String::as_str);
     match (flavour.product, name) {
-        // A message is written into the middle of EXEC's reply, if the transaction is what it tells of.
+        // Redis before 7.2 writes a message about a transaction's change into the middle of the reply to EXEC.
         (Product::Redis, "PSUBSCRIBE") => flavour.version >= (7, 2, 0),
-        // In a transaction a module is told of the key in its old database.
+        // Valkey from 9.0 on tells modules of a MOVE in a transaction as if in the old database.
         (Product::Valkey, "MOVE") => flavour.version < (9, 0, 0) || !in_transaction,
         _ => true,
     }

@@ -1,8 +1,8 @@
-//! Limits: how much of each key may be granted, as far as it can be known.
+//! The limits of semaphores and groups, as far as they can be known.
 //!
-//! Which limit was in force when a grant was made depends on requests whose order nobody saw. So a grant is
-//! compared to the highest that can have been: all limits that were asked for or pinned there, but those that
-//! a later one certainly replaced.
+//! Which limit was in force at a grant depends on requests whose order the driver cannot see. So a grant is compared
+//! with the highest limit that can have been in force: all limits that were requested or pinned, without those that a
+//! later one has certainly replaced.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -11,12 +11,12 @@ use super::known_hold::KeyId;
 use super::meaning::{Ask, CommandFamily};
 use super::requests::DATABASES;
 
-/// What became of a request with a limit.
+/// What became of a request that brought a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitOutcome {
-    /// Granted what had never been granted before.
+    /// Granted, and not as a repeat of an earlier grant.
     Granted,
-    /// It changed nothing.
+    /// Refused: its limit did not take force.
     Refused,
     /// Its limit may have taken force.
     Unknown,
@@ -26,7 +26,7 @@ pub enum LimitOutcome {
 struct Limit {
     value: u64,
     pinned: bool,
-    /// The request on its way, or when it was over.
+    /// `Err` with the number of its unanswered request, or `Ok` with the moment at which that was over.
     state: Result<Instant, u64>,
 }
 
@@ -58,7 +58,7 @@ impl Gates {
         });
     }
 
-    /// A request for a hold, sent at that moment, is answered.
+    /// A request for a hold, sent at `sent`, is answered.
     pub fn answered(
         &mut self,
         slot: &KeyId,
@@ -73,7 +73,7 @@ impl Gates {
         let own = limits.iter().any(|limit| limit.state == Err(id));
         match outcome {
             LimitOutcome::Refused => limits.retain(|limit| limit.state != Err(id)),
-            // Its own limit was put in force after all that were over when it was sent.
+            // Its own limit has replaced every limit whose request was over when this one was sent.
             LimitOutcome::Granted if own => {
                 limits.retain(|limit| {
                     limit.pinned || limit.state.is_err() || limit.state >= Ok(sent)
@@ -84,7 +84,7 @@ impl Gates {
         close(limits, id, now);
     }
 
-    /// DSEM.LIMIT, sent at that moment, is answered, or will never be.
+    /// DSEM.LIMIT, sent at `sent`, is answered, or will never be.
     pub fn pin_answered(&mut self, slot: &KeyId, id: u64, sent: Instant, done: bool, now: Instant) {
         let Some(limits) = self.limits.get_mut(slot) else {
             return;
@@ -101,7 +101,7 @@ impl Gates {
         }
     }
 
-    /// A value may have come from one key to the other.
+    /// A value may have moved from one key to another, with its limit.
     pub fn moved(&mut self, from: &KeyId, to: &KeyId, now: Instant) {
         let from = self.limits.get(from).cloned().unwrap_or_default();
         let to = self.limits.entry(to.clone()).or_default();
@@ -109,7 +109,7 @@ impl Gates {
         merge(to);
     }
 
-    /// Values may have come from any database to any other.
+    /// Values may have moved from any database to any other.
     pub fn mixed(&mut self, now: Instant) {
         let all: Vec<KeyId> = self.limits.keys().cloned().collect();
         for from in &all {
@@ -119,8 +119,8 @@ impl Gates {
         }
     }
 
-    /// What was granted to this request fits beside what is certainly held already. `at_once` says that it
-    /// was judged by its own limit when it arrived, if it brought one.
+    /// Asserts that the grant to this request fits beside `held` permits that are certainly held. `at_once` says that
+    /// the request did not wait, so that it was judged by its own limit if it brought one.
     #[track_caller]
     pub fn check(&self, slot: &KeyId, ask: &Ask, at_once: bool, held: u64) {
         let limits = self.limits.get(slot).map_or(&[][..], Vec::as_slice);
@@ -129,7 +129,7 @@ impl Gates {
             limits.map(|limit| limit.value).max()
         };
         let most = match (ask.claim.family(), ask.limit, at_once) {
-            // Granted at once, it was judged by its own limit, or by an operator's.
+            // Granted at once: its own limit was in force, or one that an operator had pinned.
             (CommandFamily::Semaphore, Some(own), true) => Some(own).max(highest(true)),
             (CommandFamily::Semaphore, ..) => highest(false),
             (CommandFamily::Group, Some(own), true) => Some(own),
@@ -158,7 +158,7 @@ fn close(limits: &mut Vec<Limit>, id: u64, now: Instant) {
     merge(limits);
 }
 
-/// Of those that are over, one for each value: the latest.
+/// Keeps, of the limits whose requests are over, the latest one of each value.
 fn merge(limits: &mut Vec<Limit>) {
     let mut merged: Vec<Limit> = Vec::new();
     for limit in limits.drain(..) {
@@ -199,7 +199,7 @@ fn limit_counts_until_another_certainly_replaced_it() {
     let mut gates = Gates::default();
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 5 BLOCK 9"), 1);
     gates.answered(&slot, 1, at(0), LimitOutcome::Unknown, at(1));
-    // Sent before the other was over.
+    // This request was sent before the first was over, so it may not have replaced its limit.
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 3"), 2);
     gates.answered(&slot, 2, at(0), LimitOutcome::Granted, at(2));
     assert_eq!(most(&gates), 5);

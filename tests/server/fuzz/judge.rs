@@ -71,7 +71,7 @@ impl Driver {
         }
     }
 
-    /// One of several replies in one, or the reply of its own.
+    /// Checks the reply to one request, also as a part of the reply to EXEC or a script.
     #[track_caller]
     fn judge(&mut self, on: usize, part: &Part, reply: &Reply, silent_since: Instant) {
         let situation = self.situation(on, part.entry.sent, !part.entry.is_try);
@@ -127,12 +127,12 @@ impl Driver {
         *self.counts.entry(format!("{name} {outcome}")).or_default() += 1;
     }
 
-    /// How often each command was answered how.
+    /// How often each command got each kind of reply.
     pub fn counts(&self) -> &BTreeMap<String, u64> {
         &self.counts
     }
 
-    /// A reply of EXEC or of a script, which has those of all its requests.
+    /// Checks the reply to EXEC or to a script, which has the replies to all its requests.
     #[track_caller]
     fn judge_all(
         &mut self,

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::meaning::{HoldClaim, Meaning};
 use crate::support::Reply;
 
-/// Leases are counted in milliseconds from a moment in the middle of one.
+/// The server counts leases in whole milliseconds.
 pub const ROUNDING: Duration = Duration::from_millis(5);
 
-/// Without EX or PX: the settings decide, which change.
+/// The lease of a request without EX and PX: the settings decide it, and they change during a run.
 pub const UNKNOWN_LEASE_MS: u64 = 1;
 
 pub const MAX_LEASE_MS: u64 = 86_400_000;
@@ -18,16 +18,16 @@ pub struct KnownHold {
     pub claim: HoldClaim,
     pub token: String,
     pub fence: u64,
-    /// When the grant was read.
+    /// When its grant was read.
     pub known: Instant,
-    /// It has been at this key from then on at the latest.
+    /// It has been at this key since this moment, or earlier.
     pub here_since: Instant,
     pub lease_end: Instant,
-    /// When its own token was first used to end it.
+    /// When a request with its token that could end it was first sent.
     pub ended_from: Option<Instant>,
-    /// When anything else first was done that could end it.
+    /// When anything else that could end it was first sent.
     pub doubted_from: Option<Instant>,
-    /// The connections that may take it along when they close.
+    /// Connections whose end may end it, because of EPHEMERAL.
     pub bound: Vec<u64>,
 }
 
@@ -48,15 +48,15 @@ impl KnownHold {
     }
 }
 
-/// A request on its way, as the ledger knows it.
+/// A request as the ledger knows it.
 #[derive(Clone, Debug)]
 pub struct SentRequest {
     pub meaning: Meaning,
     pub database: usize,
-    /// The connection that it was sent on, a number for each there ever was.
+    /// The serial number of its connection, which no other connection of the run has.
     pub connection: u64,
     pub sent: Instant,
-    /// It cannot wait, whatever it says: it is in a transaction or a script.
+    /// It cannot wait, whatever its BLOCK, because it is in a transaction or a script.
     pub is_try: bool,
     pub id: u64,
 }
@@ -64,7 +64,7 @@ pub struct SentRequest {
 /// A key by its database and name.
 pub type KeyId = (usize, String);
 
-/// The end of a lease that starts at that moment or later.
+/// The earliest end of a lease that starts at `from` or later.
 pub fn lease_end(from: Instant, lease_ms: Option<u64>) -> Instant {
     let lease_ms = lease_ms.unwrap_or(UNKNOWN_LEASE_MS).min(MAX_LEASE_MS);
     let lease = Duration::from_millis(lease_ms);
@@ -72,7 +72,7 @@ pub fn lease_end(from: Instant, lease_ms: Option<u64>) -> Instant {
     end.checked_sub(ROUNDING).unwrap_or(end)
 }
 
-/// Token and fence of a grant or a run.
+/// The token and the fence of a grant or a run.
 pub fn granted(reply: &Reply) -> Option<(String, u64)> {
     let Reply::Array(items) = reply else {
         return None;
@@ -91,7 +91,7 @@ pub fn granted(reply: &Reply) -> Option<(String, u64)> {
     Some((token, fence.unsigned_abs()))
 }
 
-/// The keys whose values a request changes, besides those that speak of holds.
+/// The keys whose values a request of another kind changes: those of DEL, RENAME and the like.
 pub fn slots(entry: &SentRequest) -> Vec<KeyId> {
     match &entry.meaning {
         Meaning::Remove { keys, .. } => {

@@ -1,12 +1,11 @@
-//! What clients may rely on: which holds certainly live, by what their holders were told.
+//! The ledger knows which holds certainly live, from the replies that their holders have read.
 //!
-//! A hold is *certain* from the moment its grant was read until the earliest moment at which it may have
-//! ended: its lease counted from the request, not from the grant; the sending, not the carrying out, of
-//! whatever could end it; the closing of its connection. What is unknown is never certain, so nothing here
-//! depends on how fast anybody was. While it is certain, nobody else may have been granted what excludes
-//! it, a request by its own token finds it, and a kill of the server does not end it.
+//! A hold is *certain* from the moment its grant was read until the earliest moment at which it may have ended. That is
+//! the end of its lease, counted from the request; or the sending of a request that could end it; or the closing of its
+//! connection. An unknown outcome never makes a hold certain, so nothing here depends on speed. While a hold is
+//! certain, no grant may exclude it, a request with its token finds it, and a kill of the server does not end it.
 //!
-//! Fences order the grants of the whole server: of two holds of a key the higher fence is the later grant.
+//! Fences order the grants of the whole server: of two holds of a key, the higher fence is the later grant.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,20 +17,20 @@ use super::known_hold::{KeyId, KnownHold, SentRequest, granted, is_everything, l
 use super::meaning::{Ask, Meaning, Verb, Word};
 use crate::support::Reply;
 
-/// For a grant after waiting: how much earlier than it was seen it may have been made.
+/// How long before it was read a grant after a wait may have been made.
 const UNSEEN: Duration = Duration::from_secs(5);
 
-/// How late a TTL may run out, and a request be read whose connection is closed.
+/// How late a TTL may expire, and how late the server may carry out a request whose connection is closed.
 const LATE: Duration = Duration::from_secs(5);
 
-/// A hold that is no longer certain is still compared to grants that are read late.
+/// How long a hold is kept after it was certain, to be compared with grants that are read late.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// A request that gives a lease, on its way.
+/// An unanswered request that gives a lease.
 struct Leasing {
     id: u64,
     end: Instant,
-    /// Others that were answered meanwhile, and may have been carried out after it.
+    /// The earliest lease end of requests that were answered meanwhile and may have been carried out after this one.
     cap: Option<Instant>,
     ephemeral_on: Option<u64>,
 }
@@ -52,18 +51,18 @@ pub struct Ledger {
     tokens: HashMap<String, TokenState>,
     fences: SeenFences,
     gates: Gates,
-    /// There were values before all this, with limits and holds that nobody here was told of.
+    /// The server had values before the run, with limits and holds that the ledger does not know.
     had_past: bool,
     last_id: u64,
 }
 
 impl Ledger {
-    /// The server has values already, of which nothing is known here.
+    /// The server has values already, with holds and limits that the ledger does not know.
     pub fn knows_not_all(&mut self) {
         self.had_past = true;
     }
 
-    /// From now on others may do anything to any key.
+    /// From now on no hold is certain: others may change any key.
     pub fn give_up(&mut self, now: Instant) {
         self.everything.open();
         self.each_hold(|_, hold| hold.doubt(now));
@@ -128,7 +127,7 @@ impl Ledger {
         entry
     }
 
-    /// A request that starts a lease anew: from now on the hold may have this one instead.
+    /// A request that renews a lease is being sent: from now on the hold may have the lease of this request.
     fn leasing(
         &mut self,
         token: &str,
@@ -153,7 +152,7 @@ impl Ledger {
         });
     }
 
-    /// What other commands do to keys.
+    /// A request that changes whole values is being sent: holds of its keys may end from now on.
     fn value_changes(&mut self, entry: &SentRequest, now: Instant) {
         for slot in slots(entry) {
             self.values.entry(slot.clone()).or_default().open();
@@ -167,7 +166,7 @@ impl Ledger {
         }
     }
 
-    /// The reply has been read. `silent_since` is when it was last seen not to be there.
+    /// A reply has been read. At `silent_since` it had not arrived yet.
     #[track_caller]
     pub fn answered(
         &mut self,
@@ -189,7 +188,7 @@ impl Ledger {
         }
     }
 
-    /// `reply` is nothing where there will be none.
+    /// A request that changes whole values is over. `reply` is `None` if none will come.
     fn value_changed(&mut self, entry: &SentRequest, reply: Option<&Reply>, now: Instant) {
         let over = if reply.is_some() { now } else { now + LATE };
         let done = reply.is_some_and(|reply| !reply.is_error());
@@ -198,14 +197,14 @@ impl Ledger {
             if let Meaning::Remove { later_ms, .. } = &entry.meaning {
                 match later_ms {
                     Some(ms) => doubt.expires(over, over + Duration::from_millis(*ms) + LATE),
-                    // The value that had a TTL is no more.
+                    // The value with the TTL is gone.
                     None if done => doubt.forget_ttl(entry.sent),
                     None => {}
                 }
             }
             doubt.close(over);
         }
-        // A limit goes along with a value, and so does a TTL.
+        // A value that moves takes its limit and its TTL with it.
         if let (Meaning::Move { .. }, [from, to]) = (&entry.meaning, slots(entry).as_slice()) {
             self.gates.moved(from, to, over);
             if let Some((_, until)) = self.values.get(from).and_then(Doubt::ttl) {
@@ -225,7 +224,7 @@ impl Ledger {
         }
     }
 
-    /// The connection closed before there was a reply: the request may still be carried out, or not.
+    /// The connection closed before the reply: the request may still be carried out, or not.
     pub fn lost(&mut self, entry: &SentRequest, now: Instant) {
         match &entry.meaning {
             Meaning::Ask(Ask { token, key, .. }) => {
@@ -258,16 +257,16 @@ impl Ledger {
         }
     }
 
-    /// A revocation is over at that moment.
+    /// A REVOKE of this fence has been carried out by the moment `over`, if at all.
     fn revoked(&mut self, fence: u64, over: Instant, now: Instant) {
         self.revocations.entry(fence).or_default().close(over);
-        // No request is on its way for so long.
+        // Forgets revocations that are older than any unanswered request.
         let old = now.checked_sub(LATE * 12);
         self.revocations
             .retain(|_, doubt| old.is_none_or(|old| doubt.covers(old)));
     }
 
-    /// The connection closes, or is told to.
+    /// The connection is being closed, or a CLIENT KILL for it is being sent.
     pub fn disconnects(&mut self, connection: u64, now: Instant) {
         self.each_hold(|_, hold| {
             if hold.bound.contains(&connection) {
@@ -336,7 +335,7 @@ impl Ledger {
             token,
             fence,
             known: now,
-            // A repeat may tell of a hold that came here from another key.
+            // The reply to a repeated request may be about a hold that came from another key.
             here_since: if is_fresh { entry.sent } else { now },
             lease_end: end,
             ended_from: None,
@@ -346,8 +345,8 @@ impl Ledger {
         self.enter(slot, hold, ask, entry, is_fresh, now);
     }
 
-    /// Takes the request out of those on their way; returns what the others may make of the lease, and what
-    /// those already answered may have made of it.
+    /// Takes the request out of the unanswered ones. Returns the earliest lease end that the other unanswered requests
+    /// may give the hold, and the earliest that answered ones may have given it.
     fn leased(&mut self, token: &str, id: u64) -> (Option<Instant>, Option<Instant>) {
         let leasing = &mut self.token(token).leasing;
         let at = leasing.iter().position(|leasing| leasing.id == id);
@@ -361,8 +360,8 @@ impl Ledger {
         }
     }
 
-    /// Whether something is or was under way since then that could end a hold of this token at this key.
-    /// `own` is how many of those are the caller's.
+    /// Returns whether anything since that moment could have ended a hold of this token at this key. `own` requests of
+    /// the caller are left out.
     fn is_doubtful(&self, slot: &KeyId, token: Option<&str>, since: Instant, own: u32) -> bool {
         let of_token = token.and_then(|token| self.tokens.get(token));
         self.everything.covers(since)
@@ -389,7 +388,7 @@ impl Ledger {
         if let Some(same) = same {
             let before = holds.swap_remove(same);
             hold.bound.extend(before.bound);
-            // Told again after a doubt, it has outlived what raised it.
+            // A hold that is answered again after a doubt has outlived what raised the doubt.
             if before.doubted_from.is_none() {
                 hold.known = before.known;
                 hold.here_since = before.here_since;
@@ -414,16 +413,16 @@ impl Ledger {
                 older.fence,
             );
         }
-        // A value that has just come from another key may have a limit that nobody asked for here.
+        // A value that has just come from another key may have a limit that no request here brought.
         if same.is_none() && hold.doubted_from.is_none() && !self.had_past {
             let before = holds.iter().filter(|other| other.fence < hold.fence);
             let certain = before.filter(|other| other.certain_until() > hold.known);
             let held: u64 = certain.map(|other| other.claim.permits()).sum();
-            // A repeat is answered its hold, whatever its own limit.
+            // A repeated request is answered its hold, whatever limit it brings.
             let at_once = is_fresh && (entry.is_try || ask.block_ms.is_none());
             self.gates.check(&slot, ask, at_once, held);
         }
-        // A token has one hold of a key at a time: the latest.
+        // A token has at most one hold of a key: the latest.
         let is_over = |older: &KnownHold, newer: &KnownHold| {
             older.token == newer.token && older.fence < newer.fence
         };
@@ -433,7 +432,7 @@ impl Ledger {
         }
     }
 
-    /// A token that certainly holds is answered its hold, whoever waits.
+    /// Asserts that a refusal was not given to a token that certainly holds: it must be answered its hold.
     #[track_caller]
     fn not_granted(
         &self,
@@ -523,7 +522,7 @@ impl Ledger {
         (hold.known <= known && hold.certain_until() > until && !doubtful).then_some(hold)
     }
 
-    /// What is certainly held for so long from now on: key, the command that tells, token.
+    /// The holds that are certain for at least this long: key, CHECK command, token.
     pub fn certain_for(&self, now: Instant, least: Duration) -> Vec<(KeyId, String, String)> {
         let mut all = Vec::new();
         for (slot, holds) in &self.holds {

@@ -6,9 +6,9 @@
 //! # 2041 ms: c7 to 312: ["t5", 1795268522514740]
 //! ```
 //!
-//! What was heard is a remark, and nothing to whoever reads the log to send it again. The first number names the line,
-//! for those that refer to it; the second is how many microseconds passed between the end of the step before and this
-//! one. The file stays when the run fails, and what is printed then tells how to send the same again.
+//! The first number names the line, for steps that refer to it. The second is the number of microseconds between the
+//! end of the step before and this step. Lines with `#` are remarks: replies and headings, which are skipped when the
+//! log is sent again. The file stays when the run fails, and the failure says how to send the same steps again.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::step::Step;
 
-/// How many of the last lines a failure shows.
+/// How many of its last lines a failed run shows.
 const SHOWN: usize = 50;
 
 /// A line of a log.
@@ -58,7 +58,7 @@ impl std::fmt::Display for LogLine {
     }
 }
 
-/// Reads a log.
+/// Reads the steps of a log.
 #[track_caller]
 pub fn read(path: &Path) -> Vec<LogLine> {
     let text = fs::read_to_string(path);
@@ -70,7 +70,7 @@ pub fn read(path: &Path) -> Vec<LogLine> {
     lines.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Writes lines as a log.
+/// Writes steps as a log.
 pub fn write(path: &Path, heading: &str, lines: &[LogLine]) -> std::io::Result<()> {
     let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(path, format!("# {heading}\n{lines}"))
@@ -82,7 +82,7 @@ pub struct Log {
     file: BufWriter<File>,
     last: std::collections::VecDeque<String>,
     lines: u64,
-    /// This run sends a log again: there is one already.
+    /// Whether this run sends a log again.
     is_replay: bool,
 }
 
@@ -104,12 +104,12 @@ impl Log {
         }
     }
 
-    /// Writes the line down before anything of it is done.
+    /// Writes a line before its step is carried out.
     pub fn note(&mut self, line: &LogLine) {
         let text = line.to_string();
         writeln!(self.file, "{text}").expect("the log is written");
         self.lines += 1;
-        // What a killed test process leaves is not much shorter.
+        // So the log of a killed test process lacks at most 100 lines.
         if self.lines.is_multiple_of(100) {
             self.file.flush().expect("the log is written");
         }
@@ -119,7 +119,7 @@ impl Log {
         }
     }
 
-    /// Writes down what was heard.
+    /// Writes replies as remarks.
     pub fn remark(&mut self, heard: Vec<String>) {
         for line in heard {
             let text = format!("# {line}");
@@ -131,9 +131,9 @@ impl Log {
         }
     }
 
-    /// The run has gone well: nobody needs the log.
+    /// Removes the log of a run that has gone well.
     pub fn discard(self) {
-        // One that cannot be removed harms nobody.
+        // A log that stays does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }

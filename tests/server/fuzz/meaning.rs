@@ -1,6 +1,6 @@
-//! What a request asks for, read from its words: what the ledger and the checks of replies go by.
+//! What a request asks for, read from its words. The ledger and the checks of replies rely on this.
 //!
-//! A log that is sent again has words and nothing else, so nothing here comes from the generator.
+//! A log that is sent again has only words, so nothing here comes from the generator of requests.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CommandFamily {
@@ -18,7 +18,7 @@ impl CommandFamily {
         CommandFamily::Once,
     ];
 
-    /// What the names of its commands begin with.
+    /// The prefix of its commands.
     pub fn prefix(self) -> &'static str {
         match self {
             CommandFamily::Lock => "DLOCK",
@@ -28,7 +28,7 @@ impl CommandFamily {
         }
     }
 
-    /// What DSYNC.CONTENDED and INFO call it.
+    /// Its name in DSYNC.CONTENDED and INFO.
     pub fn word(self) -> &'static str {
         match self {
             CommandFamily::Lock => "lock",
@@ -39,7 +39,7 @@ impl CommandFamily {
     }
 }
 
-/// What a hold has of its key.
+/// How much of its key a hold takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldClaim {
     Exclusive,
@@ -59,7 +59,7 @@ impl HoldClaim {
         }
     }
 
-    /// Whether two such holds of one key cannot be at the same time, whatever the limit.
+    /// Returns whether two such holds of one key cannot exist at the same time, whatever the limit.
     pub fn excludes(self, other: HoldClaim) -> bool {
         match (self, other) {
             (HoldClaim::Exclusive, HoldClaim::Exclusive | HoldClaim::Shared)
@@ -69,7 +69,7 @@ impl HoldClaim {
         }
     }
 
-    /// How much of a limit it takes.
+    /// How much of the limit the hold takes.
     pub fn permits(self) -> u64 {
         match self {
             HoldClaim::Permits(n) => n,
@@ -102,13 +102,13 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it ends the hold.
+    /// Returns whether the command ends the hold.
     pub fn ends(self) -> bool {
         matches!(self, Verb::Release | Verb::Done | Verb::Fail)
     }
 }
 
-/// What is said of a hold by its token.
+/// A command about a hold, by its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     pub family: CommandFamily,
@@ -137,12 +137,12 @@ pub enum Meaning {
     Expect,
     Info,
     Contended,
-    /// The values of these keys go, now or so many milliseconds later.
+    /// The values of these keys are removed, at once or `later_ms` later.
     Remove {
         keys: Vec<String>,
         later_ms: Option<u64>,
     },
-    /// A value comes from one key to another of the same database, or to the same key of another one.
+    /// A value moves from one key to another of the same database, or to the same key of another database.
     Move {
         from: String,
         to: String,
@@ -151,17 +151,17 @@ pub enum Meaning {
     /// FLUSHDB and FLUSHALL.
     Flush,
     Swap,
-    /// Concerns no hold.
+    /// A request that concerns no hold.
     Other,
 }
 
 impl Meaning {
-    /// What the words ask for. A request that is malformed asks for nothing.
+    /// Reads the words. A malformed request is [`Meaning::Other`].
     pub fn of(words: &[String]) -> Meaning {
         read(words).unwrap_or(Meaning::Other)
     }
 
-    /// How long it may wait, if it may: 0 for without limit.
+    /// The milliseconds of BLOCK, where 0 is without limit; `None` for a request that does not wait.
     pub fn block_ms(&self) -> Option<u64> {
         match self {
             Meaning::Ask(ask) => ask.block_ms,

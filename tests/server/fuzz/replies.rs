@@ -1,7 +1,7 @@
 //! Which replies a request may get: the table of the contract, command by command.
 //!
-//! A refusal that depends on the state of the server (NOREPLICAS, OOM, READONLY, LOADING) is accepted only
-//! while that state lasted, which the driver knows: see [`Situation`].
+//! A refusal that depends on the state of the server (NOREPLICAS, OOM, READONLY, LOADING) is accepted only while that
+//! state may have lasted: see [`Situation`].
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::meaning::{Ask, CommandFamily, HoldClaim, Meaning, Verb, Word};
 use super::step::FuzzRequest;
 use crate::support::Reply;
 
-/// What is known of the moment at which a request was carried out.
+/// What is known of the circumstances in which a request was carried out.
 pub struct Situation {
-    /// How a refusal may begin that has nothing to do with the request.
+    /// The error codes by which the server may have refused any request.
     pub refusals: Vec<&'static str>,
-    /// BLOCK counts here: this is neither a transaction nor a script.
+    /// Whether BLOCK takes effect: the request is in no transaction and no script.
     pub may_wait: bool,
     /// CLIENT UNBLOCK may have ended the wait, or the server does not let this connection wait.
     pub ended_early: bool,
-    /// From the request to the reply.
+    /// The time from the request to the reply.
     pub took: Duration,
 }
 
-/// The server counts milliseconds from a moment in the middle of one.
+/// The server counts the end of a wait in whole milliseconds.
 const ROUNDING_MS: u128 = 2;
 
 const MAX_COUNT: i64 = 1_000_000;
@@ -54,7 +54,7 @@ pub fn check(
         Meaning::Expect => is_within(reply, 0, MAX_COUNT),
         Meaning::Info => reply.is_nil() || is_info(reply),
         Meaning::Contended => is_contended(reply),
-        // The server's own commands: it knows how to answer them.
+        // The server's own commands: their replies are not checked.
         Meaning::Remove { .. }
         | Meaning::Move { .. }
         | Meaning::Flush
@@ -83,7 +83,7 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
     };
     let fits = match (ask.claim, items) {
         (HoldClaim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
-            // A repeat of the run's own request may have another MAX.
+            // A repeated request of the same run may have another MAX, so `attempt` is not compared with it.
             is_own(token) && is_within(fence, 1, MAX_FENCE) && is_within(attempt, 1, i64::MAX)
         }
         (HoldClaim::Run, [kind, result, attempt]) if *kind == "DONE" => {
@@ -104,7 +104,7 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
     }
 }
 
-/// Nil to one who may wait says that the wait has run out.
+/// Nil for a request that may wait means that its BLOCK has run out; asserts that it was not early.
 fn check_nil(block_ms: Option<u64>, now: &Situation) -> Result<(), String> {
     let Some(ms) = block_ms.filter(|_| now.may_wait && !now.ended_early) else {
         return Ok(());
@@ -173,7 +173,7 @@ fn check_error(
         meaning,
         Meaning::Remove { .. } | Meaning::Move { .. } | Meaning::Flush | Meaning::Swap
     );
-    // A bound that an operator has just changed.
+    // A setting that the operator has just changed may forbid the request.
     let by_setting = is_own && text.starts_with("ERR ") && text.contains("(dsync.");
     let odd = request.odd && text.starts_with("ERR ");
     if known || by_setting || odd || begins(&now.refusals) {

@@ -1,4 +1,4 @@
-//! Random requests: every command of every family with every option, about few keys and few tokens.
+//! Random requests: every command of every family with every option, with few keys and few tokens, so that they meet.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
@@ -7,7 +7,7 @@ use super::driver::{Driver, SeenGrant};
 use super::meaning::CommandFamily;
 use super::step::FuzzRequest;
 
-/// All names of keys. A plan uses the first few of them.
+/// All names of keys. A plan uses the first few.
 pub const NAMES: [&str; 9] = [
     "a",
     "b",
@@ -21,7 +21,7 @@ pub const NAMES: [&str; 9] = [
 ];
 pub const DATABASES: usize = 3;
 
-/// Tokens that everybody uses, for everything.
+/// Tokens that are used for any key of any family.
 const SHARED_TOKENS: [&str; 4] = [
     "t",
     "8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59",
@@ -33,9 +33,9 @@ pub struct Requests {
     pub rng: StdRng,
     /// How many of the names are used.
     keys: usize,
-    /// What a key is used for, for some time.
+    /// The family that most requests for a key are of, until it changes.
     families: Vec<CommandFamily>,
-    /// The limit that most requests bring, for some time.
+    /// The limit that most requests for a key bring, until it changes.
     limits: Vec<u32>,
     tokens: u32,
 }
@@ -82,7 +82,7 @@ impl Requests {
         [0, 0, 0, 0, 0, 0, 0, 1, 1, 2][self.rng.random_range(0..10)]
     }
 
-    /// From now on a key is used for something else, or under another limit.
+    /// Gives a key another family and another limit; returns its name.
     pub fn turn_over(&mut self) -> &'static str {
         let key = self.key();
         self.families[key] = self.family();
@@ -105,7 +105,7 @@ impl Requests {
         self.tokens += 1;
         let token = format!("t{}", self.tokens);
         if self.tokens.is_multiple_of(37) {
-            // As long as one may be.
+            // The longest token that is allowed.
             return format!("{token}{}", "x".repeat(128 - token.len()));
         }
         token
@@ -121,7 +121,7 @@ impl Requests {
         vec!["BLOCK".to_owned(), ms]
     }
 
-    /// A request for a hold, and the database it is for.
+    /// A request for a hold, and its database.
     pub fn ask(&mut self, driver: &Driver, in_script: bool) -> (usize, FuzzRequest) {
         if self.chance(25)
             && let Some(retry) = self.retry(driver, in_script)
@@ -147,7 +147,7 @@ impl Requests {
         (database, self.ask_for(family, key, token, in_script))
     }
 
-    /// The same token once more, for the same key.
+    /// A repeated request: a known token for the same key.
     fn retry(&mut self, driver: &Driver, in_script: bool) -> Option<(usize, FuzzRequest)> {
         let (database, key, family, token) = if self.chance(50) {
             let waiting = driver.waiting();
@@ -160,8 +160,8 @@ impl Requests {
                 waiting.token?,
             )
         } else {
-            let told = self.told(driver)?;
-            (told.database, told.key, told.family, told.token)
+            let grant = self.seen_grant(driver)?;
+            (grant.database, grant.key, grant.family, grant.token)
         };
         let key = NAMES.iter().position(|name| *name == key)?;
         Some((database, self.ask_for(family, key, Some(token), in_script)))
@@ -171,8 +171,8 @@ impl Requests {
         (count > 0).then(|| self.rng.random_range(0..count))
     }
 
-    /// A hold that somebody was told of, most often of late.
-    pub fn told(&mut self, driver: &Driver) -> Option<SeenGrant> {
+    /// A grant that was read, most often a late one.
+    pub fn seen_grant(&mut self, driver: &Driver) -> Option<SeenGrant> {
         let all = driver.seen_grants();
         let older = self.rng.random_range(0.0..1.0f64).powi(3);
         let back = (older * all.len() as f64) as usize;
@@ -221,14 +221,14 @@ impl Requests {
         FuzzRequest::new(words.chain(token.into_iter().flatten()).chain(options))
     }
 
-    /// Something about a hold, or a key, that is there already, and the database it is for.
+    /// A command about an existing hold or key, and its database.
     pub fn word(&mut self, driver: &Driver) -> (usize, FuzzRequest) {
-        let (mut database, mut key, mut family, mut token) = match self.told(driver) {
-            Some(told) => (told.database, told.key, told.family, told.token),
+        let (mut database, mut key, mut family, mut token) = match self.seen_grant(driver) {
+            Some(grant) => (grant.database, grant.key, grant.family, grant.token),
             None => (0, NAMES[0].to_owned(), CommandFamily::Lock, "t".to_owned()),
         };
         if self.chance(12) {
-            // Of one who is queued.
+            // About a waiting request.
             let waiting = driver.waiting();
             if let Some(at) = self.some(waiting.len())
                 && let Some(queued) = waiting[at].token.clone()
@@ -274,7 +274,7 @@ impl Requests {
             (57..75, CommandFamily::Group) => {
                 let mut tokens = Vec::new();
                 for _ in 0..self.rng.random_range(0..3) {
-                    tokens.extend(self.told(driver).map(|told| told.token));
+                    tokens.extend(self.seen_grant(driver).map(|grant| grant.token));
                 }
                 by_token("DONE", tokens)
             }
@@ -308,7 +308,7 @@ impl Requests {
         rest
     }
 
-    /// The request with something wrong in it, perhaps.
+    /// Changes a word of the request, so that it may be malformed.
     pub fn spoil(&mut self, mut request: FuzzRequest) -> FuzzRequest {
         request.odd = true;
         let words = &mut request.words;
@@ -339,7 +339,7 @@ impl Requests {
         request
     }
 
-    /// What other commands do to keys.
+    /// A command of the server itself that changes keys.
     pub fn keyspace(&mut self, ttls: bool, flushes: bool) -> FuzzRequest {
         let (key, other) = (NAMES[self.key()], NAMES[self.key()]);
         let elsewhere = self.number(0..DATABASES as u32);

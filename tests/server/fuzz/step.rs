@@ -1,4 +1,4 @@
-//! What the driver can be told to do, and how a line of the log spells it.
+//! The steps of a run, and how a line of the log spells them.
 //!
 //! ```text
 //! c7 DLOCK.ACQUIRE a BLOCK 20 TOKEN t5            a request on connection 7
@@ -10,21 +10,21 @@
 //! compare | failover | switch | kill | load | reload   what happens to the servers: see `fleet`
 //! ```
 //!
-//! A word may hold what is known only when it is sent, and differs from one run to the next:
-//! `$client:7` is the server's number of connection 7, `$token:312` the token that the server made for the
-//! request of line 312, `$fence:t5` the fence that token t5 was told last, `$dump:a` what DUMP says of a key,
-//! `$each` and `$busy:5` scripts. So a log can be sent again, also with lines left out.
+//! A word may stand for a value that is known only when it is sent, and that differs from run to run: `$client:7` is
+//! the server's id of connection 7, `$token:312` the token that the server made for the request of line 312,
+//! `$fence:t5` the last fence of token t5, `$dump:a` the DUMP payload of a key, `$each` and `$busy:5` are scripts. So a
+//! log can be sent again, also with lines left out.
 
 use std::fmt;
 
-/// The connection of those who interfere: CLIENT KILL, CONFIG SET and the like.
+/// The operator's connection: CLIENT KILL, CONFIG SET and the like.
 pub const OPERATOR: usize = 0;
 
-/// One request as its words.
+/// The words of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FuzzRequest {
     pub words: Vec<String>,
-    /// It is malformed, or may be.
+    /// Whether it may be malformed.
     pub odd: bool,
 }
 
@@ -36,7 +36,7 @@ impl FuzzRequest {
         }
     }
 
-    /// A request typed as a line of words without blanks in them.
+    /// Splits a line into words at its blanks.
     pub fn line(line: &str) -> FuzzRequest {
         FuzzRequest::new(line.split(' '))
     }
@@ -49,22 +49,22 @@ pub enum Step {
         on: usize,
         /// Sent in one write.
         requests: Vec<FuzzRequest>,
-        /// The connection is closed behind them.
+        /// Whether the connection is closed right after them.
         fin: bool,
     },
     Close {
         on: usize,
     },
     Settle,
-    /// The servers must hold the same, while the primary stands still.
+    /// Writes are paused and the servers compared.
     Compare,
     /// The replica becomes the primary by FAILOVER.
     Failover,
-    /// The replica becomes the primary by REPLICAOF, while the primary stands still.
+    /// The replica becomes the primary by REPLICAOF, while writes are paused.
     Switch,
     /// The primary is killed and started again.
     Kill,
-    /// The primary is killed while it stands still, and must have everything when it is back.
+    /// The primary is killed while writes are paused, and must have everything after its start.
     Load,
     /// DEBUG RELOAD.
     Reload,
@@ -79,7 +79,7 @@ impl Step {
         }
     }
 
-    /// What the operator types, several requests in one write.
+    /// Requests of the operator, in one write.
     pub fn operator(lines: &[&str]) -> Step {
         Step::Send {
             on: OPERATOR,
@@ -175,7 +175,7 @@ impl fmt::Display for Connection {
     }
 }
 
-/// A word as the log has it: without blanks, ends of lines, or anything that means something there.
+/// A word as the log spells it: without blanks, line ends, and characters that have a meaning in the log.
 fn spelled(word: &str) -> String {
     if word.is_empty() {
         return r"\e".to_owned();

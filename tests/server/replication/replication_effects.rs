@@ -14,7 +14,7 @@
 //! | END released, lapsed (by the timer, by a rival), revoked, disconnected, undelivered, done | | `end_of_hold_…` |
 //! | LIMIT | a grant, entering the queue | f `limits_and_pins_…`, f `limit_is_…`, f `queued_request_…` |
 //! | PIN | pinning, unpinning, on a key or none | f `limits_and_pins_…` |
-//! | EXPECT, FINISH | the first, a revision, the next round; each end of the last member | f `round_…`, `end_of_hold_…` |
+//! | EXPECT, FINISH | the first, a revision, the next round; the end of the last member | f `round_…`, `end_of_hold_…` |
 //! | FAIL, COMPLETE, GIVEUP | of a run, late, to a try, to a waiter | f `work_…` |
 //! | VANISH | the last end, unpinning, retention, a handed-back run | all of them |
 //! | LIMITS, TALLY, RECORD | the rewriting of an AOF only | `rewritten_aof` |
