@@ -1,4 +1,4 @@
-//! A hold of which a client was told, a request on its way, and the moments that bound what is certain of them.
+//! A hold whose grant a client has read, a request, and the moments until which they are certain.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Payloads of RESTORE whose checksums are right and whose contents are wrong: somebody means harm.
+//! Payloads of RESTORE whose checksums are right and whose contents are wrong, as an attacker makes them.
 //!
 //! Each is refused or becomes a sound key; the server stays up, and nothing is allocated because a number in a payload
 //! says so. Payloads that are damaged by accident are in `bad_payloads`.

@@ -79,7 +79,7 @@ fn rdb_file_restores_a_random_history() {
         let mut server = history::builder().start();
         let mut history = History::new(&server, seed);
         history.steps(200);
-        // One save while the history goes on, and later one while writes are paused.
+        // One save while the history goes on, and a later one while writes are paused.
         assert!(!call!(server.connect(), "BGSAVE").is_error());
         history.steps(100);
         eventually("the background save", SOON, || {
