@@ -352,19 +352,21 @@ fn cancelled_migration_leaves_everything_at_source() {
     assert_calm(nodes.target());
 }
 
-/// The target applied a run a moment after the failed attempt before it was over by the clock. It forgot that
-/// attempt first, so the run was attempt 2 at the source and attempt 1 at the target.
+/// The target applied a run a moment after the retention of the failed attempt before it had ended by the clock. It
+/// forgot that attempt first, so the run was attempt 2 at the source and attempt 1 at the target.
 #[test]
-fn work_once_attempts_arrive_though_target_applies_them_too_late() {
+fn late_target_keeps_attempts_that_source_counted() {
     const KEPT_MS: u64 = 1_000;
-    let Some(stage) = Stage::new() else { return };
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
-    let job = stage.key("job");
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let job = nodes.key("job");
     for node in [source, target] {
         let setting = format!("CONFIG SET dsync.once-keep-ms {KEPT_MS}");
         assert_eq!(ask(&mut node.connect(), setting), "OK");
     }
-    stage.on_the_way();
+    nodes.migrate_and_hold();
     target.stop();
     ask(&mut client, format!("DONCE.BEGIN {job} TOKEN a PX 60000"));
     assert_eq!(ask(&mut client, format!("DONCE.FAIL {job} a")), 1);
@@ -374,6 +376,6 @@ fn work_once_attempts_arrive_though_target_applies_them_too_late() {
     // The clock must have passed the time at which a failed attempt is forgotten.
     std::thread::sleep(std::time::Duration::from_millis(2 * KEPT_MS));
     target.cont();
-    stage.arrive();
+    nodes.finish_migration();
     assert_eq!(digest(target, &job), decided);
 }
