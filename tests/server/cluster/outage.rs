@@ -24,7 +24,7 @@ fn spare_slot(cluster: &Cluster, node: usize, key: &str) -> u16 {
 
 /// Repeats a request until the node serves again; returns its reply.
 #[track_caller]
-fn served(client: &mut Client, line: &str) -> Reply {
+fn ask_until_served(client: &mut Client, line: &str) -> Reply {
     let mut answer = Reply::Nil;
     eventually("a node that serves again", SOON * 3, || {
         answer = ask(client, line);
@@ -81,7 +81,7 @@ fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
     for family in FAMILIES {
         let request = family.acquire(&key(family), "b", "BLOCK 5000");
-        let granted = served(&mut client, &request);
+        let granted = ask_until_served(&mut client, &request);
         fence_of(family, &granted, "b");
     }
     assert_eq!(
@@ -105,7 +105,7 @@ fn leases_stand_still_while_slot_is_uncovered() {
     at(down_since + OUTAGE);
     assert_eq!(server.info_number("dsync", "dsync_holds"), 1);
     assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
-    let left = served(&mut client, &LOCK.check(&key, "a")).as_int();
+    let left = ask_until_served(&mut client, &LOCK.check(&key, "a")).as_int();
     assert!(left > 0, "the lease ran on: {left} ms left");
     let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
     fence_of(LOCK, &reply(&mut waiter), "b");
@@ -140,7 +140,7 @@ fn leases_stand_still_without_majority() {
 
     cluster[1].cont();
     cluster[2].cont();
-    let left = served(&mut client, &LOCK.check(&key, "a"));
+    let left = ask_until_served(&mut client, &LOCK.check(&key, "a"));
     assert_eq!(ask(&mut client, &renew), 1, "there was left: {left:?}");
     let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
     assert_eq!(ask(&mut client, LOCK.release(&key, "a")), 1);

@@ -88,7 +88,7 @@ fn as_a_whole(cluster: &Cluster, slot: u16, (from, to): (usize, usize), _: &dyn 
 }
 
 /// Moves the slot of a key between the nodes 0 and 1 while clients use the key.
-fn to_and_fro(family: ClusterFamily, way: MoveSlot) {
+fn assert_exclusive_while_slot_moves(family: ClusterFamily, move_slot: MoveSlot) {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "k");
     let slot = cluster.slot(&key);
@@ -107,7 +107,7 @@ fn to_and_fro(family: ClusterFamily, way: MoveSlot) {
             }
             let pause = || resource.wait_for_more(20, all_well);
             pause();
-            way(&cluster, slot, (n % 2, (n + 1) % 2), &pause);
+            move_slot(&cluster, slot, (n % 2, (n + 1) % 2), &pause);
         }
         resource.wait_for_more(20, all_well);
         // The clients end only after the last wait, which would miss the grants of one that had failed.
@@ -126,18 +126,18 @@ fn to_and_fro(family: ClusterFamily, way: MoveSlot) {
 
 #[test]
 fn lock_moved_key_by_key_is_never_held_twice() {
-    to_and_fro(LOCK, key_by_key);
+    assert_exclusive_while_slot_moves(LOCK, key_by_key);
 }
 
 #[test]
 fn semaphore_moved_key_by_key_keeps_its_limit() {
-    to_and_fro(SEMAPHORE, key_by_key);
+    assert_exclusive_while_slot_moves(SEMAPHORE, key_by_key);
 }
 
 #[test]
 fn lock_moved_with_whole_slot_is_never_held_twice() {
     // Valkey only, from 9.0 on.
     if Cluster::can_migrate_atomically() {
-        to_and_fro(LOCK, as_a_whole);
+        assert_exclusive_while_slot_moves(LOCK, as_a_whole);
     }
 }

@@ -66,7 +66,7 @@ impl Driver {
     pub fn new(server: &Server, connections: usize) -> Driver {
         let mut ledger = Ledger::default();
         if server.info_section("keyspace").contains("db") {
-            ledger.knows_not_all();
+            ledger.set_past_unknown();
         }
         Driver {
             links: (0..=connections).map(|_| None).collect(),

@@ -73,7 +73,7 @@ fn contended_without_holder(client: &mut Client) -> Option<Reply> {
 fn assert_all_answered(fleet: &Fleet, driver: &mut Driver) {
     let until = Instant::now() + UNTIL;
     let mut client = fleet.primary().connect();
-    driver.ledger.give_up(Instant::now());
+    driver.ledger.make_nothing_certain(Instant::now());
     while let Some(on) = (0..=driver.connections()).find(|on| !driver.is_idle(*on)) {
         assert!(
             Instant::now() < until,

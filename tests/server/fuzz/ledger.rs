@@ -58,12 +58,12 @@ pub struct Ledger {
 
 impl Ledger {
     /// The server has values already, with holds and limits that the ledger does not know.
-    pub fn knows_not_all(&mut self) {
+    pub fn set_past_unknown(&mut self) {
         self.had_past = true;
     }
 
     /// From now on no hold is certain: others may change any key.
-    pub fn give_up(&mut self, now: Instant) {
+    pub fn make_nothing_certain(&mut self, now: Instant) {
         self.everything.open();
         self.each_hold(|_, hold| hold.doubt(now));
     }
@@ -177,7 +177,7 @@ impl Ledger {
     ) {
         match &entry.meaning {
             Meaning::Ask(ask) => self.asked(entry, ask, reply, silent_since, now),
-            Meaning::Word(word) => self.spoken(entry, word, reply, now),
+            Meaning::Word(word) => self.word_answered(entry, word, reply, now),
             Meaning::Pin { key, .. } => {
                 let slot = (entry.database, key.clone());
                 self.gates
@@ -461,7 +461,7 @@ impl Ledger {
     }
 
     #[track_caller]
-    fn spoken(&mut self, entry: &SentRequest, word: &Word, reply: &Reply, now: Instant) {
+    fn word_answered(&mut self, entry: &SentRequest, word: &Word, reply: &Reply, now: Instant) {
         let slot = (entry.database, word.key.clone());
         for token in &word.tokens {
             let own = u32::from(word.verb.ends());

@@ -137,7 +137,7 @@ impl Drop for FuzzRun {
 
 /// Runs random steps for so many seconds.
 #[track_caller]
-fn invent(seed: u64, seconds: u64) {
+fn run_random_steps(seed: u64, seconds: u64) {
     let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
     let name = format!("seed-{seed}-{}.log", std::process::id());
     let heading = format!("seed {seed}, {seconds} seconds, {server}");
@@ -185,7 +185,7 @@ fn from_environment(name: &str) -> Option<u64> {
 fn random_commands_and_faults_break_no_guarantee() {
     let Some(path) = std::env::var_os("DSYNC_FUZZ_REPLAY").map(PathBuf::from) else {
         let seed = from_environment("DSYNC_SEED").unwrap_or(SEED);
-        return invent(
+        return run_random_steps(
             seed,
             from_environment("DSYNC_FUZZ_SECONDS").unwrap_or(SECONDS),
         );

@@ -33,7 +33,7 @@ fn until(moment: Instant) {
 
 /// Asserts that the condition holds all the time `during` lasts.
 #[track_caller]
-pub(super) fn stays(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
+pub(super) fn assert_always(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + during;
     while Instant::now() < end {
         assert!(holds(), "not any more: {what}");
@@ -124,7 +124,7 @@ fn send_slow_script(client: &mut Client, ms: u32) {
 }
 
 #[track_caller]
-fn script_ends(client: &mut Client) {
+fn expect_end_of_script(client: &mut Client) {
     assert_eq!(client.recv(SCRIPT_WITHIN).expect("the script ends"), "done");
 }
 
@@ -134,7 +134,7 @@ fn lease_stands_still_during_slow_script() {
     let mut slow = server.connect();
     assert_stands_still(&server, || {
         send_slow_script(&mut slow, 1_700);
-        script_ends(&mut slow);
+        expect_end_of_script(&mut slow);
     });
 }
 
@@ -152,7 +152,7 @@ fn renewal_in_socket_saves_hold_during_slow_script() {
     send_slow_script(&mut slow, 1_200);
     send!(holder, "DLOCK.RENEW", "k", "t", "EX", 60);
     assert_eq!(holder.recv(SCRIPT_WITHIN).expect("a reply to RENEW"), 1);
-    script_ends(&mut slow);
+    expect_end_of_script(&mut slow);
     waiter.expect_silence(Duration::from_millis(50));
 }
 
@@ -164,7 +164,7 @@ fn lease_stands_still_during_script_that_answers_busy() {
     let mut slow = server.connect();
     assert_stands_still(&server, || {
         send_slow_script(&mut slow, 1_700);
-        script_ends(&mut slow);
+        expect_end_of_script(&mut slow);
     });
     assert_calm(&server);
 }
@@ -179,7 +179,7 @@ fn grant_and_end_of_wait_both_due_after_stall_end_in_grant() {
         send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 180, "TOKEN", "w");
         wait_for_blocked(&server, 1);
         send_slow_script(&mut slow, 400);
-        script_ends(&mut slow);
+        expect_end_of_script(&mut slow);
         let reply = waiter.recv(SOON).expect("the waiter is answered");
         assert_eq!(reply.grant().0, "w");
         assert_eq!(call!(client, "DLOCK.RELEASE", "k", "w"), 1);

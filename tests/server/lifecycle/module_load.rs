@@ -35,7 +35,7 @@ fn assert_loaded(server: &Server, is_loaded: bool) {
 
 /// Gives the server every occasion to call into a library that it still knows. `key` is used for it.
 #[track_caller]
-fn live_on(server: &Server, key: &str) {
+fn exercise_server(server: &Server, key: &str) {
     let renamed = format!("{{{key}}}renamed");
     let mut client = server.connect();
     for line in [
@@ -81,9 +81,9 @@ fn bus_messages(server: &Server) -> u64 {
     value.unwrap_or(0)
 }
 
-/// The same as [`live_on`], in a cluster whose other nodes have the module.
+/// The same as [`exercise_server`], in a cluster whose other nodes have the module.
 #[track_caller]
-fn live_on_in_cluster(server: &Server, key: &str) {
+fn exercise_node(server: &Server, key: &str) {
     let mut client = server.connect();
     for line in ["CLUSTER NODES", "CLUSTER INFO", "CLUSTER SLOTS"] {
         let reply = ask(&mut client, line);
@@ -94,7 +94,7 @@ fn live_on_in_cluster(server: &Server, key: &str) {
     eventually("messages of both peers", SOON, || {
         bus_messages(server) >= before + 4
     });
-    live_on(server, key);
+    exercise_server(server, key);
 }
 
 /// Uses the module: a grant, a hand-off, a lapse.
@@ -130,12 +130,13 @@ const UNKNOWN_DIRECTIVE: (&str, &str) = (
     "CONFIG dsync.rejoin-ms 7 CONFIG dsync.no-such-setting 1",
 );
 
-/// Lets a server without the module refuse it for each reason, and then load it.
+/// Lets a server without the module refuse it for each reason, exercises the server after each refusal, and then loads
+/// the module.
 #[track_caller]
-fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
+fn refuse_then_load(server: &Server, key: &str, exercise: fn(&Server, &str)) {
     for (how, arguments) in REFUSED {
         assert_refused(server, how, arguments);
-        live_on(server, key);
+        exercise(server, key);
         assert_loaded(server, false);
     }
     // The library may stay in memory after a refusal, and must work after any number of refusals.
@@ -144,14 +145,14 @@ fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
             assert_refused(server, how, arguments);
         }
     }
-    live_on(server, key);
+    exercise(server, key);
 
     let (how, arguments) = UNKNOWN_DIRECTIVE;
     if refuses_unknown_directives(server) {
         for _ in 0..3 {
             assert_refused(server, how, arguments);
         }
-        live_on(server, key);
+        exercise(server, key);
         assert_loaded(server, false);
         assert_eq!(load(server, "LOADEX", "CONFIG dsync.rejoin-ms 7"), "OK");
     } else {
@@ -162,7 +163,7 @@ fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
     let rejoin = ask(&mut client, "CONFIG GET dsync.*");
     assert_eq!(*rejoin.field("dsync.rejoin-ms"), "7");
     use_locks(server, key);
-    live_on(server, key);
+    exercise(server, key);
     use_locks(server, key);
     assert_calm(server);
 }
@@ -170,7 +171,7 @@ fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
 #[test]
 fn refused_load_leaves_a_server_that_serves_and_loads() {
     let server = Server::builder().without_module().start();
-    refuse_then_load(&server, "key", live_on);
+    refuse_then_load(&server, "key", exercise_server);
 }
 
 #[test]
@@ -179,14 +180,14 @@ fn refused_load_of_a_library_that_stays_in_memory_can_be_repeated() {
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("its maps");
     let name = module_path();
     assert!(maps.contains(&*name.to_string_lossy()), "not kept: {maps}");
-    refuse_then_load(&server, "key", live_on);
+    refuse_then_load(&server, "key", exercise_server);
 }
 
 #[test]
 fn refused_load_in_cluster_leaves_a_node_that_serves_and_loads() {
     let cluster = Cluster::builder().without_module_on(0).start();
     let key = cluster.key_of(0, "key");
-    refuse_then_load(&cluster[0], &key, live_on_in_cluster);
+    refuse_then_load(&cluster[0], &key, exercise_node);
 }
 
 #[test]

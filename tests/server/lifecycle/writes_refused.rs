@@ -5,7 +5,7 @@
 //!
 //! Not here: what is replicated during a pause (`paused`), a real replica that stops (`min_replicas`).
 
-use super::lease_clock::{check, stays};
+use super::lease_clock::{assert_always, check};
 use crate::support::steps::*;
 use crate::support::*;
 use std::fs;
@@ -32,7 +32,7 @@ fn client_pause_stops_leases_but_not_waits() {
     let first = check(&mut client, "k");
     let (left, alone) = (check(&mut client, "k"), check(&mut client, "alone"));
     assert!(left > 0 && left <= first, "{left}");
-    stays(
+    assert_always(
         "a lease that stands still",
         Duration::from_millis(1_200),
         || check(&mut client, "k") == left && check(&mut client, "alone") == alone,
@@ -69,7 +69,7 @@ fn client_pause_that_expires_serves_waiters() {
 }
 
 /// A server that refuses writes without a replica, and a stream that counts as one.
-fn in_need_of_a_replica() -> (Server, ReplicationStream) {
+fn server_that_needs_a_replica() -> (Server, ReplicationStream) {
     let server = Server::builder()
         .config("min-replicas-to-write", 1)
         .config("min-replicas-max-lag", 10)
@@ -96,7 +96,12 @@ fn refuses_with(client: &mut Client, code: &str) -> bool {
 /// Asserts that no lease runs and nothing is granted after `refuse` has made the server refuse writes with `code`, and
 /// that every waiter is served promptly after `recover` has made it accept them again.
 #[track_caller]
-fn assert_held_up(server: &Server, code: &str, refuse: impl FnOnce(), recover: impl FnOnce()) {
+fn assert_refusal_stops_leases(
+    server: &Server,
+    code: &str,
+    refuse: impl FnOnce(),
+    recover: impl FnOnce(),
+) {
     let mut client = server.connect();
     call!(client, "DLOCK.ACQUIRE", "k", "PX", 1_500, "TOKEN", "t");
     let mut lapse = server.connect();
@@ -131,7 +136,7 @@ fn assert_held_up(server: &Server, code: &str, refuse: impl FnOnce(), recover: i
     assert!(left > 0, "the lease was too short for this test");
     assert_eq!(call!(client, "CLIENT", "KILL", "ID", first_id), 1);
     ephemeral.close();
-    stays(
+    assert_always(
         "a lease that stands still",
         Duration::from_millis(1_600),
         || check(&mut client, "k") == left,
@@ -167,9 +172,9 @@ fn assert_held_up(server: &Server, code: &str, refuse: impl FnOnce(), recover: i
 
 #[test]
 fn missing_replica_stops_leases_and_grants() {
-    let (server, stream) = in_need_of_a_replica();
+    let (server, stream) = server_that_needs_a_replica();
     let mut replaced = None;
-    assert_held_up(
+    assert_refusal_stops_leases(
         &server,
         "NOREPLICAS",
         || drop(stream),
@@ -190,7 +195,7 @@ fn failed_save_stops_leases_and_grants() {
             info.contains("rdb_bgsave_in_progress:0") && info.contains(status)
         });
     };
-    assert_held_up(
+    assert_refusal_stops_leases(
         &server,
         "MISCONF",
         || {
@@ -206,7 +211,7 @@ fn failed_save_stops_leases_and_grants() {
 
 #[test]
 fn release_in_turn_that_accepts_writes_again_leaves_no_key() {
-    let (server, stream) = in_need_of_a_replica();
+    let (server, stream) = server_that_needs_a_replica();
     let mut client = server.connect();
     call!(client, "DLOCK.ACQUIRE", "k", "EX", 60, "TOKEN", "t");
     call!(

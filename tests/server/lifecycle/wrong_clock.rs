@@ -11,7 +11,7 @@ const DAY_US: u64 = 86_400_000_000;
 const WARNING: &str = "lies more than a year ahead of this server's clock";
 
 /// A stopped server whose AOF has a hold that was granted two years ahead of the clock, and the fence of that hold.
-fn from_the_future() -> (Server, u64) {
+fn server_with_future_fence() -> (Server, u64) {
     let mut server = with_safe_aof(false).start();
     assert_eq!(ask(&mut server.connect(), "SET plain value"), "OK");
     server.kill9();
@@ -27,7 +27,7 @@ fn warnings(server: &Server) -> usize {
 /// After a reboot the clock was two years behind, and the server exited while it loaded its own AOF or RDB file.
 #[test]
 fn server_loads_its_own_files_with_fences_far_ahead() {
-    let (mut server, fence) = from_the_future();
+    let (mut server, fence) = server_with_future_fence();
     server.start_again();
     assert_eq!(warnings(&server), 1, "{}", server.log_text());
     let mut client = server.connect();
@@ -51,7 +51,7 @@ fn server_loads_its_own_files_with_fences_far_ahead() {
 /// The clock of a primary was 400 days ahead, and its replica exited at each full synchronisation.
 #[test]
 fn replica_follows_primary_whose_fences_are_far_ahead() {
-    let (mut primary, fence) = from_the_future();
+    let (mut primary, fence) = server_with_future_fence();
     let replica = Server::start();
     primary.start_again();
     call!(replica.connect(), "REPLICAOF", "127.0.0.1", primary.port());
@@ -76,7 +76,7 @@ fn replica_follows_primary_whose_fences_are_far_ahead() {
 
 #[test]
 fn restored_payload_with_fence_far_ahead_is_refused() {
-    let (mut server, _) = from_the_future();
+    let (mut server, _) = server_with_future_fence();
     server.start_again();
     let mut client = server.connect();
     let dump = call!(client, "DUMP", "future");

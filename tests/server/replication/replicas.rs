@@ -101,7 +101,7 @@ fn full_synchronisation_replaces_holds_of_new_replica() {
         assert_same_fixtures(&primary, &other);
         assert_eq!(call!(other.connect(), "EXISTS", "mine"), 0);
         let outlives = "the primary's lock outlives the lease of the one before it";
-        stays(outlives, Duration::from_millis(600), || {
+        assert_always(outlives, Duration::from_millis(600), || {
             call!(other.connect(), "DLOCK.CHECK", "lock", "t").as_int() > 0
         });
         // Later changes find the loaded values.
@@ -177,7 +177,7 @@ fn replica_writes_replicated_changes_to_its_aof() {
 
 /// Asserts that the condition holds all the time `during` lasts.
 #[track_caller]
-fn stays(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
+fn assert_always(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + during;
     while std::time::Instant::now() < until {
         assert!(holds(), "not any more: {what}");
@@ -261,16 +261,16 @@ fn replica_refuses_writes_and_answers_reads() {
 fn replica_lapses_nothing_and_checks_by_deadline() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
-    lapses_nothing(&primary, &replica);
+    assert_lapses_nothing(&primary, &replica);
     // The same for a server that was a primary before.
     let demoted = Server::start();
     call!(demoted.connect(), "DLOCK.ACQUIRE", "other", "PX", 60_000);
     call!(demoted.connect(), "REPLICAOF", "127.0.0.1", primary.port());
     demoted.wait_for_sync();
-    lapses_nothing(&primary, &demoted);
+    assert_lapses_nothing(&primary, &demoted);
 }
 
-fn lapses_nothing(primary: &Server, replica: &Server) {
+fn assert_lapses_nothing(primary: &Server, replica: &Server) {
     call!(
         primary.connect(),
         "DLOCK.ACQUIRE",
@@ -300,7 +300,7 @@ fn lapses_nothing(primary: &Server, replica: &Server) {
         assert!((0..=1500).contains(&left), "{left}");
         left == 0
     });
-    stays(
+    assert_always(
         "an overdue hold on a replica",
         Duration::from_millis(500),
         || call!(client, "EXISTS", "k") == 1,

@@ -141,7 +141,7 @@ const EVERY_SENTINEL: [(&str, u32); 3] = [
     ("parallel-syncs", 1),
 ];
 
-fn as_the_readme_says() -> Builder {
+fn builder_of_the_readme() -> Builder {
     EVERY_SERVER
         .iter()
         .fold(Server::builder(), |builder, (name, value)| {
@@ -152,7 +152,7 @@ fn as_the_readme_says() -> Builder {
 /// Repeats a request while it is answered NOREPLICAS, because the replicas have yet to connect or a machine under load
 /// makes one late; returns its reply.
 #[track_caller]
-fn accepted(client: &mut Client, request: &str) -> Reply {
+fn ask_until_accepted(client: &mut Client, request: &str) -> Reply {
     let mut reply = Reply::Nil;
     eventually(request, SOON * 3, || {
         reply = ask(client, request);
@@ -169,13 +169,13 @@ fn accepted(client: &mut Client, request: &str) -> Reply {
 
 #[test]
 fn returning_primary_with_readme_settings_grants_nothing() {
-    let mut first = as_the_readme_says().start();
-    let second = as_the_readme_says().replica_of(&first).start();
-    let third = as_the_readme_says().replica_of(&first).start();
+    let mut first = builder_of_the_readme().start();
+    let second = builder_of_the_readme().replica_of(&first).start();
+    let third = builder_of_the_readme().replica_of(&first).start();
     let sentinels = Sentinels::watch_with(&EVERY_SENTINEL, &first, 2);
     let mut client = first.connect();
     let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";
-    let fence = accepted(&mut client, held).grant().1;
+    let fence = ask_until_accepted(&mut client, held).grant().1;
     // Both replicas have the hold, so whichever is promoted has it.
     assert_eq!(ask(&mut client, "WAIT 2 8000"), 2);
 
@@ -183,8 +183,11 @@ fn returning_primary_with_readme_settings_grants_nothing() {
     let new = sentinels.wait_for_another(0, &first, &[&second, &third]);
     let mut client = connect_by(&sentinels, &[&second, &third]);
     // With one server lost, the other replica is enough as soon as it follows.
-    assert_eq!(accepted(&mut client, held).grant().1, fence);
-    assert_eq!(accepted(&mut client, "DLOCK.RELEASE lock holder"), 1);
+    assert_eq!(ask_until_accepted(&mut client, held).grant().1, fence);
+    assert_eq!(
+        ask_until_accepted(&mut client, "DLOCK.RELEASE lock holder"),
+        1
+    );
 
     // The old primary loads the lock from its AOF and takes itself for a primary until a sentinel makes it a replica.
     // It has no replicas, so it refuses every write.
@@ -206,7 +209,12 @@ fn returning_primary_with_readme_settings_grants_nothing() {
     });
     sentinels.wait_until_it_follows(&first, new);
     assert_eq!(ask(&mut first.connect(), "EXISTS lock"), 0);
-    assert!(accepted(&mut client, "DLOCK.ACQUIRE lock").grant().1 > fence);
+    assert!(
+        ask_until_accepted(&mut client, "DLOCK.ACQUIRE lock")
+            .grant()
+            .1
+            > fence
+    );
     for server in [&first, &second, &third] {
         assert_calm(server);
     }
