@@ -199,7 +199,7 @@ fn replica_takes_over_from_killed_primary() {
     let mut back = queued(new, LOCK.acquire(&key, "b", "BLOCK 0"));
     assert_eq!(router.ask(LOCK.release(&key, "a")), 1);
     let after = fence_of(LOCK, &reply(&mut back), "b");
-    // The killed primary may have granted higher fences that were lost, up to an hour ahead of the clock.
+    // The killed primary may have granted higher fences that were lost: the promotion leaps past them.
     let ahead = Duration::from_secs(1).as_micros() as u64;
     assert!(after > fence + ahead, "{after} follows {fence}");
 

@@ -1,8 +1,8 @@
 //! Fences across the nodes of a cluster.
 //!
 //! A later hold of a key has the higher fence, also when the key's slot has moved in between and no state of the key
-//! was left to move with it. The nodes tell each other their last fences. The nodes of a test are started by the same
-//! clock, so only a promoted node is far ahead: an hour.
+//! was left to move with it. The nodes tell each other their last fences. All nodes of a test start an hour ahead of
+//! the same clock; a promoted node is two hours ahead.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -67,7 +67,7 @@ fn fences_of_promoted_node_are_followed_at_every_node() {
     assert_ne!(home, slot);
     let mut router = cluster.router_from(0);
     let mut last = acquire_and_release(&mut router, &key);
-    // Each promotion raises the fences by at least a minute: no other node gets there by itself.
+    // Each promotion raises the fences by at least ten minutes: no other node gets there by itself.
     let mut serving = 0;
     for promoted in [3, 0] {
         cluster.fail_over_to(promoted, home, &all);
