@@ -41,5 +41,5 @@ cargo build --release
 for server in $servers; do
     echo
     echo "dsync: fuzzing $("$server" --version | cut -d ' ' -f 1-3) ($server)"
-    DSYNC_TEST_SERVER=$server cargo test --test server -- --nocapture --exact fuzz::random_commands_and_faults_break_no_promise
+    DSYNC_TEST_SERVER=$server cargo test --test server -- --nocapture --exact fuzz::random_commands_and_faults_break_no_guarantee
 done
