@@ -50,7 +50,7 @@ impl Library for Dsync {
 
         // What Redis 7.0 goes on calling after a refusal. The filter can be taken back, and so can all events but
         // the last, the keyspace notifications: nothing may refuse the module after those.
-        node::overhear(ctx)?;
+        node::watch_commands(ctx)?;
         events::register(ctx)
         // What no server forgets, the receiver of the cluster's messages, waits for the first turn of the event
         // loop: then the module is loaded for good.

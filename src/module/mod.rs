@@ -46,7 +46,7 @@ pub(crate) struct Shell {
     clock: LeaseClock,
     waiters: waiters::Waiters,
     /// In a cluster.
-    node: Option<cluster::node::Node>,
+    node: Option<cluster::node::ClusterNode>,
     /// Writes are paused by CLIENT PAUSE, a failover or a shutdown: nothing may be propagated now.
     paused: bool,
     /// Writes are refused: too few good replicas, or the disk is full. See [`cluster`] for a cluster that is down.

@@ -22,7 +22,7 @@ pub(crate) fn run<R>(
     name: &KeyString<'_>,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
-    node::arrive(ctx, name.bytes());
+    node::make_slot_known(ctx, name.bytes());
     let mut opened = OpenKey::open_write(ctx, name);
     let mut state = found(&opened)?;
     let (now, overdue) = SHELL.with(|shell| {

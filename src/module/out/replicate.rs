@@ -4,8 +4,8 @@
 //! DSYN key packed
 //! ```
 //!
-//! All changes that one call made to one key travel in one command, so that nobody sees half of them. `packed` is a packed
-//! string: see [`wire`]. A rewritten AOF has the same commands. How they are carried out is in
+//! All changes that one call made to one key travel in one command, so that nobody sees half of them. `packed` is a
+//! packed string: see [`wire`]. A rewritten AOF has the same commands. How they are carried out is in
 //! `commands::apply`.
 //!
 //! A release that ended the only hold of a lock, with nobody to hand it to, is passed on as it came instead:

@@ -1,8 +1,8 @@
 //! The cluster this server is a node of: what it says of itself, and words to the other nodes.
 //!
-//! The module API tells neither which slots are served here nor which of them migrate, so the server's own
-//! CLUSTER command is asked. MONITOR and commandstats show that: ask seldom. Messages go over the cluster's bus, to every node there is a link to, and
-//! may be lost.
+//! The module API tells neither which slots are served here nor which of them migrate, so the server's own CLUSTER
+//! command is asked. MONITOR and commandstats show that: ask seldom. Messages go over the cluster's bus, to every node
+//! there is a link to, and may be lost.
 
 use std::ffi::c_char;
 
@@ -39,7 +39,7 @@ pub(crate) fn listen<R: Receiver>(ctx: Ctx<'_>) {
 }
 
 /// Says something to all other nodes.
-pub(crate) fn tell_all(ctx: Ctx<'_>, message: &[u8]) {
+pub(crate) fn send_to_all(ctx: Ctx<'_>, message: &[u8]) {
     let message = [PREFIX, message].concat();
     let Ok(len) = u32::try_from(message.len()) else {
         return;

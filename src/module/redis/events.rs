@@ -122,7 +122,8 @@ pub(crate) fn unsubscribe(ctx: Ctx) {
     }
 }
 
-/// Subscribes to the keyspace notifications of the classes in `classes`. To be called when nothing can refuse the module any more: this is the one subscription that cannot be taken back.
+/// Subscribes to the keyspace notifications of the classes in `classes`. To be called when nothing can refuse the
+/// module any more: this is the one subscription that cannot be taken back.
 pub(crate) fn subscribe_keyspace<L: Listener>(ctx: Ctx, classes: i32) -> Result<(), String> {
     // SAFETY: a live context; the callback is a function of this library.
     let status = unsafe {

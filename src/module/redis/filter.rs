@@ -13,17 +13,17 @@ use super::context::Ctx;
 use super::guard::guard;
 use super::name::bytes_of;
 
-pub(crate) trait Listener {
+pub(crate) trait CommandListener {
     /// Receives the words after CLUSTER, the first three at most.
-    fn overhear(words: &[&[u8]]);
+    fn on_cluster_command(words: &[&[u8]]);
 }
 
 /// The server's handle of the filter; null when there is none.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(std::ptr::null_mut());
 
-/// To be taken back with [`stop_overhearing`] if the module is refused after this: Redis 7.0
+/// To be taken back with [`stop_watching`] if the module is refused after this: Redis 7.0
 /// would go on calling the filter of an unloaded library.
-pub(crate) fn overhear_cluster<L: Listener>(ctx: Ctx<'_>) -> Result<(), String> {
+pub(crate) fn watch_cluster_commands<L: CommandListener>(ctx: Ctx<'_>) -> Result<(), String> {
     let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
     // SAFETY: a live context; the callback is a function of this library.
     let filter = unsafe {
@@ -36,7 +36,7 @@ pub(crate) fn overhear_cluster<L: Listener>(ctx: Ctx<'_>) -> Result<(), String> 
 }
 
 /// Harmless when nothing is overheard.
-pub(crate) fn stop_overhearing(ctx: Ctx<'_>) {
+pub(crate) fn stop_watching(ctx: Ctx<'_>) {
     let filter = FILTER.swap(std::ptr::null_mut(), Relaxed);
     if !filter.is_null() {
         // SAFETY: a live context of this module, and its own filter, which is unregistered once:
@@ -45,7 +45,7 @@ pub(crate) fn stop_overhearing(ctx: Ctx<'_>) {
     }
 }
 
-unsafe extern "C" fn on_command<L: Listener>(filter: *mut raw::RedisModuleCommandFilterCtx) {
+unsafe extern "C" fn on_command<L: CommandListener>(filter: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server's, alive until this returns; arguments are asked for by numbers below their count,
     // and nothing here changes them.
     let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
@@ -59,7 +59,7 @@ unsafe extern "C" fn on_command<L: Listener>(filter: *mut raw::RedisModuleComman
         || (),
         || {
             let words: Vec<&[u8]> = (1..count.min(4)).map(argument).collect();
-            L::overhear(&words);
+            L::on_cluster_command(&words);
         },
     );
 }

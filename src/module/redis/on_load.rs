@@ -12,8 +12,9 @@
 //! | receiver of the cluster's messages | no | Valkey 9.1 only | no |
 //! | detached context | no: a leak | no | no |
 //!
-//! So everything that can refuse the module comes first, [`Library::take_back`] undoes what can be undone, the keyspace notifications are subscribed to last, and the receiver waits
-//! until the server has gone on to its event loop with the module loaded.
+//! So everything that can refuse the module comes first, [`Library::take_back`] undoes what can be undone, the keyspace
+//! notifications are subscribed to last, and the receiver waits until the server has gone on to its event loop with the
+//! module loaded.
 //!
 //! Whether the library really leaves the process is up to the C library (one that has left destructors of
 //! thread-locals stays). So a later load may find all statics as they were, and starts them anew.
