@@ -9,7 +9,7 @@ use crate::module::SHELL;
 use crate::module::redis::clock;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::hash_slot::{key_in, slot};
-use crate::module::redis::key::{Content, OpenKey};
+use crate::module::redis::key::{KeyContent, OpenKey};
 use crate::module::redis::name::KeyString;
 use crate::module::redis::probe::{WriteState, writes_allowed};
 
@@ -67,7 +67,7 @@ impl Ownerships {
 }
 
 fn is_absent(ctx: Ctx<'_>, name: &KeyString<'_>) -> bool {
-    matches!(OpenKey::open_read(ctx, name).content(), Content::Absent)
+    matches!(OpenKey::open_read(ctx, name).content(), KeyContent::Absent)
 }
 
 /// Asks the server whether it accepts writes now, and keeps the answer in the shell. No event tells when that changes.

@@ -21,10 +21,10 @@ use super::guard::guard;
 pub(crate) struct Setting {
     /// Without the module's name.
     pub(crate) name: &'static CStr,
-    kind: Kind,
+    kind: SettingKind,
 }
 
-enum Kind {
+enum SettingKind {
     /// The bounds are allowed values.
     Number {
         default: i64,
@@ -38,33 +38,33 @@ enum Kind {
 
 impl Setting {
     pub(crate) const fn number(name: &'static CStr, default: i64, min: i64, max: i64) -> Setting {
-        let kind = Kind::Number { default, min, max };
+        let kind = SettingKind::Number { default, min, max };
         Setting { name, kind }
     }
 
     /// A setting that is `yes` or `no`; [`Values`] sees 1 or 0.
     pub(crate) const fn yes_no(name: &'static CStr, default: bool) -> Setting {
-        let kind = Kind::YesNo { default };
+        let kind = SettingKind::YesNo { default };
         Setting { name, kind }
     }
 
     fn default(&self) -> i64 {
         match self.kind {
-            Kind::Number { default, .. } => default,
-            Kind::YesNo { default } => default.into(),
+            SettingKind::Number { default, .. } => default,
+            SettingKind::YesNo { default } => default.into(),
         }
     }
 
     /// The value that the text of an argument means, or what is allowed instead.
     fn parse(&self, text: &[u8]) -> Result<i64, String> {
         match self.kind {
-            Kind::Number { min, max, .. } => parse_i64(text)
+            SettingKind::Number { min, max, .. } => parse_i64(text)
                 .filter(|value| (min..=max).contains(value))
                 .ok_or_else(|| format!("not a number from {min} to {max}")),
             // In any case, as the server reads its own (util.c, yesnotoi).
-            Kind::YesNo { .. } if text.eq_ignore_ascii_case(b"yes") => Ok(1),
-            Kind::YesNo { .. } if text.eq_ignore_ascii_case(b"no") => Ok(0),
-            Kind::YesNo { .. } => Err("neither yes nor no".to_owned()),
+            SettingKind::YesNo { .. } if text.eq_ignore_ascii_case(b"yes") => Ok(1),
+            SettingKind::YesNo { .. } if text.eq_ignore_ascii_case(b"no") => Ok(0),
+            SettingKind::YesNo { .. } => Err("neither yes nor no".to_owned()),
         }
     }
 }
@@ -151,7 +151,7 @@ fn register_one<V: Values>(ctx: Ctx, setting: &Setting, default: i64, row: usize
     // the private data is a number nobody dereferences.
     let status = unsafe {
         match setting.kind {
-            Kind::Number { min, max, .. } => required!(RedisModule_RegisterNumericConfig)(
+            SettingKind::Number { min, max, .. } => required!(RedisModule_RegisterNumericConfig)(
                 ctx.raw(),
                 name,
                 default,
@@ -163,7 +163,7 @@ fn register_one<V: Values>(ctx: Ctx, setting: &Setting, default: i64, row: usize
                 None,
                 row,
             ),
-            Kind::YesNo { .. } => required!(RedisModule_RegisterBoolConfig)(
+            SettingKind::YesNo { .. } => required!(RedisModule_RegisterBoolConfig)(
                 ctx.raw(),
                 name,
                 (default != 0).into(),

@@ -18,11 +18,11 @@ use super::open;
 pub(crate) struct Ctx<'a> {
     raw: *mut raw::RedisModuleCtx,
     lifetime: PhantomData<&'a ()>,
-    kind: Kind,
+    kind: CtxKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum CtxKind {
     /// Of a command, whose client can be parked.
     Command,
     /// Of any other callback.
@@ -39,7 +39,7 @@ impl<'a> Ctx<'a> {
         Ctx {
             raw,
             lifetime: PhantomData,
-            kind: Kind::Callback,
+            kind: CtxKind::Callback,
         }
     }
 
@@ -49,7 +49,7 @@ impl<'a> Ctx<'a> {
         Ctx {
             raw,
             lifetime: PhantomData,
-            kind: Kind::Command,
+            kind: CtxKind::Command,
         }
     }
 
@@ -60,12 +60,12 @@ impl<'a> Ctx<'a> {
         Ctx {
             raw,
             lifetime: PhantomData,
-            kind: Kind::Detached,
+            kind: CtxKind::Detached,
         }
     }
 
     pub(super) fn is_command(self) -> bool {
-        self.kind == Kind::Command
+        self.kind == CtxKind::Command
     }
 
     pub(super) fn raw(self) -> *mut raw::RedisModuleCtx {
@@ -125,7 +125,7 @@ impl<'a> Ctx<'a> {
     /// With the detached context: the server would stop at an assertion.
     pub(crate) fn replicate(self, command: &CStr, name: &KeyString, argument: &[u8]) -> bool {
         assert!(
-            self.kind != Kind::Detached,
+            self.kind != CtxKind::Detached,
             "nothing is replicated outside of a command or a timer"
         );
         // SAFETY: RM_Replicate takes a reference of its own to the string object of `s`, which needs no

@@ -19,7 +19,7 @@ use super::value_type::{self, TypeNumber};
 
 /// What a key holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Content {
+pub(crate) enum KeyContent {
     Absent,
     Ours { family: TypeNumber, id: NonZeroU32 },
     Other,
@@ -63,7 +63,7 @@ impl<'a> OpenKey<'a> {
         }
     }
 
-    pub(crate) fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> KeyContent {
         // SAFETY: RM_KeyType, RM_ModuleTypeGetType and -GetValue accept an open key or NULL; the
         // value is only compared.
         let (kind, value_type, value) = unsafe {
@@ -74,11 +74,11 @@ impl<'a> OpenKey<'a> {
             )
         };
         if kind == raw::REDISMODULE_KEYTYPE_EMPTY as i32 {
-            return Content::Absent;
+            return KeyContent::Absent;
         }
         match (value_type::family_of(value_type), id_of(value)) {
-            (Some(family), Some(id)) => Content::Ours { family, id },
-            _ => Content::Other,
+            (Some(family), Some(id)) => KeyContent::Ours { family, id },
+            _ => KeyContent::Other,
         }
     }
 
