@@ -180,7 +180,7 @@ fn refuse(ctx: Ctx<'_>, command: &CStr, args: Args<'_>, refusal: &UnappliedComma
             );
             ctx.log(
                 Level::Warning,
-                "The server stops: to go on would lose holds without a word. Start it with the version of \
+                "The server stops, because going on would silently lose holds. Start it with the version of \
                  dsync that wrote this AOF, or with 'dsync.aof-skip-unapplied yes', which leaves out what \
                  cannot be applied and counts it in dsync_unapplied_changes.",
             );

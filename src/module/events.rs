@@ -63,11 +63,11 @@ impl Listener for Events {
             }
             ServerEvent::ConfigChanged { loglevel, hz } => {
                 if hz {
-                    learn_the_sleep(ctx);
+                    set_longest_sleep(ctx);
                 }
                 // Ask only for a reason, because SLOWLOG and commandstats show the question.
                 if loglevel {
-                    journal::look_at_the_level(ctx);
+                    journal::read_log_level(ctx);
                 }
             }
             ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
@@ -100,7 +100,7 @@ impl Listener for Events {
 }
 
 /// Sets the longest sleep of the server in a turn of its event loop: the period of its cron.
-pub(crate) fn learn_the_sleep(ctx: Ctx<'_>) {
+pub(crate) fn set_longest_sleep(ctx: Ctx<'_>) {
     let sleep_us = 1_000_000 / ctx.hz().max(1);
     SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
 }
