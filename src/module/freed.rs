@@ -1,4 +1,4 @@
-//! Values that the server frees on another thread (FLUSHALL ASYNC, UNLINK).
+//! Values that the server frees on another thread (FLUSHALL ASYNC, and on Valkey every FLUSHDB).
 //!
 //! That thread only puts the numbers of their states into a list. The main thread takes the whole list and lets the
 //! engine free the states in slices; until then they use memory but no key leads to them. The list consists of chunks,
