@@ -11,7 +11,7 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix fuzz lint install clean
+.PHONY: help build run test test-matrix fuzz lint licences install clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -38,6 +38,10 @@ lint: ## check format, clippy's lints and the documentation
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
+
+# Not part of `lint`, because the tool takes some minutes to build.
+licences: ## check the licences and sources of all dependencies against deny.toml
+	@sh scripts/licences.sh
 
 # Does not build, because root often has no cargo, and because the user could not clean what root has built.
 install: ## install the built module where the server may load it (PREFIX=, MODULE_DIR=, DESTDIR=)

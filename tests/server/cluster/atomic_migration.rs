@@ -340,3 +340,29 @@ fn a_migration_that_is_cancelled_leaves_everything_where_it_was() {
     assert_calm(source);
     assert_calm(stage.target());
 }
+
+/// The target applied a run a moment after the failed attempt before it was over by the clock. It forgot that
+/// attempt first, so the run was attempt 2 at the source and attempt 1 at the target.
+#[test]
+fn work_once_attempts_arrive_though_target_applies_them_too_late() {
+    const KEPT_MS: u64 = 1_000;
+    let Some(stage) = Stage::new() else { return };
+    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
+    let job = stage.key("job");
+    for node in [source, target] {
+        let setting = format!("CONFIG SET dsync.once-keep-ms {KEPT_MS}");
+        assert_eq!(ask(&mut node.connect(), setting), "OK");
+    }
+    stage.on_the_way();
+    target.stop();
+    ask(&mut client, format!("DONCE.BEGIN {job} TOKEN a PX 60000"));
+    assert_eq!(ask(&mut client, format!("DONCE.FAIL {job} a")), 1);
+    let second = ask(&mut client, format!("DONCE.BEGIN {job} TOKEN b PX 60000"));
+    assert_eq!(second.as_array()[3], 2, "the second attempt");
+    let decided = digest(source, &job);
+    // The clock must have passed the time at which a failed attempt is forgotten.
+    std::thread::sleep(std::time::Duration::from_millis(2 * KEPT_MS));
+    target.cont();
+    stage.arrive();
+    assert_eq!(digest(target, &job), decided);
+}
