@@ -54,8 +54,8 @@ impl Listener for Events {
             }),
             ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
                 journal::loaded(ctx);
-                // A replica that has synchronised goes on following. DEBUG RELOAD is no start: it comes when the event
-                // loop is already turning.
+                // A replica that has synchronised still decides nothing. A load while the event loop is already turning
+                // is no start but DEBUG RELOAD.
                 if ctx.facts().is_primary() {
                     let starting = SHELL.with(|shell| !shell.turning);
                     take_over(ctx, starting.then_some(Beginning::Start));
@@ -65,7 +65,7 @@ impl Listener for Events {
                 if hz {
                     set_longest_sleep(ctx);
                 }
-                // Ask only for a reason, because SLOWLOG and commandstats show the question.
+                // Ask only if the level may have changed, because SLOWLOG and commandstats show the question.
                 if loglevel {
                     journal::read_log_level(ctx);
                 }
@@ -76,8 +76,8 @@ impl Listener for Events {
         }
     }
 
-    /// Notes under which key a renamed or moved value is from now on. This must not write, because replicas would get
-    /// the write before the command that caused it.
+    /// Tells the engine the new name of a renamed or moved value. Must not write, because replicas would get the write
+    /// before the command that caused it.
     fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]) {
         if !matches!(event, b"rename_to" | b"move_to") {
             return;
@@ -133,8 +133,9 @@ fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
     resumes
 }
 
-/// Begins to decide. After a start or a promotion the next fences must be greater than those that others have given
-/// meanwhile.
+/// Begins to decide. `beginning` is a start or a promotion: then the next fences must exceed those that others may have
+/// given meanwhile. It is None after DEBUG RELOAD, because this server
+/// has decided all the time.
 pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     listeners::may_have_come();
     SHELL.with(|shell| {

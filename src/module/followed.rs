@@ -1,5 +1,5 @@
-//! Applies changes that a primary, or an earlier life of this server, has decided, and counts those that it could not
-//! apply.
+//! Applies changes that a primary, or this server before a restart, has decided, and counts those that cannot be
+//! applied.
 
 use super::out::{journal, notify};
 use super::redis::context::Ctx;

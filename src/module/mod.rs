@@ -1,10 +1,10 @@
 //! The shell: the only code that knows the server it runs in.
 //!
-//! [`run`] is the only way from a request or a timer into the engine; [`waiters`] is where clients wait;
-//! [`tick`] and [`events`] are how time and the server come in. Everything unsafe is in [`redis`].
+//! Requests and the timer's tasks reach the engine only through [`run`]. [`waiters`] has the clients that wait. The
+//! timer calls [`tick`], and the server calls [`events`]. All unsafe code is in [`redis`].
 //!
-//! This file has the [`Shell`], which all of them share, and nothing else. The root of the crate says what is
-//! registered, and in which order.
+//! This file has only the [`Shell`], the state that all of them share. The root of the crate registers everything with
+//! the server, in the right order.
 
 pub(crate) mod arm;
 pub(crate) mod cluster;
@@ -36,7 +36,7 @@ use dsync_engine::Engine;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{LeaseUs, MonoUs, Now};
 
-/// Everything the module knows.
+/// The module's whole state, besides the few statics in [`redis`].
 pub(crate) struct Shell {
     pub(crate) engine: Engine,
     pub(crate) leases: LeaseSettings,
@@ -47,7 +47,7 @@ pub(crate) struct Shell {
     waiters: waiters::WaitingClients,
     /// Only in cluster mode.
     node: Option<cluster::node::ClusterNode>,
-    /// Writes are paused by CLIENT PAUSE, a failover or a shutdown: nothing may be propagated now.
+    /// CLIENT PAUSE, a failover or a shutdown has paused writes: nothing may be replicated now.
     paused: bool,
     /// The server refuses writes: too few good replicas, or it failed to save. [`cluster`] knows of a cluster that is
     /// down.
@@ -67,7 +67,7 @@ pub(crate) struct Shell {
     unapplied: u64,
     /// The counts of the AOF that is being loaded, or was loaded last.
     load: Load,
-    /// Buffers that are used again and again.
+    /// Two buffers that are kept to be used again.
     spare_effects: Option<Effects>,
     packed: Vec<u8>,
 }

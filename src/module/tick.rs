@@ -1,8 +1,8 @@
 //! What the timer does when it fires: the tasks that are due, and the engine's background work.
 //!
-//! The server keys its timers by the wall clock, so a timer that was armed before the clock stepped back may fire
+//! The server sorts its timers by the wall clock, so a timer that was armed before the clock stepped back may fire
 //! hours late. The server's cron runs on the monotonic clock; it finds such a timer within one period and arms it
-//! anew. A tick lasts a millisecond at most, and the next tick goes on where it stopped, so that clients are served
+//! again. A tick lasts a millisecond at most, and the next tick continues where it stopped, so that clients are served
 //! in between.
 //!
 //! A tick alternates between tasks and background work, so that neither holds up the other. A replica has background
@@ -24,7 +24,7 @@ const TICK_LOOKS: u32 = 4_096;
 /// How many steps of background work the engine does between two tasks: they take about as long as one task.
 const BACKGROUND: u32 = 32;
 
-/// Called by the server's cron: asks whether the server accepts writes, and arms the timer anew if it is late.
+/// Called by the server's cron: asks whether the server accepts writes, and arms the timer again if it is late.
 pub(super) fn cron(ctx: Ctx<'_>) {
     if SHELL.with(|shell| shell.engine.is_serving()) {
         node::cron(ctx);
@@ -44,7 +44,7 @@ pub(super) fn cron(ctx: Ctx<'_>) {
             .armed_us
             .is_some_and(|armed| armed < clock::monotonic_us());
         if late {
-            // Its moment has passed by the monotonic clock, which nobody can set: arm it anew.
+            // Its moment has passed by the monotonic clock, which nobody can set: arm the timer again.
             shell.armed_us = None;
         }
     });

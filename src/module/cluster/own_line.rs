@@ -2,8 +2,7 @@
 //!
 //! `<id> <address> myself,master - 0 <pong> <epoch> connected 0-99 200 [300->-<id>] [400-<-<id>]`
 //!
-//! What it cannot read it leaves out, so such a slot counts as another node's: this node then decides nothing about
-//! its keys.
+//! Items that cannot be read are left out, so such a slot counts as another node's.
 
 use crate::module::redis::hash_slot::SLOTS;
 
