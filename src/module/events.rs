@@ -134,8 +134,7 @@ fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
 }
 
 /// Begins to decide. `beginning` is a start or a promotion: then the next fences must exceed those that others may have
-/// given meanwhile. It is None after DEBUG RELOAD, because this server
-/// has decided all the time.
+/// given meanwhile. It is None after DEBUG RELOAD, because this server has decided all the time.
 pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     listeners::may_have_come();
     SHELL.with(|shell| {

@@ -16,8 +16,8 @@ static FREED_ELSEWHERE: Mutex<VecDeque<Vec<StateId>>> = Mutex::new(VecDeque::new
 
 const CHUNK: usize = 1_024;
 
-/// Frees a value: at once on the main thread, otherwise by the list. Also by the list if the main thread is using the
-/// shell at this moment.
+/// Frees a value: at once on the main thread, unless a caller further up the stack uses the shell; otherwise by the
+/// list.
 pub(super) fn free(id: StateId, on_main_thread: bool) {
     if on_main_thread && SHELL.try_with(|shell| shell.engine.freed(id)).is_some() {
         return;

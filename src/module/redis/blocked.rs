@@ -82,10 +82,10 @@ pub(crate) fn park<H: Hooks>(
     }
     let name = KeyString::new(wait_on);
     let mut keys = [name.raw()];
-    // SAFETY: the context of a command whose client is not blocked yet and may be: where it may not, the server would
-    // reply and return a dead handle. RM_BlockClientOnKeys takes its own reference of the name. The callbacks are
-    // functions of this library, and the private data is a number nobody dereferences. Valkey returns NULL for some
-    // clients, without a reply.
+    // SAFETY: the check above leaves the context of a command whose client is not blocked yet and may be. (For another
+    // one the server would reply and return a dead handle.) RM_BlockClientOnKeys takes its own reference to the name.
+    // The callbacks stay in memory, because a module with data types is not unloaded, and the private data is a number
+    // that nothing dereferences. Valkey returns NULL for some clients, without a reply.
     let handle = unsafe {
         required!(RedisModule_BlockClientOnKeys)(
             ctx.raw(),

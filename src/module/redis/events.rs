@@ -127,7 +127,8 @@ pub(crate) fn unsubscribe(ctx: Ctx) {
 /// Subscribes to the keyspace notifications of these classes. To be called last, when nothing can refuse the module any
 /// more, because this subscription cannot be taken back.
 pub(crate) fn subscribe_keyspace<L: Listener>(ctx: Ctx, classes: i32) -> Result<(), String> {
-    // SAFETY: the context is live; the callback stays in memory, because nothing refuses the module after this.
+    // SAFETY: the context is live. Redis 7.0 does not refuse the module after this, so the callback stays in memory;
+    // later servers forget the callback before they unload this library.
     let status = unsafe {
         required!(RedisModule_SubscribeToKeyspaceEvents)(ctx.raw(), classes, Some(on_keyspace::<L>))
     };
