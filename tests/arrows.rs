@@ -4,6 +4,16 @@
 //! through a re-export counts as an arrow to the file that defines the name. Arrows between a folder's files and its
 //! `mod.rs`, which declares them, may form cycles. Unit tests are not read.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unreachable,
+    clippy::unwrap_used,
+    reason = "a test that fails panics and says why"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

@@ -104,7 +104,7 @@ fn do_task(ctx: Ctx<'_>, ownerships: &mut Ownerships, budget: &mut u32) -> bool 
         ownership => {
             let is_ours = ownership == Ownership::Ours;
             let done = run::run_task(ctx, &name, is_ours, |engine, key, now| {
-                engine.perform(task, key, now)
+                engine.perform(task, key, now);
             });
             if done.is_err() {
                 // The name has a value of another type now, so its waiters get WRONGTYPE.

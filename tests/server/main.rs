@@ -8,6 +8,16 @@
 //! Stories of partitions make network namespaces, as root or in user namespaces. Where the machine forbids both,
 //! `DSYNC_TEST_NO_NAMESPACES=1` leaves these stories out.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unreachable,
+    clippy::unwrap_used,
+    reason = "a test that fails panics and says why"
+)]
+
 mod cluster;
 mod commands;
 mod fuzz;

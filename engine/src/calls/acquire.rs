@@ -90,7 +90,7 @@ impl Engine {
         };
         let waiting = queue
             .and_then(|id| self.queues.get(id))
-            .is_some_and(|q| q.has_waiting());
+            .is_some_and(super::super::queue::wait_queue::WaitQueue::has_waiting);
         let body = key
             .state
             .and_then(|id| self.states.get(id))

@@ -27,7 +27,7 @@ impl Engine {
             .queues
             .find(key.db, key.name)
             .and_then(|id| self.queues.get(id));
-        if hopeless && !queue.is_some_and(|queue| queue.has_waiting()) {
+        if hopeless && !queue.is_some_and(super::super::queue::wait_queue::WaitQueue::has_waiting) {
             return Some(self.give_up(key));
         }
         None

@@ -208,8 +208,8 @@ impl Wheel {
             );
             self.hand = tick;
             *budget -= 1;
-            let first = self.slots[slot.index()].first.id();
-            let id = first.expect("an occupied slot has a first id");
+            // The slot is marked as occupied, so it has a first id.
+            let id = self.slots[slot.index()].first.id()?;
             let tick_low = self.unlink(id);
             if slot.level() == 0 {
                 return Some(id);
@@ -349,6 +349,10 @@ impl Wheel {
 
     /// Returns the link of an id whose chunk is allocated: the id is in a list, or is being put into one.
     #[inline]
+    #[expect(
+        clippy::expect_used,
+        reason = "`link` allocates the chunk before any list has the id"
+    )]
     fn link_mut(&mut self, node: Neighbour) -> &mut Link {
         let index = node.0 as usize;
         let links = self.chunks[index >> CHUNK_BITS].as_mut();
@@ -357,6 +361,7 @@ impl Wheel {
 
     /// Panics unless the comment of every field holds. Walks over all ids.
     #[cfg(debug_assertions)]
+    #[expect(clippy::expect_used, reason = "tests call it")]
     pub fn check_invariants(&self) {
         let mut listed = 0;
         for (slot, ends) in (0..).map(Slot).zip(&self.slots) {

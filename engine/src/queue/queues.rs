@@ -421,6 +421,7 @@ impl Queues {
 
     /// Panics unless the indexes agree with the queues.
     #[cfg(debug_assertions)]
+    #[expect(clippy::expect_used, reason = "tests call it")]
     pub fn check_invariants(&self) {
         let mut places = 0;
         for (id, queue) in &self.queues {

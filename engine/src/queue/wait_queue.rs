@@ -230,6 +230,7 @@ impl WaitQueue {
     }
 
     #[cfg(debug_assertions)]
+    #[expect(clippy::expect_used, reason = "tests call it")]
     pub fn check_invariants(&self) {
         for (token, place) in &self.by_token {
             let (at, _) = self.find(token).expect("a token with a place");

@@ -457,7 +457,7 @@ fn random_input_never_panics_and_accepted_input_repacks() {
                 _ => {
                     bytes = (0..numbers.below(60) + 1)
                         .map(|_| numbers.next().to_le_bytes()[0])
-                        .collect()
+                        .collect();
                 }
             }
             if bytes.is_empty() {

@@ -13,6 +13,15 @@
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unreachable,
+    clippy::unwrap_used,
+    reason = "a test that fails panics and says why"
+)]
 #![expect(
     clippy::disallowed_macros,
     reason = "the steps of a failing history are printed"

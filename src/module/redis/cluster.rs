@@ -36,7 +36,7 @@ pub(crate) fn listen<R: Receiver>(ctx: Ctx<'_>) {
             ctx.raw(),
             MESSAGE_TYPE,
             Some(on_message::<R>),
-        )
+        );
     };
 }
 

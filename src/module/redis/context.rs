@@ -110,7 +110,7 @@ impl<'a> Ctx<'a> {
                 level.name().as_ptr(),
                 c"%s".as_ptr(),
                 text.as_ptr(),
-            )
+            );
         }
     }
 

@@ -47,9 +47,10 @@ pub(crate) fn stop_watching(ctx: Ctx<'_>) {
 }
 
 unsafe extern "C" fn on_command<L: CommandListener>(filter: *mut raw::RedisModuleCommandFilterCtx) {
-    // SAFETY: the server keeps the filter context and the command's arguments until this returns. Arguments are read by
-    // numbers below their count, and nothing here changes them.
+    // SAFETY: the server keeps the filter context until this returns.
     let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
+    // SAFETY: the server keeps the command's arguments until this returns, and nothing here changes them. They are read
+    // by numbers below their count.
     let argument =
         |at: i32| unsafe { bytes_of(required!(RedisModule_CommandFilterArgGet)(filter, at)) };
     if count < 2 || !argument(0).eq_ignore_ascii_case(b"cluster") {

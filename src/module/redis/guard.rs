@@ -54,6 +54,10 @@ fn caught<R>(callback: &CStr, fallback: impl FnOnce() -> R, body: impl FnOnce() 
 }
 
 /// Drops the panic's payload, which can itself panic when it is dropped.
+#[expect(
+    clippy::mem_forget,
+    reason = "the payload of the second panic could panic as well"
+)]
 fn discard(payload: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);
@@ -76,7 +80,7 @@ pub(crate) fn on_main_thread() -> bool {
 pub(super) fn mark_main_thread() {
     MAIN.set(true);
     std::panic::set_hook(Box::new(|panic| {
-        log(Level::Warning, &format!("dsync {panic}").replace('\n', " "))
+        log(Level::Warning, &format!("dsync {panic}").replace('\n', " "));
     }));
 }
 

@@ -47,7 +47,7 @@ mod tests {
     /// The expected slots are those of CLUSTER KEYSLOT.
     #[test]
     fn slot_is_the_same_as_the_servers() {
-        assert_eq!(slot(b"123456789"), 0x31c3 % super::SLOTS);
+        assert_eq!(slot(b"123456789"), 0x31c3 % SLOTS);
         assert_eq!(slot(b"foo"), 12182);
         assert_eq!(slot(b"{foo}bar"), 12182);
         assert_eq!(slot(b""), 0);

@@ -107,7 +107,7 @@ impl Saver {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         // SAFETY: `io` lives as long as `self`; pointer and length are those of one slice.
         unsafe {
-            required!(RedisModule_SaveStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
+            required!(RedisModule_SaveStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len());
         }
     }
 }
@@ -160,7 +160,11 @@ impl Digest {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         // SAFETY: the digest lives as long as `self`; pointer and length are those of one slice.
         unsafe {
-            required!(RedisModule_DigestAddStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
+            required!(RedisModule_DigestAddStringBuffer)(
+                self.0,
+                bytes.as_ptr().cast(),
+                bytes.len(),
+            );
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn log(level: Level, text: &str) {
             level.name().as_ptr(),
             c"%s".as_ptr(),
             text.as_ptr(),
-        )
+        );
     }
 }
 

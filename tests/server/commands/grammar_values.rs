@@ -32,7 +32,7 @@ fn numbers() -> Vec<NumericArgument> {
             name,
             least,
             most,
-        })
+        });
     };
     for family in &FAMILIES {
         let head = |option: &'static str| vec![family.request, family.key, "TOKEN", SECRET, option];

@@ -123,11 +123,11 @@ fn hold_with_field_out_of_bounds_is_refused() {
         ("fence 2^53", |hold| hold.fence = 1 << 53),
         ("fence 2^64 - 1", |hold| hold.fence = u64::MAX),
         ("fence more than a year ahead", |hold| {
-            hold.fence += 367 * 86_400 * 1_000_000
+            hold.fence += 367 * 86_400 * 1_000_000;
         }),
         ("a token of 129 bytes", |hold| hold.token = vec![b'x'; 129]),
         ("a token of a megabyte", |hold| {
-            hold.token = vec![b'x'; 1 << 20]
+            hold.token = vec![b'x'; 1 << 20];
         }),
         ("no owner where one is announced", |hold| hold.owner.clear()),
         ("an owner of 129 bytes", |hold| hold.owner = vec![b'x'; 129]),

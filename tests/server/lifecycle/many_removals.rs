@@ -116,7 +116,7 @@ fn holds_freed_on_another_thread_leave_names_usable() {
     let mut used = Vec::new();
     for generation in 0..4 {
         in_bulk(&mut client, (0..50_000).map(acquire(generation)), |reply| {
-            drop(reply.grant())
+            drop(reply.grant());
         });
         used.push(server.info_number("memory", "used_memory"));
         let mut waiter = server.connect();

@@ -44,10 +44,7 @@ impl Network {
         let mut refusals = Vec::new();
         for way in WAYS {
             let unshare = ["unshare", "--net"].iter().chain(way);
-            match Keeper::start(
-                unshare.map(|word| word.to_string()).collect(),
-                !way.is_empty(),
-            ) {
+            match Keeper::start(unshare.map(ToString::to_string).collect(), !way.is_empty()) {
                 Ok(keeper) => {
                     let network = Network {
                         keeper,
@@ -198,7 +195,7 @@ impl Keeper {
         } else {
             &["nsenter", "--net", "--target"]
         };
-        let mut entry: Vec<String> = nsenter.iter().map(|word| word.to_string()).collect();
+        let mut entry: Vec<String> = nsenter.iter().map(ToString::to_string).collect();
         entry.push(child.id().to_string());
         // A `Keeper` first, so that a failure below still kills the process.
         let mut keeper = Keeper {

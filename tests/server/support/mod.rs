@@ -16,7 +16,11 @@
 //! write the commands out.
 
 // Parts of the harness may be unused for a while without a warning.
-#![allow(dead_code, unused_imports)]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "some methods of the tool box are not used today"
+)]
 
 mod client;
 mod cluster;
