@@ -33,7 +33,7 @@ fn no_arrow_points_back_and_none_runs_in_a_circle() {
     // The reader reads: one `use`, one re-exported name.
     for (from, to) in [
         ("dsync::module::run", "dsync::module::redis::key"),
-        ("dsync::module::run", "dsync_engine::state"),
+        ("dsync::module::run", "dsync_engine::types"),
     ] {
         assert!(
             arrows.contains(&(module(from), module(to))),

@@ -82,7 +82,8 @@ fn run_opened<R>(
         let mut key = Key::found(Db(ctx.db()), bytes, before);
         let before = shell.engine.free_capacity(&key);
         let result = call(&mut shell.engine, &mut key, now);
-        let is_freed = shell.engine.effects.may_gain && shell.engine.free_capacity(&key) > before;
+        let is_freed =
+            shell.engine.effects.may_free_capacity && shell.engine.free_capacity(&key) > before;
         // Swap the buffers, so that a call without effects allocates nothing.
         let effects = std::mem::replace(
             &mut shell.engine.effects,

@@ -1,8 +1,8 @@
-//! Crowds: long queues for one key, driven without the model, which is too plain for them.
+//! Long queues of one key, answered in slices. Without the model, which would be too slow.
 
+use crate::fixture::word;
 use crate::model::{Name, TICK_US};
 use crate::server::Server;
-use crate::stories::word;
 use crate::world::World;
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Wake;
@@ -12,27 +12,27 @@ use dsync_engine::{Family, Reply, Request, Settings, Wait};
 pub const KEY: Name = (0, 0);
 const MS: u64 = 1_000;
 
-/// Waiters or watchers of [`KEY`].
-pub struct Crowd {
+/// A primary with requests for [`KEY`] only.
+pub struct OneKey {
     pub server: Server,
     pub now: Now,
-    /// Who has been told what, in order.
+    /// The answers to waiting requests, in order.
     pub told: Vec<(WaiterId, Answer)>,
 }
 
-impl Crowd {
-    pub fn new() -> Crowd {
+impl OneKey {
+    pub fn new() -> OneKey {
         let now = World::new(Settings::default()).now;
         let mut server = Server::new(Settings::default());
         server.engine.take_over(now);
-        Crowd {
+        OneKey {
             server,
             now,
             told: Vec::new(),
         }
     }
 
-    /// The server decides, again if it did before: the lease clock is put past that time, as the module does.
+    /// Makes the server a primary. Moves its lease clock past all earlier moments first, as the module does.
     pub fn take_over(&mut self) {
         let latest = self.server.engine.latest_due();
         self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
@@ -72,8 +72,8 @@ impl Crowd {
         reply
     }
 
-    /// `count` requests that queue, one after the other.
-    pub fn line_up(&mut self, claim: Claim, count: u64, wait: Wait) -> Vec<WaiterId> {
+    /// Queues `count` requests, one after the other.
+    pub fn queue_requests(&mut self, claim: Claim, count: u64, wait: Wait) -> Vec<WaiterId> {
         let queue_up = |client| match self.acquire(claim, None, Some(wait), client) {
             Reply::Queued(id) => id,
             Reply::Now(answer) => panic!("client {client} is told {answer:?}"),
@@ -81,7 +81,7 @@ impl Crowd {
         (1..=count).map(queue_up).collect()
     }
 
-    /// One task of the timer's; whether there was any.
+    /// Performs one task. Returns whether there was one.
     pub fn one_task(&mut self) -> bool {
         let mut budget = 100;
         let Some((task, ..)) = self.server.engine.next_task(self.now, &mut budget) else {
@@ -101,21 +101,21 @@ impl Crowd {
     }
 }
 
-/// One event freed ten thousand waiters, and answering them all stopped the server for everybody else.
+/// One event let ten thousand waiters in, and to answer them all at once stopped the server for all other clients.
 #[test]
-fn ten_thousand_are_granted_in_slices_and_nobody_barges_in() {
+fn ten_thousand_waiters_are_granted_in_slices_in_order() {
     let kinds = [
         (Claim::Shared, None, Claim::Exclusive),
         (Claim::Permits(1), Some(20_000), Claim::Permits(20_000)),
     ];
     for (claim, limit, first) in kinds {
-        let mut crowd = Crowd::new();
-        crowd.acquire(first, limit, None, 0);
-        let all = crowd.line_up(claim, 10_000, Wait::Forever);
+        let mut one_key = OneKey::new();
+        one_key.acquire(first, limit, None, 0);
+        let all = one_key.queue_requests(claim, 10_000, Wait::Forever);
         let token = Token::parse(b"client 0").expect("legal");
-        let now = crowd.now;
+        let now = one_key.now;
         let family = claim.family();
-        let (released, done) = crowd.server.call(KEY, family, |engine, key| {
+        let (released, done) = one_key.server.call(KEY, family, |engine, key| {
             engine.release(key, family, &token, now)
         });
         assert_eq!(released, Ok(true));
@@ -124,17 +124,17 @@ fn ten_thousand_are_granted_in_slices_and_nobody_barges_in() {
             "{claim:?}: {} answers in one slice",
             done.wakes.len()
         );
-        crowd.take(done.wakes);
+        one_key.take(done.wakes);
         let mut tries = 0;
-        while crowd.told.len() < all.len() {
+        while one_key.told.len() < all.len() {
             assert_eq!(
-                crowd.server.engine.next_wake(crowd.now),
+                one_key.server.engine.next_wake(one_key.now),
                 Some(0),
                 "{claim:?}: more to do"
             );
             if tries < 9 {
                 tries += 1;
-                let reply = crowd.acquire(claim, None, None, 50_000 + tries);
+                let reply = one_key.acquire(claim, None, None, 50_000 + tries);
                 assert_eq!(
                     reply,
                     Reply::Now(Answer::NotGranted),
@@ -142,22 +142,22 @@ fn ten_thousand_are_granted_in_slices_and_nobody_barges_in() {
                 );
             }
             assert!(
-                crowd.one_task(),
+                one_key.one_task(),
                 "{claim:?}: {} of {} told",
-                crowd.told.len(),
+                one_key.told.len(),
                 all.len()
             );
         }
-        let order: Vec<_> = crowd.told.iter().map(|(id, _)| *id).collect();
-        assert_eq!(order, all, "{claim:?}: everybody, in order, once");
+        let order: Vec<_> = one_key.told.iter().map(|(id, _)| *id).collect();
+        assert_eq!(order, all, "{claim:?}: all waiters, in order, once");
         assert!(
-            crowd
+            one_key
                 .told
                 .iter()
                 .all(|(_, answer)| matches!(answer, Answer::Granted { .. }))
         );
-        crowd.server.engine.check_invariants(crowd.now);
-        let reply = crowd.acquire(claim, None, None, 60_000);
+        one_key.server.engine.check_invariants(one_key.now);
+        let reply = one_key.acquire(claim, None, None, 60_000);
         assert!(
             matches!(reply, Reply::Now(Answer::Granted { .. })),
             "{claim:?}: the queue is empty"
@@ -166,14 +166,14 @@ fn ten_thousand_are_granted_in_slices_and_nobody_barges_in() {
 }
 
 #[test]
-fn ten_thousand_who_wait_for_a_group_are_told_in_slices() {
+fn ten_thousand_watchers_are_answered_in_slices() {
     for how in ["finished", "removed", "overwritten"] {
-        let mut crowd = Crowd::new();
-        crowd.acquire(Claim::Member, None, None, 0);
-        let now = crowd.now;
+        let mut one_key = OneKey::new();
+        one_key.acquire(Claim::Member, None, None, 0);
+        let now = one_key.now;
         let mut all: Vec<WaiterId> = Vec::new();
         for client in 1..=10_000 {
-            let (reply, _) = crowd.server.call(KEY, Family::Group, |engine, key| {
+            let (reply, _) = one_key.server.call(KEY, Family::Group, |engine, key| {
                 engine.wait(key, Some(Wait::Forever), ClientId(client), now)
             });
             let Reply::Queued(id) = reply else {
@@ -181,37 +181,38 @@ fn ten_thousand_who_wait_for_a_group_are_told_in_slices() {
             };
             all.push(id);
         }
-        // One of them leaves in the middle of it all.
+        // One of them leaves while the others are being answered.
         let leaver = 9_000;
         match how {
             "finished" => {
                 let token = Token::parse(b"client 0").expect("legal");
-                let (done, effects) = crowd.server.call(KEY, Family::Group, |engine, key| {
+                let (done, effects) = one_key.server.call(KEY, Family::Group, |engine, key| {
                     engine.done(key, [&token], now)
                 });
                 assert_eq!(done, Ok(1));
-                crowd.take(effects.wakes);
-                // Whoever asks meanwhile knows at once, and a new round does not touch the old answers.
-                let (reply, effects) = crowd.server.call(KEY, Family::Group, |engine, key| {
+                one_key.take(effects.wakes);
+                // A WAIT that comes meanwhile is answered at once, and a new round does not change the answers that are
+                // decided.
+                let (reply, effects) = one_key.server.call(KEY, Family::Group, |engine, key| {
                     engine.wait(key, None, ClientId(99_999), now)
                 });
-                crowd.take(effects.wakes);
+                one_key.take(effects.wakes);
                 assert_eq!(reply, Reply::Now(Answer::Finished { done: 1, lost: 0 }));
-                crowd.acquire(Claim::Member, None, None, 70_000);
+                one_key.acquire(Claim::Member, None, None, 70_000);
             }
-            "removed" => crowd.server.delete(KEY),
-            _ => crowd.server.overwrite(KEY),
+            "removed" => one_key.server.delete(KEY),
+            _ => one_key.server.overwrite(KEY),
         }
-        crowd
+        one_key
             .server
             .engine
-            .disconnected(ClientId(leaver + 1), crowd.now);
+            .disconnected(ClientId(leaver + 1), one_key.now);
         if how == "overwritten" {
-            let told = crowd.server.run_tasks(crowd.now);
+            let told = one_key.server.run_tasks(one_key.now);
             assert!(told.iter().all(|done| done.wakes.len() < 300), "in slices");
-            told.into_iter().for_each(|done| crowd.take(done.wakes));
+            told.into_iter().for_each(|done| one_key.take(done.wakes));
         } else {
-            while crowd.one_task() {}
+            while one_key.one_task() {}
         }
         let answer = match how {
             "finished" => Answer::Finished { done: 1, lost: 0 },
@@ -221,53 +222,53 @@ fn ten_thousand_who_wait_for_a_group_are_told_in_slices() {
         all.remove(leaver as usize);
         let expected: Vec<_> = all.into_iter().map(|id| (id, answer.clone())).collect();
         assert!(
-            crowd.told == expected,
+            one_key.told == expected,
             "{how}: {} told of {}",
-            crowd.told.len(),
+            one_key.told.len(),
             expected.len()
         );
-        crowd.server.engine.check_invariants(crowd.now);
+        one_key.server.engine.check_invariants(one_key.now);
     }
 }
 
-/// After a stall both the lock was free and three hundred waits had run out; the one who had been
-/// willing to wait least stood last in the queue, and was sent away though it was about to be granted.
+/// After a stall the lock was free, and the wait of the last of 300 waiters had run out. It got a timeout, although it
+/// was about to be granted.
 #[test]
-fn in_a_crowd_too_a_grant_wins_over_the_end_of_a_wait() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Exclusive, None, None, 0);
-    crowd.line_up(Claim::Shared, 299, Wait::Forever);
-    let short = Wait::Until(crowd.now.mono.after_ms(5));
-    let Reply::Queued(last) = crowd.acquire(Claim::Shared, None, Some(short), 300) else {
+fn grant_wins_over_timeout_behind_299_waiters() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.queue_requests(Claim::Shared, 299, Wait::Forever);
+    let short = Wait::Until(one_key.now.mono.after_ms(5));
+    let Reply::Queued(last) = one_key.acquire(Claim::Shared, None, Some(short), 300) else {
         panic!("it queues");
     };
-    crowd.now.mono.0 += 60_000 * MS;
-    crowd.now.lease.0 += (60_000 * MS).next_multiple_of(TICK_US);
-    while crowd.one_task() {}
-    let told = crowd
+    one_key.now.mono.0 += 60_000 * MS;
+    one_key.now.lease.0 += (60_000 * MS).next_multiple_of(TICK_US);
+    while one_key.one_task() {}
+    let told = one_key
         .told
         .iter()
         .find(|(id, _)| *id == last)
         .map(|(_, answer)| word(answer));
-    assert_eq!((crowd.told.len(), told), (300, Some("granted")));
+    assert_eq!((one_key.told.len(), told), (300, Some("granted")));
 }
 
-/// So many leases had run out at once that they were ended in two slices; between the two somebody was
-/// refused who would have fitted after the second.
+/// So many leases had run out that they were ended in two slices. Between the two a waiter timed out that could have
+/// been granted after the second.
 #[test]
-fn in_a_crowd_of_leases_too_a_grant_wins_over_the_end_of_a_wait() {
-    let mut crowd = Crowd::new();
+fn grant_wins_over_timeout_when_leases_end_in_two_slices() {
+    let mut one_key = OneKey::new();
     for client in 1_000..3_500 {
-        crowd.acquire(Claim::Permits(1), Some(2_500), None, client);
+        one_key.acquire(Claim::Permits(1), Some(2_500), None, client);
     }
-    let short = Wait::Until(crowd.now.mono.after_ms(5));
-    let Reply::Queued(all) = crowd.acquire(Claim::Permits(2_500), None, Some(short), 1) else {
+    let short = Wait::Until(one_key.now.mono.after_ms(5));
+    let Reply::Queued(all) = one_key.acquire(Claim::Permits(2_500), None, Some(short), 1) else {
         panic!("it queues");
     };
-    crowd.now.mono.0 += 60_000 * MS;
-    crowd.now.lease.0 += (60_000 * MS).next_multiple_of(TICK_US);
-    while crowd.one_task() {}
-    let told: Vec<_> = crowd
+    one_key.now.mono.0 += 60_000 * MS;
+    one_key.now.lease.0 += (60_000 * MS).next_multiple_of(TICK_US);
+    while one_key.one_task() {}
+    let told: Vec<_> = one_key
         .told
         .iter()
         .map(|(id, answer)| (*id, word(answer)))

@@ -1,16 +1,16 @@
-//! Waiting for what a server should do: always for a condition, always with a deadline, and a failure
-//! names what did not happen.
+//! Waiting for conditions of a server. Every wait has a deadline, and its failure names what did not happen.
 
 use super::Server;
 use super::client::call;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Short beside anything a story measures, long beside the cost of asking a server once.
+/// How long [`eventually`] sleeps between two looks: short beside what tests measure, long beside the cost of one
+/// request.
 const POLL_EVERY: Duration = Duration::from_millis(2);
 
-/// Asks until the condition holds; panics, naming `what`, if it does not in time. The last question is
-/// asked after the deadline, so that a machine that stalled in between is not taken for a server that did.
+/// Checks the condition until it holds; panics with `what` if it does not hold in time. The last check comes after the
+/// deadline, so that a stall of the machine between two checks does not fail the test.
 #[track_caller]
 pub fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + within;

@@ -1,8 +1,8 @@
-//! Changes that were decided elsewhere: carried out whole or not at all, and written down only if they fit.
-//! And the fences that come with them, by whatever clock they were given.
+//! Changes that another server decided: all changes of a command are applied or none, and a change that does not fit is
+//! not recorded. Also the fences that come with them, whatever clock gave them.
 
-use crate::crowds::{Crowd, KEY};
-use crate::server::spelled;
+use crate::long_queues::{KEY, OneKey};
+use crate::server::key_bytes;
 use crate::world::START_US;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::follow::{Unfit, Unfollowed};
@@ -34,21 +34,21 @@ fn end(fence: u64) -> Change {
     }
 }
 
-/// A server that follows another.
-fn follower() -> Crowd {
-    let mut crowd = Crowd::new();
-    crowd.server.engine.stand_down();
-    crowd
+/// Returns a replica.
+fn follower() -> OneKey {
+    let mut one_key = OneKey::new();
+    one_key.server.engine.stand_down();
+    one_key
 }
 
-impl Crowd {
+impl OneKey {
     fn follow(&mut self, family: Family, changes: &[Change]) -> Result<(), Unfollowed> {
         let now = self.now;
         let follow = |engine: &mut dsync_engine::Engine, key: &mut dsync_engine::Key<'_>| {
             engine.follow(key, family, changes, now)
         };
         let (followed, done) = self.server.call(KEY, family, follow);
-        assert!(done.changes.is_empty(), "who follows decides nothing");
+        assert!(done.changes.is_empty(), "a replica decides nothing");
         self.server.engine.check_invariants(now);
         followed
     }
@@ -76,33 +76,33 @@ impl Crowd {
     }
 }
 
-/// A semaphore's waiter disconnected, and its vacant place kept the queue with its limit. The key became
-/// work-once and was deleted, and the next in line was granted under the semaphore's limit: the AOF had a
-/// LIMIT for a work-once key, which no server could load.
+/// A semaphore's waiter disconnected, and its vacant place kept the queue with the remembered limit. The key became
+/// work-once and was deleted, and the next waiter was granted under the semaphore's limit. So the AOF had a LIMIT for a
+/// work-once key, which no server could load.
 #[test]
-fn remembered_limit_is_not_given_to_another_family() {
-    let mut crowd = Crowd::new();
-    crowd.acquire(Claim::Permits(1), Some(1), None, 0);
-    crowd.acquire(Claim::Permits(1), Some(1), Some(Wait::Forever), 1);
-    crowd.server.engine.disconnected(ClientId(1), crowd.now);
-    let now = crowd.now;
+fn remembered_limit_is_not_used_by_another_family() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Permits(1), Some(1), None, 0);
+    one_key.acquire(Claim::Permits(1), Some(1), Some(Wait::Forever), 1);
+    one_key.server.engine.disconnected(ClientId(1), one_key.now);
+    let now = one_key.now;
     let token = Token::parse(b"client 0").expect("legal");
-    let (released, _) = crowd.server.call(KEY, Family::Semaphore, |engine, key| {
+    let (released, _) = one_key.server.call(KEY, Family::Semaphore, |engine, key| {
         engine.release(key, Family::Semaphore, &token, now)
     });
     assert_eq!(released, Ok(true));
-    let Reply::Now(Answer::Run { .. }) = crowd.run("a", None, 2) else {
+    let Reply::Now(Answer::Run { .. }) = one_key.run("a", None, 2) else {
         panic!("the key is free");
     };
-    crowd.run("b", Some(Wait::Forever), 3);
-    crowd.server.delete(KEY);
+    one_key.run("b", Some(Wait::Forever), 3);
+    one_key.server.delete(KEY);
     let mut budget = 100;
-    let (task, ..) = crowd
+    let (task, ..) = one_key
         .server
         .engine
         .next_task(now, &mut budget)
         .expect("the queue is due");
-    let (_, done) = crowd.server.call(KEY, Family::Once, |engine, key| {
+    let (_, done) = one_key.server.call(KEY, Family::Once, |engine, key| {
         engine.perform(task, key, now);
     });
     assert!(
@@ -112,15 +112,15 @@ fn remembered_limit_is_not_given_to_another_family() {
     );
     let mut replica = follower();
     assert_eq!(replica.follow(Family::Once, &done.changes), Ok(()));
-    // The semaphore's own limit is still known to the token that comes back for its place.
-    crowd.server.delete(KEY);
-    crowd.acquire(Claim::Permits(1), None, Some(Wait::Forever), 1);
-    let state = crowd.server.state(KEY).expect("granted");
+    // The token that comes back for its place still gets the semaphore's limit.
+    one_key.server.delete(KEY);
+    one_key.acquire(Claim::Permits(1), None, Some(Wait::Forever), 1);
+    let state = one_key.server.state(KEY).expect("granted");
     assert_eq!(state.body.limit_in_force(), Some(1));
 }
 
-/// Of a command with one change that did not fit, the changes before it stayed, and nobody behind this
-/// server was told of them.
+/// When one change of a command did not fit, the changes before it stayed applied, but were not passed on to this
+/// server's own replicas.
 #[test]
 fn refused_command_changes_nothing() {
     let shared = |n: u64| grant(n, &format!("token {n}"), Claim::Shared);
@@ -137,7 +137,7 @@ fn refused_command_changes_nothing() {
         lease: LeaseMs(7),
         deadline: UnixMs(START_US / 1_000 + 7),
     };
-    // What there is, what comes, and which of that does not fit.
+    // The changes that made the state, the changes of the command, and the index of the one that does not fit.
     let cases: [(Family, Vec<Change>, Vec<Change>, usize); 7] = [
         (Family::Lock, vec![], vec![shared(1), shared(1)], 1),
         (Family::Lock, vec![], vec![shared(1), Change::Limit(1)], 1),
@@ -170,26 +170,28 @@ fn refused_command_changes_nothing() {
         (Family::Once, vec![], vec![Change::GiveUp, end(4)], 1),
     ];
     for (family, before, changes, at) in cases {
-        let mut crowd = follower();
+        let mut one_key = follower();
         if !before.is_empty() {
-            assert_eq!(crowd.follow(family, &before), Ok(()), "{before:?}");
+            assert_eq!(one_key.follow(family, &before), Ok(()), "{before:?}");
         }
-        let saved = crowd.server.saved(KEY);
-        let holds = crowd.server.engine.stats().holds(family);
-        let last = crowd.server.engine.last_fence();
-        let refused = crowd.follow(family, &changes).expect_err("it does not fit");
+        let saved = one_key.server.saved(KEY);
+        let holds = one_key.server.engine.stats().holds(family);
+        let last = one_key.server.engine.last_fence();
+        let refused = one_key
+            .follow(family, &changes)
+            .expect_err("it does not fit");
         assert_eq!(refused.at, at, "{changes:?}");
-        assert_eq!(crowd.server.saved(KEY), saved, "{changes:?}");
+        assert_eq!(one_key.server.saved(KEY), saved, "{changes:?}");
         assert_eq!(
-            crowd.server.engine.stats().holds(family),
+            one_key.server.engine.stats().holds(family),
             holds,
             "{changes:?}"
         );
-        assert_eq!(crowd.server.engine.last_fence(), last, "{changes:?}");
+        assert_eq!(one_key.server.engine.last_fence(), last, "{changes:?}");
         if at > 0 {
             let fits = &changes[..1];
             assert_eq!(
-                crowd.follow(family, fits),
+                one_key.follow(family, fits),
                 Ok(()),
                 "alone it fits: {fits:?}"
             );
@@ -199,18 +201,18 @@ fn refused_command_changes_nothing() {
 
 #[test]
 fn command_for_another_family_is_refused() {
-    let mut crowd = follower();
+    let mut one_key = follower();
     assert_eq!(
-        crowd.follow(Family::Lock, &[grant(1, "t", Claim::Exclusive)]),
+        one_key.follow(Family::Lock, &[grant(1, "t", Claim::Exclusive)]),
         Ok(())
     );
-    let refused = crowd.follow(Family::Once, &[grant(2, "u", Claim::Run)]);
+    let refused = one_key.follow(Family::Once, &[grant(2, "u", Claim::Run)]);
     let misfit = Misfit::Family;
     assert_eq!(refused, Err(Unfollowed { at: 0, misfit }));
 }
 
 #[test]
-fn change_that_breaks_a_rule_of_its_family_is_refused() {
+fn change_against_rules_of_its_family_is_refused() {
     let finish = Change::Finish {
         keep_until: UnixMs(1),
     };
@@ -252,14 +254,14 @@ fn change_that_breaks_a_rule_of_its_family_is_refused() {
     assert_eq!(run.err(), Some(Misfit::Taken), "it is done");
 }
 
-/// The clock stood two years back after a restart, and the server did not load its own data. A primary whose
-/// clock was 400 days ahead could not be followed.
+/// After a restart with a clock two years behind, a server did not load its own data. And a primary whose clock was 400
+/// days ahead could not be followed.
 #[test]
-fn fence_far_ahead_is_believed_from_own_files_and_primary() {
+fn fence_far_ahead_is_accepted_from_own_files_and_primary() {
     let ahead = START_US + YEAR_US + 1;
-    let mut crowd = follower();
-    let now = crowd.now;
-    let engine = &mut crowd.server.engine;
+    let mut one_key = follower();
+    let now = one_key.now;
+    let engine = &mut one_key.server.engine;
     engine.adopt_last_fence(Fence(START_US + YEAR_US), now);
     assert_eq!(
         engine.take_fence_ahead(),
@@ -272,60 +274,60 @@ fn fence_far_ahead_is_believed_from_own_files_and_primary() {
     assert_eq!(engine.take_fence_ahead(), None, "once");
     assert_eq!(engine.last_fence(), Fence(ahead + 1));
 
-    let mut crowd = follower();
-    let followed = crowd.follow(Family::Lock, &[grant(ahead, "t", Claim::Exclusive)]);
+    let mut one_key = follower();
+    let followed = one_key.follow(Family::Lock, &[grant(ahead, "t", Claim::Exclusive)]);
     assert_eq!(followed, Ok(()));
-    let engine = &mut crowd.server.engine;
+    let engine = &mut one_key.server.engine;
     assert_eq!(engine.take_fence_ahead(), Some(Fence(ahead)));
     assert_eq!(engine.last_fence(), Fence(ahead));
 
-    let mut crowd = follower();
-    assert_eq!(crowd.adopt(ahead), Ok(()));
-    assert_eq!(crowd.server.engine.take_fence_ahead(), Some(Fence(ahead)));
+    let mut one_key = follower();
+    assert_eq!(one_key.adopt(ahead), Ok(()));
+    assert_eq!(one_key.server.engine.take_fence_ahead(), Some(Fence(ahead)));
 }
 
-impl Crowd {
+impl OneKey {
     fn adopt(&mut self, fence: u64) -> Result<(), Unfit> {
         let mut body = Body::new(Family::Lock);
         assert!(body.apply(&grant(fence, "t", Claim::Exclusive)).is_ok());
         let now = self.now;
         let engine = &mut self.server.engine;
-        engine.adopt(body, Db(0), &spelled(KEY), now).map(drop)
+        engine.adopt(body, Db(0), &key_bytes(KEY), now).map(drop)
     }
 }
 
 #[test]
-fn restored_fence_far_ahead_is_refused_by_server_that_decides() {
+fn restored_fence_far_ahead_is_refused_by_primary() {
     let ahead = START_US + YEAR_US + 1;
-    let mut crowd = Crowd::new();
-    assert_eq!(crowd.adopt(ahead), Err(Unfit::FenceAhead));
-    assert_eq!(crowd.adopt(START_US + YEAR_US), Ok(()));
-    // What it has given, or believed, itself is not bad data.
-    let mut crowd = follower();
-    crowd
+    let mut one_key = OneKey::new();
+    assert_eq!(one_key.adopt(ahead), Err(Unfit::FenceAhead));
+    assert_eq!(one_key.adopt(START_US + YEAR_US), Ok(()));
+    // A fence that the server gave or accepted itself is not refused.
+    let mut one_key = follower();
+    one_key
         .server
         .engine
-        .adopt_last_fence(Fence(ahead + 5), crowd.now);
-    crowd.take_over();
-    assert_eq!(crowd.adopt(ahead), Ok(()));
+        .adopt_last_fence(Fence(ahead + 5), one_key.now);
+    one_key.take_over();
+    assert_eq!(one_key.adopt(ahead), Ok(()));
 }
 
-/// The clock was put right again: the fences went on from where the wrong clock had led them.
+/// The wrong clock was corrected: the fences continue from the last one, which the wrong clock gave.
 #[test]
-fn fences_rise_when_clock_is_right_again() {
+fn fences_rise_after_clock_is_set_back() {
     let ahead = START_US + 2 * YEAR_US;
-    let mut crowd = follower();
-    crowd
+    let mut one_key = follower();
+    one_key
         .server
         .engine
-        .adopt_last_fence(Fence(ahead), crowd.now);
-    crowd.take_over();
+        .adopt_last_fence(Fence(ahead), one_key.now);
+    one_key.take_over();
     let mut last = ahead;
-    // First while the clock is behind, then when it has passed what it had led to.
+    // First while the clock is behind that fence, then after it has passed it.
     for now_us in [START_US, START_US + YEAR_US, ahead - 1, ahead + 7, START_US] {
-        crowd.now.unix_us = now_us;
+        one_key.now.unix_us = now_us;
         let Reply::Now(Answer::Granted { fence, .. }) =
-            crowd.acquire(Claim::Permits(1), Some(9), None, now_us ^ last)
+            one_key.acquire(Claim::Permits(1), Some(9), None, now_us ^ last)
         else {
             panic!("it is free");
         };

@@ -1,17 +1,16 @@
-//! Which of the slots of a chunk are in use: a bit each, of which the lowest free one is found sixty-four at
-//! a time.
+//! The slots of one chunk that are in use: one bit for each slot. The lowest free slot is found 64 at a time.
 
-/// The slots of a chunk.
+/// How many slots a chunk has.
 pub const SLOTS: usize = 1 << 10;
 
-/// A bit for each slot.
-pub struct SlotSet {
+/// A set of slots.
+pub struct UsedSlots {
     in_use: [u64; SLOTS / 64],
-    /// The number of bits set.
+    /// The number of bits that are set.
     count: usize,
 }
 
-impl SlotSet {
+impl UsedSlots {
     pub const EMPTY: Self = Self {
         in_use: [0; SLOTS / 64],
         count: 0,
@@ -25,7 +24,7 @@ impl SlotSet {
         self.in_use[slot / 64] & 1 << (slot % 64) != 0
     }
 
-    /// Marks the lowest free slot as used and returns it; `None` when all are.
+    /// Marks the lowest free slot as used, and returns it; `None` if all are in use.
     pub fn claim(&mut self) -> Option<usize> {
         let word = self.in_use.iter().position(|&word| word != u64::MAX)?;
         let bit = self.in_use[word].trailing_ones() as usize;
@@ -44,7 +43,7 @@ impl SlotSet {
         was_used
     }
 
-    /// The slots in use from `first` on, ascending.
+    /// Returns the slots in use from `first` on, in ascending order.
     pub fn used_from(&self, first: usize) -> impl Iterator<Item = usize> {
         (first / 64..SLOTS / 64).flat_map(move |word| {
             let mut bits = self.in_use[word];
@@ -65,8 +64,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_claimed_from_the_lowest_and_found_again() {
-        let mut slots = SlotSet::EMPTY;
+    fn used_slots_claims_lowest_free_slot_first() {
+        let mut slots = UsedSlots::EMPTY;
         for slot in 0..SLOTS {
             assert_eq!((slots.len(), slots.claim()), (slot, Some(slot)));
         }

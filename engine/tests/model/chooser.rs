@@ -1,11 +1,12 @@
-//! What random histories are made of: the kinds there are, and the choice of the next step.
+//! The kinds of random histories, and the choice of the next step.
 
 use crate::model::Name;
-use crate::world::{Ask, Block, Step, World, token};
+use crate::steps::{Ask, Block, Step, token};
+use crate::world::World;
 use dsync_engine::types::{Claim, MAX_PERMITS, Token};
 use dsync_engine::{Family, Settings};
 
-/// Vigna's xorshift64*: small, and good enough to choose with.
+/// A small random generator: Vigna's xorshift64*.
 pub struct Random(u64);
 
 impl Random {
@@ -33,17 +34,17 @@ impl Random {
     }
 }
 
-/// What a kind of history is about.
+/// One kind of random history.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct HistoryKind {
     pub label: &'static str,
     pub settings: Settings,
     keys: u64,
-    /// Requests of any family go to any key. Otherwise most keys keep to one family.
+    /// Whether requests of any family go to any key. Otherwise most keys are used by one family only.
     mixed: bool,
-    /// Keys come, go and change hands.
+    /// Whether keys are removed, renamed, swapped and flushed.
     keys_move: bool,
-    /// Servers stop, start and change roles.
+    /// Whether servers restart and change roles.
     servers_change: bool,
     tokens: u64,
     conns: u64,
@@ -59,8 +60,8 @@ fn short(settings: Settings) -> Settings {
     }
 }
 
-pub fn kinds() -> [Kind; 6] {
-    let usual = Kind {
+pub fn kinds() -> [HistoryKind; 6] {
+    let usual = HistoryKind {
         label: "requests",
         settings: short(Settings::default()),
         keys: 4,
@@ -73,18 +74,18 @@ pub fn kinds() -> [Kind; 6] {
     };
     [
         usual,
-        Kind {
+        HistoryKind {
             label: "keys that move",
             keys_move: true,
             ..usual
         },
-        Kind {
+        HistoryKind {
             label: "servers that change",
             servers_change: true,
             keys_move: true,
             ..usual
         },
-        Kind {
+        HistoryKind {
             label: "full queues",
             settings: Settings {
                 max_waiters: 6,
@@ -95,9 +96,8 @@ pub fn kinds() -> [Kind; 6] {
             conns: 14,
             ..usual
         },
-        // Without vacant places, and where waiters stay with their key, it is plain how long that has
-        // been idle.
-        Kind {
+        // There are no vacant places and keys do not move here, so the contract says exactly how long a key was idle.
+        HistoryKind {
             label: "idle keys",
             settings: Settings {
                 rejoin_ms: 0,
@@ -107,8 +107,9 @@ pub fn kinds() -> [Kind; 6] {
             },
             ..usual
         },
-        // What one family leaves behind must mean nothing to the next: places outlive keys here.
-        Kind {
+        // What one family leaves in a queue must not affect the next family that uses the key. Vacant places often
+        // outlive their keys here.
+        HistoryKind {
             label: "keys that change family",
             settings: Settings {
                 rejoin_ms: 12,
@@ -123,12 +124,12 @@ pub fn kinds() -> [Kind; 6] {
     ]
 }
 
-pub struct Teller {
+pub struct Chooser {
     pub random: Random,
-    pub kind: Kind,
+    pub kind: HistoryKind,
 }
 
-impl Teller {
+impl Chooser {
     fn name(&mut self) -> Name {
         let db = if self.kind.keys_move && self.random.one_in(4) {
             1
@@ -138,7 +139,7 @@ impl Teller {
         (db, self.random.below(self.kind.keys) as u8)
     }
 
-    /// The key for a command that only this family has.
+    /// Returns a key for a command that only this family has.
     fn name_for(&mut self, family: Family) -> Name {
         let name = self.name();
         if self.kind.mixed || self.random.one_in(5) {
@@ -148,7 +149,7 @@ impl Teller {
         }
     }
 
-    /// What a request takes the key for.
+    /// Returns the family of a request for this key.
     fn family(&mut self, world: &World, name: Name) -> Family {
         if self.kind.mixed {
             let content = world.model.content(name).filter(|_| self.random.one_in(2));
@@ -166,12 +167,12 @@ impl Teller {
         self.random.below(self.kind.tokens) as u8
     }
 
-    /// Returns a token, mostly one that the key knows: it holds or waits, has done the work or fell silent.
+    /// Returns a token, mostly one that the key knows: it holds, waits, has done the work, or its run lapsed.
     fn token_at(&mut self, world: &World, name: Name) -> u8 {
         let mut known: Vec<Token> = Vec::new();
         if let Some(content) = world.model.content(name) {
             known.extend(content.holds.iter().map(|hold| hold.token.clone()));
-            known.extend(content.work.silent.clone());
+            known.extend(content.work.late.clone());
             known.extend(content.work.done.as_ref().map(|done| done.token.clone()));
         }
         let seats = world.model.seats(name).iter();
@@ -244,7 +245,7 @@ impl Teller {
         }
     }
 
-    /// A request by the token of a vacant place, if the key has one; otherwise any request.
+    /// Returns a request by the token of a vacant place, if the key has one; otherwise any request.
     fn return_to(&mut self, world: &World, conn: usize) -> Ask {
         let mut ask = self.ask(world, conn);
         let vacant = world
@@ -266,7 +267,7 @@ impl Teller {
         ask
     }
 
-    /// A connection that can ask.
+    /// Returns a connection that does not wait, if there is one.
     fn conn(&mut self, world: &mut World) -> usize {
         let first = self.random.below(self.kind.conns) as usize;
         let all = (0..self.kind.conns as usize).map(|n| (first + n) % self.kind.conns as usize);
@@ -314,7 +315,7 @@ impl Teller {
                 let name = self.name_for(Family::Once);
                 let token = self.token_at(world, name);
                 let result = self.random.pick(&[None, Some("42"), Some("")]);
-                // In a key that nobody removes a result for good would be the end of its history.
+                // If no step removes the key, a result that is kept for long would end its history.
                 let lasts = self.kind.keys_move || self.kind.settings.once_keep_ms < 1_000;
                 let keep_ms: &[_] = if lasts {
                     &[None, Some(1), Some(9)]

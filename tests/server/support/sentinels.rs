@@ -1,42 +1,41 @@
-//! Three sentinels, as one would run them, and what they say of the primary.
+//! Three sentinels that watch a primary.
 //!
-//! They are the server under test in its other mode, each with a directory and a port of its own. Their
-//! periods, seconds as they come, are shortened, so that a failover takes one to four seconds and not ten
-//! to twenty. A machine under load is not what these stories are about: a sentinel that was not given the
-//! processor for two seconds goes on, where it would otherwise do nothing for thirty; and only while a
-//! failover is awaited is a server taken for lost soon after its last word.
+//! They are the server under test in sentinel mode, each with its own directory and port. Their periods are shortened,
+//! so that a failover takes one to four seconds instead of ten to twenty. Two settings keep a busy machine from failing
+//! the tests: `tilt-trigger` is so long that a sentinel that stalls for two seconds goes on (by default it would do
+//! nothing for thirty), and a server counts as lost after half a second only while a test waits for a failover,
+//! otherwise after ten.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::client::call;
+use super::eventually::eventually;
 use super::hosts::Host;
 use super::reply::Reply;
 use super::server::{Builder, Server};
-use super::waiting::eventually;
 
-/// What the primary is called among sentinels.
+/// The sentinels' name for the primary.
 const MASTER: &str = "locks";
 
-/// For the sentinels to find each other and the replicas.
+/// The deadline for the sentinels to find each other and the replicas.
 const ACQUAINTED_WITHIN: Duration = Duration::from_secs(30);
-/// For a failover: two elections may fail where sentinels stand against each other.
+/// The deadline for a failover. Elections fail, twice perhaps, when sentinels stand against each other.
 const FAILOVER_WITHIN: Duration = Duration::from_secs(45);
 
-/// The sentinels' settings for a primary, in a story that has no wish of its own.
+/// The sentinels' settings for the primary, unless a test has its own.
 const SETTINGS: &[(&str, u32)] = &[
     ("down-after-milliseconds", PATIENT_MS),
     ("failover-timeout", 2000),
     ("parallel-syncs", 1),
 ];
 
-/// For how long a server may be silent before it is taken for lost: while a failover is awaited, and
-/// otherwise.
+/// After how many milliseconds of silence a server counts as lost: while a test waits for a failover, and otherwise.
 const IMPATIENT_MS: u32 = 500;
 const PATIENT_MS: u32 = 10_000;
 
-/// `SENTINEL DEBUG`: milliseconds. Not `ask-period`: sentinels that ask each other more often stand against
-/// each other more often, and then all wait for twice `failover-timeout`.
+/// `SENTINEL DEBUG` settings, in milliseconds. `ask-period` is not among them: sentinels that ask each other more often
+/// stand against each other more often, and then all wait for twice `failover-timeout`.
 const PERIODS: &[(&str, &str)] = &[
     ("info-period", "300"),
     ("ping-period", "200"),
@@ -95,29 +94,33 @@ impl Sentinels {
         }
         let sentinels = Sentinels { sentinels };
         let others = (sentinels.sentinels.len() - 1).to_string();
-        eventually("sentinels that know all", ACQUAINTED_WITHIN, || {
-            sentinels.sentinels.iter().all(|sentinel| {
-                let master = call!(sentinel.connect(), "SENTINEL", "MASTER", MASTER);
-                let says = |field: &str, value: &str| *master.field(field) == *value;
-                says("num-other-sentinels", &others)
-                    && says("num-slaves", &replicas.to_string())
-                    && says("flags", "master")
-            })
-        });
+        eventually(
+            "sentinels that know each other and all replicas",
+            ACQUAINTED_WITHIN,
+            || {
+                sentinels.sentinels.iter().all(|sentinel| {
+                    let master = call!(sentinel.connect(), "SENTINEL", "MASTER", MASTER);
+                    let says = |field: &str, value: &str| *master.field(field) == *value;
+                    says("num-other-sentinels", &others)
+                        && says("num-slaves", &replicas.to_string())
+                        && says("flags", "master")
+                })
+            },
+        );
         sentinels
     }
 
-    /// What the primary is called among them.
+    /// The sentinels' name for the primary.
     pub fn master(&self) -> &'static str {
         MASTER
     }
 
-    /// The sentinel of this number, the hosts' order.
+    /// The sentinel with this number, in the order of the hosts.
     pub fn nth(&self, number: usize) -> &Server {
         &self.sentinels[number]
     }
 
-    /// Where the primary is, by this sentinel's word: what a client asks before it connects.
+    /// The primary's address by this sentinel: what a client asks before it connects.
     #[track_caller]
     pub fn address_by(&self, number: usize) -> (Ipv4Addr, u16) {
         let mut client = self.nth(number).connect();
@@ -141,8 +144,8 @@ impl Sentinels {
         }
     }
 
-    /// Waits until this sentinel names another primary than `old`, which is lost already, and that one says
-    /// so itself; returns which of `servers` it is.
+    /// Waits until this sentinel names another primary than `old`, which is down already, and the new one has the role
+    /// of a primary. Returns which of `servers` it is.
     #[track_caller]
     pub fn wait_for_failover<'a>(
         &self,
@@ -156,7 +159,7 @@ impl Sentinels {
         new
     }
 
-    /// As [`Sentinels::wait_for_failover`], as soon as the sentinels find by themselves, if they need to.
+    /// As [`Sentinels::wait_for_failover`], but does not shorten the time after which a server counts as lost.
     #[track_caller]
     pub fn wait_for_another<'a>(
         &self,
@@ -177,8 +180,8 @@ impl Sentinels {
         new.expect("the wait ended with one")
     }
 
-    /// Waits until `replica` follows `primary` and every sentinel knows, so that none of them tells it to
-    /// once more: when they do, they close all its clients' connections.
+    /// Waits until `replica` follows `primary` and every sentinel knows that. A sentinel that does not know would
+    /// reconfigure the replica once more, which closes all its clients' connections.
     #[track_caller]
     pub fn wait_until_it_follows(&self, replica: &Server, primary: &Server) {
         let expected = [
@@ -203,7 +206,7 @@ impl Sentinels {
     }
 }
 
-/// Whether a server that answers is a primary, by its own word.
+/// Whether the server answers ROLE as a primary.
 #[track_caller]
 fn is_primary(server: &Server) -> bool {
     let Ok(mut client) = server.try_connect() else {

@@ -1,9 +1,9 @@
-//! What a primary tells its replicas, command by command.
+//! The replication stream of a primary, command by command.
 //!
-//! The stream attaches as a replica would (`PSYNC ? -1`), throws the snapshot away and reads on. A thread
-//! reads and acknowledges, so that however long the story looks elsewhere the primary counts a replica
-//! that is online and up to date, as `WAIT` and `min-replicas-to-write` do. PING, SELECT and REPLCONF are
-//! left out of what is yielded; MULTI and EXEC are not, for what is atomic is part of what is promised.
+//! The stream attaches like a replica (`PSYNC ? -1`), drops the snapshot and reads on. A thread of its own reads and
+//! acknowledges, so the primary always sees an online replica that is up to date: `WAIT` and `min-replicas-to-write`
+//! count it. PING, SELECT and REPLCONF are not yielded. MULTI and EXEC are, because tests assert what is replicated
+//! atomically.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,15 +12,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::client::{Argument, call};
+use super::eventually::eventually;
 use super::packed::{STREAM, spelled};
 use super::reply::Reply;
 use super::socket::Socket;
-use super::waiting::eventually;
 use super::{Server, resp};
 
-/// For the primary to make its snapshot, to send it, and to count us as online.
+/// The deadline for the primary to make and send its snapshot and to list the stream as online.
 const ATTACH_WITHIN: Duration = Duration::from_secs(10);
-/// For what is replicated to arrive: the time of a marker's way through the server.
+/// The deadline for a marker to pass through the server.
 const ARRIVE_WITHIN: Duration = Duration::from_secs(10);
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(100);
 
@@ -41,8 +41,7 @@ impl ReplicationStream {
         ReplicationStream::ask(primary, ["?", "-1"])
     }
 
-    /// Goes on where a replica with all but the backlog would: yields everything that the primary has kept
-    /// to itself since it has a backlog.
+    /// Attaches at the beginning of the primary's backlog: yields everything that is in it, and what follows.
     #[track_caller]
     pub fn of_backlog(primary: &Server) -> ReplicationStream {
         let id = primary.info("replication", "master_replid");
@@ -50,12 +49,12 @@ impl ReplicationStream {
         ReplicationStream::ask(primary, [&id, &first])
     }
 
-    /// Attaches, asking for this history from this offset on.
+    /// Attaches with `PSYNC id offset`.
     #[track_caller]
     fn ask(primary: &Server, [id, offset]: [&str; 2]) -> ReplicationStream {
         let mut client = primary.connect();
         let port = client.local_port();
-        // The port is announced only so that the primary's list of replicas tells us from others.
+        // The port identifies this stream in the primary's list of replicas.
         for option in [
             ["listening-port", &port.to_string()],
             ["capa", "eof"],
@@ -69,14 +68,14 @@ impl ReplicationStream {
         socket
             .set_read_timeout(Some(ATTACH_WITHIN))
             .expect("a time-out above zero is accepted by every socket");
-        let mut link = Link {
+        let mut link = PrimaryLink {
             socket: socket.try_clone().expect("a socket can be cloned"),
             received,
             offset: 0,
         };
         match offset.parse::<usize>() {
             Ok(wanted) => link.expect_continuation(wanted),
-            // -1: from the beginning.
+            // The offset is -1: a full synchronisation.
             Err(_) => link.skip_snapshot(),
         }
 
@@ -111,15 +110,14 @@ impl ReplicationStream {
         }
     }
 
-    /// Everything up to a pause of `quiet`: for what the server does in its own time.
+    /// All commands until none comes for `quiet`: for what the server does at a time of its own.
     #[track_caller]
     pub fn take_until_quiet(&mut self, quiet: Duration) -> Vec<Vec<Vec<u8>>> {
         std::iter::from_fn(|| self.next(quiet)).collect()
     }
 
-    /// Everything that `primary` has replicated by now, exactly and without waiting for silence: a message
-    /// published on the primary marks the place. For a primary that accepts writes and is no cluster node
-    /// (which does not replicate messages).
+    /// Exactly the commands that `primary` has replicated up to this call: a message published on the primary marks the
+    /// end. The primary must accept writes and be no cluster node (which does not replicate messages).
     #[track_caller]
     pub fn take_so_far(&mut self, primary: &Server) -> Vec<Vec<Vec<u8>>> {
         static MARKS: AtomicU32 = AtomicU32::new(0);
@@ -146,14 +144,14 @@ impl Drop for ReplicationStream {
         // Ends the reader's wait; an error means that the primary was first.
         let _ = self.socket.shutdown();
         if let Some(reader) = self.reader.take() {
-            // Its panic, if it had one, is on the story's output already.
+            // A panic of the reader has been printed already.
             let _ = reader.join();
         }
     }
 }
 
-/// A replicated command as text, for assertions: odd bytes are escaped, and changes to a key are spelled out,
-/// as its family and each change: see [`super::packed`].
+/// A replicated command as text, for assertions. Odd bytes are escaped; the packed string of `DSYN` is spelled out as
+/// the family and each change, see [`super::packed`].
 #[track_caller]
 pub fn words(command: &[Vec<u8>]) -> Vec<String> {
     let escaped = |word: &Vec<u8>| word.escape_ascii().to_string();
@@ -167,17 +165,17 @@ pub fn words(command: &[Vec<u8>]) -> Vec<String> {
     }
 }
 
-/// The replica's end of the link.
-struct Link {
+/// The replica's end of the link to the primary.
+struct PrimaryLink {
     socket: Socket,
-    /// What was read and not yet understood.
+    /// Bytes that were read and are not yet parsed.
     received: Vec<u8>,
-    /// The replication offset: how much of the stream was understood.
+    /// The replication offset: how many bytes of the stream were parsed.
     offset: usize,
 }
 
-impl Link {
-    /// Reads `+FULLRESYNC id offset` and the snapshot behind it.
+impl PrimaryLink {
+    /// Reads `+FULLRESYNC id offset` and skips the snapshot behind it.
     fn skip_snapshot(&mut self) {
         let answer = self.line();
         self.offset = match answer.split(' ').collect::<Vec<_>>().as_slice() {
@@ -195,18 +193,18 @@ impl Link {
         }
     }
 
-    /// Reads `+CONTINUE id`, behind which the stream goes on at once.
+    /// Reads `+CONTINUE id`; the stream follows at once.
     fn expect_continuation(&mut self, wanted: usize) {
         let answer = self.line();
         assert!(
             answer.starts_with("+CONTINUE"),
             "expected +CONTINUE to PSYNC, received {answer:?}"
         );
-        // What is asked for is the byte behind those that one has.
+        // PSYNC asks for the next byte, one after the offset.
         self.offset = wanted - 1;
     }
 
-    /// A line, without the lone newlines by which a primary keeps the link alive before a snapshot.
+    /// Reads a line. Skips the empty lines that a primary sends to keep the link alive before a snapshot.
     fn line(&mut self) -> String {
         loop {
             while self.received.first() == Some(&b'\n') {
@@ -227,7 +225,7 @@ impl Link {
         self.received.drain(..length);
     }
 
-    /// Skips a snapshot that was sent without knowing its length, and the mark that ends it.
+    /// Skips a snapshot that was sent without its length, and the mark at its end.
     fn skip_past(&mut self, mark: &[u8]) {
         assert!(
             !mark.is_empty(),
@@ -242,7 +240,7 @@ impl Link {
                 self.received.drain(..at + mark.len());
                 return;
             }
-            // All but what may be the beginning of the mark.
+            // Keep the last bytes: they may be the beginning of the mark.
             let known = self.received.len().saturating_sub(mark.len() - 1);
             self.received.drain(..known);
             self.read_more();
@@ -258,15 +256,15 @@ impl Link {
         }
     }
 
-    /// Yields and acknowledges until either end closes the link.
+    /// Yields commands and acknowledges them until either end closes the link.
     fn read_on(mut self, commands: &Sender<Vec<Vec<u8>>>) {
         self.socket
             .set_read_timeout(Some(ACKNOWLEDGE_EVERY))
             .expect("a time-out above zero is accepted by every socket");
         let mut chunk = [0; 16 * 1024];
         loop {
-            // Before anything is read: a primary that sent a snapshot without length starts the stream
-            // only when it knows the snapshot to be loaded.
+            // Acknowledge before the first read: a primary that sent a snapshot without length starts the stream only
+            // after the first acknowledgement.
             let acknowledgement = ["REPLCONF", "ACK", &self.offset.to_string()];
             if self
                 .socket
