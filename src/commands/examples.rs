@@ -1,5 +1,7 @@
-//! The table as text: the syntax of commands, the forms of replies, and the examples, which a test sends to real
-//! servers.
+//! The table as text, for tests: the syntax of the commands, the forms of the replies, and example requests.
+//!
+//! A unit test writes all of it into `tests/server/commands/examples.txt`, and the server tests send the requests of
+//! that file to real servers. So every form of reply in the table is one that a server has given.
 
 use super::grammar::{Arg, Kind, Times};
 use super::replies::Form;
@@ -8,14 +10,13 @@ use super::table::ROWS;
 use dsync_engine::Family;
 
 impl Row {
-    /// The arguments as a manual writes them.
+    /// The arguments as a manual writes them: `key token [EX seconds | PX milliseconds]`.
     pub(super) fn syntax(&self) -> String {
         let args: Vec<_> = self.args.iter().map(Arg::syntax).collect();
         args.join(" ")
     }
 
-    /// The requests of the row: what they show, the lines to send, the form of the reply in RESP2 and RESP3. A line of
-    /// the second connection begins with `B> `, the others with `> `; the last one gets the reply.
+    /// One example for each form of reply and for each error that has a request.
     pub(super) fn examples(&self) -> Vec<Example> {
         let of_replies = self.replies.iter().map(|reply| Example {
             shows: reply.when.to_owned(),
@@ -24,7 +25,7 @@ impl Row {
         });
         let of_errors = self.errors.iter().filter_map(|error| {
             let lines = match (error.code, error.example) {
-                // Whatever the command, on a string.
+                // Every command with a key replies this if the key is a string.
                 ("WRONGTYPE", _) => {
                     let request = self.replies.first()?.example.replace("{fence}", "1");
                     self.lines(&["SET jobs:1 text"], &request)
@@ -42,8 +43,9 @@ impl Row {
         of_replies.chain(of_errors).collect()
     }
 
+    /// The lines to send, with `{hold}` and `{request}` replaced.
     fn lines(&self, before: &[&str], example: &str) -> Vec<String> {
-        let (hold, request) = self.family().map_or(("", ""), ways_in);
+        let (hold, request) = self.family().map_or(("", ""), hold_and_request);
         let whole = |line: &&str| {
             let line = line.replace("{hold}", hold).replace("{request}", request);
             if line.starts_with("B> ") {
@@ -57,14 +59,18 @@ impl Row {
     }
 }
 
+/// Requests, and the form of the last one's reply.
 pub(super) struct Example {
+    /// When the reply comes, in words.
     shows: String,
+    /// Each begins with `> `, or with `B> ` if a second connection sends it.
     pub(super) lines: Vec<String>,
+    /// The form of the reply in RESP2 and in RESP3.
     forms: [String; 2],
 }
 
-/// Requests of a family: one that makes `a-41` hold `jobs:1`, and one of `b-72` that then has to wait.
-fn ways_in(family: Family) -> (&'static str, &'static str) {
+/// Two requests of a family: the first lets `a-41` hold `jobs:1`, the second, of `b-72`, then has to wait.
+fn hold_and_request(family: Family) -> (&'static str, &'static str) {
     match family {
         Family::Lock => (
             "DLOCK.ACQUIRE jobs:1 TOKEN a-41",
@@ -89,9 +95,9 @@ impl Arg {
     fn syntax(&self) -> String {
         let words = self.word.iter().copied();
         let mut text = match self.kind {
-            Kind::OneOf(ways) => {
-                let ways: Vec<_> = ways.iter().map(Arg::syntax).collect();
-                ways.join(" | ")
+            Kind::OneOf(alternatives) => {
+                let alternatives: Vec<_> = alternatives.iter().map(Arg::syntax).collect();
+                alternatives.join(" | ")
             }
             Kind::Flag(_) => words.collect(),
             _ => words.chain([self.name]).collect::<Vec<_>>().join(" "),
@@ -114,8 +120,8 @@ pub(super) enum Resp {
 }
 
 impl Form {
-    /// `null`, `integer`, `bulk`, `7`, `"text"`, `[bulk, integer]`, `[integer ...]`, `{"name": bulk}`,
-    /// `bulk|null`. A map of RESP3 is a flat array in RESP2.
+    /// The form as the file of examples writes it: `null`, `integer`, `bulk`, `7`, `"text"`, `[bulk, integer]`,
+    /// `[integer ...]`, `{"name": bulk}`, `bulk|null`. In RESP2 a map is a flat array.
     pub(super) fn text(&self, resp: Resp) -> String {
         let texts = |forms: &[Form], between: &str| {
             let texts: Vec<_> = forms.iter().map(|form| form.text(resp)).collect();
@@ -149,11 +155,11 @@ impl Form {
 
 const HEADER: &str = "\
 # Every form of reply and the errors in the table of commands (src/commands), with requests that get them on an empty
-# server. A unit test writes this file, and the server tests send what it says. `B> ` is sent by a second connection,
-# which then waits; the reply is that of the last line.
+# server. A unit test writes this file, and the server tests send its requests. A second connection sends the lines with
+# `B> `, and then waits. The reply is that of the last line.
 ";
 
-/// The examples of all commands.
+/// The text of the file: the examples of all commands.
 pub(super) fn examples() -> String {
     let mut text = HEADER.to_owned();
     for row in &ROWS {
