@@ -6,7 +6,7 @@
 //!
 //! On servers without this command the tests are skipped.
 
-use crate::cluster::steps::*;
+use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 

@@ -4,7 +4,7 @@
 //! holds with the same fences, and grants higher ones. Leases that end during the failover crash no node, and the other
 //! shards are not disturbed.
 
-use crate::cluster::steps::*;
+use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! was left to move with it. The nodes tell each other their last fences. All nodes of a test start an hour ahead of
 //! the same clock; a promoted node is two hours ahead.
 
-use crate::cluster::steps::*;
+use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 

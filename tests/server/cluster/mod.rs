@@ -1,6 +1,7 @@
 //! Nodes of a cluster: routing, slots that move, failovers and fences.
 
 mod atomic_migration;
+mod cluster_steps;
 mod failover;
 mod fences;
 mod outage;
@@ -8,4 +9,3 @@ mod routing;
 mod slot_migration;
 mod slot_migration_load;
 mod slot_migration_replicas;
-mod steps;

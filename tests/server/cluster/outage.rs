@@ -3,7 +3,7 @@
 //! Waiters are answered CLUSTERDOWN. No request is granted and no lease lapses, because no client could renew. When the
 //! cluster is back, leases have what was left of them.
 
-use crate::cluster::steps::*;
+use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 use std::time::{Duration, Instant};

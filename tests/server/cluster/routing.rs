@@ -5,7 +5,7 @@
 //! transaction or script must share a slot. A replica answers reads after READONLY. Commands without a key (`INFO
 //! dsync`, DSYNC.CONTENDED) report their own node only.
 
-use crate::cluster::steps::*;
+use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 use std::collections::BTreeSet;

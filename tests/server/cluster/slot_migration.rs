@@ -5,7 +5,7 @@
 //! The target serves keys that have arrived, also before it owns the slot. Waiters of a slot that another node owns by
 //! now are redirected to that node.
 
-use crate::cluster::steps::*;
+use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 

@@ -3,7 +3,7 @@
 //! There are never two holders at once, fences rise in the order of the grants over all nodes, and every request is
 //! answered. The clients follow redirections and notice nothing else.
 
-use crate::cluster::steps::*;
+use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

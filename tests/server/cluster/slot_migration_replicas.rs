@@ -3,7 +3,7 @@
 //! The replicas of the source drop the keys that have left, and those of the target have the keys that have arrived,
 //! with equal digests. A replica of the target that takes over serves them.
 
-use crate::cluster::steps::*;
+use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 

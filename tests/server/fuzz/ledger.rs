@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::doubt::Doubt;
-use super::fences::SeenFences;
 use super::gates::{Gates, LimitOutcome};
 use super::known_hold::{KeyId, KnownHold, SentRequest, granted, is_everything, lease_end, slots};
 use super::meaning::{Ask, Meaning, Verb, Word};
+use super::seen_fences::SeenFences;
 use crate::support::Reply;
 
 /// How long before it was read a grant after a wait may have been made.

@@ -4,7 +4,7 @@
 //! - `step`, `log`: the steps of a run, and how a log spells them; `plan`, `requests`: the next step, at random;
 //! - `driver`, `link`, `words`: one thread sends all requests and reads all replies; `judge` checks each reply;
 //! - `meaning`, `replies`, `conditions`: which replies a request may get;
-//! - `ledger`, `known_hold`, `doubt`, `fences`, `gates`: which holds certainly live, and which grants that excludes;
+//! - `ledger`, `known_hold`, `doubt`, `seen_fences`, `gates`: which holds certainly live, and which grants that excludes;
 //! - `fleet`: the servers, which are compared, killed, and change roles;
 //! - `finish`: what must be true at the end of a run; `reduce`: the shortest log that still fails.
 //!
@@ -14,7 +14,6 @@
 mod conditions;
 mod doubt;
 pub mod driver;
-mod fences;
 mod finish;
 mod fleet;
 mod gates;
@@ -29,6 +28,7 @@ pub mod plan;
 mod reduce;
 mod replies;
 pub mod requests;
+mod seen_fences;
 pub mod step;
 mod words;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 
 use super::driver::Driver;
-use super::requests::{NAMES, Requests};
+use super::requests::{NAMES, RequestGenerator};
 use super::step::{FuzzRequest, OPERATOR, Step};
 
 /// What may happen in a run.
@@ -26,7 +26,7 @@ pub struct Mix {
 }
 
 pub struct Plan {
-    requests: Requests,
+    requests: RequestGenerator,
     pub mix: Mix,
     /// Steps that must follow the last one.
     next: VecDeque<Step>,
@@ -40,7 +40,7 @@ const PILED: usize = 3;
 impl Plan {
     pub fn new(seed: u64, mix: Mix) -> Plan {
         Plan {
-            requests: Requests::new(seed, mix.keys),
+            requests: RequestGenerator::new(seed, mix.keys),
             mix,
             next: VecDeque::new(),
             refusing_for: 0,

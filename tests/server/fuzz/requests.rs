@@ -29,7 +29,7 @@ const SHARED_TOKENS: [&str; 4] = [
     "\r\n$-1",
 ];
 
-pub struct Requests {
+pub struct RequestGenerator {
     pub rng: StdRng,
     /// How many of the names are used.
     keys: usize,
@@ -40,9 +40,9 @@ pub struct Requests {
     tokens: u32,
 }
 
-impl Requests {
-    pub fn new(seed: u64, keys: usize) -> Requests {
-        let mut requests = Requests {
+impl RequestGenerator {
+    pub fn new(seed: u64, keys: usize) -> RequestGenerator {
+        let mut requests = RequestGenerator {
             rng: StdRng::seed_from_u64(seed),
             keys,
             families: Vec::new(),

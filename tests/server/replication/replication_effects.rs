@@ -20,7 +20,7 @@
 //! | LIMITS, TALLY, RECORD | the rewriting of an AOF only | `rewritten_aof` |
 
 use super::watched_primary::{
-    FAMILIES, FamilyWords, WatchedPrimary, assert_replicated, fence_of, grant,
+    FAMILIES, StreamFamily, WatchedPrimary, assert_replicated, fence_of, grant,
 };
 use crate::support::steps::{ask, at_once, granted, queue, reply, unix_ms};
 use crate::support::*;
@@ -125,7 +125,7 @@ fn end_of_hold_and_what_follows_are_one_command() {
 }
 
 /// Ends the hold once with a waiter in the queue and once without.
-fn hands_on(primary: &mut WatchedPrimary, family: &FamilyWords, key: &str, how: &str) {
+fn hands_on(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str, how: &str) {
     for in_line in [true, false] {
         let asked = unix_ms();
         let lease = if how == "lapsed" { " PX 150" } else { "" };
@@ -175,7 +175,7 @@ fn hands_on(primary: &mut WatchedPrimary, family: &FamilyWords, key: &str, how: 
 }
 
 /// A competing request ends an overdue hold. The three lines are one turn of the event loop, so no timer comes first.
-fn lapsed_by_rival(primary: &mut WatchedPrimary, family: &FamilyWords, key: &str) {
+fn lapsed_by_rival(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str) {
     primary.forget();
     let first = format!("{} PX 1", family.request(key, "a"));
     let rival = family.request(key, "b");
@@ -203,7 +203,7 @@ fn lapsed_by_rival(primary: &mut WatchedPrimary, family: &FamilyWords, key: &str
 }
 
 /// One turn releases the hold and kills the first waiter, which has just been granted: the next waiter gets the hold.
-fn undelivered(primary: &mut WatchedPrimary, family: &FamilyWords, key: &str) {
+fn undelivered(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str) {
     for in_line in [true, false] {
         let a = primary.fence(family.request(key, "a"));
         let mut doomed = primary.server.connect();

@@ -12,11 +12,11 @@ use crate::support::*;
 
 /// A resource that checks fences: it refuses a write with a lower fence than an earlier one.
 #[derive(Default)]
-struct FencedStore {
+struct FenceCheckingStore {
     fence: u64,
 }
 
-impl FencedStore {
+impl FenceCheckingStore {
     fn write(&mut self, fence: u64) -> bool {
         let is_newest = fence >= self.fence;
         if is_newest {
@@ -54,7 +54,7 @@ fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
     for replica in &replicas {
         replica.wait_to_catch_up_with(&old);
     }
-    let mut store = FencedStore::default();
+    let mut store = FenceCheckingStore::default();
     assert!(store.write(before));
 
     hosts[0].cut_off();

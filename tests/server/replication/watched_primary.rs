@@ -165,7 +165,7 @@ pub fn is_same(expected: &str, text: &str, mut is_moment: impl FnMut(u64) -> boo
 }
 
 /// How a family is named in requests and in the stream, and a request of it that leaves room for no other.
-pub struct FamilyWords {
+pub struct StreamFamily {
     pub prefix: &'static str,
     pub acquire: &'static str,
     pub options: &'static str,
@@ -179,8 +179,8 @@ pub struct FamilyWords {
     pub returned: &'static str,
 }
 
-pub const FAMILIES: [FamilyWords; 4] = [
-    FamilyWords {
+pub const FAMILIES: [StreamFamily; 4] = [
+    StreamFamily {
         prefix: "DLOCK",
         acquire: "DLOCK.ACQUIRE",
         options: "",
@@ -190,7 +190,7 @@ pub const FAMILIES: [FamilyWords; 4] = [
         lost: " | VANISH",
         returned: " | VANISH",
     },
-    FamilyWords {
+    StreamFamily {
         prefix: "DSEM",
         acquire: "DSEM.ACQUIRE",
         options: "LIMIT 1",
@@ -200,7 +200,7 @@ pub const FAMILIES: [FamilyWords; 4] = [
         lost: " | VANISH",
         returned: " | VANISH",
     },
-    FamilyWords {
+    StreamFamily {
         prefix: "DWG",
         acquire: "DWG.ADD",
         options: "LIMIT 1",
@@ -210,7 +210,7 @@ pub const FAMILIES: [FamilyWords; 4] = [
         lost: " | FINISH @+60000",
         returned: " | FINISH @+60000",
     },
-    FamilyWords {
+    StreamFamily {
         prefix: "DONCE",
         acquire: "DONCE.BEGIN",
         options: "",
@@ -222,7 +222,7 @@ pub const FAMILIES: [FamilyWords; 4] = [
     },
 ];
 
-impl FamilyWords {
+impl StreamFamily {
     /// A request for a hold of this key, with this token.
     pub fn request(&self, key: &str, token: &str) -> String {
         format!("{} {key} {} TOKEN {token}", self.acquire, self.options)
