@@ -15,11 +15,10 @@
 //! Deliberately absent: fixed sleeps. Only `steps`, `fixtures` and `packed` know dsync's commands and changes; tests
 //! write the commands out.
 
-// Parts of the harness may be unused for a while without a warning.
 #![allow(
     dead_code,
     unused_imports,
-    reason = "some methods of the tool box are not used today"
+    reason = "no test may use some parts for a while"
 )]
 
 mod client;
