@@ -48,8 +48,7 @@ impl Library for Dsync {
             events::take_over(ctx, Some(Beginning::Start));
         }
 
-        // What Redis 7.0 goes on calling after a refusal. The filter can be taken back, and so can all events but
-        // the last, the keyspace notifications: nothing may refuse the module after those.
+        // What Redis 7.0 goes on calling after a refusal unless it is taken back: the filter and the events.
         node::overhear(ctx)?;
         events::register(ctx)
         // What no server forgets, the receiver of the cluster's messages, waits for the first turn of the event

@@ -51,6 +51,7 @@ pub mod wire;
 use std::collections::{BTreeMap, BTreeSet};
 
 use answer::Answer;
+use calls::keyspace::Strays;
 use calls::role::Role;
 use calls::tasks::{Ending, Task};
 use change::{Change, End};
@@ -144,7 +145,7 @@ pub struct WrongType;
 
 /// Invariants: a state that is indexed in `leases` or `retention` lives in a database and is served
 /// here; `ephemeral` names only holds that are ephemeral, under their present connection, and such as wait
-/// in `leftovers` to be dropped; `put_off_ends` has the entries of `put_off` that end holds.
+/// in `leftovers` to be dropped; `strays` has the states that are nowhere; `put_off_ends` has the entries of `put_off` that end holds.
 pub struct Engine {
     pub settings: Settings,
     states: Slab<State>,
@@ -167,6 +168,7 @@ pub struct Engine {
     fences: Fences,
     role: Role,
     leftovers: Leftovers,
+    strays: Strays,
     /// The kind of task that is looked for first, so that no kind can hold up the others.
     turn: usize,
     stats: Stats,
@@ -197,6 +199,7 @@ impl Engine {
             fences: Fences::default(),
             role: Role::default(),
             leftovers: Leftovers::default(),
+            strays: Strays::default(),
             turn: 0,
             stats: Stats::default(),
             effects: Effects::default(),
@@ -328,6 +331,11 @@ impl Engine {
                 Body::Once(once) => once.retention,
             };
             let db = self.spaces.db(state.space);
+            assert_eq!(
+                self.strays.contains(id),
+                state.space == index::spaces::Space::NOWHERE,
+                "{id:?} is a stray"
+            );
             let walked = self.is_serving() && self.role.has_walked(id);
             assert!(
                 !walked

@@ -18,6 +18,7 @@ pub(crate) mod out;
 pub(crate) mod redis;
 pub(crate) mod reply;
 pub(crate) mod run;
+mod search;
 pub(crate) mod settings;
 pub(crate) mod tick;
 pub(crate) mod values;
@@ -65,6 +66,7 @@ pub(crate) struct Shell {
     /// Changes from a primary or from an AOF that could not be carried out.
     unapplied: u64,
     load: Load,
+    search: search::Search,
     /// Buffers that are used again and again.
     spare_effects: Option<Effects>,
     packed: Vec<u8>,
@@ -123,6 +125,7 @@ impl Shell {
             nobody_listens: false,
             unapplied: 0,
             load: Load::default(),
+            search: search::Search::default(),
             spare_effects: None,
             packed: Vec::new(),
         }

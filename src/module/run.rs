@@ -28,7 +28,7 @@ pub(crate) fn run<R>(
     let (now, overdue) = SHELL.with(|shell| {
         let mut now = shell.now();
         now.may_write = true;
-        let key = Key::found(Db(ctx.db()), name.bytes(), state);
+        let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
         (now, shell.engine.overdue_retirement(&key, now))
     });
     // A step of its own, because the command may make a new key in its place, of another family.
@@ -79,7 +79,7 @@ fn run_opened<R>(
 ) -> R {
     let bytes = name.bytes();
     let (result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
-        let mut key = Key::found(Db(ctx.db()), bytes, before);
+        let mut key = shell.engine.open(Db(ctx.db()), bytes, before);
         let before = shell.engine.free_capacity(&key);
         let result = call(&mut shell.engine, &mut key, now);
         let is_freed = shell.engine.effects.may_gain && shell.engine.free_capacity(&key) > before;
@@ -114,11 +114,8 @@ pub(crate) fn look<R>(
     drop(opened);
     Ok(SHELL.with(|shell| {
         let now = shell.now();
-        call(
-            &shell.engine,
-            &Key::found(Db(ctx.db()), name.bytes(), state),
-            now,
-        )
+        let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
+        call(&shell.engine, &key, now)
     }))
 }
 

@@ -14,7 +14,7 @@ use super::cluster::ownership::{self, Ownership, Ownerships};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyString;
-use super::{SHELL, freed, listeners, run};
+use super::{SHELL, freed, listeners, run, search};
 use dsync_engine::answer::Answer;
 
 /// How long a tick may take, and how many tasks it may do.
@@ -64,6 +64,7 @@ pub(crate) fn tick(ctx: Ctx<'_>) {
         if !paused {
             ownership::ask_about_writes(ctx);
         }
+        search::search(ctx);
     }
     let mut budget = TICK_TASKS;
     let mut ownerships = Ownerships::default();

@@ -130,9 +130,11 @@ fn check_version(version: i32) -> Result<(), String> {
 }
 
 fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
-    let waited_for =
-        SHELL.with(|shell| state(id).is_some_and(|id| shell.engine.unlinked(id, Db(db), name)));
-    if waited_for {
+    let is_busy = SHELL.with(|shell| {
+        let waited_for = state(id).is_some_and(|id| shell.engine.unlinked(id, Db(db), name));
+        waited_for || shell.engine.needs_search()
+    });
+    if is_busy {
         arm::arm_soon();
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod background;
 mod finish;
 pub mod follow;
 mod group;
-mod keyspace;
+pub(crate) mod keyspace;
 mod once;
 pub(crate) mod role;
 mod serve;

@@ -5,7 +5,7 @@
 //! - `server`: an engine with a keyspace around it, driven the way the module drives it;
 //! - `world`: a primary, its replica and the model, taking the same steps and compared after each;
 //! - `teller`: the next step of a random history;
-//! - `stories`, `places`, `once`, `crowds`, `elsewhere`, `followed`, `bounds`, `turns`, `exhaustive`, `history`:
+//! - `stories`, `places`, `once`, `crowds`, `elsewhere`, `followed`, `bounds`, `strays`, `turns`, `exhaustive`, `history`:
 //!   the tests.
 
 #![expect(
@@ -25,6 +25,7 @@ mod once;
 mod places;
 mod server;
 mod stories;
+mod strays;
 mod teller;
 mod turns;
 mod world;

@@ -94,7 +94,7 @@ impl Server {
         let found = before
             .and_then(|id| self.engine.state(id))
             .map(|state| state.body.family());
-        let mut key = Key::found(Db(name.0), &spelling, before);
+        let mut key = self.engine.open(Db(name.0), &spelling, before);
         let result = call(&mut self.engine, &mut key);
         let after = key.state;
         match (before, after) {
@@ -166,9 +166,22 @@ impl Server {
         done
     }
 
+    /// The search for strays, if there is reason for one: a look at every key.
+    fn search(&mut self) {
+        if self.engine.needs_search() {
+            self.engine.search_begins();
+            for (name, stored) in &self.keys {
+                if let Stored::State(id) = stored {
+                    self.engine.found(*id, Db(name.0), &spelled(*name));
+                }
+            }
+        }
+    }
+
     /// The timer: everything that is due, and the engine's own work, a small budget of each at a time.
     pub fn run_tasks(&mut self, now: Now) -> Vec<Done> {
         let mut all = Vec::new();
+        self.search();
         for round in 0.. {
             assert!(
                 round < 20_000,
@@ -248,7 +261,7 @@ impl Server {
         self.engine.name_changed_hands(Db(name.0), &spelled(name));
     }
 
-    /// RENAME, and MOVE where the databases differ.
+    /// RENAME, and MOVE where the databases differ. The engine is told that the value has left its key, no more.
     pub fn rename(&mut self, from: Name, to: Name) {
         let Some(stored) = self.keys.get(&from).copied().filter(|_| from != to) else {
             return;
@@ -259,7 +272,6 @@ impl Server {
         match stored {
             Stored::State(id) => {
                 self.engine.unlinked(id, Db(from.0), &spelled(from));
-                self.engine.moved(id, Db(to.0), &spelled(to));
             }
             Stored::Foreign => {
                 self.engine.name_changed_hands(Db(from.0), &spelled(from));

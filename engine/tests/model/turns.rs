@@ -520,7 +520,6 @@ fn state_restored_during_the_walk_has_its_moments_at_once() {
         .adopt(body, Db(other.0), &spelled(other), now)
         .expect("fits");
     turns.server.keys.insert(other, Stored::State(id));
-    turns.server.engine.moved(id, Db(other.0), &spelled(other));
     turns.server.engine.check_invariants(turns.now);
     let left = turns.check(other, Family::Semaphore, 299);
     assert_eq!(left, GRACE_MS, "as of the moment in which it came");

@@ -5,10 +5,13 @@
 //! 8.4: slot migration and trimming; Valkey: 18 authentication, 19 atomic slot migration), so none
 //! of them is subscribed to; key events (17) are 7.2's.
 //!
-//! Redis 7.0 refuses a module and keeps its subscriptions, with the callbacks of an unloaded library. Those
-//! to server events can be taken back; those to keyspace notifications cannot, so they come last of all.
+//! Redis 7.0 refuses a module and keeps its subscriptions, with the callbacks of an unloaded library. So each
+//! subscription can be taken back.
+//!
+//! Rejected: keyspace notifications, which would tell of RENAME and MOVE. No server can be told to forget that
+//! subscription, and it makes every SET, DEL and EXPIRE of everybody build a context for this module.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use redis_module::raw;
@@ -16,7 +19,6 @@ use redis_module::raw;
 use super::api::required;
 use super::context::Ctx;
 use super::guard::guard;
-use super::name::bytes_of;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoadKind {
@@ -67,12 +69,7 @@ pub(crate) enum ServerEvent {
 /// What is done about events.
 pub(crate) trait Listener {
     fn on_event(ctx: Ctx<'_>, event: ServerEvent);
-    /// A keyspace notification. It must not write.
-    fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]);
 }
-
-/// Events of deletion, renaming, moving.
-pub(crate) const CLASS_GENERIC: i32 = raw::REDISMODULE_NOTIFY_GENERIC;
 
 const IDS: [u64; 11] = [
     raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
@@ -120,17 +117,6 @@ pub(crate) fn unsubscribe(ctx: Ctx) {
         // RM_SubscribeToServerEvent).
         unsafe { required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, None) };
     }
-}
-
-/// Subscribes to the keyspace notifications of the classes in `classes`. To be called when nothing can refuse the module any more: this is the one subscription that cannot be taken back.
-pub(crate) fn subscribe_keyspace<L: Listener>(ctx: Ctx, classes: i32) -> Result<(), String> {
-    // SAFETY: a live context; the callback is a function of this library.
-    let status = unsafe {
-        required!(RedisModule_SubscribeToKeyspaceEvents)(ctx.raw(), classes, Some(on_keyspace::<L>))
-    };
-    (status == raw::REDISMODULE_OK as i32)
-        .then_some(())
-        .ok_or_else(|| "the server refused the subscription to keyspace notifications".to_owned())
 }
 
 unsafe extern "C" fn on_event<L: Listener>(
@@ -245,23 +231,4 @@ unsafe fn changed_settings<'a>(change: *const raw::RedisModuleConfigChange) -> V
             .map(|at| CStr::from_ptr(*change.config_names.add(at)))
             .collect()
     }
-}
-
-unsafe extern "C" fn on_keyspace<L: Listener>(
-    ctx: *mut raw::RedisModuleCtx,
-    _class: i32,
-    event: *const c_char,
-    key: *mut raw::RedisModuleString,
-) -> i32 {
-    guard(
-        c"a keyspace notification",
-        || (),
-        || {
-            // SAFETY: context, event and key are the server's, alive until this returns.
-            let (ctx, event, key) =
-                unsafe { (Ctx::from_raw(ctx), CStr::from_ptr(event), bytes_of(key)) };
-            L::on_keyspace(ctx, event.to_bytes(), ctx.db(), key);
-        },
-    );
-    raw::REDISMODULE_OK as i32
 }

@@ -64,22 +64,8 @@ impl<'a> OpenKey<'a> {
     }
 
     pub(crate) fn content(&self) -> Content {
-        // SAFETY: RM_KeyType, RM_ModuleTypeGetType and -GetValue accept an open key or NULL; the
-        // value is only compared.
-        let (kind, value_type, value) = unsafe {
-            (
-                required!(RedisModule_KeyType)(self.raw),
-                required!(RedisModule_ModuleTypeGetType)(self.raw),
-                required!(RedisModule_ModuleTypeGetValue)(self.raw),
-            )
-        };
-        if kind == raw::REDISMODULE_KEYTYPE_EMPTY as i32 {
-            return Content::Absent;
-        }
-        match (value_type::family_of(value_type), id_of(value)) {
-            (Some(family), Some(id)) => Content::Ours { family, id },
-            _ => Content::Other,
-        }
+        // SAFETY: `raw` is an open key or NULL.
+        unsafe { content_of(self.raw) }
     }
 
     /// Stores `id`; the value that was there goes first, through `unlinked` and `free`. False when
@@ -104,6 +90,26 @@ impl<'a> OpenKey<'a> {
         // SAFETY: RM_DeleteKey accepts an open key, empty or not; it checks the mode itself.
         !self.raw.is_null()
             && unsafe { required!(RedisModule_DeleteKey)(self.raw) == raw::REDISMODULE_OK as i32 }
+    }
+}
+
+/// # Safety
+/// `raw` is a key that the server or this module has open, or NULL.
+pub(super) unsafe fn content_of(raw: *mut raw::RedisModuleKey) -> Content {
+    // SAFETY: RM_KeyType, RM_ModuleTypeGetType and -GetValue accept an open key or NULL; the value is only compared.
+    let (kind, value_type, value) = unsafe {
+        (
+            required!(RedisModule_KeyType)(raw),
+            required!(RedisModule_ModuleTypeGetType)(raw),
+            required!(RedisModule_ModuleTypeGetValue)(raw),
+        )
+    };
+    if kind == raw::REDISMODULE_KEYTYPE_EMPTY as i32 {
+        return Content::Absent;
+    }
+    match (value_type::family_of(value_type), id_of(value)) {
+        (Some(family), Some(id)) => Content::Ours { family, id },
+        _ => Content::Other,
     }
 }
 

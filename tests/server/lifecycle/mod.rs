@@ -11,6 +11,7 @@ mod module_load;
 mod persistence;
 mod pitfalls;
 mod removal;
+mod renames;
 mod restarts;
 mod settings;
 mod turns;
