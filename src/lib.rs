@@ -50,8 +50,7 @@ impl Library for Dsync {
             events::take_over(ctx, Some(Beginning::Start));
         }
 
-        // Redis 7.0 goes on calling these after it has refused the module. The command filter and the events can be
-        // taken back, but not the keyspace notifications, which come last: nothing may refuse the module after them.
+        // Redis 7.0 goes on calling these after it has refused the module, unless they are taken back.
         node::watch_commands(ctx)?;
         events::register(ctx)
         // The receiver of the cluster's messages cannot be taken back on any server. So it is registered in the first

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::calls::tasks::Task;
+use crate::index::spaces::Space;
 use crate::types::{MonoUs, Now};
 use crate::{Body, Engine, Family};
 
@@ -22,6 +23,11 @@ impl Engine {
                 Body::Once(once) => once.retention,
             };
             let db = self.spaces.db(state.space);
+            assert_eq!(
+                self.strays.contains(id),
+                state.space == Space::NOWHERE,
+                "{id:?} is a stray"
+            );
             let walked = self.is_serving() && self.role.has_walked(id);
             assert!(
                 !walked

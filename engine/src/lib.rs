@@ -66,6 +66,7 @@ use index::deadlines::Wheel;
 use index::leftovers::Leftovers;
 use index::slab::Slab;
 use index::spaces::Spaces;
+use index::strays::Strays;
 use queue::queues::{QueueBounds, Queues};
 use stats::Stats;
 use types::{ClientId, Db, Fence, MonoUs, UnixMs, WaiterId};
@@ -152,6 +153,7 @@ pub struct WrongType;
 /// - a state that is indexed in `leases` or `retention` belongs to a database, and this server decides about it;
 /// - `ephemeral` has only holds that are ephemeral, each under the connection it is bound to now, and holds that
 ///   `leftovers` has still to drop;
+/// - `strays` has exactly the states whose space is `Space::NOWHERE`;
 /// - `put_off_ends` has exactly the entries of `put_off` that end a hold.
 pub struct Engine {
     pub settings: Settings,
@@ -175,6 +177,7 @@ pub struct Engine {
     fences: Fences,
     role: Role,
     leftovers: Leftovers,
+    strays: Strays,
     /// The kind of task that `next_task` looks for first. It changes with every task, so that no kind keeps the others
     /// waiting.
     next_kind: usize,
@@ -206,6 +209,7 @@ impl Engine {
             fences: Fences::default(),
             role: Role::default(),
             leftovers: Leftovers::default(),
+            strays: Strays::default(),
             next_kind: 0,
             stats: Stats::default(),
             effects: Effects::default(),

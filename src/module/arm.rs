@@ -3,10 +3,10 @@
 //!
 //! `tick` does the work. Code that may have made a deadline earlier calls [`arm`] or one of its variants.
 
-use super::SHELL;
 use super::redis::context::Ctx;
 use super::redis::detached;
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
+use super::{SHELL, search};
 use dsync_engine::types::Now;
 
 /// The time between two questions to a server that does not accept writes, in microseconds.
@@ -69,6 +69,7 @@ fn arm_at(ctx: Ctx<'_>, now: Now, min_us: u64) {
             .next_wake(now)
             .into_iter()
             .chain(held_up)
+            .chain(search::next_wake(shell, now.mono))
             .min()?;
         // Note the moment for which the timer is really armed, not that of the deadline, which may be further away than
         // the longest period.

@@ -6,17 +6,13 @@ use super::lease_clock::LeaseClock;
 use super::out::journal;
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
-use super::redis::events::{self, CLASS_GENERIC, Listener, ServerEvent};
-use super::redis::key::{KeyContent, OpenKey};
-use super::redis::name::KeyString;
+use super::redis::events::{self, Listener, ServerEvent};
 use super::{Load, SHELL, arm, freed, listeners, tick, waiters};
+use dsync_engine::Beginning;
 use dsync_engine::types::{ClientId, Db};
-use dsync_engine::{Beginning, StateId};
 
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    events::subscribe::<Events>(ctx)?;
-    // Last, because this subscription cannot be taken back if the server refuses the module afterwards.
-    events::subscribe_keyspace::<Events>(ctx, CLASS_GENERIC)
+    events::subscribe::<Events>(ctx)
 }
 
 /// Unsubscribes when the server refuses the module.
@@ -74,28 +70,6 @@ impl Listener for Events {
             ServerEvent::Shutdown => journal::flush(ctx),
             ServerEvent::FlushStarted { .. } => {}
         }
-    }
-
-    /// Tells the engine the new name of a renamed or moved value. Must not write, because replicas would get the write
-    /// before the command that caused it.
-    fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]) {
-        if !matches!(event, b"rename_to" | b"move_to") {
-            return;
-        }
-        let opened = OpenKey::open_read(ctx, &KeyString::new(key));
-        let content = opened.content();
-        drop(opened);
-        SHELL.with(|shell| match content {
-            KeyContent::Ours { id, .. } => {
-                if let Some(id) = StateId::from_raw(id.get()) {
-                    shell.engine.moved(id, Db(db), key);
-                }
-            }
-            KeyContent::Other | KeyContent::Absent => {
-                shell.engine.name_changed_hands(Db(db), key);
-            }
-        });
-        arm::arm(ctx);
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod out;
 pub(crate) mod redis;
 pub(crate) mod reply;
 pub(crate) mod run;
+mod search;
 pub(crate) mod settings;
 pub(crate) mod tick;
 pub(crate) mod values;
@@ -67,6 +68,7 @@ pub(crate) struct Shell {
     unapplied: u64,
     /// The counts of the AOF that is being loaded, or was loaded last.
     load: Load,
+    search: search::Search,
     /// Two buffers that are kept to be used again.
     spare_effects: Option<Effects>,
     packed: Vec<u8>,
@@ -126,6 +128,7 @@ impl Shell {
             nobody_listens: false,
             unapplied: 0,
             load: Load::default(),
+            search: search::Search::default(),
             spare_effects: None,
             packed: Vec::new(),
         }

@@ -28,7 +28,7 @@ pub(crate) fn run<R>(
     let (now, overdue) = SHELL.with(|shell| {
         let mut now = shell.now();
         now.may_write = true;
-        let key = Key::found(Db(ctx.db()), name.bytes(), state);
+        let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
         (now, shell.engine.overdue_retirement(&key, now))
     });
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
@@ -80,7 +80,7 @@ fn run_opened<R>(
 ) -> R {
     let bytes = name.bytes();
     let (result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
-        let mut key = Key::found(Db(ctx.db()), bytes, before);
+        let mut key = shell.engine.open(Db(ctx.db()), bytes, before);
         let before = shell.engine.free_capacity(&key);
         let result = call(&mut shell.engine, &mut key, now);
         let is_freed =
@@ -116,11 +116,8 @@ pub(crate) fn look<R>(
     drop(opened);
     Ok(SHELL.with(|shell| {
         let now = shell.now();
-        call(
-            &shell.engine,
-            &Key::found(Db(ctx.db()), name.bytes(), state),
-            now,
-        )
+        let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
+        call(&shell.engine, &key, now)
     }))
 }
 

@@ -14,7 +14,7 @@ use super::cluster::ownership::{self, Ownership, Ownerships};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyString;
-use super::{SHELL, freed, listeners, run};
+use super::{SHELL, freed, listeners, run, search};
 use dsync_engine::answer::Answer;
 
 /// How long a tick may take, in microseconds, and how often the engine may look into its lease index during one.
@@ -64,6 +64,7 @@ pub(crate) fn tick(ctx: Ctx<'_>) {
         if !paused {
             ownership::ask_about_writes(ctx);
         }
+        search::search(ctx);
     }
     let mut budget = TICK_LOOKS;
     let mut ownerships = Ownerships::default();

@@ -134,9 +134,11 @@ fn check_version(version: i32) -> Result<(), String> {
 
 /// Tells the engine that the value left this name. Arms the timer if requests wait for the name.
 fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
-    let waited_for =
-        SHELL.with(|shell| state(id).is_some_and(|id| shell.engine.unlinked(id, Db(db), name)));
-    if waited_for {
+    let is_busy = SHELL.with(|shell| {
+        let waited_for = state(id).is_some_and(|id| shell.engine.unlinked(id, Db(db), name));
+        waited_for || shell.engine.needs_search()
+    });
+    if is_busy {
         arm::arm_soon();
     }
 }

@@ -1,12 +1,16 @@
 //! What the engine must know when the server moves, renames, swaps, removes or frees keys.
+//!
+//! A value that left its key and was not freed is a stray (see [`crate::index::strays`]). A call that opens its new key
+//! tells the engine where it is ([`Engine::open`]). For strays that no call opens, the caller searches the keyspace and
+//! reports every value of ours to [`Engine::found`].
 
 use crate::index::spaces::Space;
 use crate::types::Db;
-use crate::{Engine, State, StateId};
+use crate::{Engine, Key, State, StateId};
 
 impl Engine {
-    /// Notes that the value has left its key: it was deleted, overwritten, moved or renamed. It may get another name,
-    /// see [`Engine::moved`], but its waiters stay with the old name. Returns whether there are any.
+    /// Notes that the value has left its key: it was deleted, overwritten, moved or renamed. The state is a stray from
+    /// now on, and its waiters stay with the old name. Returns whether there are any.
     pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
         // Without a state the engine itself has removed the key.
         let Some(state) = self.states.get_mut(id) else {
@@ -14,11 +18,45 @@ impl Engine {
         };
         state.space = Space::NOWHERE;
         self.unindex(id);
+        self.strays.insert(id);
         self.name_changed_hands(db, name)
     }
 
-    /// Notes that the value is under this key from now on.
-    pub fn moved(&mut self, id: StateId, db: Db, name: &[u8]) {
+    /// Returns a key that the server has opened, for a call. If its value is a stray, the engine knows now where it is.
+    pub fn open<'a>(&mut self, db: Db, name: &'a [u8], state: Option<StateId>) -> Key<'a> {
+        if let Some(id) = state
+            && !self.strays.is_empty()
+        {
+            self.found(id, db, name);
+        }
+        Key::found(db, name, state)
+    }
+
+    /// Notes that the value is under this key. Does nothing if it is no stray.
+    pub fn found(&mut self, id: StateId, db: Db, name: &[u8]) {
+        if self.strays.remove(id) {
+            self.place(id, db, name);
+        }
+    }
+
+    /// Whether there are strays.
+    #[must_use]
+    pub fn has_strays(&self) -> bool {
+        !self.strays.is_empty()
+    }
+
+    /// Whether the caller must search the keyspace: see [`Engine::search_begins`].
+    #[must_use]
+    pub fn needs_search(&self) -> bool {
+        self.strays.need_search()
+    }
+
+    /// Notes that the caller begins to look at every key of every database.
+    pub fn search_begins(&mut self) {
+        self.strays.search_begins();
+    }
+
+    fn place(&mut self, id: StateId, db: Db, name: &[u8]) {
         let space = self.spaces.of(db);
         let Some(state) = self.states.get_mut(id) else {
             return;
@@ -41,6 +79,7 @@ impl Engine {
     /// Frees the state of a value that the server has freed.
     pub fn freed(&mut self, id: StateId) {
         self.unindex(id);
+        self.strays.remove(id);
         if let Some(state) = self.states.take(id) {
             self.forget(state);
         }
@@ -59,6 +98,7 @@ impl Engine {
     /// Notes that two databases have exchanged their contents. Queues stay with the database numbers.
     pub fn swapped(&mut self, a: Db, b: Db) {
         self.spaces.swap(a, b);
+        self.strays.keys_moved();
         self.queues.set_all_due(Some(a));
         self.queues.set_all_due(Some(b));
     }

@@ -62,6 +62,12 @@ impl Engine {
             if let Some((db, name)) = self.key_of(task) {
                 return Some((task, db, name));
             }
+            // The hold of a stray ends when its key is known.
+            if let Task::End { ending, .. } = task
+                && self.strays.contains(ending.state)
+            {
+                self.put_off(task, now);
+            }
         }
         None
     }

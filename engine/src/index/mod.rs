@@ -4,6 +4,7 @@ pub mod deadlines;
 pub mod leftovers;
 pub mod slab;
 pub mod spaces;
+pub mod strays;
 pub mod used_slots;
 
 #[cfg(test)]

@@ -43,7 +43,8 @@ fn refused_try_changes_no_limit() {
         word(&world.ask(permits(1, 1).limit(3)).expect("a try")),
         "granted"
     );
-    assert_eq!(world.model.content(KEY).and_then(|c| c.in_force()), Some(3));
+    let content = world.model.content(KEY).expect("it is held");
+    assert_eq!(content.in_force(), Some(3));
     assert_eq!(
         word(&world.ask(ask(OTHER, Claim::Permits(1), 1)).expect("a try")),
         "no limit"

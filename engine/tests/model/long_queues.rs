@@ -89,7 +89,7 @@ impl OneKey {
         };
         let now = self.now;
         let (_, done) = self.server.call(KEY, Family::Lock, |engine, key| {
-            engine.perform(task, key, now)
+            engine.perform(task, key, now);
         });
         assert!(
             done.wakes.len() <= 300,

@@ -9,7 +9,8 @@
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
-//! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `rounds`, `once`, `keyspace`, `roles`, `bounds`;
+//! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `rounds`, `once`, `keyspace`, `strays`, `roles`,
+//!   `bounds`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -49,4 +50,5 @@ mod rounds;
 mod server;
 mod slices;
 mod steps;
+mod strays;
 mod world;

@@ -46,7 +46,7 @@ fn next_waiter_is_served_when_head_leaves() {
         world.ask(permits(2, 2).block());
         match how {
             "its wait runs out" => {
-                assert_eq!(world.after_ms(50), [(1, "not granted"), (2, "granted")])
+                assert_eq!(world.after_ms(50), [(1, "not granted"), (2, "granted")]);
             }
             "its connection closes" => {
                 world.step(&Step::Disconnect(1));

@@ -93,7 +93,7 @@ impl Server {
         let found = before
             .and_then(|id| self.engine.state(id))
             .map(|state| state.body.family());
-        let mut key = Key::found(Db(name.0), &spelling, before);
+        let mut key = self.engine.open(Db(name.0), &spelling, before);
         let result = call(&mut self.engine, &mut key);
         let after = key.state;
         match (before, after) {
@@ -102,7 +102,7 @@ impl Server {
             }
             (Some(id), None) => self.drop_key(name, id),
             (before, after) => {
-                assert_eq!(before, after, "{name:?}: the state was replaced by another")
+                assert_eq!(before, after, "{name:?}: the state was replaced by another");
             }
         }
         let left = after
@@ -167,9 +167,22 @@ impl Server {
         done
     }
 
+    /// Searches for strays if the engine needs it: shows it every key.
+    fn search(&mut self) {
+        if self.engine.needs_search() {
+            self.engine.search_begins();
+            for (name, stored) in &self.keys {
+                if let Stored::State(id) = stored {
+                    self.engine.found(*id, Db(name.0), &key_bytes(*name));
+                }
+            }
+        }
+    }
+
     /// Runs the timer until no task is due and no background work is left, with a small budget for each.
     pub fn run_tasks(&mut self, now: Now) -> Vec<Done> {
         let mut all = Vec::new();
+        self.search();
         for round in 0.. {
             assert!(
                 round < 20_000,
@@ -249,7 +262,7 @@ impl Server {
         self.engine.name_changed_hands(Db(name.0), &key_bytes(name));
     }
 
-    /// RENAME, or MOVE if the databases differ.
+    /// RENAME, or MOVE if the databases differ. The engine learns only that the value has left its key.
     pub fn rename(&mut self, from: Name, to: Name) {
         let Some(stored) = self.keys.get(&from).copied().filter(|_| from != to) else {
             return;
@@ -260,7 +273,6 @@ impl Server {
         match stored {
             Stored::State(id) => {
                 self.engine.unlinked(id, Db(from.0), &key_bytes(from));
-                self.engine.moved(id, Db(to.0), &key_bytes(to));
             }
             Stored::Foreign => {
                 self.engine.name_changed_hands(Db(from.0), &key_bytes(from));

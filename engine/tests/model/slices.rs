@@ -443,7 +443,7 @@ fn ephemeral_holds_of_closed_connection_end_one_per_task() {
         let number = (0..250).find(|n| key_bytes((db.0, *n)) == spelling.as_bytes());
         let (now, name) = (large.now, (db.0, number.expect("a key")));
         large.server.call(name, Family::Lock, |engine, key| {
-            engine.perform(task, key, now)
+            engine.perform(task, key, now);
         });
         assert!(matches!(task, Task::End { .. }), "{task:?}");
         assert_eq!(large.holds(), 2_000 - ended);
@@ -526,10 +526,6 @@ fn state_restored_during_walk_has_its_moments_at_once() {
         .adopt(body, Db(other.0), &key_bytes(other), now)
         .expect("fits");
     large.server.keys.insert(other, Stored::State(id));
-    large
-        .server
-        .engine
-        .moved(id, Db(other.0), &key_bytes(other));
     large.server.engine.check_invariants(large.now);
     let left = large.check(other, Family::Semaphore, 299);
     assert_eq!(left, GRACE_MS, "as of the moment in which it came");

@@ -57,7 +57,8 @@ require! {
     RedisModule_DigestAddStringBuffer RedisModule_DigestAddLongLong RedisModule_DigestEndSequence
     RedisModule_CreateTimer RedisModule_StopTimer
     RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
-    RedisModule_SubscribeToServerEvent RedisModule_SubscribeToKeyspaceEvents
+    RedisModule_SubscribeToServerEvent RedisModule_Scan RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy
+    RedisModule_ScanCursorRestart
     RedisModule_BlockClientOnKeys RedisModule_UnblockClient RedisModule_AbortBlock
     RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
     RedisModule_RegisterNumericConfig RedisModule_RegisterBoolConfig RedisModule_LoadConfigs

@@ -1,14 +1,17 @@
-//! The server's events and keyspace notifications, translated into one enum and given to one listener.
+//! The server's events, translated into one enum and given to one listener.
 //!
 //! The subscriptions use raw event numbers, because the `redis_module` crate lacks the events for clients, SWAPDB and
 //! the event loop. Redis 7.0 and Valkey have all events that are used here, with the same numbers. Numbers from 18 on
 //! mean different things (Redis 8.4: slot migration and trimming; Valkey: 18 authentication, 19 atomic slot migration),
 //! and key events (17) exist only since 7.2, so none of these is used.
 //!
-//! When Redis 7.0 refuses a module it keeps the subscriptions, whose callbacks are then in an unloaded library. The
-//! subscriptions to server events can be taken back. Those to keyspace notifications cannot, so they come last of all.
+//! When Redis 7.0 refuses a module it keeps the subscriptions, whose callbacks are then in an unloaded library. So each
+//! subscription can be taken back.
+//!
+//! Rejected: keyspace notifications, which would tell of RENAME and MOVE. That subscription cannot be taken back, and for
+//! it the server builds a context at every SET, DEL and EXPIRE of everybody.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use redis_module::raw;
@@ -16,7 +19,6 @@ use redis_module::raw;
 use super::api::required;
 use super::context::Ctx;
 use super::guard::guard;
-use super::name::bytes_of;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoadKind {
@@ -69,13 +71,7 @@ pub(crate) enum ServerEvent {
 /// Handles the events.
 pub(crate) trait Listener {
     fn on_event(ctx: Ctx<'_>, event: ServerEvent);
-    /// Handles a keyspace notification. Must not write, because replicas would get the write before the command that
-    /// caused the notification.
-    fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]);
 }
-
-/// The class of notifications for deleted, renamed and moved keys.
-pub(crate) const CLASS_GENERIC: i32 = raw::REDISMODULE_NOTIFY_GENERIC;
 
 const IDS: [u64; 11] = [
     raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
@@ -122,19 +118,6 @@ pub(crate) fn unsubscribe(ctx: Ctx) {
         // SAFETY: the context is live; without a callback RM_SubscribeToServerEvent removes the subscription.
         unsafe { required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, None) };
     }
-}
-
-/// Subscribes to the keyspace notifications of these classes. To be called last, when nothing can refuse the module any
-/// more, because this subscription cannot be taken back.
-pub(crate) fn subscribe_keyspace<L: Listener>(ctx: Ctx, classes: i32) -> Result<(), String> {
-    // SAFETY: the context is live. Redis 7.0 does not refuse the module after this, so the callback stays in memory;
-    // later servers forget the callback before they unload this library.
-    let status = unsafe {
-        required!(RedisModule_SubscribeToKeyspaceEvents)(ctx.raw(), classes, Some(on_keyspace::<L>))
-    };
-    (status == raw::REDISMODULE_OK as i32)
-        .then_some(())
-        .ok_or_else(|| "the server refused the subscription to keyspace notifications".to_owned())
 }
 
 unsafe extern "C" fn on_event<L: Listener>(
@@ -248,23 +231,4 @@ unsafe fn changed_settings<'a>(change: *const raw::RedisModuleConfigChange) -> V
             .map(|at| CStr::from_ptr(*change.config_names.add(at)))
             .collect()
     }
-}
-
-unsafe extern "C" fn on_keyspace<L: Listener>(
-    ctx: *mut raw::RedisModuleCtx,
-    _class: i32,
-    event: *const c_char,
-    key: *mut raw::RedisModuleString,
-) -> i32 {
-    guard(
-        c"a keyspace notification",
-        || (),
-        || {
-            // SAFETY: the server keeps the context, the event's name and the key's name until this returns.
-            let (ctx, event, key) =
-                unsafe { (Ctx::from_raw(ctx), CStr::from_ptr(event), bytes_of(key)) };
-            L::on_keyspace(ctx, event.to_bytes(), ctx.db(), key);
-        },
-    );
-    raw::REDISMODULE_OK as i32
 }

@@ -65,22 +65,8 @@ impl<'a> OpenKey<'a> {
     }
 
     pub(crate) fn content(&self) -> KeyContent {
-        // SAFETY: RM_KeyType, RM_ModuleTypeGetType and RM_ModuleTypeGetValue accept an open key or NULL, and the value
-        // is never dereferenced.
-        let (kind, value_type, value) = unsafe {
-            (
-                required!(RedisModule_KeyType)(self.raw),
-                required!(RedisModule_ModuleTypeGetType)(self.raw),
-                required!(RedisModule_ModuleTypeGetValue)(self.raw),
-            )
-        };
-        if kind == raw::REDISMODULE_KEYTYPE_EMPTY as i32 {
-            return KeyContent::Absent;
-        }
-        match (value_type::family_of(value_type), id_of(value)) {
-            (Some(family), Some(id)) => KeyContent::Ours { family, id },
-            _ => KeyContent::Other,
-        }
+        // SAFETY: `raw` is an open key or NULL.
+        unsafe { content_of(self.raw) }
     }
 
     /// Stores `id`. The server first removes the present value, and calls `unlinked` and `free` for it. Returns false
@@ -104,6 +90,27 @@ impl<'a> OpenKey<'a> {
         // SAFETY: RM_DeleteKey accepts an open key, whether it is absent or not, and checks the mode itself.
         !self.raw.is_null()
             && unsafe { required!(RedisModule_DeleteKey)(self.raw) == raw::REDISMODULE_OK as i32 }
+    }
+}
+
+/// # Safety
+/// `raw` is a key that the server or this module has open, or NULL.
+pub(super) unsafe fn content_of(raw: *mut raw::RedisModuleKey) -> KeyContent {
+    // SAFETY: RM_KeyType, RM_ModuleTypeGetType and RM_ModuleTypeGetValue accept an open key or NULL, and the value is
+    // never dereferenced.
+    let (kind, value_type, value) = unsafe {
+        (
+            required!(RedisModule_KeyType)(raw),
+            required!(RedisModule_ModuleTypeGetType)(raw),
+            required!(RedisModule_ModuleTypeGetValue)(raw),
+        )
+    };
+    if kind == raw::REDISMODULE_KEYTYPE_EMPTY as i32 {
+        return KeyContent::Absent;
+    }
+    match (value_type::family_of(value_type), id_of(value)) {
+        (Some(family), Some(id)) => KeyContent::Ours { family, id },
+        _ => KeyContent::Other,
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) mod on_load;
 mod open;
 pub(crate) mod probe;
 pub(crate) mod reply;
+pub(crate) mod scan;
 pub(crate) mod setting;
 pub(crate) mod shadow;
 pub(crate) mod timer;

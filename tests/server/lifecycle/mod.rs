@@ -20,5 +20,6 @@ mod removal;
 mod restarts;
 mod settings;
 mod turns;
+mod unopened_keys;
 mod writes_refused;
 mod wrong_clock;

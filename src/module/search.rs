@@ -1,0 +1,84 @@
+//! Searches the keyspace for strays: values of ours that RENAME or MOVE has stored under another key. No server tells
+//! under which one.
+//!
+//! A search visits every key of every database, as SCAN does, for a quarter of a millisecond at a time and at most a tenth
+//! of the server's time. It ends early when no stray is left, because requests have opened their keys. A stray that comes
+//! during a search may be where the search has been, so another search follows.
+//!
+//! Only a primary searches. A replica carries out what its primary sends, and needs no key before it is promoted.
+
+use super::redis::clock;
+use super::redis::context::Ctx;
+use super::redis::key::KeyContent;
+use super::redis::scan::{ScanCursor, Visitor};
+use super::{SHELL, Shell};
+use dsync_engine::StateId;
+use dsync_engine::types::{Db, MonoUs};
+
+/// How long a slice may take, and when the next one follows.
+const SLICE_US: u64 = 250;
+const PERIOD_US: u64 = 2_500;
+
+/// How many buckets of a table are visited between two looks at the clock.
+const STEPS: u32 = 32;
+
+#[derive(Default)]
+pub(super) struct Search {
+    /// The database that is being searched, and the place in it. `None` between two searches.
+    progress: Option<(Db, ScanCursor)>,
+    /// When the next slice may begin, by the monotonic clock.
+    due_us: u64,
+}
+
+/// Returns the microseconds until the next slice, `None` if there is nothing to search for.
+pub(super) fn next_wake(shell: &Shell, now: MonoUs) -> Option<u64> {
+    let is_wanted = shell.engine.needs_search() || shell.search.progress.is_some();
+    (is_wanted && shell.engine.is_serving()).then(|| shell.search.due_us.saturating_sub(now.0))
+}
+
+/// Searches for a slice of time, if one is due.
+pub(super) fn search(ctx: Ctx<'_>) {
+    let started_us = clock::monotonic_us();
+    let progress = SHELL.with(|shell| {
+        if !shell.engine.has_strays() {
+            shell.search.progress = None;
+            return None;
+        }
+        if shell.search.due_us > started_us {
+            return None;
+        }
+        shell.search.due_us = started_us.saturating_add(PERIOD_US);
+        shell.search.progress.take().or_else(|| {
+            if !shell.engine.needs_search() {
+                return None;
+            }
+            shell.engine.search_begins();
+            Some((Db(0), ScanCursor::new()?))
+        })
+    });
+    let Some((mut db, mut cursor)) = progress else {
+        return;
+    };
+    while ctx.select_db(db.0) {
+        let has_more = (0..STEPS).all(|_| cursor.scan::<Strays>(ctx));
+        if !has_more {
+            db = Db(db.0.saturating_add(1));
+            cursor.restart();
+        }
+        if clock::monotonic_us().saturating_sub(started_us) >= SLICE_US {
+            return SHELL.with(|shell| shell.search.progress = Some((db, cursor)));
+        }
+    }
+}
+
+struct Strays;
+
+impl Visitor for Strays {
+    fn visit(ctx: Ctx<'_>, name: &[u8], content: KeyContent) {
+        if let KeyContent::Ours { id, .. } = content
+            && let Some(id) = StateId::from_raw(id.get())
+        {
+            SHELL.with(|shell| shell.engine.found(id, Db(ctx.db()), name));
+        }
+    }
+}
