@@ -109,7 +109,7 @@ impl Default for Settings {
     }
 }
 
-/// One key of the server: the caller sets what it found, and the call sets what it leaves.
+/// One key of the server. The caller sets what the key holds, and the call changes that to what it shall hold.
 #[derive(Debug)]
 pub struct Key<'a> {
     pub db: Db,

@@ -53,7 +53,7 @@ pub(crate) enum Consequence {
     GoOn,
     /// The loading of an AOF skips them, as `dsync.aof-skip-unapplied` allows.
     LeaveOut,
-    /// The loading of an AOF stops; so many of its changes were applied before.
+    /// The loading of an AOF stops. `applied` of its changes were carried out before.
     Stop { applied: u64 },
 }
 

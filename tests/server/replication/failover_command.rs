@@ -172,7 +172,7 @@ fn failover_answers_redirectable_and_reading_waiters() {
     let mut waiters = [
         ("CLIENT CAPA redirect", "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w"),
         ("CLIENT CAPA redirect", "DWG.WAIT group BLOCK 0"),
-        // At a failover the server leaves clients alone that only read; DWG.WAIT is no read for this purpose.
+        // A failover leaves clients alone that only read. DWG.WAIT does not count as a read here.
         ("READONLY", "DWG.WAIT group BLOCK 0"),
     ]
     .map(|(first, wait)| {
