@@ -1,0 +1,47 @@
+//! CPU time of the pairs of semaphores, wait groups and work-once keys, beside the pair of a lock.
+//!
+//! Both sides are one server with the module: the same one. A finished group and a finished work stay for a while, as
+//! users have it, so these two pairs leave their keys behind until the slice has ended.
+
+use super::commands::{GROUP, LOCK, ONCE, SEMAPHORE};
+use super::throughput::pair_slice;
+use crate::bench::{Bench, ours_first};
+use crate::invalid::Result;
+use crate::report::{Row, Samples};
+use crate::server::Setting;
+
+const SLICES: usize = 2;
+
+pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
+    let operations = bench.size(64_000, 4_000);
+    let families = [
+        ("DSEM.ACQUIRE + RELEASE / DLOCK's", SEMAPHORE),
+        ("DWG.ADD + DONE / DLOCK's", GROUP),
+        ("DONCE.BEGIN + DONE / DLOCK's", ONCE),
+    ];
+    for setting in [Setting::Plain, Setting::Both] {
+        let mut samples = families.each_ref().map(|_| Samples::default());
+        for pair in 0..bench.pairs() {
+            let mut side = bench.ours(setting)?;
+            pair_slice(&mut side, &LOCK, operations)?;
+            for ((_, family), samples) in families.iter().zip(&mut samples) {
+                let (mut of_family, mut of_lock) = (0.0, 0.0);
+                for slice in 0..SLICES {
+                    if ours_first(pair, slice) {
+                        of_family += pair_slice(&mut side, family, operations)?;
+                        of_lock += pair_slice(&mut side, &LOCK, operations)?;
+                    } else {
+                        of_lock += pair_slice(&mut side, &LOCK, operations)?;
+                        of_family += pair_slice(&mut side, family, operations)?;
+                    }
+                }
+                samples.push(of_family / SLICES as f64, of_lock / SLICES as f64);
+            }
+        }
+        for ((name, _), samples) in families.iter().zip(samples) {
+            let row = Row::new("families", *name, "ns CPU", samples);
+            rows.push(row.setting(setting.name()).speed_at_least(0.9));
+        }
+    }
+    Ok(())
+}
