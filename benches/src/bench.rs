@@ -31,10 +31,12 @@ pub struct Side {
 }
 
 impl Bench {
-    pub fn new(options: Options, machine: Machine) -> Self {
+    pub fn new(mut options: Options, machine: Machine) -> Self {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let run = options.out.join(format!("run-{}", std::process::id()));
         // A server's working directory is another one than ours.
-        let run = std::path::absolute(&run).unwrap_or(run);
+        let run = absolute(&run);
+        options.module = absolute(&options.module);
         Self {
             options,
             machine,
@@ -54,7 +56,7 @@ impl Bench {
     }
 
     pub fn pairs(&self) -> usize {
-        self.size(5, 2)
+        self.options.pairs
     }
 
     /// As many clients as wanted, or as open files allow, which the report then says.
@@ -156,6 +158,10 @@ impl Side {
     pub fn reconnect(&mut self) -> Result<()> {
         self.server.await_ready()?;
         self.control = self.server.client()?;
+        self.connect_lanes()
+    }
+
+    pub fn connect_lanes(&mut self) -> Result<()> {
         self.lanes = self.server.clients(LANES)?;
         Ok(())
     }

@@ -15,6 +15,7 @@ mod pings;
 mod plots;
 mod report;
 mod resp;
+mod row;
 mod server;
 mod statistics;
 mod words;
@@ -27,7 +28,7 @@ use bench::Bench;
 use invalid::{Context, Invalid, Result};
 use lines::Line;
 use machine::Machine;
-use options::Options;
+use options::{Mode, Options};
 use report::Report;
 use server::Setting;
 
@@ -50,7 +51,7 @@ fn run(options: Options) -> Result<bool> {
     let bench = Bench::new(options, machine);
     let mut report = Report {
         machine: Machine::look()?,
-        mode: format!("{:?}", bench.options.mode).to_lowercase(),
+        mode: bench.options.mode,
         server: machine::version(&bench.options.server)?,
         native_server: machine::version(&bench.options.native_server)?,
         module: module(&bench)?,
@@ -124,8 +125,17 @@ fn print_head(report: &Report) {
     );
     println!(
         "{}; DELIFEQ on {}; {}; commit {}; {} run",
-        report.server, report.native_server, report.module, machine.commit, report.mode
+        report.server,
+        report.native_server,
+        report.module,
+        machine.commit,
+        report.mode.name()
     );
+    if report.mode == Mode::Quick {
+        println!(
+            "A quick run shows that every line runs and every reply is right. Its figures say nothing."
+        );
+    }
     if machine.is_busy() {
         println!("WARNING: the machine is busy");
     }

@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 use crate::invalid::{Context, Invalid, Result};
 
 pub const USAGE: &str = "usage: dsync-bench [full|growth|quick] [NAME=value ...]
@@ -11,9 +13,11 @@ pub const USAGE: &str = "usage: dsync-bench [full|growth|quick] [NAME=value ...]
     NATIVE_SERVER=path  a server that knows DELIFEQ, for the lines that compare with it (default: SERVER)
     MODULE=path         libdsync.so
     ONLY='name ...'     these lines alone
+    PAIRS=n             pairs of each comparison (default: 5, in a quick run 2)
     OUT=directory       for results.json and the plots (default: target/bench)";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The lines with targets, at the sizes that the targets name.
     Full,
@@ -23,6 +27,16 @@ pub enum Mode {
     Quick,
 }
 
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Growth => "growth",
+            Self::Quick => "quick",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Options {
     pub mode: Mode,
@@ -30,6 +44,7 @@ pub struct Options {
     pub native_server: PathBuf,
     pub module: PathBuf,
     pub only: Vec<String>,
+    pub pairs: usize,
     pub out: PathBuf,
 }
 
@@ -64,8 +79,21 @@ impl Options {
         };
         let required = |name: &str| value(name).context(format!("{name} is not given\n{USAGE}"));
         let server = PathBuf::from(required("SERVER")?);
+        let pairs = match value("PAIRS") {
+            None if mode == Mode::Quick => 2,
+            None => 5,
+            Some(text) => match text.parse() {
+                Ok(pairs) if pairs > 0 => pairs,
+                _ => {
+                    return Err(Invalid::new(format!(
+                        "PAIRS must be a number from 1 on, not '{text}'"
+                    )));
+                }
+            },
+        };
         Ok(Self {
             mode,
+            pairs,
             native_server: value("NATIVE_SERVER").map_or_else(|| server.clone(), PathBuf::from),
             server,
             module: PathBuf::from(required("MODULE")?),
@@ -80,7 +108,7 @@ impl Options {
     }
 }
 
-const NAMES: [&str; 5] = ["SERVER", "NATIVE_SERVER", "MODULE", "ONLY", "OUT"];
+const NAMES: [&str; 6] = ["SERVER", "NATIVE_SERVER", "MODULE", "ONLY", "PAIRS", "OUT"];
 
 #[cfg(test)]
 mod tests {
@@ -99,7 +127,7 @@ mod tests {
     #[test]
     fn arguments_win_over_the_environment() {
         let options = read(&["quick", "SERVER=/other", "ONLY=memory,files handoff"]).unwrap();
-        assert_eq!(options.mode, Mode::Quick);
+        assert_eq!((options.mode, options.pairs), (Mode::Quick, 2));
         assert_eq!(options.server, PathBuf::from("/other"));
         assert_eq!(options.native_server, PathBuf::from("/other"));
         assert_eq!(options.module, PathBuf::from("/m"));
@@ -109,7 +137,7 @@ mod tests {
     #[test]
     fn without_arguments_the_environment_and_defaults_hold() {
         let options = read(&[]).unwrap();
-        assert_eq!(options.mode, Mode::Full);
+        assert_eq!((options.mode, options.pairs), (Mode::Full, 5));
         assert_eq!(options.server, PathBuf::from("/s"));
         assert!(options.only.is_empty());
         assert_eq!(options.out, PathBuf::from("target/bench"));
@@ -119,6 +147,7 @@ mod tests {
     fn unknown_arguments_and_missing_paths_are_refused() {
         assert!(read(&["fast"]).is_err());
         assert!(read(&["SPEED=1"]).is_err());
+        assert!(read(&["PAIRS=0"]).is_err());
         assert!(Options::read(std::iter::empty(), |_| None).is_err());
     }
 }

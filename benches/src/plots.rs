@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::invalid::{Context, Result};
-use crate::report::{Place, Row};
+use crate::row::{Place, Row};
 use crate::statistics::median;
 
 const SIZE: (u32, u32) = (860, 480);
@@ -36,16 +38,14 @@ pub fn draw(rows: &[Row], out: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
-
-fn file(chart: &str, out: &Path, draw: impl FnOnce(&Path) -> Drawn) -> Result<PathBuf> {
+fn file(chart: &str, out: &Path, draw: impl FnOnce(&Path) -> DrawResult<()>) -> Result<PathBuf> {
     let path = out.join(format!("{}.svg", chart.replace(' ', "-").to_lowercase()));
     draw(&path).context(path.display())?;
     Ok(path)
 }
 
 /// Ours and theirs over a size, which grows by factors.
-fn draw_curves(chart: &str, rows: &[&Row], path: &Path) -> Drawn {
+fn draw_curves(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
     let mut name = "";
@@ -69,7 +69,7 @@ fn draw_curves(chart: &str, rows: &[&Row], path: &Path) -> Drawn {
     let size = |x: &f64| format!("{x:.0}");
     let unit = rows.first().map_or("", |row| row.unit);
     area.configure_mesh()
-        .light_line_style(WHITE)
+        .max_light_lines(0)
         .x_desc(name)
         .y_desc(unit)
         .x_label_formatter(&size)
@@ -97,7 +97,7 @@ fn draw_curves(chart: &str, rows: &[&Row], path: &Path) -> Drawn {
 }
 
 /// Ours and theirs side by side, a pair of bars a row.
-fn draw_bars(chart: &str, rows: &[&Row], path: &Path) -> Drawn {
+fn draw_bars(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     // The largest is one and a half times as high as the others would need: ratios are what the reader looks for.
@@ -107,7 +107,7 @@ fn draw_bars(chart: &str, rows: &[&Row], path: &Path) -> Drawn {
     let label = |_: &f64| String::new();
     area.configure_mesh()
         .disable_x_mesh()
-        .light_line_style(WHITE)
+        .max_light_lines(0)
         .x_label_formatter(&label)
         .y_desc("ours / theirs, in bytes")
         .draw()?;
@@ -142,21 +142,17 @@ fn draw_bars(chart: &str, rows: &[&Row], path: &Path) -> Drawn {
     Ok(())
 }
 
-type Area<'a, 'b> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Framed<'a, X> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>;
+type DrawResult<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
+/// Title, margins and axes.
 fn framed<'a, X>(
-    root: &Area<'a, '_>,
+    root: &Area<'a>,
     title: &str,
     x: X,
     y: Range<f64>,
-) -> std::result::Result<
-    ChartContext<
-        'a,
-        SVGBackend<'a>,
-        Cartesian2d<X::CoordDescType, plotters::coord::types::RangedCoordf64>,
-    >,
-    Box<dyn std::error::Error>,
->
+) -> DrawResult<Framed<'a, X::CoordDescType>>
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -181,7 +177,7 @@ fn highest(rows: &[&Row]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Samples;
+    use crate::row::Samples;
 
     fn row(place: Place) -> Row {
         let samples = Samples {

@@ -16,7 +16,8 @@ pub fn median(values: &[f64]) -> f64 {
 /// The smallest value that at least `percent` of all values do not exceed (nearest rank). NaN where there are none.
 pub fn percentile(values: &[f64], percent: f64) -> f64 {
     let sorted = sorted(values);
-    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    // Less by a rounding error, which would otherwise make the rank one too high.
+    let rank = (percent * sorted.len() as f64 / 100.0 - 1e-6).ceil() as usize;
     sorted
         .get(rank.max(1) - 1)
         .or(sorted.last())

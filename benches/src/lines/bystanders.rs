@@ -5,7 +5,7 @@ use super::commands::{SET_AND_DEL, is_ok, set_nx_px};
 use crate::bench::{Bench, Side, alternate};
 use crate::invalid::Result;
 use crate::load::{Pairs, Single};
-use crate::report::{Row, Samples};
+use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 /// More than elsewhere, for the target is near 1.

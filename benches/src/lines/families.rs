@@ -7,7 +7,7 @@ use super::commands::{GROUP, LOCK, ONCE, SEMAPHORE};
 use super::throughput::pair_slice;
 use crate::bench::{Bench, ours_first};
 use crate::invalid::Result;
-use crate::report::{Row, Samples};
+use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 const SLICES: usize = 2;

@@ -12,8 +12,8 @@ use crate::bench::{Bench, Side, ours_first};
 use crate::invalid::{Invalid, Result};
 use crate::load::Single;
 use crate::pings::Pings;
-use crate::report::{Row, Samples};
 use crate::resp::write_command;
+use crate::row::{Row, Samples};
 use crate::server::Setting;
 use crate::words::{key, token};
 

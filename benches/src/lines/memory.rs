@@ -13,8 +13,8 @@ use crate::bench::{Bench, Side};
 use crate::client::Client;
 use crate::invalid::{Context, Invalid, Result};
 use crate::load::Single;
-use crate::report::{Place, Row, Samples};
 use crate::resp::{Reply, write_command};
+use crate::row::{Place, Row, Samples};
 use crate::server::{Setting, info, info_number};
 use crate::words::{key, short_token};
 
@@ -135,11 +135,16 @@ pub fn bytes_each(
     write: Write,
     is_right: fn(&Reply<'_>) -> bool,
 ) -> Result<f64> {
+    // The server's buffers for its clients must not count: there is one client before and after.
+    side.lanes.clear();
     let before = settled(&mut side.control, Duration::from_millis(200))?;
+    side.connect_lanes()?;
     side.load(&mut Single::new(count, 32, write, is_right))?;
     let look = |number, out: &mut Vec<u8>| write_command(out, &[b"EXISTS", &key(number)]);
     side.load(&mut Single::new(count, 32, look, is_one))?;
+    side.lanes.clear();
     let after = settled(&mut side.control, Duration::from_millis(300))?;
+    side.connect_lanes()?;
     Ok((after - before) / count as f64)
 }
 

@@ -18,7 +18,7 @@ mod workers;
 use crate::bench::Bench;
 use crate::invalid::Result;
 use crate::options::Mode;
-use crate::report::Row;
+use crate::row::Row;
 
 pub struct Line {
     /// What ONLY names.

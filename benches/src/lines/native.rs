@@ -6,8 +6,8 @@ use super::commands::{LOCK, SET_AND_DELIFEQ};
 use super::throughput::pair_slice;
 use crate::bench::{Bench, Side, alternate};
 use crate::invalid::Result;
-use crate::report::{Row, Samples};
 use crate::resp::Reply;
+use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 const SLICES: usize = 2;

@@ -16,8 +16,8 @@ use crate::client::expect;
 use crate::invalid::{Invalid, Result};
 use crate::load::Single;
 use crate::pings::longest_during;
-use crate::report::{Row, Samples};
 use crate::resp::{Reply, write_command};
+use crate::row::{Row, Samples};
 use crate::server::{Setting, info, info_number};
 use crate::words::numbered;
 

@@ -11,7 +11,7 @@ use crate::bench::{Bench, Side, alternate};
 use crate::client::expect;
 use crate::invalid::{Invalid, Result};
 use crate::load::{PairOf, Pairs, Single};
-use crate::report::{Row, Samples};
+use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 /// Slices a side and pair.

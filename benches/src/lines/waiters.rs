@@ -9,8 +9,8 @@ use super::memory::settled;
 use crate::bench::{Bench, Side, ours_first};
 use crate::invalid::Result;
 use crate::load::Single;
-use crate::report::{Place, Row, Samples};
 use crate::resp::write_command;
+use crate::row::{Place, Row, Samples};
 use crate::server::Setting;
 use crate::words::key;
 
@@ -22,9 +22,10 @@ pub fn run_memory(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let mut samples = Samples::default();
     for pair in 0..bench.pairs() {
         let (ours, theirs) = both(bench, pair, |queue, side| {
-            let before = settled(&mut side.control, BUFFERS_GONE)?;
+            let still = bench.size(BUFFERS_GONE, Duration::from_millis(200));
+            let before = settled(&mut side.control, still)?;
             let _ring = Ring::new(side, queue, count)?;
-            let after = settled(&mut side.control, BUFFERS_GONE)?;
+            let after = settled(&mut side.control, still)?;
             Ok((after - before) / count as f64)
         })?;
         samples.push(ours, theirs);
