@@ -8,11 +8,8 @@ use crate::load::{Pairs, Single};
 use crate::row::{Row, Samples};
 use crate::server::Setting;
 
-/// More than elsewhere, for the target is near 1.
-const SLICES: usize = 4;
-
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(100_000, 8_000);
+    let operations = bench.size(60_000, 4_000);
     for is_cluster in [false, true] {
         let (mut set, mut set_and_del) = (Samples::default(), Samples::default());
         for pair in 0..bench.pairs() {
@@ -24,11 +21,10 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             ] {
                 slice(&mut ours, operations)?;
                 slice(&mut theirs, operations)?;
-                let (ours, theirs) =
-                    alternate(pair, SLICES, (&mut ours, &mut theirs), |side, _| {
-                        slice(side, operations)
-                    })?;
-                samples.push(ours / SLICES as f64, theirs / SLICES as f64);
+                let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, _| {
+                    slice(side, operations)
+                })?;
+                samples.push(ours, theirs);
             }
         }
         for (name, samples) in [("SET NX PX", set), ("SET NX PX + DEL", set_and_del)] {

@@ -5,15 +5,14 @@
 
 use super::commands::{GROUP, LOCK, ONCE, SEMAPHORE};
 use super::throughput::pair_slice;
-use crate::bench::{Bench, ours_first};
+use crate::bench::{Bench, SLICES, ours_first};
 use crate::invalid::Result;
 use crate::row::{Row, Samples};
 use crate::server::Setting;
-
-const SLICES: usize = 2;
+use crate::statistics::median;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(64_000, 4_000);
+    let operations = bench.size(24_000, 2_000);
     let families = [
         ("DSEM.ACQUIRE + RELEASE / DLOCK's", SEMAPHORE),
         ("DWG.ADD + DONE / DLOCK's", GROUP),
@@ -25,17 +24,17 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             let mut side = bench.ours(setting)?;
             pair_slice(&mut side, &LOCK, operations)?;
             for ((_, family), samples) in families.iter().zip(&mut samples) {
-                let (mut of_family, mut of_lock) = (0.0, 0.0);
+                let mut slices = Samples::default();
                 for slice in 0..SLICES {
                     if ours_first(pair, slice) {
-                        of_family += pair_slice(&mut side, family, operations)?;
-                        of_lock += pair_slice(&mut side, &LOCK, operations)?;
+                        let of_family = pair_slice(&mut side, family, operations)?;
+                        slices.push(of_family, pair_slice(&mut side, &LOCK, operations)?);
                     } else {
-                        of_lock += pair_slice(&mut side, &LOCK, operations)?;
-                        of_family += pair_slice(&mut side, family, operations)?;
+                        let of_lock = pair_slice(&mut side, &LOCK, operations)?;
+                        slices.push(pair_slice(&mut side, family, operations)?, of_lock);
                     }
                 }
-                samples.push(of_family / SLICES as f64, of_lock / SLICES as f64);
+                samples.push(median(&slices.ours), median(&slices.theirs));
             }
         }
         for ((name, _), samples) in families.iter().zip(samples) {

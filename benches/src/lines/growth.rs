@@ -20,8 +20,6 @@ use crate::server::{Setting, info_number};
 use crate::statistics::median;
 use crate::words::token;
 
-const SLICES: usize = 2;
-
 pub fn run_waiters(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     for &waiters in bench.size(&[10, 100, 1_000, 10_000][..], &[10, 200]) {
         let waiters = bench.clients("growth-waiters", waiters);
@@ -37,7 +35,7 @@ pub fn run_waiters(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 pub fn run_locks(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(64_000, 4_000);
+    let operations = bench.size(24_000, 2_000);
     for &held in bench.size(&[1_000, 10_000, 100_000, 1_000_000][..], &[1_000, 10_000]) {
         let (mut pairs, mut bytes) = (Samples::default(), Samples::default());
         for pair in 0..bench.pairs() {
@@ -47,15 +45,14 @@ pub fn run_locks(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
                 bytes_each(&mut ours, held, acquire, is_granted)?,
                 bytes_each(&mut theirs, held, set_nx_px, is_ok)?,
             );
-            let (ours, theirs) =
-                alternate(pair, SLICES, (&mut ours, &mut theirs), |side, is_ours| {
-                    pairs_beside(
-                        side,
-                        if is_ours { &BESIDE_LOCKS } else { &BESIDE_KEYS },
-                        operations,
-                    )
-                })?;
-            pairs.push(ours / SLICES as f64, theirs / SLICES as f64);
+            let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+                pairs_beside(
+                    side,
+                    if is_ours { &BESIDE_LOCKS } else { &BESIDE_KEYS },
+                    operations,
+                )
+            })?;
+            pairs.push(ours, theirs);
         }
         let what = format!("ACQUIRE + RELEASE / SET + EVALSHA beside {held} held");
         let curve = |chart| Place::Curve {
@@ -96,7 +93,7 @@ fn pairs_beside(side: &mut Side, pair: &PairOf, operations: u64) -> Result<f64> 
 }
 
 pub fn run_holders(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(64_000, 4_000);
+    let operations = bench.size(24_000, 2_000);
     for &holders in bench.size(
         &[1, 10, 100, 1_000, 10_000, 100_000, 200_000][..],
         &[1, 1_000],
@@ -106,11 +103,10 @@ pub fn run_holders(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             let (mut ours, mut theirs) = bench.both(Setting::Plain)?;
             ours.load(&mut Single::new(holders, 32, SEAT.first, is_granted))?;
             theirs.load(&mut Single::new(holders, 32, held_member, is_one))?;
-            let (ours, theirs) =
-                alternate(pair, SLICES, (&mut ours, &mut theirs), |side, is_ours| {
-                    pairs_beside(side, if is_ours { &SEAT } else { &MEMBER }, operations)
-                })?;
-            samples.push(ours / SLICES as f64, theirs / SLICES as f64);
+            let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+                pairs_beside(side, if is_ours { &SEAT } else { &MEMBER }, operations)
+            })?;
+            samples.push(ours, theirs);
         }
         let what = format!("DSEM.ACQUIRE + RELEASE / ZADD + ZREM beside {holders} holders");
         let place = Place::Curve {

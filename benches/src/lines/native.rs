@@ -10,10 +10,8 @@ use crate::resp::Reply;
 use crate::row::{Row, Samples};
 use crate::server::Setting;
 
-const SLICES: usize = 2;
-
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(64_000, 4_000);
+    let operations = bench.size(24_000, 2_000);
     let program = &bench.options.native_server;
     for setting in Setting::ALL {
         let mut samples = Samples::default();
@@ -25,15 +23,14 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             }
             pair_slice(&mut ours, &LOCK, operations)?;
             pair_slice(&mut theirs, &SET_AND_DELIFEQ, operations)?;
-            let (ours, theirs) =
-                alternate(pair, SLICES, (&mut ours, &mut theirs), |side, is_ours| {
-                    pair_slice(
-                        side,
-                        if is_ours { &LOCK } else { &SET_AND_DELIFEQ },
-                        operations,
-                    )
-                })?;
-            samples.push(ours / SLICES as f64, theirs / SLICES as f64);
+            let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+                pair_slice(
+                    side,
+                    if is_ours { &LOCK } else { &SET_AND_DELIFEQ },
+                    operations,
+                )
+            })?;
+            samples.push(ours, theirs);
         }
         let row = Row::new(
             "native",

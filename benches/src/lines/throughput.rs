@@ -14,11 +14,8 @@ use crate::load::{PairOf, Pairs, Single};
 use crate::row::{Row, Samples};
 use crate::server::Setting;
 
-/// Slices a side and pair.
-const SLICES: usize = 2;
-
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let (alone, piped) = (bench.size(30_000, 2_000), bench.size(128_000, 8_000));
+    let (alone, piped) = (bench.size(12_000, 1_000), bench.size(50_000, 4_000));
     for setting in Setting::ALL {
         let [mut one, mut many, mut pairs] = [const {
             Samples {
@@ -32,21 +29,19 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             acquire_slice(&mut ours, true, piped, 32)?;
             acquire_slice(&mut theirs, false, piped, 32)?;
             for (samples, operations, depth) in [(&mut one, alone, 1), (&mut many, piped, 32)] {
-                let (ours, theirs) =
-                    alternate(pair, SLICES, (&mut ours, &mut theirs), |side, is_ours| {
-                        acquire_slice(side, is_ours, operations, depth)
-                    })?;
-                samples.push(ours / SLICES as f64, theirs / SLICES as f64);
-            }
-            let (ours, theirs) =
-                alternate(pair, SLICES, (&mut ours, &mut theirs), |side, is_ours| {
-                    pair_slice(
-                        side,
-                        if is_ours { &LOCK } else { &SET_AND_SCRIPT },
-                        piped / 2,
-                    )
+                let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+                    acquire_slice(side, is_ours, operations, depth)
                 })?;
-            pairs.push(ours / SLICES as f64, theirs / SLICES as f64);
+                samples.push(ours, theirs);
+            }
+            let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+                pair_slice(
+                    side,
+                    if is_ours { &LOCK } else { &SET_AND_SCRIPT },
+                    piped / 2,
+                )
+            })?;
+            pairs.push(ours, theirs);
         }
         let is_plain = setting == Setting::Plain;
         let targets = match is_plain {

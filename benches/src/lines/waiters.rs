@@ -6,12 +6,13 @@ use std::time::Duration;
 use super::commands::is_ok;
 use super::handoff::{Queue, Ring};
 use super::memory::settled;
-use crate::bench::{Bench, Side, ours_first};
+use crate::bench::{Bench, SLICES, Side, ours_first};
 use crate::invalid::Result;
 use crate::load::Single;
 use crate::resp::write_command;
 use crate::row::{Place, Row, Samples};
 use crate::server::Setting;
+use crate::statistics::median;
 use crate::words::key;
 
 /// Servers take back the buffers of clients that were idle for two seconds.
@@ -47,7 +48,7 @@ pub fn run_memory(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 
 pub fn run_beside(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.clients("beside-waiters", bench.size(10_000, 500));
-    let operations = bench.size(300_000, 10_000);
+    let operations = bench.size(60_000, 4_000);
     let mut samples = Samples::default();
     for pair in 0..bench.pairs() {
         let (ours, theirs) = both(bench, pair, |queue, side| {
@@ -57,7 +58,8 @@ pub fn run_beside(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             };
             let work = || Single::new(operations, 32, set, is_ok);
             side.load(&mut work())?;
-            Ok(side.cpu_ns(&mut work())? / operations as f64)
+            let slices: Result<Vec<f64>> = (0..SLICES).map(|_| side.cpu_ns(&mut work())).collect();
+            Ok(median(&slices?) / operations as f64)
         })?;
         samples.push(ours, theirs);
     }
