@@ -14,6 +14,8 @@ use crate::row::{Place, Row};
 use crate::statistics::median;
 
 const SIZE: (u32, u32) = (860, 480);
+const BARS_SIZE: (u32, u32) = (1100, 480);
+const LABELS: (&str, u32) = ("sans-serif", 15);
 const OURS: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
 const THEIRS: RGBColor = RGBColor(0xb8, 0x6a, 0x1c);
 
@@ -72,6 +74,7 @@ fn draw_curves(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
         .max_light_lines(0)
         .x_desc(name)
         .y_desc(unit)
+        .label_style(LABELS)
         .x_label_formatter(&size)
         .draw()?;
     for (label, colour, points) in [
@@ -88,6 +91,7 @@ fn draw_curves(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
         )?;
     }
     area.configure_series_labels()
+        .label_font(LABELS)
         .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE)
         .border_style(BLACK)
@@ -96,20 +100,22 @@ fn draw_curves(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
     Ok(())
 }
 
-/// Ours and theirs side by side, a pair of bars a row.
+/// Ours and theirs side by side, a pair of bars a row. The bars are shares of theirs, because that is what a reader
+/// compares; the figures stand above them.
 fn draw_bars(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    // The largest is one and a half times as high as the others would need: ratios are what the reader looks for.
     let ratio = |row: &Row| median(&row.ours) / median(&row.theirs);
     let highest = rows.iter().map(|row| ratio(row)).fold(1.0, f64::max) * 1.15;
-    let mut area = framed(&root, chart, 0.0..rows.len() as f64, 0.0..highest)?;
-    let label = |_: &f64| String::new();
+    let root = SVGBackend::new(path, BARS_SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let title = format!("{chart}: dsync (left), without the module (right)");
+    let mut area = framed(&root, &title, 0.0..rows.len() as f64, 0.0..highest)?;
+    let no_label = |_: &f64| String::new();
     area.configure_mesh()
         .disable_x_mesh()
         .max_light_lines(0)
-        .x_label_formatter(&label)
-        .y_desc("ours / theirs, in bytes")
+        .label_style(LABELS)
+        .x_label_formatter(&no_label)
+        .y_desc("ours / theirs")
         .draw()?;
     for (at, row) in rows.iter().enumerate() {
         let left = at as f64;
@@ -117,25 +123,26 @@ fn draw_bars(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
             let corners = [(left + from, 0.0), (left + from + 0.33, height)];
             area.draw_series([Rectangle::new(corners, colour.filled())])?;
         }
-        let text = format!("{:.0} / {:.0} B", median(&row.ours), median(&row.theirs));
-        let name = row.what.split(" / ").next().unwrap_or_default();
-        let file = row
-            .what
-            .split(", ")
-            .nth(1)
-            .map_or(String::new(), |file| format!(", {file}"));
-        let style = ("sans-serif", 12).into_font();
+        let figures = format!(
+            "{:.0} / {:.0} {}",
+            median(&row.ours),
+            median(&row.theirs),
+            row.unit
+        );
+        // "a held lock, RDB", of "a held lock / SET PX lock, RDB".
+        let (ours, theirs) = row.what.split_once(" / ").unwrap_or((&row.what, ""));
+        let form = theirs
+            .split_once(", ")
+            .map_or(String::new(), |(_, form)| format!(", {form}"));
+        // Names are wider than their bars: every second one stands lower.
+        let below = -highest * if at % 2 == 0 { 0.015 } else { 0.06 };
         area.draw_series([
             Text::new(
-                text,
+                figures,
                 (left + 0.15, ratio(row).max(1.0) + highest * 0.05),
-                style.clone(),
+                LABELS,
             ),
-            Text::new(
-                format!("{name}{file}"),
-                (left + 0.02, -highest * 0.015),
-                style,
-            ),
+            Text::new(format!("{ours}{form}"), (left + 0.15, below), LABELS),
         ])?;
     }
     root.present()?;
@@ -158,7 +165,7 @@ where
     X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let chart = ChartBuilder::on(root)
-        .caption(title, ("sans-serif", 18))
+        .caption(title, ("sans-serif", 20))
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(64)

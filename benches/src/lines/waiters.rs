@@ -37,7 +37,9 @@ pub fn run_memory(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         "B",
         samples,
     );
-    let place = Place::Bars { chart: "memory" };
+    let place = Place::Bars {
+        chart: "memory of a waiter",
+    };
     rows.push(
         row.setting(format!("{count} clients"))
             .cost_at_most(1.05)
