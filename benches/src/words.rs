@@ -13,6 +13,10 @@ pub fn numbered<const N: usize>(prefix: &[u8], mut number: u64) -> [u8; N] {
         *digit = b'0' + (number % 10) as u8;
         number /= 10;
     }
+    assert_eq!(
+        number, 0,
+        "a number that is longer than its name would name another key"
+    );
     name
 }
 
@@ -59,6 +63,12 @@ mod tests {
     fn keys_carry_their_number() {
         assert_eq!(&key(1), b"lock:00000001");
         assert_eq!(&key(1_000_000), b"lock:01000000");
+    }
+
+    #[test]
+    #[should_panic(expected = "longer than its name")]
+    fn number_that_does_not_fit_is_refused() {
+        numbered::<6>(b"key:", 100);
     }
 
     #[test]

@@ -86,7 +86,8 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.size(1_000_000, 20_000);
     let mut samples = KINDS.each_ref().map(|_| Samples::default());
     let (mut rdb, mut aof) = (Samples::default(), Samples::default());
-    for _ in 0..bench.pairs() {
+    // Bytes do not swing as times do: two pairs show that they are the same again.
+    for _ in 0..bench.pairs().min(2) {
         let mut theirs = bench.theirs(Setting::Plain)?;
         let their_bytes = bytes_each(&mut theirs, count, set_nx_px, is_ok)?;
         let their_files = files(&mut theirs, count)?;

@@ -165,7 +165,7 @@ fn removal(side: &mut Side, is_ours: bool, holders: u64) -> Result<f64> {
 }
 
 /// The name of a contended key.
-pub fn contended(number: usize) -> [u8; 14] {
+pub fn contended(number: usize) -> [u8; 16] {
     numbered(b"contended:", number as u64)
 }
 

@@ -23,10 +23,11 @@ pub fn run_memory(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let mut samples = Samples::default();
     for pair in 0..bench.pairs() {
         let (ours, theirs) = both(bench, pair, |queue, side| {
-            let still = bench.size(BUFFERS_GONE, Duration::from_millis(200));
-            let before = settled(&mut side.control, still)?;
+            let short = Duration::from_millis(200);
+            side.lanes.clear();
+            let before = settled(&mut side.control, short)?;
             let _ring = Ring::new(side, queue, count)?;
-            let after = settled(&mut side.control, still)?;
+            let after = settled(&mut side.control, bench.size(BUFFERS_GONE, short))?;
             Ok((after - before) / count as f64)
         })?;
         samples.push(ours, theirs);
