@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::invalid::{Context, Result};
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     pub cpu: String,
     pub cores: usize,

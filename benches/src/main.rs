@@ -47,10 +47,9 @@ fn main() -> ExitCode {
 /// Runs the lines, and writes and prints the report. Returns whether the run is valid.
 fn run(options: Options) -> Result<bool> {
     let lines = chosen(&options)?;
-    let machine = Machine::look()?;
-    let bench = Bench::new(options, machine);
+    let bench = Bench::new(options, Machine::look()?);
     let mut report = Report {
-        machine: Machine::look()?,
+        machine: bench.machine.clone(),
         mode: bench.options.mode,
         server: machine::version(&bench.options.server)?,
         native_server: machine::version(&bench.options.native_server)?,

@@ -14,7 +14,7 @@ use super::commands::{acquire, is_granted, is_ok, is_one, set_nx_px};
 use crate::bench::{Bench, Side, ours_first};
 use crate::client::expect;
 use crate::invalid::{Invalid, Result};
-use crate::load::Single;
+use crate::load::{Single, drive};
 use crate::pings::longest_during;
 use crate::resp::{Reply, write_command};
 use crate::row::{Row, Samples};
@@ -89,7 +89,10 @@ fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[f64; 8]> {
     let swap = command(&mut side, "SWAPDB 0 1")?;
     side.control.ok("SWAPDB 0 1")?;
     let removal = removal(&mut side, is_ours, sizes.holders)?;
-    let listing = listing(&mut side, is_ours, sizes.contended)?;
+    let listing = match is_ours {
+        true => contended_listing(&mut side, sizes.contended)?,
+        false => plain_listing(&mut side, sizes.contended)?,
+    };
     let mut side = saved(side, sizes.holds)?;
     let start = start(&mut side, sizes.holds)?;
     let flush = command(&mut side, "FLUSHALL SYNC")?;
@@ -169,53 +172,57 @@ pub fn contended(number: usize) -> [u8; 16] {
     numbered(b"contended:", number as u64)
 }
 
-fn listing(side: &mut Side, is_ours: bool, count: usize) -> Result<f64> {
-    let write = |number: u64, out: &mut Vec<u8>| {
+/// CONTENDED on a server with so many contended keys, each with a holder and a waiting client.
+fn contended_listing(side: &mut Side, count: usize) -> Result<f64> {
+    let hold = |number: u64, out: &mut Vec<u8>| {
         let name = contended(number as usize);
-        match is_ours {
-            true => write_command(out, &[b"DLOCK.ACQUIRE", &name, b"PX", b"3600000"]),
-            false => write_command(out, &[b"SET", &name, b"1"]),
-        }
+        write_command(out, &[b"DLOCK.ACQUIRE", &name, b"PX", b"3600000"]);
     };
-    let is_right: fn(&Reply<'_>) -> bool = if is_ours { is_granted } else { is_ok };
-    side.load(&mut Single::new(count as u64, 32, write, is_right))?;
-    let mut waiters = Vec::new();
-    if is_ours {
-        for (number, mut client) in side.server.clients(count)?.into_iter().enumerate() {
-            client.send(&[
-                b"DLOCK.ACQUIRE",
-                &contended(number),
-                b"PX",
-                b"3600000",
-                b"BLOCK",
-                b"0",
-            ])?;
-            waiters.push(client);
-        }
-        let control = &mut side.control;
-        side.server.eventually("all clients to wait", || {
-            Ok(info_number(control, "clients", "blocked_clients")? as usize == count)
-        })?;
+    side.load(&mut Single::new(count as u64, 32, hold, is_granted))?;
+    let mut waiters = side.server.clients(count)?;
+    for (number, client) in waiters.iter_mut().enumerate() {
+        let name = contended(number);
+        client.send(&[b"DLOCK.ACQUIRE", &name, b"PX", b"3600000", b"BLOCK", b"0"])?;
     }
     let control = &mut side.control;
-    let longest = longest_during(side.server.port(), AFTER, || match is_ours {
-        true => control.call(&[b"DSYNC.CONTENDED", b"COUNT", b"10"], |reply| {
+    side.server.eventually("all clients to wait", || {
+        Ok(info_number(control, "clients", "blocked_clients")? as usize == count)
+    })?;
+    let longest = longest_during(side.server.port(), AFTER, || {
+        control.call(&[b"DSYNC.CONTENDED", b"COUNT", b"10"], |reply| {
             let listed = reply.array().map_or(0, <[_]>::len);
             expect(listed == 10, "ten contended keys", reply)
-        }),
-        false => control.call(&[b"KEYS", b"contended:*"], |reply| {
-            let listed = reply.array().map_or(0, <[_]>::len);
-            expect(listed == count, "all keys", reply)
-        }),
+        })
     })?;
     drop(waiters);
-    let control = &mut side.control;
     side.server.eventually("the waiters to go", || {
         Ok(info(control, "clients", "blocked_clients")? == "0")
     })?;
     let remove =
         |number: u64, out: &mut Vec<u8>| write_command(out, &[b"DEL", &contended(number as usize)]);
     side.load(&mut Single::new(count as u64, 32, remove, is_one))?;
+    Ok(longest)
+}
+
+/// KEYS of so many keys. They are in a database of their own: KEYS looks at all keys of a database.
+fn plain_listing(side: &mut Side, count: usize) -> Result<f64> {
+    let control = &mut side.control;
+    control.ok("SELECT 1")?;
+    let set = |number: u64, out: &mut Vec<u8>| {
+        write_command(out, &[b"SET", &contended(number as usize), b"1"])
+    };
+    drive(
+        std::slice::from_mut(control),
+        &mut Single::new(count as u64, 32, set, is_ok),
+    )?;
+    let longest = longest_during(side.server.port(), AFTER, || {
+        control.call(&[b"KEYS", b"contended:*"], |reply| {
+            let listed = reply.array().map_or(0, <[_]>::len);
+            expect(listed == count, "all keys", reply)
+        })
+    })?;
+    control.ok("FLUSHDB SYNC")?;
+    control.ok("SELECT 0")?;
     Ok(longest)
 }
 
