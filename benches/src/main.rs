@@ -105,7 +105,10 @@ fn module(bench: &Bench) -> Result<String> {
         .map_err(|error| error.during("no server"))?;
     let text = side.control.text("INFO modules")?;
     text.lines()
-        .find_map(|line| line.strip_prefix("module:"))
+        .find_map(|line| {
+            let fields = line.strip_prefix("module:")?;
+            fields.starts_with("name=dsync,").then_some(fields)
+        })
         .and_then(|fields| fields.split(",api").next())
         .map(str::to_owned)
         .context("the server did not load the module")
@@ -161,7 +164,8 @@ fn finish(bench: &Bench, report: &Report, begin: Instant) -> Result<()> {
         .iter()
         .map(|path| path.display().to_string())
         .collect();
-    println!("written: {} {}", results.display(), plots.join(" "));
+    let written = [vec![results.display().to_string()], plots].concat();
+    println!("written: {}", written.join(" "));
     println!("took {:.0} s", begin.elapsed().as_secs_f64());
     if report.invalid.is_empty() {
         bench.tidy();
