@@ -1,9 +1,9 @@
-# dsync: every target a user or developer needs; `make` alone lists them.
+# dsync: all targets for users and developers. `make` without a target lists them.
 #
-# The recipes are thin on purpose: what takes more than a line is a script in scripts/, each of which says
-# in its header what it guarantees. Nothing is installed or started before the target says so and why.
+# Recipes that need more than a few lines are scripts in scripts/; the header of each script says what it guarantees.
+# Before a target installs or starts anything, it says so and why.
 
-# One place for what is built, whatever the caller's environment says: the scripts, the tests and
+# Everything is built in this directory, whatever the caller's environment says, because the scripts, the tests and
 # `make install` look there.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 
@@ -24,10 +24,10 @@ build: ## build the module, target/release/libdsync.so
 run: ## start a server with the module, on PORT (6379)
 	@sh scripts/run.sh
 
-test: ## test the engine, and the module on every server at hand (or on SERVERS="path ...")
+test: ## test the engine, and the module on every available server (or on SERVERS="path ...")
 	@sh scripts/test.sh
 
-test-matrix: ## the same on every server that people run, built where it must be (ALSO="path ...", EXCEPT="name ...")
+test-matrix: ## the same on every supported server, built if necessary (ALSO="path ...", EXCEPT="name ...")
 	@sh scripts/test-matrix.sh
 
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
@@ -48,11 +48,11 @@ lint: ## check format, clippy's lints and the documentation
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
 
-# Apart from `lint`, because the tool takes some minutes to build.
+# Not part of `lint`, because the tool takes some minutes to build.
 licences: ## check the licences and sources of all dependencies against deny.toml
 	@sh scripts/licences.sh
 
-# Does not build: under sudo there is often no cargo, and what root builds the user cannot clean.
+# Does not build, because root often has no cargo, and because the user could not clean what root has built.
 install: ## install the built module where the server may load it (PREFIX=, MODULE_DIR=, DESTDIR=)
 	@sh scripts/install.sh
 

@@ -1,9 +1,10 @@
 #!/bin/sh
-# apt.sh: read (with `.`) by the scripts that bring servers. apt with lists and cache of its own, under
-# $apt_home: it needs no rights, and leaves the machine's configuration, lists and packages alone.
+# apt.sh: functions for the scripts that fetch servers, which read this file with `.`. They use apt with its own lists
+# and cache under $apt_home, so they need no root rights, and do not change the machine's configuration, lists or
+# packages.
 
-# apt_with SET COMMAND ...: a set is what one list of sources has led to, a directory under $apt_home; a
-# file `sources.list` in it replaces the machine's sources.
+# apt_with SET COMMAND ...: runs an apt command with the lists and the cache of a set, which is a directory under
+# $apt_home. A file `sources.list` in it replaces the machine's sources.
 apt_with() {
     set_dir=${apt_home:?}/$1
     shift
@@ -19,8 +20,8 @@ apt_with() {
     APT_CONFIG=$set_dir/apt.conf "$@"
 }
 
-# update SET: a source that has nothing to do with us may fail, so what is asked for next decides. What
-# apt said is in $apt_home/update.log.
+# update SET: updates the set's lists. Does not fail, because a source that is not needed may fail; the next command
+# fails if a needed list is missing. The output of apt is in $apt_home/update.log.
 update() {
     apt_with "$1" apt-get -q update >>"$apt_home/update.log" 2>&1 || true
 }
@@ -29,22 +30,22 @@ update_errors() {
     grep '^[EW]:' "$apt_home/update.log" || true
 }
 
-# The release of Debian that this machine runs, such as bookworm; fails on others.
+# Prints the release of Debian that this machine runs, such as bookworm. Fails on other systems.
 debian_release() {
     # shellcheck source=/dev/null
     (. /etc/os-release && [ "${ID:-}" = debian ] && [ -n "${VERSION_CODENAME:-}" ] && echo "$VERSION_CODENAME")
 }
 
-# write_sources SET deb|deb-src RELEASE ...: the set is to read these releases, at the address that the
-# machine's own sources give for the main archive. To be called after the set `machine` was updated: apt
-# lists nothing of sources it has not read.
+# write_sources SET deb|deb-src RELEASE ...: writes a sources.list for the set with these releases, at the address that
+# the machine's own sources have for the main archive. Call it after `update machine`, because apt knows no address of
+# sources that it has not read.
 write_sources() {
     sources=$apt_home/$1/sources.list
     kind=$2
     shift 2
     mkdir -p "${sources%/*}"
     own_release=$(debian_release) || return 1
-    # apt knows every form in which sources are written.
+    # Ask apt for the address, because it understands every format of source lists.
     # shellcheck disable=SC2016 # apt replaces these, not the shell
     archive=$(apt_with machine apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
         awk -v release="$own_release" '$2 == release && $3 == "main" { print $1; exit }')

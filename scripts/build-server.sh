@@ -1,16 +1,16 @@
 #!/bin/sh
-# build-server.sh redis|valkey MAJOR.MINOR[+]: prints the path of a server of that version, built here from
-# Debian's source packages, with a redis-cli or valkey-cli beside it; fails, saying why, where it cannot be
-# had. With a +, a later version does where Debian has none of that one any more: the archive moves on.
+# build-server.sh redis|valkey MAJOR.MINOR[+]: prints the path of a server of that version, built on this machine from
+# Debian's source packages, with a redis-cli or valkey-cli beside it. If that is impossible, fails and says why. With a
+# +, a later version is accepted once Debian's archive no longer has this one.
 #
-# No release of Debian runs the servers of another, so they are built. The sources are fetched with apt,
-# which checks them against the archive's signature, and with lists of its own (apt.sh); no rights are
-# needed for that. They are built as their makers released them, without Debian's patches, and with the
-# bundled libraries, so that the program needs nothing but the C library. It is kept under target/servers,
-# by its full version; `make clean` removes it, and with it the sources' lists.
+# The servers are built, because the packages of one release of Debian do not run on another. apt fetches the sources
+# with lists of its own (apt.sh), without root rights, and checks them against the archive's signature. They are built
+# as upstream released them, without Debian's patches, and with the bundled libraries, so that the program needs only
+# the C library. The result is kept under target/servers, by its full version; `make clean` removes it together with
+# the source lists.
 set -eu
 
-# In which Debian's servers are looked for, with the archive's main address: from the newest release on.
+# The releases of Debian in which the servers are searched for, from the newest on.
 releases='sid trixie bookworm-backports bookworm bullseye'
 
 usage() {
@@ -41,7 +41,7 @@ fail() {
     exit 1
 }
 
-# built VERSION: prints the path of the server of that version, where one is built.
+# built VERSION: prints the path of the server of that version, if it is built already; otherwise fails.
 built() {
     for server in "$servers/$product-$1".*/"$product-server"; do
         if "$server" --version >/dev/null 2>&1; then
@@ -64,10 +64,10 @@ write_sources debian deb-src $releases ||
     fail "its source is fetched from Debian's archive, and apt knows no address of that here."
 update debian
 
-# The versions of the source package, the newest last, as Debian writes them: 5:8.0.6-3.
+# The versions of the source package as Debian writes them, such as 5:8.0.6-3; the newest is last.
 offered=$(apt_with debian apt-cache showsrc --only-source "$product" 2>/dev/null |
     sed -n 's/^Version: //p' | sort -u -V)
-# 8.0.6, of that.
+# Reduces such versions to upstream's: 8.0.6.
 upstream() {
     sed 's/^[0-9]*://; s/-[^-]*$//; s/[+~].*//'
 }
@@ -92,10 +92,11 @@ if built "${full%.*}"; then
     exit 0
 fi
 
-sh "$scripts/need.sh" make >&2 || fail "what it is built with is missing."
+sh "$scripts/need.sh" make >&2 || fail "the tools to build it are missing."
 echo "dsync: building $product $full under target/servers, from Debian's source (this takes minutes) ..." >&2
 
-# Made aside and moved into place when it runs, so that an interrupted run leaves nothing half-done.
+# Build in a directory aside, and move the server into place when it works, so that an interrupted run leaves nothing
+# half-done.
 work=$home.work
 rm -rf "$work" "$home"
 mkdir -p "$work/source" "$work/home"
@@ -103,8 +104,8 @@ mkdir -p "$work/source" "$work/home"
     fail "its source could not be downloaded: $(tail -n 1 "$work/log")"
 tar -x -f "$work/$product"_*.orig.tar.* -C "$work/source" --strip-components=1
 
-# Nothing of the make that may have called this one, which would be told to make that one's targets with
-# its variables. And git must not take the version of dsync for the server's.
+# Pass on nothing of a make that called this script, or the server's make would get its flags and variables. And git
+# must not find dsync's repository, or the server's build would take dsync's commit for its own.
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 export GIT_CEILING_DIRECTORIES="$work/source"
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)

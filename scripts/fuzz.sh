@@ -1,11 +1,11 @@
 #!/bin/sh
-# fuzz.sh: sends random commands of all families, and faults, to each server for SECONDS (300), and fails at
-# the first promise that is broken. `make fuzz` calls it; `make test` runs thirty seconds of the same.
+# fuzz.sh: sends random commands of all families to each server for SECONDS (300), causes faults, and fails when a
+# guarantee is broken. `make fuzz` calls it; `make test` runs thirty seconds of the same.
 #
-# SEED chooses the run; without it each call makes another one up. SERVERS="/path/to/redis-server ..." names the
-# servers, otherwise they are those of `make test`. Every step is logged before it is sent; a run that fails
-# keeps its log, under target/fuzz, and REPLAY=file sends the same again, in the same order and with the same
-# pauses. With REDUCE=yes it then looks for the lines of the log that matter.
+# SEED chooses the random numbers; without it each call takes a new seed. SERVERS="/path/to/redis-server ..." chooses
+# the servers; without it they are those of `make test`. Every step is logged before it is sent. A run that fails keeps
+# its log under target/fuzz, and REPLAY=file sends the same steps again, in the same order and with the same pauses.
+# With REDUCE=yes, REPLAY also searches for the lines of the log that are needed for the failure.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -31,7 +31,7 @@ if [ -n "${REPLAY:-}" ]; then
     if [ -n "${REDUCE:-}" ]; then
         export DSYNC_FUZZ_REDUCE=1
     fi
-    # One log was sent to one server.
+    # A log is that of one server, so replay it on one.
     servers=$(echo "$servers" | awk '{ print $1 }')
 else
     echo "dsync: SEED=$DSYNC_SEED, $DSYNC_FUZZ_SECONDS seconds a server"
@@ -41,5 +41,5 @@ cargo build --release
 for server in $servers; do
     echo
     echo "dsync: fuzzing $("$server" --version | cut -d ' ' -f 1-3) ($server)"
-    DSYNC_TEST_SERVER=$server cargo test --test server -- --nocapture --exact fuzz::random_commands_and_faults_break_no_promise
+    DSYNC_TEST_SERVER=$server cargo test --test server -- --nocapture --exact fuzz::random_commands_and_faults_break_no_guarantee
 done

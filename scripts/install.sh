@@ -1,17 +1,16 @@
 #!/bin/sh
 # install.sh: installs the built module, and prints the line that loads it. `make install` calls it.
 #
-# The folder is MODULE_DIR, or lib/redis/modules under PREFIX, where the user gives one of them; DESTDIR goes
-# before it, and is part of no printed line. Without them it is /usr/local/lib/redis/modules, unless the
-# service that Debian's package brings is there: its unit lets the server execute nothing but what is under
-# /usr/lib and /lib (NoExecPaths=/), so a module elsewhere is refused with "failed to map segment", and the
-# folder is /usr/lib/redis/modules.
+# The folder is MODULE_DIR, or lib/redis/modules under PREFIX, if the user gives one of them. DESTDIR is put before the
+# folder, but is not part of the printed line. Without both, the folder is /usr/local/lib/redis/modules, or
+# /usr/lib/redis/modules if the service of a Debian package is installed. The unit of that service lets the server
+# execute only files under /usr/lib and /lib (NoExecPaths=/); a module elsewhere fails with "failed to map segment".
 set -eu
 
 module=${CARGO_TARGET_DIR:-target}/release/libdsync.so
 destdir=${DESTDIR:-}
 
-# Prints the packaged service that is on this machine, or under DESTDIR; nothing where there is none.
+# Prints the name of the packaged service that is installed, under DESTDIR if that is set; otherwise prints nothing.
 packaged_service() {
     for name in redis-server valkey-server; do
         for units in /usr/lib/systemd/system /lib/systemd/system; do

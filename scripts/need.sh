@@ -1,18 +1,18 @@
 #!/bin/sh
-# need.sh [build] [cli] [hosts] [make]: what dsync is built with, redis-cli, what stories about several hosts are
-# told with, and what the servers' sources are built with, are on this machine when this ends well.
+# need.sh [build] [cli] [hosts] [make]: makes sure that the tools for a purpose are on this machine: `build` to build
+# dsync, `cli` redis-cli, `hosts` the tests with several hosts, `make` to build servers from their sources.
 #
-# Installs only what is missing, through apt, and says what and why before it does. Starts no service: the
-# package redis-tools holds redis-cli (and the libraries Debian's servers need), not the service; that is
-# in redis-server, which is never installed. Where it may not install, `build` and `make` fail with a list
-# for the user's own hands, `cli` goes on (scripts/server.sh needs no rights, and brings a redis-cli too), and so
-# does `hosts`: test-settings.sh looks whether there can be any.
+# Installs only what is missing, with apt, and says what and why before it does. Starts no service: the package
+# redis-tools has redis-cli (and the libraries that Debian's servers need) but no service. That is in redis-server,
+# which is never installed. If it cannot install, `build` and `make` fail with a list of packages for the user. `cli`
+# does not fail, because scripts/server.sh fetches a redis-cli without root rights. `hosts` does not fail either,
+# because test-settings.sh finds out whether such tests can run.
 set -eu
 
 missing=''
 reasons=''
 
-# want PACKAGES REASON
+# want PACKAGES REASON: notes packages to install.
 want() {
     missing="$missing $1"
     reasons="$reasons  $1: $2
@@ -27,7 +27,7 @@ has_make() {
     command -v make >/dev/null 2>&1 && command -v g++ >/dev/null 2>&1
 }
 
-# The library, and the compiler's own headers (stddef.h and the like), which come in another package.
+# Looks for the library and for the compiler's own headers (such as stddef.h), which another package has.
 has_libclang() {
     [ -z "${LIBCLANG_PATH:-}" ] || return 0
     any_exists /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*-linux-gnu*/libclang*.so* \
@@ -43,7 +43,7 @@ any_exists() {
     return 1
 }
 
-# Runs a command with root's rights, or fails where there are none. Without a terminal sudo must not ask.
+# Runs a command as root, or fails if that is impossible. Without a terminal sudo must not ask for a password.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
@@ -74,15 +74,15 @@ for need in "$@"; do
             echo "dsync: there is no cargo on PATH. Install Rust (rustup is the usual way), then try again." >&2
             exit 1
         fi
-        has_c_compiler || want 'gcc libc6-dev' 'a C compiler, to link, and for the binding to the module API'
-        has_libclang || want 'libclang-dev' 'libclang, by which bindgen reads the header of the module API'
+        has_c_compiler || want 'gcc libc6-dev' 'a C compiler, to link, and to read the header of the module API'
+        has_libclang || want 'libclang-dev' 'libclang, which bindgen needs to read the header of the module API'
         ;;
     cli)
         command -v redis-cli >/dev/null 2>&1 || command -v valkey-cli >/dev/null 2>&1 ||
             want 'redis-tools' 'redis-cli, and the libraries of the servers (it starts no service)'
         ;;
     hosts)
-        command -v ip >/dev/null 2>&1 || want 'iproute2' 'ip, by which tests connect network namespaces and cut them off'
+        command -v ip >/dev/null 2>&1 || want 'iproute2' 'ip, with which tests connect network namespaces and cut them off'
         ;;
     make)
         wants_make=yes
@@ -98,14 +98,14 @@ done
 
 [ -n "$missing" ] || exit 0
 
-printf 'dsync: missing here, and to be installed with apt now:\n%s' "$reasons" >&2
+printf 'dsync: these are missing and will be installed with apt now:\n%s' "$reasons" >&2
 if install_missing; then
     exit 0
 fi
-printf 'dsync: could not install that (no apt, no network, or neither root nor sudo).\n' >&2
-# What was missing decides, not what was asked for: a build that lacks nothing can go on.
+printf 'dsync: they could not be installed (no apt, no network, or neither root nor sudo).\n' >&2
+# Fail only if the build itself lacks something, not if only `cli` or `hosts` do.
 if { [ -n "$wants_build" ] && ! { has_c_compiler && has_libclang; }; } ||
     { [ -n "$wants_make" ] && ! { has_c_compiler && has_make; }; }; then
-    printf 'Please install by hand, by these names on Debian and Ubuntu, then try again:\n   %s\n' "$missing" >&2
+    printf 'Please install these packages (the names are those of Debian and Ubuntu), then try again:\n   %s\n' "$missing" >&2
     exit 1
 fi

@@ -1,8 +1,8 @@
 #!/bin/sh
 # run.sh: builds the module and starts a server with it in the foreground, on 127.0.0.1 and $PORT.
 #
-# Whatever is missing is fetched first, see need.sh and server.sh. Says before the server starts what to
-# type in another terminal. Refuses a port that is in use: a server of the user's own is never touched.
+# Fetches first what is missing, see need.sh and server.sh. Before it starts the server, it prints a command to try in
+# another terminal. It refuses a port that is in use, so it never disturbs another server of the user.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,7 +15,7 @@ if [ "$port" -lt 1 ] || [ "$port" -gt 65535 ]; then
     exit 1
 fi
 
-# Whether anybody listens on a port. The kernel's own table, for no tool that shows it is always there.
+# Whether a program listens on the port. Reads the kernel's own table, because no tool for this is on every machine.
 is_taken() {
     cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
         awk -v port=":$(printf '%04X' "$1")" '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 }
@@ -23,18 +23,18 @@ is_taken() {
 }
 
 if is_taken "$port"; then
-    echo "dsync: port $port is in use, by another Redis perhaps. Choose another, for example:" >&2
+    echo "dsync: port $port is in use, perhaps by another Redis. Choose another port, for example:" >&2
     echo "    make run PORT=$((port < 65535 ? port + 1 : 6380))" >&2
     exit 1
 fi
 
 sh scripts/need.sh build cli
-# A machine that has chosen Valkey gets no Redis besides.
+# Fetch a Redis only if the machine has neither Redis nor Valkey.
 server=$(command -v redis-server || command -v valkey-server || sh scripts/server.sh redis)
 cli=$(command -v redis-cli || command -v valkey-cli || echo target/servers/redis/redis-cli)
 
 cargo build --release
-# A copy, for CONFIG REWRITE to write to.
+# The server gets a copy, because CONFIG REWRITE writes to it.
 mkdir -p target/run
 cp redis.conf.example target/run/redis.conf
 

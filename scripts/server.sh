@@ -1,15 +1,14 @@
 #!/bin/sh
-# server.sh redis|valkey: prints the path of a server that runs on this machine; fails, saying why, where
-# none can be had. Beside a server that it unpacked there is a redis-cli or valkey-cli.
+# server.sh redis|valkey: prints the path of a server that runs on this machine. If that is impossible, fails and says
+# why. A server that this script unpacked has a redis-cli or valkey-cli beside it.
 #
-# A server on PATH is taken as it is. Otherwise Debian's packages are unpacked under target/servers, with
-# the libraries that the machine lacks: no rights are needed, no package is installed, no service starts,
-# no configuration changes, and `make clean` removes it all. (Installing redis-server would start a
-# service on port 6379, and keeping Debian from it means a policy file that concerns every package.)
+# It uses a server on PATH if there is one. Otherwise it unpacks Debian's packages under target/servers, with the
+# libraries that the machine lacks. That needs no root rights, installs no package, starts no service and changes no
+# configuration, and `make clean` removes everything. (To install the package redis-server was rejected: it starts a
+# service on port 6379, and only a policy file for all packages prevents that.)
 #
-# Debian 12 has Redis 7.0 in its main archive and Valkey 8.0 in its backports. The backports are asked for
-# through a list of sources that only this script's apt reads, at the address that the machine's own
-# sources give for the main archive.
+# Debian 12 has Redis 7.0 in its main archive and Valkey 8.0 in its backports. For the backports this script gives its
+# own apt a list of sources with the address that the machine's sources have for the main archive.
 set -eu
 
 name=${1:-}
@@ -44,7 +43,8 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg >/dev/null 2>&1; th
 fi
 echo "dsync: unpacking Debian's $name-server under target/servers (nothing is installed) ..." >&2
 
-# Made aside and moved into place when it runs, so that an interrupted run leaves nothing half-done.
+# Unpack in a directory aside, and move it into place when it is complete, so that an interrupted run leaves nothing
+# half-done.
 work=$servers/$name.work
 rm -rf "$work" "$home"
 mkdir -p "$work/root" "$work/debs" "$work/apt"
@@ -67,7 +67,7 @@ update machine
 packages="$name-server $name-tools"
 # shellcheck disable=SC2086 # one word a package
 if apt_with machine apt-cache show $packages >/dev/null 2>&1; then
-    fetch machine $packages || fail "apt has it and could not download it."
+    fetch machine $packages || fail "apt knows it but could not download it."
 elif [ "$name" = valkey ] && [ "$(debian_release)" = bookworm ] && write_sources backports deb bookworm-backports; then
     update backports
     fetch backports $packages || fail "the backports of Debian 12 could not be read:
@@ -79,7 +79,7 @@ fi
 
 binary=$work/root/usr/bin/$name-server
 
-# The directories of the unpacked libraries, as LD_LIBRARY_PATH has them; empty where none were needed.
+# Prints the directories of the unpacked libraries for LD_LIBRARY_PATH; empty if none were needed.
 library_path() {
     find "$work/root" -name 'lib*.so*' -exec dirname {} \; | sort -u | paste -s -d : -
 }
@@ -88,8 +88,8 @@ missing_libraries() {
     LD_LIBRARY_PATH=$(library_path) ldd "$binary" | awk '/not found/ { print $1 }'
 }
 
-# Every library package that the server depends on, however far, and that is not installed; never the C
-# library, which must be the one that the machine's loader belongs to.
+# Prints every library package that the server depends on, also indirectly, and that is not installed. Leaves out the C
+# library, which must be the machine's own, because its loader belongs to it.
 uninstalled_library_packages() {
     set_of_tools=machine
     [ ! -d "$apt_home/backports" ] || set_of_tools=backports
@@ -110,8 +110,8 @@ if [ -n "$(missing_libraries)" ]; then
     [ -z "$(missing_libraries)" ] || fail "it lacks libraries: $(missing_libraries)"
 fi
 
-# wrap PROGRAM: a script that replaces itself by the program, so that the started process is the program,
-# and a signal or a process id means it.
+# wrap PROGRAM: writes a script that sets LD_LIBRARY_PATH and replaces itself by the program, so that the process id and
+# signals are those of the program.
 wrap() {
     {
         echo '#!/bin/sh'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test-install.sh: `make install` chooses the folder from which the server may load the module, keeps to what
-# the user says, and prints the line for the folder that it chose. Installs under temporary directories only.
+# test-install.sh: tests that `make install` chooses a folder from which the server may load the module, that it obeys
+# the user's choice, and that it prints the line for the chosen folder. Installs only under temporary directories.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -10,8 +10,8 @@ built=$work/target
 mkdir -p "$built/release"
 echo 'the module' >"$built/release/libdsync.so"
 
-# expect CASE FOLDER ARGUMENT ...: with these arguments `make install` installs to FOLDER, and says so. The root
-# is fresh for each case; a CASE that names a unit file has it there.
+# expect CASE FOLDER ARGUMENT ...: checks that `make install` with these arguments installs to FOLDER and prints the
+# right lines. Each case has an empty root; if CASE is the path of a unit file, that file is created there first.
 expect() {
     root=$work/root
     rm -rf "$root"
@@ -24,7 +24,7 @@ expect() {
     what="make install with $1"
     folder=$2
     shift 2
-    # Whatever the caller of the tests has set does not count.
+    # Ignore what the caller of this script has set.
     said=$(env -u MAKEFLAGS -u MAKELEVEL -u PREFIX -u MODULE_DIR make -s install "CARGO_TARGET_DIR=$built" "DESTDIR=$root" "$@")
     if ! cmp -s "$built/release/libdsync.so" "$root$folder/dsync.so"; then
         echo "$what $*: no module in $folder, but:" >&2

@@ -1,18 +1,18 @@
 #!/bin/sh
-# test-matrix.sh: the engine's tests once, then the module's tests on every server that people run, one
-# after the other, and the refusal of a server that is too old. The last lines are a table of all of them.
+# test-matrix.sh: runs the engine's tests once, then the module's tests on every supported server, one after the other,
+# and checks that a server that is too old refuses the module. The last lines are a table with all results.
 #
-# A server comes from where the first of these has one of its version: ALSO="/path/to/redis-server ...",
-# what `make test` runs on (server.sh), Debian's sources (build-server.sh). What the first two have of
-# other versions is tested too. EXCEPT="redis-8.0 engine ..." leaves out.
+# A server of a version comes from the first of these places that has one: ALSO="/path/to/redis-server ...", the servers
+# of `make test` (server.sh), Debian's sources (build-server.sh). Servers of other versions in the first two places are
+# tested too. EXCEPT="redis-8.0 engine ..." leaves some out.
 #
-# Fails if any tests fail, and goes on to the next server before it does. A server that cannot be had fails
-# nothing, in CI neither: which ones Debian has changes without us, and those that must be tested `make
-# test` demands. But the table says that it was not tested, and why.
+# If tests fail on one server, it continues with the next, and fails at the end. A server that is not available is no
+# failure, not even in CI, because Debian's choice of servers changes, and `make test` demands the important ones. But
+# the table says that it was not tested, and why.
 set -eu
 cd "$(dirname "$0")/.."
 
-# With a +, a later one does once Debian has no such source any more.
+# With a +, a later version is accepted once Debian no longer has this one's source.
 matrix='redis-7.0 redis-7.2 redis-7.4 redis-8.0+ valkey-8.0 valkey-9.1+'
 too_old='redis-6.0'
 
@@ -25,17 +25,17 @@ trap 'exit 1' HUP INT TERM
 table=$work/table
 : >"$table"
 
-# "Redis 7.0.15", from "Redis server v=7.0.15 sha=...".
+# Prints "Redis 7.0.15" for a server that says "Redis server v=7.0.15 sha=...".
 version() {
     "$1" --version | sed 's/ server v=/ /' | cut -d ' ' -f 1,2
 }
 
-# redis-7.0, of that.
+# Prints "redis-7.0" for the same server.
 name_of() {
     version "$1" | tr '[:upper:] ' '[:lower:]-' | sed 's/\.[^.]*$//'
 }
 
-# row NAME RESULT [REMARK]
+# row NAME RESULT [REMARK]: adds a row to the table.
 row() {
     printf '    %-11s %-11s %s\n' "$1" "$2" "${3:-}" >>"$table"
 }
@@ -45,7 +45,7 @@ is_left_out() {
     return 1
 }
 
-# obtain NAME[+]: prints the path of such a server.
+# obtain NAME[+]: prints the path of a server of this version, or fails.
 obtain() {
     for at_hand in $servers_at_hand; do
         if [ "$(name_of "$at_hand")" = "${1%+}" ]; then
@@ -56,7 +56,7 @@ obtain() {
     sh scripts/build-server.sh "${1%%-*}" "${1#*-}"
 }
 
-# judge NAME REMARK COMMAND ...: a row for what the command does.
+# judge NAME REMARK COMMAND ...: runs the command and adds a row with its result.
 judge() {
     judged=$1
     remark=$2
@@ -73,8 +73,8 @@ test_on() {
     DSYNC_TEST_SERVER=$1 cargo test --test server
 }
 
-# The server must end by itself, having said in its log what it lacks. It gets a socket that nobody uses,
-# for without any it ends before it loads modules.
+# Checks that the server exits by itself and that its log says which function it lacks. It gets a Unix socket, which
+# nothing uses, because without port and socket it exits before it loads modules.
 is_refused_by() {
     if timeout 60 "$1" --port 0 --unixsocket "$work/socket" --save '' --dir "$work" \
         --loadmodule "$PWD/target/release/libdsync.so" >"$work/refusal" 2>&1; then
@@ -114,7 +114,7 @@ for wanted in $matrix $too_old; do
     fi
     echo
     echo "dsync: $name"
-    # What is said while it is obtained is shown, and kept: the last line is the reason where it fails.
+    # Show what `obtain` says, and keep it: if it fails, the last line is the reason.
     obtain "$wanted" 2>&1 >"$work/server" | tee "$work/said" >&2
     server=$(cat "$work/server")
     if [ -z "$server" ]; then

@@ -1,9 +1,9 @@
 #!/bin/sh
-# test-settings.sh: read (with `.`) by the scripts that test: how the tests have to run on this machine.
+# test-settings.sh: sets how the tests run on this machine. The scripts that test read this file with `.`.
 #
-# Some stories cut a host off from the others, in network namespaces. Where none can be made (a container
-# without the right to, an ordinary user where user namespaces are forbidden) they are left out, and this says
-# so; unless CI=true, where they fail instead: a story that silently went untold would be a hole.
+# Some tests cut a host off from the others, with network namespaces. If none can be made (in a container without the
+# right, or for a user where user namespaces are forbidden) these tests are skipped, and this script says so. With
+# CI=true they are not skipped, and so fail, because a silently skipped test would be a gap.
 
 can_make_hosts() {
     command -v ip >/dev/null 2>&1 &&
@@ -11,7 +11,7 @@ can_make_hosts() {
 }
 
 if [ "${CI:-}" != true ] && [ -z "${DSYNC_TEST_NO_NAMESPACES:-}" ] && ! can_make_hosts; then
-    echo "dsync: going on WITHOUT the stories about hosts that are cut off: no network namespaces can be made here." >&2
-    echo "dsync: to have them told, run as root, or allow user namespaces and install iproute2." >&2
+    echo "dsync: going on WITHOUT the tests with hosts that are cut off: this machine cannot make network namespaces." >&2
+    echo "dsync: to run them too, run as root, or allow user namespaces and install iproute2." >&2
     export DSYNC_TEST_NO_NAMESPACES=1
 fi

@@ -1,10 +1,10 @@
 #!/bin/sh
-# test.sh: the engine's tests once, then the module's tests on every server: the machine's Redis and
-# Valkey where it has them, otherwise Debian's (Redis 7.0 and Valkey 8.0 on Debian 12).
+# test.sh: runs the engine's tests once, then the module's tests on a Redis and a Valkey: those of the machine if it has
+# them, otherwise Debian's (Redis 7.0 and Valkey 8.0 on Debian 12).
 #
-# SERVERS="/path/to/redis-server ..." tests on those instead. A server that fails does not keep the next
-# from being tested; the last line tells which failed. Where one cannot be had this says so and goes on,
-# unless CI=true: there a server that silently went untested would be a hole.
+# SERVERS="/path/to/redis-server ..." tests on those servers instead. If tests fail on one server, it continues with the
+# next; the last line names the servers with failures. If a server is not available, it says so and continues, but
+# with CI=true it fails, because a silently skipped server would be a gap.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ else
         if server=$(sh scripts/server.sh "$name"); then
             servers="$servers $server"
         elif [ "${CI:-}" = true ]; then
-            echo "dsync: CI must test on $name, and it cannot be had (see above)." >&2
+            echo "dsync: CI must test on $name, which is not available (see above)." >&2
             exit 1
         else
             echo "dsync: going on WITHOUT $name." >&2
@@ -29,7 +29,7 @@ if [ -z "$servers" ]; then
     exit 1
 fi
 
-# "Redis 7.0.15", from "Redis server v=7.0.15 sha=...".
+# Prints "Redis 7.0.15" for a server that says "Redis server v=7.0.15 sha=...".
 version() {
     "$1" --version | sed 's/ server v=/ /' | cut -d ' ' -f 1,2
 }
@@ -37,7 +37,7 @@ version() {
 # shellcheck source=scripts/test-settings.sh
 . scripts/test-settings.sh
 
-echo "dsync: to be tested on:"
+echo "dsync: these servers will be tested:"
 for server in $servers; do
     "$server" --version >/dev/null
     echo "    $(version "$server") ($server)"

@@ -1,9 +1,9 @@
 //! `dsync`: locks, semaphores, wait groups and work-once keys as native commands of Redis and
 //! Valkey.
 //!
-//! Three layers, and every arrow has one direction: `commands` knows how requests are spelled,
-//! `module` knows the server, the crate `dsync_engine` knows the rules. The root knows them all: here is
-//! what the module registers, in which order, and what becomes of it when the server refuses the module.
+//! There are three layers, each of which uses only those after it: `commands` knows the syntax of requests, `module`
+//! knows the server, the crate `dsync_engine` knows the rules. This file uses all of them: it registers the module's
+//! parts with the server in the right order, and takes them back if the server refuses the module.
 
 mod commands;
 mod module;
@@ -23,40 +23,42 @@ struct Dsync;
 
 impl Library for Dsync {
     fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
-        // What a user wrote refuses the module most often: while there is nothing yet to take back.
+        // Wrong arguments are the most frequent reason to refuse the module, so check them while nothing has to be
+        // taken back.
         let settings = settings::check(args)?;
 
-        // What any callback of those below may use from its first call on.
+        // The callbacks registered below may use these from their first call on.
         detached::make(ctx);
-        events::learn_the_sleep(ctx);
+        events::set_longest_sleep(ctx);
         arm::register(tick::tick);
 
-        // What every server forgets by itself when it refuses the module, so each of these may fail. The types
-        // come first, for whatever stores a key; the commands later than the probe, which they describe as well.
+        // Every server forgets these by itself when it refuses the module, so each of them may fail. The types come
+        // first, because all others may store keys. The commands come after the probe, because they also describe the
+        // probe.
         values::register(ctx)?;
         probe::register(ctx)?;
         commands::register(ctx)?;
         metrics::register(ctx)?;
         settings::register(ctx, &settings)?;
 
-        // With the settings known. Loaded into a running primary, the module decides at once; otherwise the data
-        // are yet to come.
-        journal::look_at_the_level(ctx);
+        // These need the settings. If a running primary loads the module, it decides at once; otherwise the server has
+        // yet to load its data.
+        journal::read_log_level(ctx);
         node::register(ctx);
         let facts = ctx.facts();
         if facts.is_primary() && !facts.loading() {
             events::take_over(ctx, Some(Beginning::Start));
         }
 
-        // What Redis 7.0 goes on calling after a refusal. The filter can be taken back, and so can all events but
-        // the last, the keyspace notifications: nothing may refuse the module after those.
-        node::overhear(ctx)?;
+        // Redis 7.0 goes on calling these after it has refused the module. The command filter and the events can be
+        // taken back, but not the keyspace notifications, which come last: nothing may refuse the module after them.
+        node::watch_commands(ctx)?;
         events::register(ctx)
-        // What no server forgets, the receiver of the cluster's messages, waits for the first turn of the event
-        // loop: then the module is loaded for good.
+        // The receiver of the cluster's messages cannot be taken back on any server. So it is registered in the first
+        // turn of the event loop, when the module is loaded for good (`node::listen`).
     }
 
-    /// From the last to the first. Whatever is left in memory, the next load starts anew.
+    /// Takes back in reverse order. Statics that stay in memory are reset, so that a later load starts fresh.
     fn take_back(ctx: Ctx<'_>) {
         events::take_back(ctx);
         node::take_back(ctx);

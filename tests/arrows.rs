@@ -1,49 +1,50 @@
-//! The arrows between source files: `commands → module → engine`, and nowhere a circle.
+//! Checks which source files use which: only `commands → module → engine`, and never in a cycle.
 //!
-//! An arrow is a path in the text of one file that leads into another: a `use`, or a path that is spelled out.
-//! A re-exported name leads to the file it comes from. What a folder's files share with its `mod.rs`, which
-//! declares them, is not counted; nor are unit tests.
+//! There is an arrow from one file to another if its text has a path into the other: in a `use`, or inline. A path
+//! through a re-export counts as an arrow to the file that defines the name. Arrows between a folder's files and its
+//! `mod.rs`, which declares them, may form cycles. Unit tests are not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// A file, as the names of modules that lead to it.
+/// A file, as the path of its module: `["dsync", "module", "run"]`.
 type Module = Vec<String>;
+/// From one file to another.
 type Arrows = BTreeSet<(Module, Module)>;
 
-/// Nothing in the first names anything in the second, unless that is in the first as well.
-const NEVER: [(&str, &str); 3] = [
+/// Files in the first module may not use files in the second, except those that are in the first as well.
+const FORBIDDEN: [(&str, &str); 3] = [
     ("dsync::module", "dsync::commands"),
     ("dsync::module::redis", "dsync::module"),
     ("dsync::module::redis", "dsync_engine"),
 ];
 
-/// The root names everything, and nothing names it.
+/// The root may use everything; nothing may use the root.
 const ROOT: &str = "dsync";
 
 #[test]
-fn no_arrow_points_back_and_none_runs_in_a_circle() {
+fn source_files_have_no_forbidden_arrows_and_no_cycles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = Vec::new();
     collect(&root.join("src"), &module("dsync"), &mut sources);
     let engine = module("dsync_engine");
     collect(&root.join("engine/src"), &engine, &mut sources);
     let arrows = arrows(&sources);
-    // The reader reads: one `use`, one re-exported name.
+    // Two arrows that must be found, through a `use` and through a re-export: otherwise this test checks nothing.
     for (from, to) in [
         ("dsync::module::run", "dsync::module::redis::key"),
-        ("dsync::module::run", "dsync_engine::state"),
+        ("dsync::module::run", "dsync_engine::types"),
     ] {
         assert!(
             arrows.contains(&(module(from), module(to))),
             "{from} → {to}"
         );
     }
-    let back = pointing_back(&arrows);
-    assert!(back.is_empty(), "these point back: {back:#?}");
-    let circles = in_circles(&arrows);
-    assert!(circles.is_empty(), "these run in circles: {circles:#?}");
+    let found = forbidden(&arrows);
+    assert!(found.is_empty(), "these arrows are forbidden: {found:#?}");
+    let cycles = in_cycles(&arrows);
+    assert!(cycles.is_empty(), "these arrows form cycles: {cycles:#?}");
 }
 
 fn module(path: &str) -> Module {
@@ -56,6 +57,7 @@ fn inner(module: &Module, name: &str) -> Module {
     inner
 }
 
+/// Reads all source files of a folder.
 fn collect(folder: &Path, module: &Module, sources: &mut Vec<(Module, String)>) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();
@@ -66,22 +68,26 @@ fn collect(folder: &Path, module: &Module, sources: &mut Vec<(Module, String)>) 
             .into_owned();
         let inner = inner(module, &name);
         if name == "tests" {
-            // Unit tests.
+            // Skip unit tests.
         } else if path.is_dir() {
             collect(&path, &inner, sources);
         } else {
-            let is_face = matches!(&name[..], "lib" | "mod");
-            let of = if is_face { module.clone() } else { inner };
+            let is_module_root = matches!(&name[..], "lib" | "mod");
+            let of = if is_module_root {
+                module.clone()
+            } else {
+                inner
+            };
             sources.push((of, fs::read_to_string(&path).expect("a source")));
         }
     }
 }
 
-/// What one file says: the paths it uses, and those that it spells out.
+/// The paths in the text of one file: those in `use` declarations, and those inline.
 #[derive(Default)]
 struct File {
     uses: Vec<Vec<String>>,
-    spelled: Vec<Vec<String>>,
+    inline: Vec<Vec<String>>,
 }
 
 fn arrows(sources: &[(Module, String)]) -> Arrows {
@@ -91,7 +97,7 @@ fn arrows(sources: &[(Module, String)]) -> Arrows {
         .collect();
     let mut arrows = Arrows::new();
     for (from, file) in &files {
-        for path in file.uses.iter().chain(&file.spelled) {
+        for path in file.uses.iter().chain(&file.inline) {
             if let Some(to) = resolve(&files, from, path, 0).filter(|to| to != from) {
                 arrows.insert((from.clone(), to));
             }
@@ -100,7 +106,7 @@ fn arrows(sources: &[(Module, String)]) -> Arrows {
     arrows
 }
 
-/// The file that a path leads to, as it stands in the file `from`; `None` for what is nobody's here.
+/// Returns the file that a path in the file `from` leads to; `None` if it leads out of this workspace.
 fn resolve(
     files: &BTreeMap<Module, File>,
     from: &Module,
@@ -114,13 +120,13 @@ fn resolve(
         "crate" => at.truncate(1),
         "self" | "super" => {}
         _ if files.contains_key(&vec![first.clone()]) => at.clear(),
-        // A module declared here, or a name that was brought in.
+        // A module that this file declares; otherwise a name from a `use`.
         _ if files.contains_key(&inner(from, first)) => {}
         _ => {
             return resolve(
                 files,
                 from,
-                &brought_in(files, from, path, depth)?,
+                &path_behind_use(files, from, path, depth)?,
                 depth + 1,
             );
         }
@@ -134,8 +140,8 @@ fn resolve(
                 if files.contains_key(&inner) {
                     at = inner;
                 } else {
-                    // A name of this file's own, or one that it passes on.
-                    let further = brought_in(files, &at, rest, depth);
+                    // A name that the file defines itself, or one that it re-exports.
+                    let further = path_behind_use(files, &at, rest, depth);
                     let further = further.and_then(|path| resolve(files, &at, &path, depth + 1));
                     return Some(further.unwrap_or(at));
                 }
@@ -146,8 +152,8 @@ fn resolve(
     Some(at)
 }
 
-/// The path with its first name as a `use` of that file has it.
-fn brought_in(
+/// The path with its first name replaced by the full path in that file's `use`; `None` if no `use` brings the name in.
+fn path_behind_use(
     files: &BTreeMap<Module, File>,
     file: &Module,
     path: &[String],
@@ -166,7 +172,7 @@ fn read(source: &str) -> File {
         .split("#[cfg(test)]\nmod tests")
         .next()
         .unwrap_or_default();
-    let words = words(source);
+    let words = tokens(source);
     let mut file = File::default();
     let mut at = 0;
     while at < words.len() {
@@ -181,7 +187,7 @@ fn read(source: &str) -> File {
                 at += 2;
             }
             if path.len() > 1 {
-                file.spelled.push(path);
+                file.inline.push(path);
             }
             at += 1;
         } else {
@@ -191,7 +197,7 @@ fn read(source: &str) -> File {
     file
 }
 
-/// Reads one tree of a `use` declaration, up to the `,`, `}` or `;` behind it.
+/// Reads one tree of a `use` declaration, up to the `,`, `}` or `;` after it.
 fn read_use(words: &[&str], at: &mut usize, before: &[String], uses: &mut Vec<Vec<String>>) {
     let mut path = before.to_vec();
     loop {
@@ -204,7 +210,7 @@ fn read_use(words: &[&str], at: &mut usize, before: &[String], uses: &mut Vec<Ve
                 *at += 1;
                 return;
             }
-            // What it is called here does not matter.
+            // Skip the name after `as`: the path before it is the arrow.
             Some("as") => *at += 1,
             Some("::") => {}
             Some("self") if !path.is_empty() => {}
@@ -222,8 +228,8 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
-/// The names and signs of a source, without comments and texts.
-fn words(source: &str) -> Vec<&str> {
+/// The names and signs of a source, without comments and string literals.
+fn tokens(source: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = source;
     while let Some(first) = rest.chars().next() {
@@ -231,7 +237,7 @@ fn words(source: &str) -> Vec<&str> {
             _ if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
             _ if rest.starts_with("r#\"") => rest.find("\"#").map_or(rest.len(), |end| end + 2),
             _ if rest.starts_with("::") => 2,
-            '"' => end_of_text(rest),
+            '"' => string_literal_len(rest),
             '\'' if rest.starts_with("'\\") || rest[1..].chars().nth(1) == Some('\'') => {
                 let quoted = rest[2..].find('\'').map_or(rest.len(), |end| end + 3);
                 quoted.max(3)
@@ -250,8 +256,8 @@ fn words(source: &str) -> Vec<&str> {
     words
 }
 
-/// How long a text is, with both its quotes.
-fn end_of_text(rest: &str) -> usize {
+/// The length of a string literal, with both quotes.
+fn string_literal_len(rest: &str) -> usize {
     let mut escaped = false;
     let inner = rest[1..].find(|c| {
         let ends = c == '"' && !escaped;
@@ -265,19 +271,21 @@ fn is_in(inner: &Module, outer: &Module) -> bool {
     inner.starts_with(outer)
 }
 
-fn pointing_back(arrows: &Arrows) -> Vec<String> {
-    let never = |(from, to): &&(Module, Module)| {
+/// The arrows that [`FORBIDDEN`] and [`ROOT`] forbid.
+fn forbidden(arrows: &Arrows) -> Vec<String> {
+    let is_forbidden = |(from, to): &&(Module, Module)| {
         *to == module(ROOT)
-            || NEVER.iter().any(|(one, other)| {
+            || FORBIDDEN.iter().any(|(one, other)| {
                 let (one, other) = (module(one), module(other));
                 is_in(from, &one) && is_in(to, &other) && !is_in(to, &one)
             })
     };
-    arrows.iter().filter(never).map(shown).collect()
+    arrows.iter().filter(is_forbidden).map(in_words).collect()
 }
 
-/// What is left when files that name none of the rest, or are named by none, have been taken away.
-fn in_circles(arrows: &Arrows) -> Vec<String> {
+/// The arrows that remain when all files that use no other remaining file, or that none of them uses, are removed
+/// repeatedly: those in cycles, and those between cycles.
+fn in_cycles(arrows: &Arrows) -> Vec<String> {
     let mut left: Arrows = arrows.clone();
     left.retain(|(from, to)| !is_in(from, to) && !is_in(to, from));
     loop {
@@ -285,24 +293,24 @@ fn in_circles(arrows: &Arrows) -> Vec<String> {
         let before = left.len();
         left.retain(|arrow| to.contains(&arrow.0) && from.contains(&arrow.1));
         if left.len() == before {
-            return left.iter().map(shown).collect();
+            return left.iter().map(in_words).collect();
         }
     }
 }
 
-fn shown((from, to): &(Module, Module)) -> String {
+fn in_words((from, to): &(Module, Module)) -> String {
     format!("{} → {}", from.join("::"), to.join("::"))
 }
 
 #[test]
-fn circles_and_arrows_that_point_back_are_found() {
+fn arrow_checks_find_cycles_and_forbidden_arrows() {
     let found = |sources: &[(&str, &str)]| {
         let sources: Vec<_> = sources
             .iter()
             .map(|(of, source)| (module(of), (*source).to_owned()))
             .collect();
         let arrows = arrows(&sources);
-        (in_circles(&arrows).len(), pointing_back(&arrows).len())
+        (in_cycles(&arrows).len(), forbidden(&arrows).len())
     };
     for (a, b, expected) in [
         ("use super::b::{self, x::{Y}};", "", (0, 0)),

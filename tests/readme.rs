@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const DOCUMENTS: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
+const DOCUMENTS: [&str; 3] = ["README.md", "ARCHITECTURE.md", "tests/README.md"];
 
 /// Documents that name source files, in full or by the end of their paths.
-const GUIDES: [&str; 4] = [
+const GUIDES: [&str; 5] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "docs/server-facts.md",
+    "tests/README.md",
     "tests/golden/README.md",
 ];
 const STORIES: &str = "tests/server";

@@ -1,4 +1,4 @@
-//! What a request is told.
+//! The answers to requests.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub enum Answer {
         token: Token,
         fence: Fence,
     },
-    /// The client is to do the work.
+    /// The client must do the work now.
     Run {
         token: Token,
         fence: Fence,
@@ -27,7 +27,7 @@ pub enum Answer {
         reason: Arc<[u8]>,
         attempts: u64,
     },
-    /// Held by others, or not finished yet, and the request does not wait, or has waited long enough.
+    /// The key is held by others, or the round is not finished; and the request does not wait, or its wait has run out.
     NotGranted,
     /// The round has finished.
     Finished {
@@ -35,17 +35,17 @@ pub enum Answer {
         lost: u64,
     },
     Refused(Refusal),
-    /// The token's next request has taken over the place.
+    /// A later request with the same token has taken over the place.
     Superseded,
     /// RELEASE with the request's token has withdrawn it.
     Withdrawn,
     /// The key that the request waited for was removed.
     Removed,
-    /// The key has a value of another type now.
+    /// The key has a value of another type.
     WrongType,
     /// The key has gone to another node of the cluster, and its slot is moving.
     KeyLeft,
-    /// This server does not decide any more.
+    /// This server was demoted.
     Demoted,
 }
 

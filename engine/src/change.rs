@@ -1,11 +1,11 @@
 //! Everything that can happen to a key's state.
 //!
-//! The server that decides makes [`Change`]s and applies them; a replica and an AOF reload apply the
-//! same ones, in the same order, through the same code. So a change carries every value that must
-//! come out equal elsewhere (fences, wall-clock moments, who was lost and who was done) and nothing
-//! that is only true here (connections, the lease clock, the queue).
+//! The server that decides makes [`Change`]s and applies them. A replica and an AOF load apply the same changes, in the
+//! same order, with the same code. So a change carries every value that must be equal on all servers (fences,
+//! wall-clock moments, how a hold ended), and nothing that is true on one server only (connections, the lease clock,
+//! the queue).
 //!
-//! How they are written down is in [`crate::wire`].
+//! [`crate::wire`] says how changes are written as bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,28 +40,28 @@ pub enum Change {
     Finish {
         keep_until: UnixMs,
     },
-    /// The state is at its end and the key goes.
+    /// The key is removed, because nothing keeps its state any more.
     Vanish,
     Limits(Limits),
     Tally(Tally),
-    /// The run has ended, and what for.
+    /// The run has failed, with the reason that its client gave.
     Fail {
         fence: Fence,
         at: UnixMs,
         reason: Arc<[u8]>,
     },
-    /// The work is done, by the present run or, without one, by the last.
+    /// The work is done: by the current run, or, if `fence` is `None`, by the last run that lapsed.
     Complete {
         fence: Option<Fence>,
         done: Completion,
     },
-    /// A request was answered FAILED: the last run that lapsed is not believed any more.
+    /// A request was answered FAILED, so a DONE by the last run that lapsed is refused from then on.
     GiveUp,
     Record(Record),
 }
 
 impl Change {
-    /// The fence of the hold that the change is about, if it is about one.
+    /// Returns the fence of the hold that the change is about, if any.
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         match self {
@@ -82,7 +82,7 @@ impl Change {
         }
     }
 
-    /// What people call it: in logs, and in [`crate::wire`].
+    /// Returns the name of the change in logs and in [`crate::wire`].
     pub(super) fn verb(&self) -> &'static str {
         match self {
             Change::Grant(_) => "GRANT",
@@ -103,7 +103,7 @@ impl Change {
     }
 }
 
-/// For the server's log: the verb and the fence. Tokens are secret, and results and reasons may be long.
+/// For the server's log: the verb and the fence only, because tokens are secret, and results and reasons may be long.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.verb())?;

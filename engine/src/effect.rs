@@ -1,16 +1,16 @@
 //! What the caller must do after a call, in this order.
 //!
-//! First the changes go to the replicas and into the AOF. Then the key is signalled as modified and the log gets its
-//! lines. Clients are answered last, so that a client that reads a grant can rely on its having been written.
+//! First the changes go to the replicas and into the AOF. Then the key is signalled as modified, and the notes go to
+//! the log. Clients are answered last, so that a grant is written before its client reads it.
 
 use crate::answer::Answer;
 use crate::change::Change;
 use crate::index::slab::StateId;
-use crate::queue::wait_queue::Origin;
+use crate::queue::entry::FormerPlace;
 use crate::state::Misfit;
 use crate::types::{Fence, WaiterId};
 
-/// A waiter's answer is decided.
+/// The answer to a request that waited.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wake {
     pub waiter: WaiterId,
@@ -26,7 +26,7 @@ pub struct HandedOver {
     pub fence: Fence,
     /// The place that the token gets back if the reply cannot be delivered; `None` if the client did not choose the
     /// token.
-    pub origin: Option<Origin>,
+    pub former_place: Option<FormerPlace>,
 }
 
 /// A line for the server's log.
@@ -41,19 +41,19 @@ pub enum Note {
         fence: Fence,
         owner: Option<Box<[u8]>>,
     },
-    /// The state has refused a change that the engine decided, which is a defect of the engine. Nothing has changed, and
-    /// the change is not replicated.
+    /// The state has refused a change that the engine decided, which is a defect of the engine. Nothing has changed,
+    /// and the change is not replicated.
     Refused { change: String, misfit: Misfit },
 }
 
 #[derive(Default, Debug)]
 pub struct Effects {
     pub changes: Vec<Change>,
-    /// The key must be signalled as modified, for a grant, an end or a change of limit. Renewals and queue changes do not
-    /// set this, so that a client's own renewals never abort its MULTI.
+    /// Whether the key must be signalled as modified: after every change but a renewal. So a client's own renewals
+    /// never abort its MULTI.
     pub modified: bool,
-    /// Something has happened by which capacity may have been gained: see [`crate::Engine::free_capacity`].
-    pub may_gain: bool,
+    /// The call may have freed capacity: the caller must compare [`crate::Engine::free_capacity`] before and after it.
+    pub may_free_capacity: bool,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,
 }
@@ -63,7 +63,7 @@ impl Effects {
     pub fn clear(&mut self) {
         self.changes.clear();
         self.modified = false;
-        self.may_gain = false;
+        self.may_free_capacity = false;
         self.notes.clear();
         self.wakes.clear();
     }
@@ -76,7 +76,7 @@ impl Effects {
         });
     }
 
-    /// Takes the answer of a request that was decided in the same call in which it queued.
+    /// Removes and returns the answer of a request that was answered in the same call in which it queued.
     pub(super) fn answer_to(&mut self, waiter: WaiterId) -> Option<Answer> {
         let at = self.wakes.iter().position(|wake| wake.waiter == waiter)?;
         Some(self.wakes.remove(at).answer)

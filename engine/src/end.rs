@@ -3,17 +3,17 @@
 /// How a hold ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum End {
-    /// Its token gave it back.
+    /// RELEASE with its token.
     Released,
-    /// Its token declared the member's job done.
+    /// DONE with the token of a group's member.
     Done,
     /// Its lease ran out.
     Lapsed,
-    /// An operator took it.
+    /// An operator revoked it.
     Revoked,
-    /// It was ephemeral and its connection closed.
+    /// It was EPHEMERAL, and its connection closed.
     Disconnected,
-    /// It was granted to a connection that had closed before the reply was written.
+    /// Its connection had closed before the grant was written to it.
     Undelivered,
 }
 

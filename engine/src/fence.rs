@@ -1,31 +1,31 @@
-//! How fences rise: one by one along all keys, in step with the clock, and past every fence of another server
-//! that may have been given for the same key.
+//! How fences rise: always past the last one, over all keys, and past every fence that another server may have given
+//! for the same key.
 //!
-//! A fence is the clock in microseconds where the clock is ahead of the last fence. So the fences of a server that
-//! has lost its memory still rise, as long as its clock does.
+//! A fence is the wall clock in microseconds, or the last fence plus one if that is more. So the fences of a server
+//! that has lost its data still rise, as long as its clock does.
 
 use crate::Engine;
 use crate::types::{Fence, Now};
 
-/// How far ahead of the clock a fence from elsewhere may be: a year.
+/// How far ahead of this server's clock a fence from another server may be: a year.
 const FENCE_AHEAD_US: u64 = 366 * 86_400 * 1_000_000;
 
 const MINUTE_US: u64 = 60 * 1_000_000;
 const HOUR_US: u64 = 60 * MINUTE_US;
 
-/// Why a server begins to decide. It goes past the fences it knows, for it does not know all: the newest
-/// may have been lost, or given by a clock that is ahead of its own.
+/// Why a server begins to decide. It then leaps past all fences that it knows, because it may not know all: the newest
+/// may have been lost, or another server whose clock is ahead may have given them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beginning {
-    /// It started, with its own data or with none.
+    /// The server was started, with its own data or with none.
     Start,
-    /// It took over from another, which may go on, cut off from everybody else, and may even be started
-    /// again: so a promotion goes farther than a start.
+    /// The server was promoted. The old primary may still serve, cut off from all others, and may even be started
+    /// again. So a promotion leaps farther than a start.
     Promotion,
 }
 
 impl Beginning {
-    /// How far past the last fence, and past the clock.
+    /// Returns how far to leap past the last fence, and how far past the clock.
     fn leaps_us(self) -> (u64, u64) {
         match self {
             Beginning::Start => (MINUTE_US, HOUR_US),
@@ -34,20 +34,20 @@ impl Beginning {
     }
 }
 
-/// Whether no clock that is right to a year can have given this fence.
+/// Whether the fence is more than a year ahead of the clock.
 pub(crate) fn is_ahead(fence: Fence, now: Now) -> bool {
     fence.0 > now.unix_us.saturating_add(FENCE_AHEAD_US)
 }
 
-/// The fences that this server has given and knows of.
+/// What this server knows about the fences that were given so far.
 #[derive(Default)]
 pub(crate) struct Fences {
-    /// Given here, or seen in what was decided elsewhere.
+    /// The highest fence that this server gave, or saw in a change or a state from another server.
     last: Fence,
-    /// A fence from elsewhere that is far ahead of the clock, until the caller has been told.
+    /// A fence from another server that is far ahead of the clock, until the caller has taken it for the log.
     ahead: Option<Fence>,
-    /// The highest fence that was told of in a cluster: the nodes tell less than their last, by what a leap past
-    /// it would add.
+    /// The highest fence that a node of the cluster announced. A node announces its last fence less the distance that
+    /// it leaps, so a leap does not change what it announces, and it does no harm if the others miss the leap.
     heard: Fence,
 }
 
@@ -56,16 +56,15 @@ impl Fences {
         self.last
     }
 
-    /// The fence of the next grant: past every earlier one, and past those that a server with a
-    /// lost memory may have given before this moment.
+    /// Returns the fence of the next grant: past every earlier one, and past those that a server which lost its data
+    /// may have given before this moment.
     pub(crate) fn next(&mut self, now: Now) -> Fence {
         self.last = Fence((self.last.0 + 1).max(now.unix_us).min(Fence::MAX.0));
         self.last
     }
 
-    /// Goes past a fence that was given elsewhere. One that is far ahead of the clock is believed as well,
-    /// for somebody holds by it: the fences to come lie behind it, and the first of its kind is told of by
-    /// [`Engine::take_fence_ahead`].
+    /// Makes all later fences higher than this one, which another server gave. That also applies to a fence far ahead
+    /// of the clock, because a client holds with it; [`Engine::take_fence_ahead`] reports the first such fence.
     pub(crate) fn adopt(&mut self, fence: Fence, now: Now) {
         if is_ahead(fence, now) && !is_ahead(self.last, now) {
             self.ahead = Some(fence);
@@ -75,44 +74,44 @@ impl Fences {
 }
 
 impl Engine {
-    /// The last fence given or seen.
+    /// Returns the last fence that this server gave or saw.
     #[must_use]
     pub fn last_fence(&self) -> Fence {
         self.fences.last
     }
 
-    /// The highest fence that was told of in a cluster.
+    /// Returns the highest fence that a node of the cluster announced.
     #[must_use]
     pub fn heard_fence(&self) -> Fence {
         self.fences.heard
     }
 
-    /// A fence that was believed though it lies more than a year ahead of the clock, once.
+    /// Returns, once, a fence that was accepted although it is more than a year ahead of the clock.
     pub fn take_fence_ahead(&mut self) -> Option<Fence> {
         self.fences.ahead.take()
     }
 
-    /// The last fence as it was saved in this server's own file, or by its primary.
+    /// Takes the last fence from this server's own file, or from its primary.
     pub fn adopt_last_fence(&mut self, last: Fence, now: Now) {
         self.fences.adopt(last, now);
     }
 
-    /// The fences to come leave room for those that this server does not know of.
+    /// Leaps ahead, so that later fences are past those that this server does not know.
     pub fn leap_fences(&mut self, beginning: Beginning, now: Now) {
         let (past_last, past_clock) = beginning.leaps_us();
         let last = (self.fences.last.0 + past_last).max(now.unix_us.saturating_add(past_clock));
         self.fences.last = Fence(last.min(Fence::MAX.0));
     }
 
-    /// A node of the cluster has told of its last fence. Ones too far ahead are not believed.
+    /// Notes the fence that a node of the cluster announced. One that is too far ahead is ignored.
     pub fn hear_fence(&mut self, fence: Fence, now: Now) {
         if !is_ahead(fence, now) || fence <= self.fences.last {
             self.fences.heard = self.fences.heard.max(fence);
         }
     }
 
-    /// Keys that another node had are this server's from now on: the fences to come lie this far behind
-    /// those that were heard of.
+    /// Makes later fences higher than the highest announced fence, by this distance. Called when this server gets keys
+    /// that another node had.
     pub fn leap_past_heard(&mut self, distance_us: u64) {
         let fences = &mut self.fences;
         if fences.heard > Fence(0) {
@@ -136,11 +135,11 @@ mod tests {
         }
     }
 
-    /// Both sides of a cut began an hour ahead of the clock, the old one later: it had been started again,
-    /// and what it gave from then on outranked the one that had been promoted in its place.
+    /// A start used to leap as far as a promotion. An old primary that was cut off and then restarted gave fences above
+    /// those of the server that had been promoted in its place.
     #[test]
-    fn a_primary_that_starts_again_stays_below_the_one_promoted_in_its_place() {
-        // It may itself have been started, or promoted, at any time before.
+    fn fences_of_restarted_primary_stay_below_promoted_one() {
+        // The old primary itself may have been started or promoted at any time before.
         for before in [None, Some(Beginning::Start), Some(Beginning::Promotion)] {
             for served_us in [0, MINUTE_US, 3 * HOUR_US] {
                 let began = 10_000 * HOUR_US;

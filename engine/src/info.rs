@@ -1,4 +1,4 @@
-//! What INFO tells an operator about a key: everything but tokens.
+//! What INFO shows about a key: everything but tokens, which are secret.
 
 use crate::change::{Limits, Tally};
 use crate::families::once::Record;
@@ -22,7 +22,7 @@ pub struct WaiterInfo<'e> {
     pub age_ms: u64,
 }
 
-/// What is particular to the family.
+/// What only this family shows.
 pub enum Particulars<'e> {
     Lock,
     Semaphore {
@@ -43,11 +43,11 @@ pub struct Info<'e> {
     pub particulars: Particulars<'e>,
     pub holders: usize,
     pub first_holders: Vec<HoldInfo<'e>>,
-    /// `None` on a replica: only the primary knows who waits.
-    pub waiters: Option<Waiters<'e>>,
+    /// `None` on a replica: only the primary has queues.
+    pub waiters: Option<KeyWaiters<'e>>,
 }
 
-pub struct Waiters<'e> {
+pub struct KeyWaiters<'e> {
     pub count: usize,
     pub longest_ms: u64,
     pub first: Vec<WaiterInfo<'e>>,
@@ -63,10 +63,10 @@ pub struct Contended<'e> {
 }
 
 impl Engine {
-    /// The key with its first `count` holders and waiters; nothing for an absent key.
+    /// Returns the key with its first `count` holders and waiters; `None` for an absent key.
     ///
     /// # Errors
-    /// When the key is of another family.
+    /// If the key is of another family.
     pub fn info(
         &self,
         key: &Key<'_>,
@@ -129,26 +129,26 @@ impl Engine {
         keys.take(count).collect()
     }
 
-    /// Clients that wait for a reply.
+    /// Returns the number of requests whose client waits for a reply.
     #[must_use]
     pub fn waiting(&self, family: Family) -> u64 {
         self.queues.waiting(family)
     }
 
-    /// How long the longest waiting of all has waited.
+    /// Returns how long the longest wait of all has lasted.
     #[must_use]
     pub fn longest_wait_ms(&self, now: Now) -> u64 {
         let longest = self.queues.by_longest_wait().next();
         longest.map_or(0, |(since, ..)| now.mono.ms_since(since))
     }
 
-    fn waiters_of(&self, key: &Key<'_>, count: usize, now: Now) -> Waiters<'_> {
+    fn waiters_of(&self, key: &Key<'_>, count: usize, now: Now) -> KeyWaiters<'_> {
         let queue = self
             .queues
             .find(key.db, key.name)
             .and_then(|id| self.queues.get(id));
         let Some(queue) = queue else {
-            return Waiters {
+            return KeyWaiters {
                 count: 0,
                 longest_ms: 0,
                 first: Vec::new(),
@@ -167,7 +167,7 @@ impl Engine {
             claim: None,
             age_ms: age(watcher.since),
         });
-        Waiters {
+        KeyWaiters {
             count: queue.waiters(),
             longest_ms: queue.waiting_since().map_or(0, age),
             first: waiting.chain(watching).take(count).collect(),

@@ -1,16 +1,15 @@
-//! The name of a key as a state remembers it: an owned byte string in 24 bytes.
+//! The name of a key as a state stores it: an owned byte string in 24 bytes.
 //!
-//! Guaranteed: names of up to 22 bytes, which is most locks, cost no allocation and no second
-//! cache line; longer ones, and a key may have 512 MB, cost exactly their length on the heap.
-//! Equality and order are those of the bytes, so a map keyed by names can be asked with a `&[u8]`.
+//! Guaranteed: names of up to 22 bytes, which most locks have, cost no allocation and no second cache line. Longer
+//! names (a key may have 512 MB) cost exactly their length on the heap. Equality and order are those of the bytes, so a
+//! `&[u8]` can be looked up in a map keyed by names.
 //!
-//! Deliberately absent: any change in place, and any notion of text: a name is bytes, and only
-//! `Debug` escapes them.
+//! Deliberately absent: changes in place, and any assumption that a name is text: a name is bytes, and only `Debug`
+//! escapes them.
 //!
-//! Rejected: `Box<[u8]>` alone (16 bytes, but an allocation of at least 16 more and a pointer to
-//! chase for every name), sharing by reference count (a name has one owner, and a count costs what
-//! the length of a short one does), and the crates that squeeze in one or two more bytes with
-//! unsafe code.
+//! Rejected: `Box<[u8]>` alone (16 bytes, but an allocation of at least 16 more and a pointer to follow for every
+//! name); reference counting (a name has one owner, and a count is as large as most names); and crates that fit in one
+//! or two more bytes with unsafe code.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -19,14 +18,14 @@ use std::fmt;
 /// The longest name that is stored without an allocation.
 const INLINE_BYTES: usize = 22;
 
-/// See the head of this file.
+/// An owned key name; see the header of this file.
 #[derive(Clone)]
 pub struct KeyName(Repr);
 
-/// The variant follows from the length, so equal names have equal variants.
+/// The length decides the variant, so equal names have equal variants.
 #[derive(Clone)]
 enum Repr {
-    /// `len <= INLINE_BYTES`; what follows the name in `bytes` is zero.
+    /// `len <= INLINE_BYTES`; the bytes after the name are zero.
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     /// Longer than `INLINE_BYTES`.
     Heap(Box<[u8]>),
@@ -42,7 +41,7 @@ impl KeyName {
         }
     }
 
-    /// What the name asked of the allocator, besides its own 24 bytes.
+    /// Returns the bytes on the heap, besides the 24 of the name itself.
     pub const fn heap_bytes(&self) -> usize {
         match &self.0 {
             Repr::Inline { .. } => 0,
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_around_the_borders_comes_back() {
+    fn key_name_of_every_length_keeps_its_bytes() {
         for len in (0..=70).chain([254, 255, 256, 257, 65_535, 65_536, 1 << 20]) {
             let bytes: Vec<u8> = (0..len).map(|n| u8::try_from(n % 251).unwrap()).collect();
             let name = name(&bytes);
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_and_order_are_those_of_the_bytes() {
+    fn key_names_compare_as_their_bytes() {
         // Zeros at the end are part of a name, 0xff is above all ASCII, a prefix sorts first, and
         // length decides nothing else: each on both sides of the border between inline and boxed.
         let mut all: Vec<Vec<u8>> = Vec::new();
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_asked_with_bytes() {
+    fn key_name_is_found_in_a_map_by_bytes() {
         let map: BTreeMap<KeyName, usize> =
             (0..64).map(|len| (name(&vec![b'k'; len]), len)).collect();
         for len in 0..64 {
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_escapes_what_is_not_text() {
+    fn key_name_debug_output_escapes_bytes() {
         assert_eq!(
             format!("{:?}", name(b"lock:\"\x00\xff\n")),
             r#""lock:\"\x00\xff\n""#

@@ -1,31 +1,33 @@
 //! The rules of dsync: locks, semaphores, wait groups and work-once keys as plain data.
 //!
-//! Deterministic: the same calls in the same order give the same states and the same [`Effects`], which
-//! is what the tests against a model rely on. So this crate has deliberately
-//! - no clock and no timer: time comes in with every call as a [`Now`], and [`Engine::next_wake`] answers
-//!   when to ask [`Engine::next_task`] what has come due; to ask too early or too often does nothing;
-//! - no randomness: tokens come in with requests, fences are made from the time and the last fence, and
-//!   no hash decides an order;
-//! - no I/O and no threads: what is to be replicated, announced, answered or logged comes out as effects;
+//! The engine is deterministic: the same calls in the same order give the same states and the same [`Effects`]. The
+//! tests against a model rely on that. So this crate has deliberately
+//! - no clock and no timer: each call is given the time as a [`Now`](types::Now). [`Engine::next_wake`] returns when to
+//!   ask [`Engine::next_task`] what has come due; to ask too early or too often does nothing;
+//! - no randomness: tokens come with requests, fences are made from the time and the last fence, and no order depends
+//!   on a hash;
+//! - no I/O and no threads: a call leaves as effects what the caller must replicate, announce, answer or log;
 //! - no Redis, and no unsafe code.
 //!
 //! `clippy.toml` beside it forbids the functions and types that would break this.
 //!
-//! The engine owns every state. The server's keyspace maps a name to a [`StateId`] and nothing more;
-//! a caller opens the key, hands in what it found as a [`Key`], and afterwards stores or deletes the
-//! key as `Key::state` says. One call concerns one key.
+//! The engine owns every state. The server's keyspace maps a name to a [`StateId`] and nothing more. For each call the
+//! caller opens the key and passes what it found as a [`Key`]; after the call it stores or deletes the key as
+//! `Key::state` says. One call concerns one key.
 //!
-//! Who does what:
+//! Where to find what:
 //! - [`types`]: the vocabulary; `fence`: how fences rise;
-//! - `families`: whom the state of each family admits, and what it keeps beside its holds ([`hold`]);
-//! - `queue`: who waits, for one key and for all; `index`: where states are found;
-//! - [`calls`]: what clients, time and other servers ask for. Every call that changes a key or its queue ends in
-//!   `calls::serve`, so that no grantable head of a queue is ever left waiting;
-//! - [`change`]: all that can happen to a state; [`wire`]: its one binary form; [`saved`]: states made of it;
-//! - [`effect`], [`answer`]: what the caller is to do after a call.
+//! - [`hold`], `hold_set`: one hold, and all holds of a key; `families`: the rules of each family; `state`: a key's
+//!   value;
+//! - `queue`: the waiting requests of one key and of all keys; `index`: how states are found;
+//! - [`calls`]: what clients, the timer and other servers ask for. Every call that changes a key or its queue ends in
+//!   `Engine::settle`, so that no first request of a queue waits although it could be granted;
+//! - [`change`]: everything that can happen to a state; [`wire`]: its one binary form; [`saved`]: whole states in that
+//!   form;
+//! - [`effect`], [`answer`]: what the caller must do after a call.
 //!
-//! Values in the keyspace that are pointers to states were rejected: the server may free them on
-//! another thread, and the deadline index would have to reach into them by raw pointers.
+//! Values in the keyspace that are pointers to states were rejected: the server may free values on another thread, and
+//! the deadline index would have to reach into them by raw pointers.
 
 #![forbid(unsafe_code)]
 
@@ -37,8 +39,11 @@ mod end;
 pub mod families;
 mod fence;
 pub mod hold;
+mod hold_set;
 mod index;
 pub mod info;
+#[cfg(debug_assertions)]
+mod invariants;
 mod key_name;
 mod queue;
 pub mod saved;
@@ -63,26 +68,27 @@ use index::slab::Slab;
 use index::spaces::Spaces;
 use queue::queues::{QueueBounds, Queues};
 use stats::Stats;
-use types::{ClientId, Db, Fence, MonoUs, Now, UnixMs, WaiterId};
+use types::{ClientId, Db, Fence, MonoUs, UnixMs, WaiterId};
 
 pub use answer::{FullQueue, Refusal};
 pub use fence::Beginning;
 pub use index::slab::StateId;
-pub use queue::wait_queue::{Request, Wait};
-pub use state::{Body, Family, Misfit, State};
+pub use queue::entry::{Request, Wait};
+pub use state::{Body, Misfit, State};
+pub use types::Family;
 
-/// What the operator can set.
+/// The settings that the engine knows, as the operator or the defaults set them.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a place is kept for its token after its connection closed; 0 keeps none.
+    /// How long a vacant place is kept for its token after the connection closed; 0 keeps none.
     pub rejoin_ms: u64,
     /// How long the tally of a finished round is kept.
     pub group_keep_ms: u64,
-    /// How long a group is kept in which nothing lives, waits or happens.
+    /// How long a group without members is kept after the last change, or after the last request that waited for it.
     pub group_idle_ms: u64,
-    /// What a hold has left at least, within its lease, when this server takes it over.
+    /// What a hold has left at least, but never more than its lease, when this server takes over.
     pub takeover_grace_ms: u64,
-    /// How long results are kept, and attempts and reasons after the last thing that happened.
+    /// How long results are kept after DONE, and attempts and reasons after the last change or waiting request.
     pub once_keep_ms: u64,
     pub max_waiters: u64,
     pub max_waiters_per_key: u64,
@@ -102,15 +108,15 @@ impl Default for Settings {
     }
 }
 
-/// One key of the server, as it was found and as the call leaves it.
+/// One key of the server: the caller sets what it found, and the call sets what it leaves.
 #[derive(Debug)]
 pub struct Key<'a> {
     pub db: Db,
     pub name: &'a [u8],
-    /// What the key holds. The caller stores it where it was absent, and deletes the key where it has
-    /// become absent.
+    /// The value of the key, `None` if it is absent. After the call the caller stores a new value, and deletes the key
+    /// if the value is gone.
     pub state: Option<StateId>,
-    /// Whether the keyspace has it already.
+    /// Whether the keyspace had a value before the call.
     stored: bool,
 }
 
@@ -130,11 +136,11 @@ impl<'a> Key<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     Now(Answer),
-    /// The answer will come as a wake of this waiter.
+    /// The answer will come later, as a wake of this waiter.
     Queued(WaiterId),
 }
 
-/// A decision that the state refused: see [`effect::Note::Refused`].
+/// The state refused a change that the engine decided: see [`effect::Note::Refused`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct NotDecided;
 
@@ -142,33 +148,36 @@ struct NotDecided;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongType;
 
-/// Invariants: a state that is indexed in `leases` or `retention` lives in a database and is served
-/// here; `ephemeral` names only holds that are ephemeral, under their present connection, and such as wait
-/// in `leftovers` to be dropped; `put_off_ends` has the entries of `put_off` that end holds.
+/// Invariants:
+/// - a state that is indexed in `leases` or `retention` belongs to a database, and this server decides about it;
+/// - `ephemeral` has only holds that are ephemeral, each under the connection it is bound to now, and holds that
+///   `leftovers` has still to drop;
+/// - `put_off_ends` has exactly the entries of `put_off` that end a hold.
 pub struct Engine {
     pub settings: Settings,
     states: Slab<State>,
     spaces: Spaces,
     queues: Queues,
-    /// The earliest lease of each key.
+    /// For each state, when its earliest lease runs out.
     leases: Wheel,
-    /// When finished and idle groups vanish.
+    /// When groups and work-once keys that nobody uses are forgotten.
     retention: BTreeSet<(UnixMs, StateId)>,
-    /// The holds that end with a connection.
+    /// The holds that end with a connection, by that connection.
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
-    /// Connections that are gone: their entries in `ephemeral` are holds to be ended as soon as the server
-    /// can write. Not listed one by one, for there may be a million.
+    /// Connections that have closed. Their holds in `ephemeral` end as soon as the server can write. The holds are not
+    /// listed here one by one, because a connection may have a million.
     closed: BTreeSet<ClientId>,
-    /// Other holds to be ended then.
+    /// Other holds that end as soon as the server can write: grants whose reply was not delivered.
     ending: BTreeMap<Fence, Ending>,
-    /// Tasks whose keys could not be written here, and when to look again.
+    /// Tasks whose keys this server could not write, each with the moment to try again.
     put_off: BTreeSet<(MonoUs, Task)>,
     put_off_ends: BTreeMap<Fence, (MonoUs, Task)>,
     fences: Fences,
     role: Role,
     leftovers: Leftovers,
-    /// The kind of task that is looked for first, so that no kind can hold up the others.
-    turn: usize,
+    /// The kind of task that `next_task` looks for first. It changes with every task, so that no kind keeps the others
+    /// waiting.
+    next_kind: usize,
     stats: Stats,
     pub effects: Effects,
 }
@@ -197,7 +206,7 @@ impl Engine {
             fences: Fences::default(),
             role: Role::default(),
             leftovers: Leftovers::default(),
-            turn: 0,
+            next_kind: 0,
             stats: Stats::default(),
             effects: Effects::default(),
         }
@@ -213,7 +222,7 @@ impl Engine {
         &self.stats
     }
 
-    /// What the key holds, if it is of this family.
+    /// Returns the value of the key, or an error if it is of another family.
     fn body(&self, key: &Key<'_>, family: Family) -> Result<Option<&Body>, WrongType> {
         let body = key
             .state
@@ -236,10 +245,10 @@ impl Engine {
         }
     }
 
-    /// Carries out a decision on the key and writes it down. What ended is returned.
+    /// Applies a change that the engine decided, and records it in the effects. Returns the hold that it ended, if any.
     ///
-    /// A change that the state refuses is a defect of this engine's, for the log: it is written down
-    /// nowhere, because no replica could carry it out and no server could load it from an AOF.
+    /// A state refuses such a change only if the engine has a defect. The change is then logged but not recorded,
+    /// because no replica could apply it and no server could load it from an AOF.
     fn decide(
         &mut self,
         key: &mut Key<'_>,
@@ -272,7 +281,7 @@ impl Engine {
         }
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.renewed);
         self.stats.decided(family, &change, unrenewed);
-        self.effects.may_gain |=
+        self.effects.may_free_capacity |=
             ended.is_some() || matches!(change, Change::Limit(_) | Change::Pin(_));
         self.effects.changes.push(change);
         if let Some(hold) = ended.as_ref().filter(|hold| hold.ephemeral) {
@@ -287,7 +296,7 @@ impl Engine {
         NotDecided
     }
 
-    /// A new, empty state for a key that has none. `None` when four billion states exist.
+    /// Makes an empty state for a key that has none. Returns `None` if all two billion ids are in use.
     fn create(&mut self, key: &mut Key<'_>, family: Family) -> Option<StateId> {
         let space = self.spaces.of(key.db);
         let body = Body::new(family);
@@ -300,7 +309,7 @@ impl Engine {
         Some(id)
     }
 
-    /// Takes the state out of everything. Its number comes back when the keyspace lets go of it.
+    /// Removes the state from the engine. Its id stays reserved until the server has freed the value.
     fn discard(&mut self, key: &mut Key<'_>) {
         let Some(id) = key.state.take() else { return };
         self.unindex(id);
@@ -311,112 +320,21 @@ impl Engine {
             self.states.free(id);
         }
     }
-
-    /// Every promise that can be seen from outside a call. For tests, after every step.
-    ///
-    /// # Panics
-    /// When one is broken.
-    #[cfg(debug_assertions)]
-    pub fn check_invariants(&self, now: Now) {
-        self.queues.check_invariants();
-        self.leases.check_invariants();
-        for (id, state) in self.states.iter() {
-            state.body.check_invariants();
-            let noted = match &state.body {
-                Body::Lock(_) | Body::Semaphore(_) => None,
-                Body::Group(group) => group.retention,
-                Body::Once(once) => once.retention,
-            };
-            let db = self.spaces.db(state.space);
-            let walked = self.is_serving() && self.role.has_walked(id);
-            assert!(
-                !walked
-                    || db.is_none()
-                    || noted.is_none_or(|until| self.retention.contains(&(until, id))),
-                "{id:?} is not kept until {noted:?}"
-            );
-            let holds = state.body.holds();
-            let without = holds.first_before(self.role.since());
-            assert!(!walked || without.is_none(), "{id:?}: all have moments");
-            assert!(
-                holds.iter().all(|hold| hold.due <= self.latest_due()),
-                "{id:?}: no moment is later than the latest"
-            );
-            let earliest = holds.earliest(self.role.since());
-            if self.is_serving() && db.is_some() {
-                let put_off = self
-                    .put_off
-                    .iter()
-                    .any(|(_, task)| *task == Task::Lapse(id));
-                assert!(
-                    self.leases.contains(id) == earliest.is_some() || put_off,
-                    "{id:?} in the lease index"
-                );
-            }
-            let queue = db.and_then(|db| self.queues.find(db, state.name.as_bytes()));
-            let due = queue.is_some_and(|queue| {
-                let put_off = |(_, task): &(_, Task)| *task == Task::Serve(queue);
-                self.queues.will_be_due(queue) || self.put_off.iter().any(put_off)
-            });
-            if let Some(queue) = queue.and_then(|queue| self.queues.get(queue))
-                && let Some((_, head)) = queue.head()
-                && now.may_write
-                && !due
-            {
-                let claim = head.request.claim;
-                let limit = state.body.limit_in_force();
-                assert!(
-                    !state.body.admits(claim, limit),
-                    "{id:?}: a grantable head waits"
-                );
-            }
-        }
-        for family in Family::ALL {
-            let states = self
-                .states
-                .iter()
-                .filter(|(_, state)| state.body.family() == family);
-            let holds: usize = states.map(|(_, state)| state.body.holds().len()).sum();
-            assert_eq!(
-                self.stats.holds(family),
-                holds as u64,
-                "holds of {family:?}"
-            );
-        }
-        for ((client, fence), id) in &self.ephemeral {
-            let state = self.states.get(*id);
-            let hold = state.and_then(|state| state.body.holds().get(*fence));
-            assert!(
-                hold.map_or(!self.leftovers.is_empty(), |hold| {
-                    hold.ephemeral && hold.client() == *client
-                }),
-                "{fence:?} is bound to {client:?}"
-            );
-        }
-        let ends = |(_, task): &&(MonoUs, Task)| matches!(task, Task::End { .. });
-        assert!(
-            self.put_off
-                .iter()
-                .filter(ends)
-                .eq(self.put_off_ends.values().collect::<BTreeSet<_>>()),
-            "ends that were put off"
-        );
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A decision that its own state refused went into the AOF all the same, and no server could load it.
+    /// A change that its own state refused once went into the AOF all the same, and no server could load it.
     #[test]
-    fn refused_decision_is_logged_and_passed_on_to_nobody() {
+    fn refused_change_is_logged_and_not_replicated() {
         let mut engine = Engine::default();
         let mut key = Key::found(Db(0), b"k", None);
         let decided = engine.decide(&mut key, Family::Once, Change::Limit(1));
         assert!(decided.is_err());
         assert!(engine.effects.changes.is_empty());
-        assert!(!engine.effects.modified && !engine.effects.may_gain);
+        assert!(!engine.effects.modified && !engine.effects.may_free_capacity);
         assert!(key.state.is_none(), "no empty key is left behind");
         let [Note::Refused { change, misfit }] = &engine.effects.notes[..] else {
             panic!("{:?}", engine.effects.notes);

@@ -1,12 +1,11 @@
-//! A state as the packed changes that make it out of a new one: what RDB files, DUMP payloads, rewritten AOFs
-//! and digests hold.
+//! A state as the packed changes that rebuild it. RDB files, DUMP payloads, rewritten AOFs and digests hold these.
 //!
-//! A state is one packed string, or several when it has many holds: each but the last says that more follow.
-//! The strings are those of [`crate::wire`]; the changes are those of [`Body::as_changes`], and are applied by
-//! [`Body::apply`], as those of a primary are. What is particular to a saved state is checked here: which
-//! changes it may have and in which order.
+//! A state is one packed string, or several if it has many holds; each but the last says that more follow. The strings
+//! are those of [`crate::wire`]. [`Body::as_changes`] makes the changes, and [`Body::apply`] applies them as it applies
+//! those of a primary. This file checks what only a saved state must fulfil: which changes it may have, and in which
+//! order.
 //!
-//! Connections, the lease clock and the queue are not in it; see [`crate::change`] for why.
+//! Connections, the lease clock and the queue are not saved; see [`crate::change`] for the reason.
 
 use std::fmt;
 
@@ -15,16 +14,16 @@ use crate::types::Fence;
 use crate::wire::{self, Unreadable};
 use crate::{Body, Family, Misfit};
 
-/// How many changes one packed string has at most. A command of a rewritten AOF carries one.
+/// How many changes one packed string has at most. One command of a rewritten AOF carries one string.
 const PER_STRING: usize = 128;
 
 /// Why a saved state is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsound {
     Unreadable(Unreadable),
-    /// A string of another family than the key's.
+    /// A string is of another family than the key.
     Family,
-    /// A change that a saved state does not have, or not there: falling fences, for one.
+    /// A saved state cannot have this change, or not at this place: for example, fences must rise.
     Misplaced {
         verb: &'static str,
     },
@@ -32,7 +31,7 @@ pub enum Unsound {
         verb: &'static str,
         misfit: Misfit,
     },
-    /// The end, before all that its family needs.
+    /// The strings ended before everything that the family needs was there.
     Incomplete,
 }
 
@@ -56,7 +55,7 @@ impl fmt::Display for Unsound {
     }
 }
 
-/// Hands out the packed strings of a state, in their order: at least one.
+/// Calls `each` with the packed strings of a state, in order: at least one.
 pub fn pack(body: &Body, mut each: impl FnMut(&[u8])) {
     let mut buffer = Vec::new();
     let mut changes = body.as_changes().peekable();
@@ -74,11 +73,11 @@ pub fn pack(body: &Body, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// A state that is being put together from its packed strings.
+/// A state that is being rebuilt from its packed strings.
 pub struct Assembly {
     body: Body,
     last: Fence,
-    /// The change of [`Body::scalars`] has come.
+    /// Whether the change of [`Body::scalars`] was added already.
     has_scalars: bool,
 }
 
@@ -92,10 +91,10 @@ impl Assembly {
         }
     }
 
-    /// Takes the next string. Returns whether more follow.
+    /// Adds the next string. Returns whether more follow.
     ///
     /// # Errors
-    /// For whatever [`pack`] would not have written.
+    /// If [`pack`] would not have written the string.
     pub fn add(&mut self, packed: &[u8]) -> Result<bool, Unsound> {
         let changes = wire::open(packed)?;
         if changes.family != self.body.family() {
@@ -114,7 +113,7 @@ impl Assembly {
         Ok(more)
     }
 
-    /// Whether [`Body::as_changes`] could have the change here: see there for the order.
+    /// Whether the change may come next, by the order of [`Body::as_changes`].
     fn is_next(&mut self, change: &Change) -> bool {
         let scalars_first = self.body.family() == Family::Semaphore;
         match change {
@@ -131,10 +130,10 @@ impl Assembly {
         }
     }
 
-    /// The state, once the last string has been taken.
+    /// Returns the state. Call it when the last string has been added.
     ///
     /// # Errors
-    /// When something is missing.
+    /// If something is missing.
     pub fn finish(self) -> Result<Body, Unsound> {
         if self.has_scalars == self.body.scalars().is_some() {
             Ok(self.body)
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_loaded_as_it_was_saved() {
+    fn state_is_loaded_as_it_was_saved() {
         for body in bodies() {
             let saved = strings(&body);
             assert!(
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_cut_after_128_changes() {
+    fn saved_state_is_split_after_128_changes() {
         let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
         assert_eq!(lengths, [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1, 1, 1]);
     }
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_of_saved_states_are_loaded_and_only_in_their_order() {
+    fn saved_state_with_wrong_change_or_order_is_refused() {
         let shared = |fence| grant(fence, Claim::Shared);
         let member = |fence| grant(fence, Claim::Member);
         let permit = |fence| grant(fence, Claim::Permits(1));
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn state_of_another_family_is_refused() {
+    fn saved_state_of_another_family_is_refused() {
         let saved = strings(&bodies()[1]);
         let mut assembly = Assembly::new(Family::Once);
         assert_eq!(assembly.add(&saved[0]), Err(Unsound::Family));

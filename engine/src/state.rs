@@ -1,4 +1,4 @@
-//! What one key is: its family's policy over a set of holds, and the one way in which it changes.
+//! The state of one key: the rules of its family with its holds, and the only function that changes it.
 //!
 //! The server that decides and its replicas both use [`Body::apply`], so their states are equal. `apply` checks every
 //! change, because it may come from a file.
@@ -12,77 +12,24 @@ use crate::families::group::WaitGroup;
 use crate::families::lock::Lock;
 use crate::families::once::Once;
 use crate::families::semaphore::Semaphore;
-use crate::hold::{Hold, HoldSet};
+use crate::hold::Hold;
+use crate::hold_set::HoldSet;
 use crate::index::spaces::Space;
 use crate::key_name::KeyName;
-use crate::types::{Claim, UnixMs};
+use crate::types::{Claim, Family, UnixMs};
 
-/// The kinds of keys.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Family {
-    Lock,
-    Semaphore,
-    Group,
-    Once,
-}
-
-impl Family {
-    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
-
-    /// The number of the family in saved states and among the server's types.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        match self {
-            Family::Lock => 0,
-            Family::Semaphore => 1,
-            Family::Group => 2,
-            Family::Once => 3,
-        }
-    }
-
-    #[must_use]
-    pub fn of_number(number: u8) -> Option<Family> {
-        Family::ALL
-            .into_iter()
-            .find(|family| family.number() == number)
-    }
-
-    /// Whether holds of this family make such claims.
-    #[must_use]
-    pub fn grants(self, claim: Claim) -> bool {
-        match claim {
-            Claim::Exclusive | Claim::Shared => self == Family::Lock,
-            Claim::Permits(_) => self == Family::Semaphore,
-            Claim::Member => self == Family::Group,
-            Claim::Run => self == Family::Once,
-        }
-    }
-}
-
-impl Claim {
-    #[must_use]
-    pub fn family(self) -> Family {
-        match self {
-            Claim::Exclusive | Claim::Shared => Family::Lock,
-            Claim::Permits(_) => Family::Semaphore,
-            Claim::Member => Family::Group,
-            Claim::Run => Family::Once,
-        }
-    }
-}
-
-/// A change that does not fit the state it was meant for.
+/// Why a change does not fit the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Misfit {
-    /// Another family's change.
+    /// The change is of another family.
     Family,
-    /// The fence or the token is taken, or the lock is held otherwise.
+    /// Another hold has the fence or the token, or the present holds leave no room for the change.
     Taken,
     /// No hold has this fence.
     NoHold,
     /// There is no room for another state.
     Full,
-    /// VANISH, with changes behind it.
+    /// Changes follow a VANISH.
     Vanished,
 }
 
@@ -98,7 +45,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// The policy of a family with its holds. The rare, larger ones are boxed so that a lock is small.
+/// What one family keeps. The larger families are boxed so that a lock, the most frequent, stays small.
 #[derive(Clone)]
 pub enum Body {
     Lock(Lock),
@@ -112,7 +59,7 @@ pub enum Body {
 pub struct State {
     pub body: Body,
     pub space: Space,
-    /// The name of the key, so that a task that comes due finds it.
+    /// The name of the key, so that a task can find it.
     pub name: KeyName,
 }
 
@@ -176,7 +123,7 @@ impl Body {
         }
     }
 
-    /// How often the limit in force has become another.
+    /// Returns how often the limit in force has changed.
     #[must_use]
     pub fn limit_changes(&self) -> u64 {
         match self {
@@ -186,7 +133,7 @@ impl Body {
         }
     }
 
-    /// The limit that requests last asked for.
+    /// Returns the limit that a request last gave.
     #[must_use]
     pub fn limit_asked(&self) -> Option<u32> {
         match self {
@@ -196,8 +143,8 @@ impl Body {
         }
     }
 
-    /// Returns the limit that a queue keeps for the case that its key is removed: the one that requests asked for, or the
-    /// one in force. A pause by an operator is not kept.
+    /// Returns the limit that the queue remembers, in case the key is removed: the one that a request gave last, or the
+    /// one in force. A pause by an operator is not remembered.
     #[must_use]
     pub fn limit_to_remember(&self) -> Option<u32> {
         self.limit_asked()
@@ -205,7 +152,7 @@ impl Body {
             .filter(|limit| *limit >= 1)
     }
 
-    /// Whether the claim fits beside the holds there are, under this limit.
+    /// Whether a hold with this claim fits beside the present holds, under this limit.
     #[must_use]
     pub fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
         match self {
@@ -221,19 +168,19 @@ impl Body {
     /// Applies one change. Returns the hold that it ended, if any.
     ///
     /// # Errors
-    /// For a change that does not fit; nothing has changed then.
+    /// If the change does not fit. Then nothing has changed.
     pub fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
         match change {
             Change::Grant(grant) => {
-                if !self.family().grants(grant.claim) {
+                if grant.claim.family() != self.family() {
                     return Err(Misfit::Family);
                 }
-                let alone = match self {
+                let is_full = match self {
                     Body::Lock(lock) => !lock.admits(grant.claim),
                     Body::Once(once) => !once.admits(),
                     Body::Semaphore(_) | Body::Group(_) => false,
                 };
-                if alone || !self.holds().accepts(grant.fence, &grant.token) {
+                if is_full || !self.holds().accepts(grant.fence, &grant.token) {
                     return Err(Misfit::Taken);
                 }
                 match self {
@@ -350,7 +297,7 @@ impl Body {
         }
     }
 
-    /// Returns the field in which the engine notes under which moment it has indexed the key.
+    /// Returns the field that has the moment under which the key is in the `retention` index.
     pub fn retention_mut(&mut self) -> Option<&mut Option<UnixMs>> {
         match self {
             Body::Lock(_) | Body::Semaphore(_) => None,
@@ -368,7 +315,7 @@ impl Body {
         }
     }
 
-    /// Returns the change that makes a new state equal to this one but for its holds.
+    /// Returns the change that sets everything but the holds: a family's scalars. `None` for a lock, which has none.
     #[must_use]
     pub fn scalars(&self) -> Option<Change> {
         match self {
@@ -379,8 +326,8 @@ impl Body {
         }
     }
 
-    /// The changes that make this state out of a new one, as an AOF is rewritten: first the scalars,
-    /// then the holds, oldest first. A group's tally comes last, for each grant begins a round.
+    /// Returns the changes that make a new state equal to this one, for a saved state: first the scalars, then the
+    /// holds, oldest first. For groups and work-once keys the scalars come last, because a grant changes them.
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
         let (first, last) = match self {
             Body::Lock(_) => (None, None),
@@ -394,7 +341,7 @@ impl Body {
         first.into_iter().chain(grants).chain(last)
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let own = match self {
@@ -406,13 +353,15 @@ impl Body {
         own + self.holds().heap_bytes()
     }
 
-    /// The holds agree with their policy.
+    /// Panics unless the holds obey the rules of the family.
     #[cfg(debug_assertions)]
     pub fn check_invariants(&self) {
         self.holds().check_invariants();
         let family = self.family();
         assert!(
-            self.holds().iter().all(|hold| family.grants(hold.claim)),
+            self.holds()
+                .iter()
+                .all(|hold| hold.claim.family() == family),
             "claims of the family"
         );
         if let Body::Lock(lock) = self {
@@ -443,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_no_larger_than_its_hold() {
+    fn lock_is_no_larger_than_its_hold() {
         assert_eq!(size_of::<Body>(), size_of::<Hold>());
         assert_eq!(size_of::<Option<State>>(), size_of::<Hold>() + 32);
     }

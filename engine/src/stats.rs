@@ -1,13 +1,12 @@
-//! What has happened, counted, and what is going on, gauged: by family, for INFO.
+//! Counters and gauges for INFO, by family.
 //!
-//! Counters only grow and gauges come from the states and queues themselves, so that whatever storm has
-//! passed, a quiet server shows gauges of zero. Counted is what this server decided: a server that
-//! follows another counts nothing.
+//! Counters only grow. The gauges of holds follow the states, so a quiet server shows gauges of zero whatever has
+//! happened before. Only what this server decided is counted: a replica counts nothing.
 
 use crate::Family;
 use crate::change::{Change, End};
 
-/// The upper bounds of the classes of wait times, in milliseconds; the last class has none.
+/// The upper bounds of the classes of wait times, in milliseconds. One more class, the last, has no bound.
 pub const WAIT_BOUNDS_MS: [u64; 7] = [1, 10, 100, 1_000, 10_000, 60_000, 600_000];
 
 /// The counters of one family.
@@ -18,23 +17,23 @@ pub struct Counters {
     /// Ended by the token: released, done or failed.
     pub released: u64,
     pub lapsed: u64,
-    /// Of those, the holds that had never been renewed.
+    /// Of the lapsed, the holds that were never renewed.
     pub lapsed_unrenewed: u64,
     pub revoked: u64,
-    /// Ended with the connection, as EPHEMERAL says.
+    /// Ended because the connection of an EPHEMERAL hold closed.
     pub disconnected: u64,
-    /// Granted to a connection that had closed before the reply was written.
+    /// Ended because the connection had closed before the grant was written to it.
     pub undelivered: u64,
     pub wait_timeouts: u64,
-    /// Waiters whose connection closed.
+    /// Requests that left the queue because their connection closed.
     pub wait_disconnects: u64,
     pub limit_changes: u64,
 }
 
-/// How long those waited who were granted after waiting.
+/// How long requests waited that were granted after a wait.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WaitTimes {
-    /// By class: at most the bound, and more than the one before.
+    /// The number of waits in each class: at most the bound of the class, and more than the bound before.
     pub classes: [u64; WAIT_BOUNDS_MS.len() + 1],
     pub total_ms: u64,
 }
@@ -65,7 +64,7 @@ impl Stats {
         &mut self.counters[family as usize]
     }
 
-    /// Live holds.
+    /// Returns the number of live holds.
     #[must_use]
     pub fn holds(&self, family: Family) -> u64 {
         self.holds[family as usize]
@@ -81,7 +80,7 @@ impl Stats {
         *holds = holds.saturating_sub(count as u64);
     }
 
-    /// A decision; `unrenewed` says that the hold it ended had never been renewed.
+    /// Counts a change that this server decided. `unrenewed` says that the hold which it ended was never renewed.
     pub(super) fn decided(&mut self, family: Family, change: &Change, unrenewed: bool) {
         let counters = self.counters_mut(family);
         match change {
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_counted_in_the_first_class_that_has_room_for_it() {
+    fn wait_time_counts_in_the_first_class_whose_bound_fits() {
         for (waited_ms, class) in [(0, 0), (1, 0), (2, 1), (10, 1), (600_000, 6), (600_001, 7)] {
             let mut times = WaitTimes::default();
             times.count(waited_ms);

@@ -1,9 +1,9 @@
-//! The engine's vocabulary: one newtype for every number that could be taken for another.
+//! The engine's vocabulary. Numbers that could be confused have a newtype each.
 //!
-//! Three clocks meet here and never mix. Leases run on the *lease clock* ([`LeaseUs`]), which stands
-//! still while the server cannot serve; waits run on the plain monotonic clock ([`MonoUs`]); what is
-//! saved, replicated or kept for later readers is a wall-clock moment ([`UnixMs`]). All three arrive
-//! together in a [`Now`]; the engine itself never asks for the time.
+//! There are three clocks, and their moments have three types. Leases run on the *lease clock* ([`LeaseUs`]), which
+//! stands still while the server cannot serve. Waits run on the plain monotonic clock ([`MonoUs`]). Moments that are
+//! saved or replicated are on the wall clock ([`UnixMs`]). A call gets all three in a [`Now`]; the engine itself never
+//! asks for the time.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -12,21 +12,21 @@ use std::num::NonZeroU64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Db(pub i32);
 
-/// A connection, by the server's own number. Zero stands for "none that this server knows".
+/// A connection, by the number that the server gave it. Zero means that this server knows no connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// A hold that came from a file or from the primary has no connection here.
+    /// For holds that came from a file or from the primary.
     pub const NONE: ClientId = ClientId(0);
 }
 
-/// One queued request. A place that is taken over gets a new one, so that the old request and the
-/// new one are never confused.
+/// One queued request. A retry that takes over a place gets a new number, so that the old and the new request cannot be
+/// confused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WaiterId(pub NonZeroU64);
 
-/// The queue of one key, as the server that decides numbers them.
+/// The queue of one key. Only the server that decides has queues.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct QueueId(pub(super) u64);
 
@@ -35,10 +35,11 @@ pub struct QueueId(pub(super) u64);
 pub struct Fence(pub u64);
 
 impl Fence {
-    /// Fences stay exact in every client language, also where numbers are doubles.
+    /// 2^53 - 1, so that fences are exact also in client languages whose numbers are doubles.
     pub const MAX: Fence = Fence((1 << 53) - 1);
 
-    /// The moment it would have been drawn at if it were no more than the clock.
+    /// Returns the fence read as a wall-clock moment. Fences are normally the clock in microseconds, so this is near
+    /// the moment of the grant.
     #[must_use]
     pub fn unix(self) -> UnixMs {
         UnixMs(self.0 / 1_000)
@@ -50,19 +51,19 @@ impl Fence {
 pub struct LeaseUs(pub u64);
 
 impl LeaseUs {
-    /// The end of a lease that starts now.
+    /// Returns the end of a lease that starts at this moment.
     #[must_use]
     pub fn after(self, lease: LeaseMs) -> LeaseUs {
         self.after_ms(u64::from(lease.0))
     }
 
-    /// This many milliseconds later; the far end of the clock where that is beyond it.
+    /// Returns the moment this many milliseconds later, or the end of the clock if that is earlier.
     #[must_use]
     pub fn after_ms(self, ms: u64) -> LeaseUs {
         LeaseUs(self.0.saturating_add(ms.saturating_mul(1_000)))
     }
 
-    /// Milliseconds from `now` to this moment, rounded up; zero when it has come.
+    /// Returns the milliseconds from `now` to this moment, rounded up; zero once it has come.
     #[must_use]
     pub fn ms_left(self, now: LeaseUs) -> u64 {
         self.0.saturating_sub(now.0).div_ceil(1_000)
@@ -74,13 +75,13 @@ impl LeaseUs {
 pub struct MonoUs(pub u64);
 
 impl MonoUs {
-    /// This many milliseconds later; the far end of the clock where that is beyond it.
+    /// Returns the moment this many milliseconds later, or the end of the clock if that is earlier.
     #[must_use]
     pub fn after_ms(self, ms: u64) -> MonoUs {
         MonoUs(self.0.saturating_add(ms.saturating_mul(1_000)))
     }
 
-    /// Whole milliseconds since an earlier moment.
+    /// Returns the whole milliseconds since an earlier moment.
     #[must_use]
     pub fn ms_since(self, earlier: MonoUs) -> u64 {
         self.0.saturating_sub(earlier.0) / 1_000
@@ -92,16 +93,16 @@ impl MonoUs {
 pub struct UnixMs(pub u64);
 
 impl UnixMs {
-    /// The last moment that fits the 48 bits a hold keeps it in: the year 10889.
+    /// The last moment that a hold can store: it has 48 bits for it, which last until the year 10889.
     pub const MAX: UnixMs = UnixMs((1 << 48) - 1);
 
-    /// This many milliseconds later, at most [`UnixMs::MAX`].
+    /// Returns the moment this many milliseconds later, at most [`UnixMs::MAX`].
     #[must_use]
     pub fn after_ms(self, ms: u64) -> UnixMs {
         UnixMs(self.0.saturating_add(ms).min(UnixMs::MAX.0))
     }
 
-    /// Milliseconds from `now` to this moment; zero when it has come.
+    /// Returns the milliseconds from `now` to this moment; zero once it has come.
     #[must_use]
     pub fn ms_left(self, now: UnixMs) -> u64 {
         self.0.saturating_sub(now.0)
@@ -122,10 +123,10 @@ impl LeaseMs {
 pub struct Now {
     pub lease: LeaseUs,
     pub mono: MonoUs,
-    /// Microseconds since 1970; fences are made from it.
+    /// The wall clock in microseconds since 1970. Fences are made from it.
     pub unix_us: u64,
-    /// Whether the server takes writes at this moment. While it does not, holds neither begin nor
-    /// end: only waiters may leave.
+    /// Whether the server takes writes now. While it does not, no hold begins or ends, and waiters can only leave the
+    /// queue.
     pub may_write: bool,
 }
 
@@ -136,12 +137,43 @@ impl Now {
     }
 }
 
-/// What a request asks of a key, and what its hold then has of it.
+/// The four kinds of keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Family {
+    Lock,
+    Semaphore,
+    Group,
+    Once,
+}
+
+impl Family {
+    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
+
+    /// The number of the family in packed strings and among the server's types.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Family::Lock => 0,
+            Family::Semaphore => 1,
+            Family::Group => 2,
+            Family::Once => 3,
+        }
+    }
+
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Family> {
+        Family::ALL
+            .into_iter()
+            .find(|family| family.number() == number)
+    }
+}
+
+/// What a request asks for, and what its hold then has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// A lock, alone.
+    /// A lock, with no other hold beside it.
     Exclusive,
-    /// A lock, together with any number of other shared holds.
+    /// A lock, beside any number of other shared holds.
     Shared,
     /// This many of a semaphore's permits.
     Permits(u32),
@@ -152,7 +184,18 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// How much of a limit it takes.
+    /// The family whose keys grant such claims.
+    #[must_use]
+    pub fn family(self) -> Family {
+        match self {
+            Claim::Exclusive | Claim::Shared => Family::Lock,
+            Claim::Permits(_) => Family::Semaphore,
+            Claim::Member => Family::Group,
+            Claim::Run => Family::Once,
+        }
+    }
+
+    /// How much of a limit the claim takes.
     #[must_use]
     pub fn permits(self) -> u32 {
         match self {
@@ -171,22 +214,22 @@ pub const MAX_OWNER_LEN: usize = 128;
 
 /// The secret name of a hold: 1 to 128 bytes.
 ///
-/// A version-4 UUID in its canonical spelling, which is what the server hands out, is kept in 16
-/// bytes and comes back to the letter; any other text is kept as it is.
+/// The tokens that the server makes are version-4 UUIDs in lower case. Every UUID written that way is stored in 16
+/// bytes and spelled again exactly; any other text is stored as it is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Token {
     Uuid([u8; 16]),
     Text(Box<[u8]>),
 }
 
-/// Where [`Token::text`] spells a UUID.
+/// The buffer into which [`Token::text`] writes a UUID.
 pub type TokenBuffer = [u8; uuid::fmt::Hyphenated::LENGTH];
 
 impl Token {
     /// The longest token, in bytes.
     pub const MAX_LEN: usize = 128;
 
-    /// The token with this text, if it is of a legal length.
+    /// Returns the token with this text, if its length is legal.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Token> {
         if text.is_empty() || text.len() > Token::MAX_LEN {
@@ -196,7 +239,7 @@ impl Token {
             && let Ok(id) = uuid::Uuid::try_parse_ascii(text)
         {
             let token = Token::Uuid(id.into_bytes());
-            // Capitals name the same UUID but another token: texts are compared, not numbers.
+            // In capitals it is the same UUID but another token, because tokens are compared as texts.
             if token.text(&mut new_token_buffer()) == text {
                 return Some(token);
             }
@@ -204,7 +247,7 @@ impl Token {
         Some(Token::Text(text.into()))
     }
 
-    /// Its text; `buffer` is where a UUID is spelled.
+    /// Returns the text of the token. A UUID is written into `buffer`.
     #[must_use]
     pub fn text<'a>(&'a self, buffer: &'a mut TokenBuffer) -> &'a [u8] {
         match self {
@@ -223,7 +266,7 @@ pub fn new_token_buffer() -> TokenBuffer {
     [0; uuid::fmt::Hyphenated::LENGTH]
 }
 
-/// Tokens are secrets: no log line and no panic message may spell one.
+/// Tokens are secret, so no log line and no panic message may contain one.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
@@ -243,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn every_token_comes_back_to_the_letter() {
+    fn token_text_survives_parsing_exactly() {
         let texts: [&[u8]; 7] = [
             b"a",
             b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59",
@@ -262,19 +305,19 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_1_to_128_bytes() {
+    fn token_of_0_or_129_bytes_is_refused() {
         assert_eq!(Token::parse(b""), None);
         assert_eq!(Token::parse(&[b'x'; 129]), None);
     }
 
     #[test]
-    fn no_debug_output_shows_a_token() {
+    fn token_debug_output_hides_its_text() {
         let token = Token::parse(b"secret").expect("legal");
         assert_eq!(format!("{token:?}"), "Token(…)");
     }
 
     #[test]
-    fn what_is_left_of_a_lease_is_rounded_up() {
+    fn lease_ms_left_is_rounded_up() {
         for (now, left) in [
             (0, 2),
             (1, 2),

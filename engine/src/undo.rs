@@ -1,5 +1,5 @@
-//! Takes back the changes of one command: changes from another server are applied all or none. It notes what a body was
-//! before each change, as far as the change touches it.
+//! Takes back the changes of one command, because changes from another server are applied all or none. An [`Undo`]
+//! keeps what each change is about to touch.
 //!
 //! A copy of the whole body was rejected: a semaphore of 200,000 holders would be copied for each command.
 
@@ -8,6 +8,7 @@ use crate::change::Change;
 use crate::hold::Hold;
 use crate::types::Fence;
 
+/// What a body was before some changes.
 pub struct Undo {
     scalars: Option<Change>,
     /// Oldest first: the hold of each fence that a change was about, as it was before that change.

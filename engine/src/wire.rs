@@ -1,5 +1,4 @@
-//! Changes in their one binary form: the replication stream, the AOF, RDB files and DUMP payloads all
-//! carry it.
+//! Changes in their one binary form. The replication stream, the AOF, RDB files and DUMP payloads all carry it.
 //!
 //! A *packed* string carries changes to one key:
 //!
@@ -7,9 +6,9 @@
 //! version  family|MORE  change...  check
 //! ```
 //!
-//! `version` and `family|MORE` are a byte each. The MORE bit says that the state goes on in the next string;
-//! only states that are saved are cut: see [`crate::saved`]. `check` is the CRC-32C of everything before it,
-//! in four bytes, lowest first. A change is a byte for its kind and then its fields:
+//! `version` and `family|MORE` are one byte each. The MORE bit says that the state continues in the next string; only
+//! saved states are split: see [`crate::saved`]. `check` is the CRC-32C of everything before it, in four bytes, the
+//! lowest first. A change is a byte for its kind, and then its fields:
 //!
 //! ```text
 //! GRANT     0x80|flags [permits] fence granted lease deadline token [owner]
@@ -28,46 +27,45 @@
 //! RECORD    13 attempts touched reason-kind [reason] late completion-follows [completion]
 //! ```
 //!
-//! - A number is LEB128 and takes as few bytes as it can. `option(n)` is 0 for nothing, else `n + 1`.
-//! - A text is its length and its bytes; `option(text)` has the length plus one.
+//! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.
+//! - A text is its length and its bytes. `option(text)` has the length plus one, or 0 for nothing.
 //! - A token is the number 0 and the 16 bytes of a UUID, or a text. `late` is 1 and a token, or 0.
 //! - `completion` is keep-until, token and option(result). `how` and `reason-kind` are numbers.
-//! - Moments are milliseconds since 1970. Those of a GRANT are near each other, so it has differences:
-//!   `granted` from the fence in milliseconds, `deadline` from `granted` plus the lease; they may be
-//!   negative, and are written as zigzag numbers. `permits` is there for semaphores alone.
+//! - Moments are milliseconds since 1970. Those of a GRANT are close together, so it has differences: `granted` minus
+//!   the fence in milliseconds, and `deadline` minus (`granted` plus the lease). They may be negative, and are zigzag
+//!   numbers. Only semaphores have `permits`.
 //! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared.
 //!
-//! Every sequence of changes has exactly one packed form, and a reader refuses every other: so two servers
-//! that agree on a state agree on its bytes. Nothing is allocated by a length before it was compared with its
-//! bound and with what is there.
+//! Every sequence of changes has exactly one packed form, and a reader refuses every other. So two servers with equal
+//! states have equal bytes. A reader allocates nothing by a length before it has compared the length with its bound and
+//! with the bytes that are left.
 //!
-//! To grow: a new kind of change takes a new number, in a command of its own, and raises the version of the
-//! strings that use it; an old kind never gets a new field, and a string that uses nothing new keeps the old
-//! version. So an older server follows as long as nobody uses what is new.
+//! How the format grows: a new kind of change takes a new number, travels in a command of its own, and raises the
+//! version of the strings that use it. An old kind never gets a new field, and a string that uses nothing new keeps the
+//! old version. So an older server can follow as long as nobody uses what is new.
 //!
-//! Rejected: changes as readable text (twice the bytes, and a second format for RDB files), and the RDB's own
-//! numbers and strings (nine bytes for each number above 2^32, and no use for the stream).
+//! Rejected: changes as readable text (twice the bytes, and a second format for RDB files), and the RDB's own numbers
+//! and strings (nine bytes for each number above 2^32, and the stream could not use them).
 
 mod fields;
-#[cfg(test)]
-mod tests;
+mod read;
+mod write;
 
 use std::fmt;
 
 use crc::{CRC_32_ISCSI, Crc};
 
 use crate::Family;
-use crate::change::{Change, End, Limits, Tally};
-use crate::families::once::{Completion, Reason, Record};
+use crate::change::{Change, End};
 use crate::hold::Grant;
-use crate::types::{Claim, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, UnixMs};
+use crate::types::{MAX_RESULT_LEN, UnixMs};
 use fields::{Fields, Writer};
 
-/// The version that is written and understood.
+/// The version that this dsync writes, and the only one it reads.
 pub const VERSION: u8 = 2;
 
-/// The longest packed string that a saved state needs: a record with the longest reason and result beside
-/// as many grants as [`super::saved`] puts into a string.
+/// The longest packed string of a saved state: a record with the longest reason and result, and as many grants as
+/// [`super::saved`] puts into one string.
 pub const MAX_LEN: usize = 2 * MAX_RESULT_LEN + (1 << 18);
 
 const MORE: u8 = 0x80;
@@ -90,7 +88,7 @@ mod kind {
     pub const GIVEUP: u8 = 12;
     pub const RECORD: u8 = 13;
 
-    /// With its flags.
+    /// The kind of a GRANT. The three constants below are its flags.
     pub const GRANT: u8 = 0x80;
     pub const RENEWED: u8 = 1;
     pub const OWNED: u8 = 2;
@@ -100,15 +98,15 @@ mod kind {
 /// Why a packed string, or a change in it, could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreadable {
-    /// Cut short, or not what was written.
+    /// The string was cut short or changed.
     Damaged,
-    /// Written in a version that is not known here.
+    /// This version is not known here.
     Version(u8),
-    /// Of a family that is not known here.
+    /// This family is not known here.
     Family(u8),
-    /// A kind of change that is not known here.
+    /// This kind of change is not known here.
     Kind(u8),
-    /// A field of this change is missing, out of bounds, or written in another way than ours.
+    /// A field of this change is missing, out of bounds, or not in its one form.
     Field {
         verb: &'static str,
         field: &'static str,
@@ -132,7 +130,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Packs changes to one key into `buffer`, in place of what was there. Each fits the family.
+/// Packs changes to one key into `buffer`, and drops what was there. Each change must be one of the family's.
 pub fn pack<'a>(
     buffer: &mut Vec<u8>,
     family: Family,
@@ -146,7 +144,7 @@ pub fn pack<'a>(
     end(buffer, more);
 }
 
-/// Begins a packed string in `buffer`, in place of what was there; [`end`] completes it.
+/// Begins a packed string in `buffer`, and drops what was there. [`end`] completes it.
 pub(super) fn begin(buffer: &mut Vec<u8>, family: Family) -> Writer<'_> {
     buffer.clear();
     buffer.extend_from_slice(&[VERSION, family.number()]);
@@ -161,21 +159,21 @@ pub(super) fn end(buffer: &mut Vec<u8>, more: bool) {
     buffer.extend_from_slice(&check.to_le_bytes());
 }
 
-/// A packed string that is being read, a change at a time.
+/// A packed string that is being read, one change at a time.
 #[derive(Debug)]
 pub struct Unpacked<'a> {
     pub family: Family,
-    /// The state goes on in the next string.
+    /// Whether the state continues in the next string.
     pub more: bool,
     fields: Fields<'a>,
 }
 
-/// Opens a packed string. Its changes are read as the iterator is asked for them.
+/// Opens a packed string. The iterator reads its changes one by one.
 ///
 /// # Errors
-/// For a string that is damaged, and for a version or a family that is not known here.
+/// If the string is damaged, or its version or family is not known here.
 pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
-    // The version first: what a later one has at the end is not known here.
+    // Look at the version first, because a later version may end in another kind of checksum.
     match packed.first() {
         None => return Err(Unreadable::Damaged),
         Some(&VERSION) => {}
@@ -203,300 +201,18 @@ impl Iterator for Unpacked<'_> {
 
     fn next(&mut self) -> Option<Result<Change, Unreadable>> {
         let kind = self.fields.byte()?;
-        let change = read(self.family, kind, &mut self.fields);
+        let change = read::read(self.family, kind, &mut self.fields);
         if change.is_err() {
-            // Where the next one begins is not known.
+            // It is not known where the next change begins.
             self.fields = Fields::new(b"");
         }
         Some(change)
     }
 }
 
-impl Writer<'_> {
-    pub(super) fn change(&mut self, change: &Change) {
-        match change {
-            Change::Grant(grant) => self.grant(grant),
-            Change::Renew {
-                fence,
-                lease,
-                deadline,
-            } => {
-                self.byte(kind::RENEW);
-                self.number(fence.0);
-                self.number(lease.0);
-                self.number(deadline.0);
-            }
-            Change::End { fence, how, at } => {
-                self.byte(kind::END);
-                self.number(fence.0);
-                self.number(how.number());
-                self.number(at.0);
-            }
-            Change::Limit(limit) => {
-                self.byte(kind::LIMIT);
-                self.number(*limit);
-            }
-            Change::Pin(limit) => {
-                self.byte(kind::PIN);
-                self.option(limit.map(u64::from));
-            }
-            Change::Expect { jobs, at } => {
-                self.byte(kind::EXPECT);
-                self.number(*jobs);
-                self.number(at.0);
-            }
-            Change::Finish { keep_until } => {
-                self.byte(kind::FINISH);
-                self.number(keep_until.0);
-            }
-            Change::Vanish => self.byte(kind::VANISH),
-            Change::Limits(limits) => {
-                self.byte(kind::LIMITS);
-                self.option(limits.limit.map(u64::from));
-                self.option(limits.pinned.map(u64::from));
-                self.number(limits.changes);
-            }
-            Change::Tally(tally) => {
-                self.byte(kind::TALLY);
-                self.option(tally.limit.map(u64::from));
-                self.number(tally.limit_changes);
-                self.option(tally.expected.map(u64::from));
-                self.number(tally.done);
-                self.number(tally.lost);
-                self.number(tally.touched.0);
-                self.option(tally.finished.map(|at| at.0));
-            }
-            Change::Fail { fence, at, reason } => {
-                self.byte(kind::FAIL);
-                self.number(fence.0);
-                self.number(at.0);
-                self.text(reason);
-            }
-            Change::Complete { fence, done } => {
-                self.byte(kind::COMPLETE);
-                self.option(fence.map(|fence| fence.0));
-                self.completion(done);
-            }
-            Change::GiveUp => self.byte(kind::GIVEUP),
-            Change::Record(record) => self.record(record),
-        }
-    }
-
-    fn grant(&mut self, grant: &Grant) {
-        let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
-        let mut kind = kind::GRANT;
-        if grant.renewed {
-            kind |= kind::RENEWED;
-        }
-        if owner.is_some() {
-            kind |= kind::OWNED;
-        }
-        if grant.claim == Claim::Shared {
-            kind |= kind::SHARED;
-        }
-        self.byte(kind);
-        if let Claim::Permits(permits) = grant.claim {
-            self.number(permits);
-        }
-        self.number(grant.fence.0);
-        self.difference(grant.granted, grant.fence.unix());
-        self.number(grant.lease.0);
-        self.difference(grant.deadline, lease_end(grant));
-        self.token(&grant.token);
-        if let Some(owner) = owner {
-            self.text(owner);
-        }
-    }
-
-    fn completion(&mut self, done: &Completion) {
-        self.number(done.keep_until.0);
-        self.token(&done.token);
-        self.optional_text(done.result.as_deref());
-    }
-
-    fn record(&mut self, record: &Record) {
-        self.byte(kind::RECORD);
-        self.number(record.attempts);
-        self.number(record.touched.0);
-        match &record.reason {
-            None => self.byte(0),
-            Some(Reason::Lapsed) => self.byte(1),
-            Some(Reason::Revoked) => self.byte(2),
-            Some(Reason::Given(text)) => {
-                self.byte(3);
-                self.text(text);
-            }
-        }
-        self.byte(u8::from(record.late.is_some()));
-        if let Some(token) = &record.late {
-            self.token(token);
-        }
-        self.byte(u8::from(record.done.is_some()));
-        if let Some(done) = &record.done {
-            self.completion(done);
-        }
-    }
-}
-
-/// When the lease would end had it begun at the grant; the deadline lies near it.
+/// Returns when the lease ends if it was never renewed. The deadline is close to it.
 fn lease_end(grant: &Grant) -> UnixMs {
     UnixMs(grant.granted.0.saturating_add(u64::from(grant.lease.0)))
-}
-
-/// Reads the fields of one change.
-fn read(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
-    if kind & kind::GRANT != 0 {
-        return read_grant(family, kind, fields);
-    }
-    Ok(match kind {
-        kind::RENEW => {
-            fields.verb = "RENEW";
-            Change::Renew {
-                fence: fields.fence()?,
-                lease: fields.lease()?,
-                deadline: fields.moment("deadline")?,
-            }
-        }
-        kind::END => {
-            fields.verb = "END";
-            Change::End {
-                fence: fields.fence()?,
-                how: fields.how()?,
-                at: fields.moment("at")?,
-            }
-        }
-        kind::LIMIT => {
-            fields.verb = "LIMIT";
-            Change::Limit(fields.number_u32("limit", 1, MAX_PERMITS)?)
-        }
-        kind::PIN => {
-            fields.verb = "PIN";
-            Change::Pin(fields.small_option("limit", 0, MAX_PERMITS)?)
-        }
-        kind::EXPECT => {
-            fields.verb = "EXPECT";
-            Change::Expect {
-                jobs: fields.number_u32("jobs", 1, MAX_PERMITS)?,
-                at: fields.moment("at")?,
-            }
-        }
-        kind::FINISH => {
-            fields.verb = "FINISH";
-            Change::Finish {
-                keep_until: fields.moment("keep-until")?,
-            }
-        }
-        kind::VANISH => Change::Vanish,
-        kind::LIMITS => {
-            fields.verb = "LIMITS";
-            Change::Limits(Limits {
-                limit: fields.small_option("limit", 1, MAX_PERMITS)?,
-                pinned: fields.small_option("pinned", 0, MAX_PERMITS)?,
-                changes: fields.number("changes", 0, u64::MAX)?,
-            })
-        }
-        kind::TALLY => {
-            fields.verb = "TALLY";
-            Change::Tally(Tally {
-                limit: fields.small_option("limit", 1, MAX_PERMITS)?,
-                limit_changes: fields.number("changes", 0, u64::MAX)?,
-                expected: fields.small_option("expected", 1, MAX_PERMITS)?,
-                done: fields.number("done", 0, u64::MAX)?,
-                lost: fields.number("lost", 0, u64::MAX)?,
-                touched: fields.moment("touched")?,
-                finished: fields.moment_option("keep-until")?,
-            })
-        }
-        kind::FAIL => {
-            fields.verb = "FAIL";
-            Change::Fail {
-                fence: fields.fence()?,
-                at: fields.moment("at")?,
-                reason: fields.text("reason", 0, MAX_RESULT_LEN)?.into(),
-            }
-        }
-        kind::COMPLETE => {
-            fields.verb = "COMPLETE";
-            Change::Complete {
-                fence: fields.fence_option()?,
-                done: read_completion(fields)?,
-            }
-        }
-        kind::GIVEUP => Change::GiveUp,
-        kind::RECORD => {
-            fields.verb = "RECORD";
-            Change::Record(read_record(fields)?)
-        }
-        _ => return Err(Unreadable::Kind(kind)),
-    })
-}
-
-fn read_grant(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
-    let flag = |flag| kind & flag != 0;
-    if kind & !(kind::GRANT | kind::RENEWED | kind::OWNED | kind::SHARED) != 0 {
-        return Err(Unreadable::Kind(kind));
-    }
-    fields.verb = "GRANT";
-    let claim = match family {
-        Family::Lock if flag(kind::SHARED) => Claim::Shared,
-        _ if flag(kind::SHARED) => return Err(fields.error("claim")),
-        Family::Lock => Claim::Exclusive,
-        Family::Semaphore => Claim::Permits(fields.number_u32("permits", 1, MAX_PERMITS)?),
-        Family::Group => Claim::Member,
-        Family::Once => Claim::Run,
-    };
-    let fence = fields.fence()?;
-    let mut grant = Grant {
-        fence,
-        claim,
-        granted: fields.difference("granted", fence.unix())?,
-        lease: fields.lease()?,
-        deadline: UnixMs(0),
-        renewed: flag(kind::RENEWED),
-        token: super::types::Token::Uuid([0; 16]),
-        owner: None,
-    };
-    grant.deadline = fields.difference("deadline", lease_end(&grant))?;
-    grant.token = fields.token("token")?;
-    if flag(kind::OWNED) {
-        grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
-    }
-    Ok(Change::Grant(grant))
-}
-
-fn read_completion(fields: &mut Fields<'_>) -> Result<Completion, Unreadable> {
-    Ok(Completion {
-        keep_until: fields.moment("keep-until")?,
-        token: fields.token("token")?,
-        result: fields
-            .optional_text("result", MAX_RESULT_LEN)?
-            .map(Into::into),
-    })
-}
-
-fn read_record(fields: &mut Fields<'_>) -> Result<Record, Unreadable> {
-    Ok(Record {
-        attempts: fields.number("attempts", 0, u64::MAX)?,
-        touched: fields.moment("touched")?,
-        reason: match fields.number("reason", 0, 3)? {
-            0 => None,
-            1 => Some(Reason::Lapsed),
-            2 => Some(Reason::Revoked),
-            _ => Some(Reason::Given(
-                fields.text("reason", 0, MAX_RESULT_LEN)?.into(),
-            )),
-        },
-        late: if fields.flag("late")? {
-            Some(fields.token("late")?)
-        } else {
-            None
-        },
-        done: if fields.flag("completion")? {
-            Some(read_completion(fields)?)
-        } else {
-            None
-        },
-    })
 }
 
 impl End {
@@ -511,3 +227,6 @@ impl End {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,30 +1,32 @@
-//! The one way in which ACQUIRE, ADD and BEGIN are carried out.
+//! What ACQUIRE, ADD and BEGIN, the commands that ask for a hold, have in common. WAIT of groups uses parts of it.
 
-use super::Outcome;
-use super::grammar::{Flag, Number, Words};
-use super::row::{Call, Terms, User};
+use super::CommandResult;
+use super::grammar::{Flag, Number, Text};
+use super::row::{Call, Properties, User};
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
 use crate::module::{entropy, respond, run, settings};
 use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
 use dsync_engine::{Request, Wait};
 
-/// The costs are those of ordered maps. A key has its holds by fence, token and deadline, and its queue by
-/// rank and token; the server has all waiters by request, connection and moment, and all EPHEMERAL holds.
-pub(super) const REQUESTING: &str = "O(log(N)) with N the number of holds and waiters, for the request, for each waiter \
-                          that is served (128 at most) and each overdue hold that is ended (1,024 at most)";
+/// The logarithms come from ordered maps: each key has its holds by fence, by token and by deadline, and its queue by
+/// rank and by token. The server has all waiters by request, by connection and by deadline, and all EPHEMERAL holds.
+pub(super) const REQUEST_COMPLEXITY: &str = "O(log(N)) with N the number of holds and waiters, for the request, \
+                                             for each waiter that is served (128 at most) and each overdue hold \
+                                             that is ended (1,024 at most)";
 
-/// Of requests that may be granted a hold.
-pub(super) const REQUEST: Terms = Terms {
+/// The properties of the commands that ask for a hold.
+pub(super) const REQUEST_PROPERTIES: Properties = Properties {
     since: "0.1.0",
-    complexity: REQUESTING,
+    complexity: REQUEST_COMPLEXITY,
     flags: c"write deny-oom blocking",
     key: KeyUse::ReadsAndChanges,
     tips: "nondeterministic_output",
     users: &[User::Worker],
 };
 
-pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> Outcome {
+/// Asks the engine for a hold with this claim, and replies, or parks the client if the request was queued.
+pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
     let Call { ctx, parsed, .. } = *call;
     let facts = ctx.facts();
     let client = client(ctx, facts);
@@ -38,9 +40,9 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> Outcome {
     let may_block = facts.may_block();
     let lease = parsed.number_u32(Number::Duration).map(LeaseMs);
     let lease = lease.unwrap_or_else(|| settings::leases().default_lease());
-    let token = parsed.text(Words::Token).and_then(Token::parse);
-    // No text is no owner.
-    let owner = parsed.text(Words::Owner).filter(|text| !text.is_empty());
+    let token = parsed.text(Text::Token).and_then(Token::parse);
+    // An empty OWNER means no owner.
+    let owner = parsed.text(Text::Owner).filter(|text| !text.is_empty());
     let reply = run::run(ctx, &call.key, |engine, key, now| {
         let may_return = token.is_some();
         let request = Request {
@@ -48,7 +50,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> Outcome {
             limit: parsed.number_u32(Number::Limit),
             max_attempts: parsed.number_u32(Number::Attempts),
             lease,
-            // Where the server forbids blocking the request is a try, as with BLPOP.
+            // Where the server forbids blocking, the request is a try, as with BLPOP.
             wait: parsed
                 .number(Number::BlockMs)
                 .filter(|_| may_block)
@@ -65,6 +67,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> Outcome {
     Ok(())
 }
 
+/// How long a request with this BLOCK waits. 0 means without limit, as with BLPOP.
 pub(super) fn wait(block_ms: u64, now: Now) -> Wait {
     match block_ms {
         0 => Wait::Forever,
@@ -72,7 +75,8 @@ pub(super) fn wait(block_ms: u64, now: Now) -> Wait {
     }
 }
 
-/// The connection that asks. A script's calls come from a client of the server's own making.
+/// The connection that sent the command, or `NONE` inside Lua and functions, where the server calls the command with a
+/// client of its own, and for calls without a client.
 pub(super) fn client(ctx: Ctx<'_>, facts: CtxFacts) -> ClientId {
     match ctx.client_id() {
         _ if facts.in_lua() => ClientId::NONE,

@@ -1,17 +1,17 @@
-//! DSYN: what another server, or this one in an earlier life, has decided.
+//! DSYN: the internal command that carries changes into replicas and out of the AOF.
 //!
 //! ```text
 //! DSYN key packed
 //! ```
 //!
-//! DLOCK.RELEASE comes in the same ways, for END and VANISH of the only hold of a lock: see [`release`].
+//! It comes only from the primary or from the AOF; clients cannot call it. Its changes are applied all or none. If
+//! they cannot be applied (a newer dsync wrote them, or the state differs), a replica logs that and goes on, and
+//! the loading of an AOF stops, see [`refuse`].
 //!
-//! It comes from the primary and from the AOF; ordinary clients cannot call it. Its changes are carried out
-//! all or none. What is not known here comes from another version: a replica says so in its log and goes on;
-//! the loading of an AOF ends there, see [`refuse`].
+//! DLOCK.RELEASE comes in the same ways, for END and VANISH of the only hold of a lock, see [`release`].
 //!
-//! `DSYNC.APPLY` is what dsync 0.1.0 wrote, in a form of its own. It is here to be refused with a sentence
-//! that says what is wrong: a command that nobody knows ends the loading of an AOF without one.
+//! `DSYNC.APPLY` is the command that dsync 0.1.0 wrote, in another form. It is registered only to be refused with
+//! a sentence that explains it: an unknown command would stop the loading of an AOF without explanation.
 
 use std::ffi::CStr;
 
@@ -25,17 +25,17 @@ use crate::module::run::look;
 use dsync_engine::types::Token;
 use dsync_engine::{Family, WrongType, wire};
 
-/// How much of a key a line of the log shows, in bytes.
-const SHOWN: usize = 128;
+/// How many bytes of a key a log line shows.
+const MAX_SHOWN_KEY_BYTES: usize = 128;
 
 const FLAGS: &CStr = c"write deny-script no-monitor no-slowlog";
-/// Since Redis 8 the server itself hides internal commands from clients; elsewhere the flag is unknown and
-/// [`is_from_server`] has to do.
+/// Redis 8 and later hide commands with the flag `internal` from clients. Other servers do not know the flag, so there
+/// [`is_from_server`] alone keeps clients out.
 const FLAGS_SINCE_REDIS_8: &CStr = c"write deny-script no-monitor no-slowlog internal";
 
 pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
     register_internal::<Apply>(ctx)?;
-    register_internal::<ApplyOfTheFirst>(ctx)
+    register_internal::<ApplyOf010>(ctx)
 }
 
 fn register_internal<C: Command>(ctx: Ctx<'_>) -> Result<(), String> {
@@ -45,6 +45,7 @@ fn register_internal<C: Command>(ctx: Ctx<'_>) -> Result<(), String> {
     register::<C>(ctx)
 }
 
+/// DSYN.
 struct Apply;
 
 impl Command for Apply {
@@ -63,9 +64,10 @@ impl Command for Apply {
     }
 }
 
-struct ApplyOfTheFirst;
+/// DSYNC.APPLY, the command that dsync 0.1.0 wrote: always refused.
+struct ApplyOf010;
 
-impl Command for ApplyOfTheFirst {
+impl Command for ApplyOf010 {
     const NAME: &'static CStr = c"DSYNC.APPLY";
     const FLAGS: &'static CStr = FLAGS;
     const HAS_KEY: bool = true;
@@ -74,7 +76,7 @@ impl Command for ApplyOfTheFirst {
         if !is_from_server(ctx) {
             return turn_away(ctx, Self::NAME);
         }
-        let refusal = Refusal {
+        let refusal = UnappliedCommand {
             changes: (args.len() as u64).saturating_sub(3).max(1),
             reason: concat!(
                 "it was written by dsync 0.1.0, and this is dsync ",
@@ -87,8 +89,9 @@ impl Command for ApplyOfTheFirst {
     }
 }
 
-/// `DLOCK.RELEASE key token` from the primary or from the AOF: there it ended the only hold of the key, and
-/// nobody was served. Nothing is decided here: the hold with this token ends, or the command is refused.
+/// Applies `DLOCK.RELEASE key token` from the primary or from the AOF. On the server that wrote it, it ended the only
+/// hold of the key and granted nothing to a waiter. This server decides nothing: it ends the hold with this token, or
+/// refuses the command.
 pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyString<'_>, token: &Token) {
     let changes = look(ctx, name, |engine, key, now| {
         engine.release_elsewhere(key, Family::Lock, token, now)
@@ -104,17 +107,19 @@ pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyString<'_>, token:
             ctx.integer(1);
         }
         Err(reason) => {
-            let refusal = Refusal { changes: 2, reason };
+            let refusal = UnappliedCommand { changes: 2, reason };
             refuse(ctx, c"DLOCK.RELEASE", args, &refusal);
         }
     }
 }
 
-/// Whether the command comes in the primary's stream or from the AOF, whose reader has a number of its own.
+/// Whether the command comes from the primary's replication stream or from the AOF. The server's client that reads the
+/// AOF has the id `u64::MAX`.
 pub(super) fn is_from_server(ctx: Ctx<'_>) -> bool {
     ctx.facts().replicated() || ctx.client_id() == u64::MAX
 }
 
+/// Replies an error to a client that called an internal command.
 fn turn_away(ctx: Ctx<'_>, name: &CStr) {
     ctx.error(&format!(
         "ERR {} is the server's own way to replicate and cannot be called",
@@ -122,15 +127,15 @@ fn turn_away(ctx: Ctx<'_>, name: &CStr) {
     ));
 }
 
-/// Why a command could not be carried out, and how many changes are lost with it.
-struct Refusal {
+/// Why a command could not be applied, and how many changes are lost with it.
+struct UnappliedCommand {
     changes: u64,
     reason: String,
 }
 
-/// Carries out the changes of the command, all or none.
-fn apply(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), Refusal> {
-    let refusal = |changes: usize, reason| Refusal {
+/// Applies the changes of DSYN, all or none.
+fn apply(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), UnappliedCommand> {
+    let refusal = |changes: usize, reason| UnappliedCommand {
         changes: (changes as u64).max(1),
         reason,
     };
@@ -149,13 +154,13 @@ fn apply(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The command could not be carried out: this server and the one that wrote it no longer agree.
+/// Reports a command that could not be applied: the states of this server and of the one that wrote it differ.
 ///
-/// A replica counts it and goes on. The loading of an AOF stops the server, for going on would lose holds
-/// without a word, unless the operator has said that it may.
-fn refuse(ctx: Ctx<'_>, command: &CStr, args: Args<'_>, refusal: &Refusal) {
+/// A replica logs and counts it, and goes on. While an AOF is loaded the server exits, because going on would lose
+/// holds silently, unless the operator has set `dsync.aof-skip-unapplied`.
+fn refuse(ctx: Ctx<'_>, command: &CStr, args: Args<'_>, refusal: &UnappliedCommand) {
     let key = args.get(1).unwrap_or_default();
-    let key = key[..key.len().min(SHOWN)].escape_ascii();
+    let key = key[..key.len().min(MAX_SHOWN_KEY_BYTES)].escape_ascii();
     let (command, reason, db) = (command.to_string_lossy(), &refusal.reason, ctx.db());
     let what = format!("{command} failed on key '{key}' of database {db}: {reason}");
     match followed::count_refused(refusal.changes, ctx.facts().loading()) {
@@ -165,7 +170,7 @@ fn refuse(ctx: Ctx<'_>, command: &CStr, args: Args<'_>, refusal: &Refusal) {
                 Level::Warning,
                 &format!("{what}; left out, as dsync.aof-skip-unapplied says"),
             );
-            // To the loading client, which would log an error as critical, all is well.
+            // Reply OK, because the server logs an error reply to its loading client as critical.
             return ctx.simple(c"OK");
         }
         Consequence::Stop { applied } => {
@@ -175,7 +180,7 @@ fn refuse(ctx: Ctx<'_>, command: &CStr, args: Args<'_>, refusal: &Refusal) {
             );
             ctx.log(
                 Level::Warning,
-                "The server stops: to go on would lose holds without a word. Start it with the version of \
+                "The server stops, because going on would silently lose holds. Start it with the version of \
                  dsync that wrote this AOF, or with 'dsync.aof-skip-unapplied yes', which leaves out what \
                  cannot be applied and counts it in dsync_unapplied_changes.",
             );

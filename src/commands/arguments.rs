@@ -1,15 +1,15 @@
-//! The arguments that rows of the table take, each written once.
+//! All arguments of all commands, each written once. Rows of the table refer to them.
 
-use super::grammar::{Arg, Bound, Flag, Integer, Kind, Most, Number, Text, Words};
+use super::grammar::{Arg, BoundSetting, Flag, IntegerSpec, Kind, Max, Number, Text, TextSpec};
 use dsync_engine::types::{Fence, MAX_OWNER_LEN, MAX_PERMITS, Token};
 
-/// The longest BLOCK, in milliseconds: past it the arithmetic of moments would saturate.
+/// The longest BLOCK, in milliseconds. A longer one could overflow when it is added to a moment.
 const MAX_BLOCK_MS: u64 = (1 << 53) - 1;
 
-/// The longest that a result is kept: ten years.
+/// The longest time that a result is kept, in milliseconds: ten years.
 const MAX_KEEP_MS: u64 = 315_360_000_000;
 
-/// How many holders, waiters or keys may be listed.
+/// The largest COUNT: how many holders, waiters or keys a reply lists at most.
 const MAX_COUNT: u64 = 1_000;
 
 pub(super) const KEY: Arg =
@@ -20,17 +20,17 @@ pub(super) const TOKEN: Arg = Arg::positional("token", "a token", TOKEN_TEXT)
 
 pub(super) const TOKENS: Arg = TOKEN.many();
 
-const TOKEN_TEXT: Kind = Kind::Text(Text {
-    into: Words::Token,
-    least: 1,
-    most: Most::Is(Token::MAX_LEN as u64),
+const TOKEN_TEXT: Kind = Kind::Text(TextSpec {
+    into: Text::Token,
+    min: 1,
+    max: Max::Fixed(Token::MAX_LEN as u64),
     is_secret: true,
 });
 
 pub(super) const FENCE: Arg = Arg::positional(
     "fence",
     "a fence",
-    Kind::Integer(Integer::new(Number::Fence, "", 1, Fence::MAX.0)),
+    Kind::Integer(IntegerSpec::new(Number::Fence, "", 1, Fence::MAX.0)),
 )
 .means("The public number of the hold, as INFO shows it.");
 
@@ -51,17 +51,17 @@ pub(super) const PINNED: Arg = Arg::positional(
             "the limit",
             Kind::Integer(number(Number::Limit, "permits, or NONE", 0)),
         )
-        .means("The limit that overrules those of requests; 0 pauses the semaphore."),
+        .means("The limit to use instead of the limits of requests; 0 pauses the semaphore."),
         Arg::flag("NONE", "none", Flag::Unpin)
             .once()
-            .means("Requests bring the limit again."),
+            .means("Unpins: the limits of requests count again."),
     ]),
 )
 .means("The limit to pin, or none.");
 
 /// `[SHARED]`
 pub(super) const SHARED: Arg = Arg::flag("SHARED", "shared", Flag::Shared)
-    .means("Hold together with other shared holds; exclusive without it.");
+    .means("Hold the lock together with other SHARED holds; by default the hold is exclusive.");
 
 /// `[EPHEMERAL]`
 pub(super) const EPHEMERAL: Arg = Arg::flag("EPHEMERAL", "ephemeral", Flag::Ephemeral)
@@ -73,7 +73,7 @@ pub(super) const LIMIT: Arg = option(
     "limit",
     Kind::Integer(number(Number::Limit, "permits", 1)),
 )
-.means("The limit to put in force; the limit in force without it.");
+.means("The limit to put in force; by default the limit in force is used.");
 
 /// `[PERMITS permits]`
 pub(super) const PERMITS: Arg = option(
@@ -81,7 +81,7 @@ pub(super) const PERMITS: Arg = option(
     "permits",
     Kind::Integer(number(Number::Permits, "permits", 1)),
 )
-.means("How many permits the hold takes; 1 without it.");
+.means("How many permits the hold takes; 1 by default.");
 
 /// `[MAX attempts]`
 pub(super) const MAX: Arg = option(
@@ -89,120 +89,120 @@ pub(super) const MAX: Arg = option(
     "attempts",
     Kind::Integer(number(Number::Attempts, "attempts", 1)),
 )
-.means("After how many attempts in all the work is given up; never without it.");
+.means("After how many failed attempts in all the work is given up; by default never.");
 
 /// `[BLOCK milliseconds]`
 pub(super) const BLOCK: Arg = option(
     "BLOCK",
     "milliseconds",
-    Kind::Integer(Integer::new(
+    Kind::Integer(IntegerSpec::new(
         Number::BlockMs,
         "milliseconds",
         0,
         MAX_BLOCK_MS,
     )),
 )
-.means("Queue and wait so long at most, 0 without limit; answered at once without it.");
+.means("Queue and wait at most this long, 0 without limit; by default the reply comes at once.");
 
 /// `[TOKEN token]`
-pub(super) const OWN_TOKEN: Arg = Arg {
-    called: TOKEN.called,
+pub(super) const TOKEN_OPTION: Arg = Arg {
+    error_name: TOKEN.error_name,
     ..option("TOKEN", "token", TOKEN_TEXT)
 }
-.means("The caller's own secret name of the request; the server makes a UUID without it.");
+.means("The caller's own secret name for the request; by default the server makes a UUID.");
 
 /// `[OWNER text]`
 pub(super) const OWNER: Arg = option(
     "OWNER",
     "text",
-    text(Words::Owner, Most::Is(MAX_OWNER_LEN as u64)),
+    text(Text::Owner, Max::Fixed(MAX_OWNER_LEN as u64)),
 )
-.means("Shown to people by INFO; none without it.");
+.means("A text that INFO shows to people; none by default.");
 
 /// `[RESULT value]`
 pub(super) const RESULT: Arg = option(
     "RESULT",
     "value",
-    text(Words::Result, Most::Setting(Bound::MaxResultBytes)),
+    text(Text::Result, Max::Setting(BoundSetting::MaxResultBytes)),
 )
-.means("What every later BEGIN is answered; null without it.");
+.means("The value that every later BEGIN gets; null by default.");
 
 /// `[REASON text]`
 pub(super) const REASON: Arg = option(
     "REASON",
     "text",
-    text(Words::Reason, Most::Setting(Bound::MaxResultBytes)),
+    text(Text::Reason, Max::Setting(BoundSetting::MaxResultBytes)),
 )
-.means("Why the attempt failed; 'failed' without it.");
+.means("Why the attempt failed; 'failed' by default.");
 
-/// `[COUNT count]`, of one key.
+/// `[COUNT count]` of commands that report on one key.
 pub(super) const COUNT: Arg = count("holders and waiters")
-    .means("How many holders and how many waiters to list; 10 without it.");
+    .means("How many holders and how many waiters to list; 10 by default.");
 
-/// `[COUNT count]`, of the server.
-pub(super) const COUNT_KEYS: Arg = count("keys").means("How many keys to list; 10 without it.");
+/// `[COUNT count]` of commands that report on the whole server.
+pub(super) const COUNT_KEYS: Arg = count("keys").means("How many keys to list; 10 by default.");
 
 /// `[EX seconds | PX milliseconds]`: how long the hold lasts unless it is renewed.
 pub(super) const LEASE: Arg = Arg::positional(
     "duration",
     "EX or PX",
     Kind::OneOf(&[
-        seconds(Most::Setting(Bound::MaxLeaseMs)).means("The lease in seconds."),
-        milliseconds(Most::Setting(Bound::MaxLeaseMs)).means("The lease in milliseconds."),
+        seconds(Max::Setting(BoundSetting::MaxLeaseMs)).means("The lease in seconds."),
+        milliseconds(Max::Setting(BoundSetting::MaxLeaseMs)).means("The lease in milliseconds."),
     ]),
 )
 .optional()
-.means("The lease; dsync.default-lease-ms without it, for RENEW the hold's last lease.");
+.means("How long the hold lasts unless it is renewed; dsync.default-lease-ms by default, for RENEW the last lease.");
 
 /// `[EX seconds | PX milliseconds]`: how long the result is kept.
 pub(super) const KEEP: Arg = Arg::positional(
     "duration",
     "EX or PX",
     Kind::OneOf(&[
-        seconds(Most::Is(MAX_KEEP_MS)).means("How many seconds the result is kept."),
-        milliseconds(Most::Is(MAX_KEEP_MS)).means("How many milliseconds the result is kept."),
+        seconds(Max::Fixed(MAX_KEEP_MS)).means("How many seconds the result is kept."),
+        milliseconds(Max::Fixed(MAX_KEEP_MS)).means("How many milliseconds the result is kept."),
     ]),
 )
 .optional()
-.means("How long the result is kept; dsync.once-keep-ms without it.");
+.means("How long the result is kept; dsync.once-keep-ms by default.");
 
 const fn option(word: &'static str, name: &'static str, kind: Kind) -> Arg {
     Arg::option(word, name, kind)
 }
 
-const fn seconds(most: Most) -> Arg {
-    duration("EX", "seconds", 1_000, most)
+const fn seconds(max: Max) -> Arg {
+    duration("EX", "seconds", 1_000, max)
 }
 
-const fn milliseconds(most: Most) -> Arg {
-    duration("PX", "milliseconds", 1, most)
+const fn milliseconds(max: Max) -> Arg {
+    duration("PX", "milliseconds", 1, max)
 }
 
-const fn duration(word: &'static str, unit: &'static str, factor: u64, most: Most) -> Arg {
-    let integer = Integer {
+const fn duration(word: &'static str, unit: &'static str, factor: u64, max: Max) -> Arg {
+    let integer = IntegerSpec {
         into: Number::Duration,
         unit,
         factor,
-        least: 1,
-        most,
+        min: 1,
+        max,
     };
     option(word, unit, Kind::Integer(integer)).once()
 }
 
-const fn number(into: Number, unit: &'static str, least: u64) -> Integer {
-    Integer::new(into, unit, least, MAX_PERMITS as u64)
+const fn number(into: Number, unit: &'static str, min: u64) -> IntegerSpec {
+    IntegerSpec::new(into, unit, min, MAX_PERMITS as u64)
 }
 
-const fn text(into: Words, most: Most) -> Kind {
-    Kind::Text(Text {
+const fn text(into: Text, max: Max) -> Kind {
+    Kind::Text(TextSpec {
         into,
-        least: 0,
-        most,
+        min: 0,
+        max,
         is_secret: false,
     })
 }
 
 const fn count(unit: &'static str) -> Arg {
-    let integer = Integer::new(Number::Count, unit, 1, MAX_COUNT);
+    let integer = IntegerSpec::new(Number::Count, unit, 1, MAX_COUNT);
     option("COUNT", "count", Kind::Integer(integer))
 }

@@ -1,14 +1,14 @@
-//! DSYNC.CONTENDED: where anybody waits, the longest wait first. The first thing to type when something
-//! is stuck.
+//! DSYNC.CONTENDED: the keys that have waiters, the longest wait first. It is the first command to try when
+//! something is stuck.
 //!
-//! It tells of all databases and keys, and is an administrator's command for that.
+//! It shows the keys of all databases, so only operators may call it.
 
-use super::Outcome;
+use super::CommandResult;
 use super::arguments::COUNT_KEYS;
 use super::grammar::Number;
 use super::parsed::Parsed;
 use super::replies::{Form, ReplyForm, SYNTAX};
-use super::row::{Name, Row, Run, Terms, User};
+use super::row::{CommandName, Properties, Row, Run, User};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
@@ -22,14 +22,15 @@ const DEFAULT_COUNT: u64 = 10;
 /// DSYNC.CONTENDED [COUNT count]
 /// ```
 pub(super) const CONTENDED: Row = Row {
-    name: Name::new("DSYNC", "CONTENDED"),
+    name: CommandName::new("DSYNC", "CONTENDED"),
     summary: "Returns the keys that have waiters, the longest wait first.",
-    terms: Terms {
+    properties: Properties {
         since: "0.1.0",
         complexity: "O(N*log(N)) with N the number of keys that have waiters",
         flags: c"readonly admin",
         key: KeyUse::NoKey,
-        // Each node knows its own waiters; merging the lists by their last field is the client's.
+        // In a cluster each node knows its own waiters only. The client must ask all nodes and merge the lists by the
+        // last field.
         tips: "nondeterministic_output request_policy:all_shards response_policy:special",
         users: &[User::Operator],
     },
@@ -53,7 +54,7 @@ pub(super) const CONTENDED: Row = Row {
     run: Run::OnServer(contended),
 };
 
-fn contended(ctx: Ctx<'_>, parsed: &Parsed<'_>) -> Outcome {
+fn contended(ctx: Ctx<'_>, parsed: &Parsed<'_>) -> CommandResult {
     let shown = parsed.number(Number::Count).unwrap_or(DEFAULT_COUNT);
     let shown = usize::try_from(shown).unwrap_or_default();
     survey(|engine, now| {
@@ -63,7 +64,7 @@ fn contended(ctx: Ctx<'_>, parsed: &Parsed<'_>) -> Outcome {
             ctx.array(5);
             ctx.integer(i64::from(key.db.0));
             ctx.bulk(key.name);
-            ctx.bulk(word(key.family).as_bytes());
+            ctx.bulk(type_name(key.family).as_bytes());
             ctx.integer(count(key.waiters as u64));
             ctx.integer(count(key.longest_ms));
         }
@@ -71,8 +72,8 @@ fn contended(ctx: Ctx<'_>, parsed: &Parsed<'_>) -> Outcome {
     Ok(())
 }
 
-/// What the key is, in the word that its INFO uses.
-fn word(family: Family) -> &'static str {
+/// The `type` of a key, as its INFO shows it.
+fn type_name(family: Family) -> &'static str {
     match family {
         Family::Lock => "lock",
         Family::Semaphore => "semaphore",

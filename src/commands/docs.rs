@@ -1,14 +1,14 @@
-//! What COMMAND DOCS and COMMAND INFO tell of every command, from its row of the table: redis-cli's hints and
-//! HELP, the arity that the server enforces, the keys that cluster clients and ACL rules go by, and who may
-//! call it.
+//! Describes every command to the server from its row of the table: the texts of COMMAND DOCS (which redis-cli shows
+//! as hints and HELP), the arity that the server enforces, the position of the key, which cluster clients and ACL
+//! rules need, and the ACL categories.
 
-use super::grammar::{Arg, Integer, Kind, Most, Text, Times};
+use super::grammar::{Arg, IntegerSpec, Kind, Max, TextSpec, Times};
 use super::row::{Row, User, key_in_words};
 use super::table::ROWS;
 use crate::module::redis::context::{Ctx, Level};
 use crate::module::redis::docs::{ArgDocs, ArgKind, Categories, Docs, add_categories, describe};
 
-/// Describes the commands of the table, when they have been registered. One that is not fails the loading.
+/// Describes the commands of the table. They must be registered before, or the loading of the module fails.
 pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
     let has_own = add_categories(
         ctx,
@@ -22,38 +22,39 @@ pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
     if !has_own {
         ctx.log(
             Level::Debug,
-            "no ACL categories of dsync's own on this server",
+            "this server has no ACL categories of dsync's own",
         );
     }
     ROWS.iter()
-        .try_for_each(|row| describe(ctx, &docs(row), row.terms.since, has_own))
+        .try_for_each(|row| describe(ctx, &docs(row), row.properties.since, has_own))
 }
 
 fn docs(row: &Row) -> Docs {
     Docs {
         name: row.name.as_str().to_owned(),
         summary: row.summary(),
-        complexity: row.terms.complexity,
-        key: row.terms.key,
-        tips: row.terms.tips,
+        complexity: row.properties.complexity,
+        key: row.properties.key,
+        tips: row.properties.tips,
         categories: categories(row),
         args: row.args.iter().map(described).collect(),
     }
 }
 
 impl Row {
+    /// The summary, with the family's word for its keys.
     pub(super) fn summary(&self) -> String {
         let key = self.family().map_or("", key_in_words);
         self.summary.replace("{key}", key)
     }
 }
 
-/// Who may call a command. The server's categories follow from the flags, as they do for its own commands; what only
-/// an operator does is an administrator's and dangerous in anybody else's hands. The module's own are for users that do
-/// one job.
+/// The ACL categories of a command. The server's categories follow from the flags, as they do for the server's own
+/// commands; a command for operators only is also in `admin` and `dangerous`. The module's own categories are for the
+/// three users that the README describes.
 fn categories(row: &Row) -> Categories {
     let flags: Vec<_> = row
-        .terms
+        .properties
         .flags
         .to_bytes()
         .split(|byte| *byte == b' ')
@@ -70,10 +71,10 @@ fn categories(row: &Row) -> Categories {
         }
     }
     servers.push(if has("fast") { "fast" } else { "slow" });
-    if row.terms.users == [User::Operator] {
+    if row.properties.users == [User::Operator] {
         servers.extend(["admin", "dangerous"]);
     }
-    let users = row.terms.users.iter().map(|user| match user {
+    let users = row.properties.users.iter().map(|user| match user {
         User::Worker => "dsync-worker",
         User::Observer => "dsync-observer",
         User::Operator => "dsync-operator",
@@ -85,13 +86,14 @@ fn categories(row: &Row) -> Categories {
     }
 }
 
+/// The argument as the server wants it described.
 fn described(arg: &Arg) -> ArgDocs {
     let kind = match arg.kind {
         Kind::Key => ArgKind::Key,
         Kind::Text(_) => ArgKind::Text,
         Kind::Integer(_) => ArgKind::Integer,
         Kind::Flag(_) => ArgKind::Word,
-        Kind::OneOf(ways) => ArgKind::OneOf(ways.iter().map(described).collect()),
+        Kind::OneOf(alternatives) => ArgKind::OneOf(alternatives.iter().map(described).collect()),
     };
     ArgDocs {
         name: arg.name,
@@ -104,7 +106,7 @@ fn described(arg: &Arg) -> ArgDocs {
 }
 
 impl Arg {
-    /// What it means, with its unit and bounds.
+    /// The argument's sentence, with the unit and the bounds in parentheses.
     fn summary(&self) -> String {
         let Some(bounds) = self.bounds() else {
             return self.meaning.to_owned();
@@ -112,21 +114,22 @@ impl Arg {
         format!("{} ({bounds}).", self.meaning.trim_end_matches('.'))
     }
 
+    /// `1 to 128 bytes`; None for an argument without bounds.
     fn bounds(&self) -> Option<String> {
-        let (least, most, unit, factor) = match self.kind {
-            Kind::Integer(Integer {
+        let (min, max, unit, factor) = match self.kind {
+            Kind::Integer(IntegerSpec {
                 unit,
                 factor,
-                least,
-                most,
+                min,
+                max,
                 ..
-            }) => (least, most, unit, factor),
-            Kind::Text(Text { least, most, .. }) => (least, most, "bytes", 1),
+            }) => (min, max, unit, factor),
+            Kind::Text(TextSpec { min, max, .. }) => (min, max, "bytes", 1),
             Kind::Key | Kind::Flag(_) | Kind::OneOf(_) => return None,
         };
-        let bounds = match most {
-            Most::Is(most) => format!("{least} to {} {unit}", most / factor),
-            Most::Setting(bound) => format!("{least} {unit} to {}", bound.setting()),
+        let bounds = match max {
+            Max::Fixed(max) => format!("{min} to {} {unit}", max / factor),
+            Max::Setting(bound) => format!("{min} {unit} to {}", bound.setting()),
         };
         Some(bounds.trim_end().to_owned())
     }

@@ -1,17 +1,22 @@
-//! What an argument is: how it is typed, what bounds it, and what is told of it.
+//! What one argument of a command is: how clients write it, which bounds its value has, and how COMMAND DOCS
+//! describes it.
+//!
+//! The parser (`parse`), the documentation (`docs`) and the error texts read the same [`Arg`], so they cannot
+//! disagree. The arguments themselves are in `arguments`.
 
-/// One argument, as it is typed and as it is described.
+/// One argument: its syntax, its bounds and its description.
 #[derive(Clone, Copy)]
 pub(super) struct Arg {
-    /// The word before the value, or instead of one.
+    /// The option's word in capitals: it stands before the value, or alone if the argument is a flag.
+    /// A positional argument has none.
     pub(super) word: Option<&'static str>,
-    /// What the syntax calls the value.
+    /// The value's name in the syntax, as COMMAND DOCS shows it.
     pub(super) name: &'static str,
-    /// What an error calls the argument.
-    pub(super) called: &'static str,
+    /// The argument's name in error texts.
+    pub(super) error_name: &'static str,
     pub(super) kind: Kind,
     pub(super) times: Times,
-    /// One sentence, without the bounds: they are told from the kind.
+    /// One sentence for COMMAND DOCS. It leaves out the bounds, which `docs` adds from `kind`.
     pub(super) meaning: &'static str,
 }
 
@@ -19,69 +24,73 @@ pub(super) struct Arg {
 pub(super) enum Times {
     Once,
     AtMostOnce,
-    /// The last positional argument.
+    /// Only the last positional argument can be a list.
     OnceOrMore,
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Key,
-    /// Nothing but its word.
+    /// A word without a value.
     Flag(Flag),
-    Integer(Integer),
-    Text(Text),
-    /// Exactly one of these.
+    Integer(IntegerSpec),
+    Text(TextSpec),
+    /// Exactly one of these alternatives.
     OneOf(&'static [Arg]),
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Integer {
+pub(super) struct IntegerSpec {
+    /// Where `Parsed` keeps the value.
     pub(super) into: Number,
     pub(super) unit: &'static str,
-    /// What the value is multiplied by, and the upper bound divided by: 1,000 for seconds that are kept in
-    /// milliseconds.
+    /// The parser multiplies the value by this and divides the upper bound by it: 1,000 for EX, whose seconds
+    /// [`Parsed`](super::parsed::Parsed) keeps in milliseconds.
     pub(super) factor: u64,
-    pub(super) least: u64,
-    pub(super) most: Most,
+    pub(super) min: u64,
+    pub(super) max: Max,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Text {
-    pub(super) into: Words,
-    /// In bytes.
-    pub(super) least: u64,
-    pub(super) most: Most,
-    /// It stays out of MONITOR, SLOWLOG and errors.
+pub(super) struct TextSpec {
+    /// Where `Parsed` keeps the value.
+    pub(super) into: Text,
+    /// The shortest length in bytes.
+    pub(super) min: u64,
+    /// The longest length in bytes.
+    pub(super) max: Max,
+    /// Whether the value is a token, which must not appear in MONITOR, SLOWLOG or error texts.
     pub(super) is_secret: bool,
 }
 
-/// An upper bound.
+/// An upper bound, inclusive.
 #[derive(Clone, Copy)]
-pub(super) enum Most {
-    Is(u64),
-    Setting(Bound),
+pub(super) enum Max {
+    Fixed(u64),
+    Setting(BoundSetting),
 }
 
-/// The settings that bound arguments.
+/// The settings that are upper bounds of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Bound {
+pub(super) enum BoundSetting {
     MaxLeaseMs,
     MaxResultBytes,
 }
 
-impl Bound {
+impl BoundSetting {
+    /// The setting's name, as CONFIG shows it.
     pub(super) fn setting(self) -> &'static str {
         match self {
-            Bound::MaxLeaseMs => "dsync.max-lease-ms",
-            Bound::MaxResultBytes => "dsync.max-result-bytes",
+            BoundSetting::MaxLeaseMs => "dsync.max-lease-ms",
+            BoundSetting::MaxResultBytes => "dsync.max-result-bytes",
         }
     }
 }
 
-/// Where [`Parsed`](super::parsed::Parsed) keeps a number.
+/// The numbers that a request can have: an index into [`Parsed`](super::parsed::Parsed)'s numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Number {
-    /// In milliseconds: a lease, or how long a result is kept.
+    /// Milliseconds: a lease, or how long a result is kept.
     Duration,
     BlockMs,
     Limit,
@@ -93,70 +102,76 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Counted by the last one.
+    /// One more than the last variant's number.
     pub(super) const KINDS: usize = Number::Count as usize + 1;
 }
 
-/// Where [`Parsed`](super::parsed::Parsed) keeps a text.
+/// The texts that a request can have: an index into [`Parsed`](super::parsed::Parsed)'s texts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Words {
+pub(super) enum Text {
     Token,
     Owner,
     Result,
     Reason,
 }
 
-impl Words {
-    /// Counted by the last one.
-    pub(super) const KINDS: usize = Words::Reason as usize + 1;
+impl Text {
+    /// One more than the last variant's number.
+    pub(super) const KINDS: usize = Text::Reason as usize + 1;
 }
 
-/// Which words were there.
+/// The words without a value that a request can have: an index into [`Parsed`](super::parsed::Parsed)'s flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flag {
     Shared,
     Ephemeral,
-    /// `NONE` in place of a limit.
+    /// The word `NONE` in place of a limit.
     Unpin,
 }
 
 impl Flag {
-    /// Counted by the last one.
+    /// One more than the last variant's number.
     pub(super) const KINDS: usize = Flag::Unpin as usize + 1;
 }
 
 impl Arg {
-    /// `name`
-    pub(super) const fn positional(name: &'static str, called: &'static str, kind: Kind) -> Arg {
+    /// An argument written as `name`.
+    pub(super) const fn positional(
+        name: &'static str,
+        error_name: &'static str,
+        kind: Kind,
+    ) -> Arg {
         Arg {
             word: None,
             name,
-            called,
+            error_name,
             kind,
             times: Times::Once,
             meaning: "",
         }
     }
 
-    /// `[WORD name]`
+    /// An argument written as `[WORD name]`.
     pub(super) const fn option(word: &'static str, name: &'static str, kind: Kind) -> Arg {
         Arg {
             word: Some(word),
-            called: word,
+            error_name: word,
             times: Times::AtMostOnce,
             ..Arg::positional(name, "", kind)
         }
     }
 
-    /// `[WORD]`
+    /// An argument written as `[WORD]`.
     pub(super) const fn flag(word: &'static str, name: &'static str, flag: Flag) -> Arg {
         Arg::option(word, name, Kind::Flag(flag))
     }
 
+    /// The same argument with its sentence for COMMAND DOCS.
     pub(super) const fn means(self, meaning: &'static str) -> Arg {
         Arg { meaning, ..self }
     }
 
+    /// The same argument, optional.
     pub(super) const fn optional(self) -> Arg {
         Arg {
             times: Times::AtMostOnce,
@@ -164,6 +179,7 @@ impl Arg {
         }
     }
 
+    /// The same argument, required: for alternatives of a [`Kind::OneOf`], one of which must be there.
     pub(super) const fn once(self) -> Arg {
         Arg {
             times: Times::Once,
@@ -171,6 +187,7 @@ impl Arg {
         }
     }
 
+    /// The same argument as a list of at least one.
     pub(super) const fn many(self) -> Arg {
         Arg {
             times: Times::OnceOrMore,
@@ -182,7 +199,7 @@ impl Arg {
         self.times == Times::AtMostOnce
     }
 
-    /// The words that begin it.
+    /// The words that the argument can begin with: those of all alternatives, none for a positional argument.
     pub(super) fn words(&self) -> Vec<&'static str> {
         match self.kind {
             Kind::OneOf(args) => args.iter().flat_map(Arg::words).collect(),
@@ -191,14 +208,14 @@ impl Arg {
     }
 }
 
-impl Integer {
-    pub(super) const fn new(into: Number, unit: &'static str, least: u64, most: u64) -> Integer {
-        Integer {
+impl IntegerSpec {
+    pub(super) const fn new(into: Number, unit: &'static str, min: u64, max: u64) -> IntegerSpec {
+        IntegerSpec {
             into,
             unit,
             factor: 1,
-            least,
-            most: Most::Is(most),
+            min,
+            max: Max::Fixed(max),
         }
     }
 }

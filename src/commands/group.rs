@@ -1,13 +1,13 @@
 //! DWG: wait groups. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use super::Outcome;
-use super::acquire::{REQUEST, REQUESTING, acquire, client, wait};
-use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, TOKENS};
+use super::CommandResult;
+use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire, client, wait};
+use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWNER, TOKEN_OPTION, TOKENS};
 use super::grammar::Number;
 use super::replies::{
     Form, GRANT, QUEUE_FULL, ROUND_UNBLOCKED, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE,
 };
-use super::row::{Call, Name, Row, Run, Terms, User};
+use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::respond;
@@ -20,10 +20,10 @@ use dsync_engine::types::{Claim, Token};
 ///     [OWNER text]
 /// ```
 pub(super) const ADD: Row = Row {
-    name: Name::of(Family::Group, "ADD"),
+    name: CommandName::of(Family::Group, "ADD"),
     summary: "Adds a member to {key}, and may wait until there is room.",
-    terms: REQUEST,
-    args: &[KEY, LIMIT, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
+    properties: REQUEST_PROPERTIES,
+    args: &[KEY, LIMIT, LEASE, BLOCK, TOKEN_OPTION, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
             when: "granted",
@@ -46,9 +46,9 @@ pub(super) const ADD: Row = Row {
 /// DWG.DONE key token [token ...]
 /// ```
 pub(super) const DONE: Row = Row {
-    name: Name::of(Family::Group, "DONE"),
-    summary: "Ends members of {key}, by their tokens, with their jobs done.",
-    terms: Terms {
+    name: CommandName::of(Family::Group, "DONE"),
+    summary: "Ends members of {key}, by their tokens, and counts their jobs as done.",
+    properties: Properties {
         since: "0.1.0",
         complexity: "O(M*log(N)) with M the number of tokens and N the number of holds and waiters, and O(log(N)) \
                  for each waiter that is served (128 at most)",
@@ -68,7 +68,7 @@ pub(super) const DONE: Row = Row {
     run: Run::OnKey(Family::Group, done),
 };
 
-fn done(call: &Call<'_>) -> Outcome {
+fn done(call: &Call<'_>) -> CommandResult {
     let tokens: Vec<Token> = call.args.iter().skip(2).filter_map(Token::parse).collect();
     let ended = run(call.ctx, &call.key, |engine, key, now| {
         engine.done(key, &tokens, now)
@@ -81,13 +81,13 @@ fn done(call: &Call<'_>) -> Outcome {
 /// DWG.WAIT key [BLOCK milliseconds]
 /// ```
 ///
-/// Flagged as a write, for it may find holds overdue, and their end is replicated: replicas refuse it.
+/// Flagged as a write because it ends overdue holds that it finds, and their end is replicated. So replicas refuse it.
 pub(super) const WAIT: Row = Row {
-    name: Name::of(Family::Group, "WAIT"),
+    name: CommandName::of(Family::Group, "WAIT"),
     summary: "Returns how many members were done and lost once the round of {key} is finished, and may wait for that.",
-    terms: Terms {
+    properties: Properties {
         since: "0.1.0",
-        complexity: REQUESTING,
+        complexity: REQUEST_COMPLEXITY,
         flags: c"write blocking",
         key: KeyUse::ReadsAndChanges,
         tips: "",
@@ -112,7 +112,7 @@ pub(super) const WAIT: Row = Row {
     run: Run::OnKey(Family::Group, wait_for_all),
 };
 
-fn wait_for_all(call: &Call<'_>) -> Outcome {
+fn wait_for_all(call: &Call<'_>) -> CommandResult {
     let facts = call.ctx.facts();
     let block_ms = call
         .parsed
@@ -130,11 +130,11 @@ fn wait_for_all(call: &Call<'_>) -> Outcome {
 /// DWG.EXPECT key jobs
 /// ```
 pub(super) const EXPECT: Row = Row {
-    name: Name::of(Family::Group, "EXPECT"),
+    name: CommandName::of(Family::Group, "EXPECT"),
     summary: "Declares how many jobs the round of {key} has, and returns how many are still owed.",
-    terms: Terms {
+    properties: Properties {
         since: "0.1.0",
-        complexity: REQUESTING,
+        complexity: REQUEST_COMPLEXITY,
         flags: c"write deny-oom",
         key: KeyUse::ReadsAndChanges,
         tips: "",
@@ -151,8 +151,8 @@ pub(super) const EXPECT: Row = Row {
     run: Run::OnKey(Family::Group, expect),
 };
 
-fn expect(call: &Call<'_>) -> Outcome {
-    // The parser has made sure that there is a number.
+fn expect(call: &Call<'_>) -> CommandResult {
+    // The parser has made sure that there is a number of jobs.
     let jobs = call.parsed.number_u32(Number::Jobs).unwrap_or_default();
     let owed = run(call.ctx, &call.key, |engine, key, now| {
         engine.expect(key, jobs, now)

@@ -1,6 +1,7 @@
-//! The commands that all families share: what can be done with a hold, and the look at a key.
+//! The commands that all families share: RELEASE, RENEW, CHECK, REVOKE and INFO.
 //!
-//! A row is made for a family; the rows of one command differ in their names and in the words for the key.
+//! Each function makes the row of one command for one family. The rows of a command differ in their names, in the
+//! words for the key, and in the fields of INFO.
 
 use super::apply;
 use super::arguments::{COUNT, FENCE, KEY, LEASE, TOKEN};
@@ -10,48 +11,48 @@ use super::replies::{
     ABSENT, Form, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, ReplyForm, SEMAPHORE_INFO, SYNTAX,
     WRONG_TYPE, YES,
 };
-use super::row::{Name, Row, Run, Terms, User};
+use super::row::{CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::run::{look, run};
 use dsync_engine::Family;
 use dsync_engine::types::{Fence, LeaseMs};
 
-/// Of the commands that change a hold.
-const CHANGE: Terms = Terms {
+/// The properties of RENEW. Those of the other commands here differ from them in a few fields.
+const CHANGE: Properties = Properties {
     since: "0.1.0",
-    complexity: ENDING,
+    complexity: END_COMPLEXITY,
     flags: c"write fast",
     key: KeyUse::Changes,
     tips: "",
     users: &[User::Worker],
 };
 
-/// Of the commands that end one.
-const END: Terms = Terms {
+/// The properties of commands that end a hold.
+const END: Properties = Properties {
     key: KeyUse::Removes,
     ..CHANGE
 };
 
-/// Of the commands that only look.
-const LOOK: Terms = Terms {
+/// The properties of commands that only read.
+const LOOK: Properties = Properties {
     flags: c"readonly fast",
     key: KeyUse::Reads,
     tips: "nondeterministic_output",
     ..CHANGE
 };
 
-const ENDING: &str = "O(log(N)) with N the number of holds and waiters, for the hold and for each waiter that is \
-                      served (128 at most)";
+const END_COMPLEXITY: &str = "O(log(N)) with N the number of holds and waiters, for the hold and for each waiter that \
+                              is served (128 at most)";
 
 /// ```text
 /// <family>.RELEASE key token
 /// ```
 pub(super) const fn release(family: Family) -> Row {
     Row {
-        name: Name::of(family, "RELEASE"),
+        name: CommandName::of(family, "RELEASE"),
         summary: "Ends a hold of {key} early, or withdraws a queued request, by its token.",
-        terms: END,
+        properties: END,
         args: &[KEY, TOKEN],
         replies: &[
             ReplyForm {
@@ -70,6 +71,7 @@ pub(super) const fn release(family: Family) -> Row {
         errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
+            // A primary replicates the release of a lock as this very command (see ARCHITECTURE.md).
             if call.family == Family::Lock && apply::is_from_server(call.ctx) {
                 apply::release(call.ctx, call.args, &call.key, &token);
                 return Ok(());
@@ -88,9 +90,9 @@ pub(super) const fn release(family: Family) -> Row {
 /// ```
 pub(super) const fn renew(family: Family) -> Row {
     Row {
-        name: Name::of(family, "RENEW"),
-        summary: "Starts the lease of a hold of {key} anew, by its token.",
-        terms: CHANGE,
+        name: CommandName::of(family, "RENEW"),
+        summary: "Renews the lease of a hold of {key}, by its token.",
+        properties: CHANGE,
         args: &[KEY, TOKEN, LEASE],
         replies: &[
             ReplyForm {
@@ -100,7 +102,7 @@ pub(super) const fn renew(family: Family) -> Row {
                 example: "jobs:1 a-41 PX 30000",
             },
             ReplyForm {
-                when: "0 when the hold is lost; it is never taken anew",
+                when: "0 when the hold is lost: RENEW never takes it again",
                 form: NO,
                 before: &["{hold}"],
                 example: "jobs:1 b-72",
@@ -124,9 +126,9 @@ pub(super) const fn renew(family: Family) -> Row {
 /// ```
 pub(super) const fn check(family: Family) -> Row {
     Row {
-        name: Name::of(family, "CHECK"),
+        name: CommandName::of(family, "CHECK"),
         summary: "Returns how many milliseconds of lease a token has left on {key}.",
-        terms: Terms {
+        properties: Properties {
             complexity: "O(log(N)) with N the number of holds of the key",
             users: &[User::Worker, User::Observer],
             ..LOOK
@@ -140,7 +142,7 @@ pub(super) const fn check(family: Family) -> Row {
                 example: "jobs:1 a-41",
             },
             ReplyForm {
-                when: "0 when the token does not hold, or is overdue",
+                when: "0 when the token does not hold the key, or its hold is overdue",
                 form: NO,
                 before: &["{hold}"],
                 example: "jobs:1 b-72",
@@ -163,9 +165,9 @@ pub(super) const fn check(family: Family) -> Row {
 /// ```
 pub(super) const fn revoke(family: Family) -> Row {
     Row {
-        name: Name::of(family, "REVOKE"),
-        summary: "Ends anybody's hold of {key}, by its fence.",
-        terms: Terms {
+        name: CommandName::of(family, "REVOKE"),
+        summary: "Ends a hold of {key} of any client, by its fence.",
+        properties: Properties {
             users: &[User::Operator],
             ..END
         },
@@ -186,7 +188,7 @@ pub(super) const fn revoke(family: Family) -> Row {
         ],
         errors: &[SYNTAX, WRONG_TYPE],
         run: Run::OnKey(family, |call| {
-            // The parser has made sure that there is a number.
+            // The parser has made sure that there is a fence.
             let fence = Fence(call.parsed.number(Number::Fence).unwrap_or_default());
             let revoked = run(call.ctx, &call.key, |engine, key, now| {
                 engine.revoke(key, call.family, fence, now)
@@ -202,9 +204,9 @@ pub(super) const fn revoke(family: Family) -> Row {
 /// ```
 pub(super) const fn info(family: Family) -> Row {
     Row {
-        name: Name::of(family, "INFO"),
+        name: CommandName::of(family, "INFO"),
         summary: "Returns who holds {key}, who waits for it, and since when.",
-        terms: Terms {
+        properties: Properties {
             complexity: "O(log(N)+C) with N the number of holds and waiters and C the COUNT",
             users: &[User::Observer, User::Operator],
             ..LOOK
@@ -230,10 +232,10 @@ pub(super) const fn info(family: Family) -> Row {
     }
 }
 
-/// INFO of a key that is there.
+/// The reply of INFO if the key exists.
 const fn found(form: Form) -> ReplyForm {
     ReplyForm {
-        when: "the key is there",
+        when: "the key exists",
         form,
         before: &["{hold}", "B> {request} BLOCK 0 OWNER web-1"],
         example: "jobs:1 COUNT 5",

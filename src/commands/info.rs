@@ -1,7 +1,7 @@
-//! INFO of a key: who holds it, who waits, since when. Never a token.
+//! The reply of INFO: who holds a key, who waits for it, and since when. It never contains a token.
 //!
-//! A map of the same fields for every key of a family, and maps within it: RESP3 has maps, RESP2 flat
-//! arrays of names and values. Times are durations up to now, in milliseconds.
+//! The reply is a map, with the same fields for every key of a family; holders and waiters are maps inside it. In
+//! RESP2 each map is a flat array of names and values. Times are durations up to now, in milliseconds.
 
 use crate::module::redis::context::Ctx;
 use crate::module::reply::count;
@@ -11,18 +11,20 @@ use dsync_engine::types::{Claim, ClientId, UnixMs};
 /// How many holders and waiters are listed without COUNT.
 pub(super) const DEFAULT_COUNT: u64 = 10;
 
-/// What a server that follows another says instead of a number.
+/// A replica's value for fields about waiters, because it does not know them.
 const UNKNOWN: &str = "unknown on a replica";
 
+/// Writes the reply; null for a key that does not exist.
 pub(super) fn reply(ctx: Ctx<'_>, info: Option<&Info<'_>>) {
     let Some(info) = info else { return ctx.null() };
-    let own = match &info.particulars {
+    // The number of fields that only this family has.
+    let family_fields = match &info.particulars {
         Particulars::Lock => 1,
         Particulars::Semaphore { .. } => 5,
         Particulars::Group { .. } => 8,
         Particulars::Once { .. } => 5,
     };
-    ctx.map(6 + own);
+    ctx.map(6 + family_fields);
     particulars(ctx, info);
     field(ctx, "holders", info.holders as u64);
     match &info.waiters {
@@ -152,7 +154,7 @@ fn owner(ctx: Ctx<'_>, owner: Option<&[u8]>) {
     }
 }
 
-/// The number that CLIENT LIST shows; nil where the hold came from elsewhere.
+/// The client's id, as CLIENT LIST shows it; null if the hold was granted on another server or by a script.
 fn connection(ctx: Ctx<'_>, client: ClientId) {
     optional(
         ctx,

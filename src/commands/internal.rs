@@ -1,7 +1,7 @@
-//! The commands that clients do not call. Their handlers register themselves, beside what they are for; only what
-//! COMMAND DOCS tells of them is here.
+//! The descriptions, for COMMAND DOCS, of the internal commands, which clients cannot use. Their handlers are
+//! registered elsewhere, beside the code that uses them.
 //!
-//! No ACL rule but `+@all`, or the name, lets anybody call one.
+//! They are in no ACL category, so only `+@all` or the command's name permits a user to call one.
 
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::{ArgDocs, ArgKind, Categories, Docs, KeyUse, describe};
@@ -11,8 +11,8 @@ const SINCE: &str = "0.1.0";
 
 pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
     describe(ctx, &apply(), "0.2.0", false)?;
-    describe(ctx, &apply_of_the_first(), SINCE, false)?;
-    // There is this one only where the server must be asked by a command.
+    describe(ctx, &apply_of_010(), SINCE, false)?;
+    // The probe is a command only on servers that have no API for its question.
     if probe::is_a_command() {
         describe(ctx, &probe(), SINCE, false)?;
     }
@@ -22,7 +22,7 @@ pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
 fn apply() -> Docs {
     Docs {
         name: "DSYN".to_owned(),
-        summary: "Carries out what another server decided; not for clients.".to_owned(),
+        summary: "Applies changes that another server decided; not for clients.".to_owned(),
         complexity: "O(M*log(N)) with M the number of changes and N the number of holds of the server",
         key: KeyUse::ReadsAndChanges,
         tips: "",
@@ -31,10 +31,11 @@ fn apply() -> Docs {
     }
 }
 
-fn apply_of_the_first() -> Docs {
+fn apply_of_010() -> Docs {
     Docs {
         name: "DSYNC.APPLY".to_owned(),
-        summary: "Is refused: only dsync 0.1.0 wrote it; not for clients.".to_owned(),
+        summary: "Is always refused, because only dsync 0.1.0 wrote it; not for clients."
+            .to_owned(),
         complexity: "O(1)",
         key: KeyUse::ReadsAndChanges,
         tips: "",

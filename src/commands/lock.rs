@@ -1,11 +1,11 @@
 //! DLOCK: locks. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use super::Outcome;
-use super::acquire::{REQUEST, acquire};
-use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, OWN_TOKEN, OWNER, SHARED};
+use super::CommandResult;
+use super::acquire::{REQUEST_PROPERTIES, acquire};
+use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, OWNER, SHARED, TOKEN_OPTION};
 use super::grammar::Flag;
 use super::replies::{Form, GRANT, MISMATCH, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE};
-use super::row::{Call, Name, Row, Run};
+use super::row::{Call, CommandName, Row, Run};
 use dsync_engine::Family;
 use dsync_engine::types::Claim;
 
@@ -14,10 +14,10 @@ use dsync_engine::types::Claim;
 ///     [EPHEMERAL] [OWNER text]
 /// ```
 pub(super) const ACQUIRE: Row = Row {
-    name: Name::of(Family::Lock, "ACQUIRE"),
+    name: CommandName::of(Family::Lock, "ACQUIRE"),
     summary: "Acquires a hold of {key}, exclusive or shared, and may wait for it.",
-    terms: REQUEST,
-    args: &[KEY, SHARED, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
+    properties: REQUEST_PROPERTIES,
+    args: &[KEY, SHARED, LEASE, BLOCK, TOKEN_OPTION, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
             when: "granted",
@@ -42,7 +42,7 @@ pub(super) const ACQUIRE: Row = Row {
     run: Run::OnKey(Family::Lock, run),
 };
 
-fn run(call: &Call<'_>) -> Outcome {
+fn run(call: &Call<'_>) -> CommandResult {
     let claim = if call.parsed.has(Flag::Shared) {
         Claim::Shared
     } else {

@@ -1,14 +1,16 @@
-//! The commands: one table of all of them, one parser that walks it, one file a family with its rows and the
-//! functions that carry them out.
+//! The commands: one table of all of them (`table`), one parser (`parse`), and for each family a file with its rows
+//! of the table and their functions.
 //!
-//! A command is parsed into a value, the engine decides, the shell carries out. Nothing here knows how
-//! holds or queues work; nothing below knows how a command is spelled.
+//! A row's function hands the parsed request to the engine through `module/run.rs` and writes the reply. Nothing
+//! here knows how holds or queues work; nothing in `module` or the engine knows the syntax of a command.
 
 mod acquire;
 mod apply;
 mod arguments;
 mod contended;
 mod docs;
+#[cfg(test)]
+mod examples;
 mod grammar;
 mod group;
 mod holding;
@@ -25,14 +27,12 @@ mod semaphore;
 mod table;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod written;
 
 use crate::module::redis::context::Ctx;
 use dsync_engine::WrongType;
 
-/// Registers the commands of the table and describes them, and describes those of `internal`, which have been
-/// registered.
+/// Registers all commands and describes them to the server. The probe is registered elsewhere, before this call, and is
+/// described here (`internal`).
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     apply::register_all(ctx)?;
     register::register_all(ctx)?;
@@ -40,12 +40,12 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     internal::describe_all(ctx)
 }
 
-/// The reply has been given, or this is why there is none.
-type Outcome = Result<(), Failure>;
+/// Ok when the command has written its reply; otherwise the error to reply.
+type CommandResult = Result<(), Failure>;
 
 enum Failure {
     WrongType,
-    /// The whole line, with its code.
+    /// The whole line of the error, with its code.
     Error(String),
 }
 

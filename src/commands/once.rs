@@ -2,37 +2,37 @@
 
 use std::sync::Arc;
 
-use super::Outcome;
-use super::acquire::{REQUEST, acquire};
+use super::CommandResult;
+use super::acquire::{REQUEST_PROPERTIES, acquire};
 use super::arguments::{
-    BLOCK, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWN_TOKEN, OWNER, REASON, RESULT, TOKEN,
+    BLOCK, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWNER, REASON, RESULT, TOKEN, TOKEN_OPTION,
 };
-use super::grammar::{Number, Words};
+use super::grammar::{Number, Text};
 use super::replies::{Form, NO, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES};
-use super::row::{Call, Name, Row, Run, Terms, User};
+use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
 use dsync_engine::Family;
 use dsync_engine::types::Claim;
 
-/// What FAIL says where the worker does not.
+/// The reason of a FAIL without REASON.
 const NO_REASON: &[u8] = b"failed";
 
-const STORING: &str = "O(log(N)+S) with N the number of holds and waiters and S the size of the text, for the run \
-                       and for each waiter that is served (128 at most)";
+const STORE_COMPLEXITY: &str = "O(log(N)+S) with N the number of holds and waiters and S the size of the text, for the \
+                                run and for each waiter that is served (128 at most)";
 
 /// ```text
 /// DONCE.BEGIN key [MAX attempts] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token]
 ///     [EPHEMERAL] [OWNER text]
 /// ```
 pub(super) const BEGIN: Row = Row {
-    name: Name::of(Family::Once, "BEGIN"),
-    summary: "Begins work that is to be done once, or returns how it ended, and may wait for either.",
-    terms: REQUEST,
-    args: &[KEY, MAX, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER],
+    name: CommandName::of(Family::Once, "BEGIN"),
+    summary: "Begins work that must be done once, or returns how it ended, and may wait for either.",
+    properties: REQUEST_PROPERTIES,
+    args: &[KEY, MAX, LEASE, BLOCK, TOKEN_OPTION, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
-            when: "the work is this request's to do",
+            when: "this request has to do the work",
             form: Form::Array(&[
                 ("RUN", Form::Word("RUN")),
                 ("token", Form::Bulk),
@@ -53,7 +53,7 @@ pub(super) const BEGIN: Row = Row {
             example: "jobs:1 TOKEN b-72",
         },
         ReplyForm {
-            when: "the work is given up: as many attempts as MAX failed",
+            when: "the work is given up: as many attempts as MAX have failed",
             form: Form::Array(&[
                 ("FAILED", Form::Word("FAILED")),
                 ("reason", Form::Bulk),
@@ -63,7 +63,7 @@ pub(super) const BEGIN: Row = Row {
             example: "jobs:1 MAX 1 TOKEN b-72",
         },
         ReplyForm {
-            when: "somebody runs, and there is no BLOCK or it ran out",
+            when: "another request runs, and there is no BLOCK or it ran out",
             form: Form::Null,
             before: &["{hold}"],
             example: "jobs:1 TOKEN b-72",
@@ -73,10 +73,10 @@ pub(super) const BEGIN: Row = Row {
     run: Run::OnKey(Family::Once, |call| acquire(call, Claim::Run)),
 };
 
-/// Of DONE and FAIL.
-const END: Terms = Terms {
+/// The properties of DONE and FAIL.
+const END: Properties = Properties {
     since: "0.1.0",
-    complexity: STORING,
+    complexity: STORE_COMPLEXITY,
     flags: c"write deny-oom",
     key: KeyUse::Changes,
     tips: "",
@@ -87,19 +87,19 @@ const END: Terms = Terms {
 /// DONCE.DONE key token [RESULT value] [EX seconds | PX milliseconds]
 /// ```
 pub(super) const DONE: Row = Row {
-    name: Name::of(Family::Once, "DONE"),
-    summary: "Ends a run, by its token, with the work done, and keeps the result.",
-    terms: END,
+    name: CommandName::of(Family::Once, "DONE"),
+    summary: "Ends a run, by its token, records the work as done, and keeps the result.",
+    properties: END,
     args: &[KEY, TOKEN, RESULT, KEEP],
     replies: &[
         ReplyForm {
-            when: "1 when the token was believed",
+            when: "1 when the work is recorded as done",
             form: YES,
             before: &["{hold}"],
             example: "jobs:1 a-41 RESULT s3://reports/7.pdf EX 3600",
         },
         ReplyForm {
-            when: "0 when it was not",
+            when: "0 when the token has no run that can complete the work",
             form: NO,
             before: &["{hold}"],
             example: "jobs:1 b-72",
@@ -109,15 +109,15 @@ pub(super) const DONE: Row = Row {
     run: Run::OnKey(Family::Once, done),
 };
 
-fn done(call: &Call<'_>) -> Outcome {
+fn done(call: &Call<'_>) -> CommandResult {
     let token = call.token()?;
-    let result = call.parsed.text(Words::Result).map(Arc::from);
+    let result = call.parsed.text(Text::Result).map(Arc::from);
     let keep_ms = call.parsed.number(Number::Duration);
-    let believed = run(call.ctx, &call.key, |engine, key, now| {
+    let was_accepted = run(call.ctx, &call.key, |engine, key, now| {
         let keep_ms = keep_ms.unwrap_or(engine.settings.once_keep_ms);
         engine.complete(key, &token, result, keep_ms, now)
     });
-    call.ctx.integer(i64::from(believed??));
+    call.ctx.integer(i64::from(was_accepted??));
     Ok(())
 }
 
@@ -125,19 +125,19 @@ fn done(call: &Call<'_>) -> Outcome {
 /// DONCE.FAIL key token [REASON text]
 /// ```
 pub(super) const FAIL: Row = Row {
-    name: Name::of(Family::Once, "FAIL"),
-    summary: "Ends a run, by its token, with the work still to be done.",
-    terms: END,
+    name: CommandName::of(Family::Once, "FAIL"),
+    summary: "Ends a run, by its token, as failed: the work remains to be done.",
+    properties: END,
     args: &[KEY, TOKEN, REASON],
     replies: &[
         ReplyForm {
-            when: "1 when the token was believed",
+            when: "1 when the run ended as failed",
             form: YES,
             before: &["{hold}"],
             example: "jobs:1 a-41 REASON overload",
         },
         ReplyForm {
-            when: "0 when it was not",
+            when: "0 when the token has no run",
             form: NO,
             before: &["{hold}"],
             example: "jobs:1 b-72",
@@ -147,13 +147,13 @@ pub(super) const FAIL: Row = Row {
     run: Run::OnKey(Family::Once, fail),
 };
 
-fn fail(call: &Call<'_>) -> Outcome {
+fn fail(call: &Call<'_>) -> CommandResult {
     let token = call.token()?;
-    let reason = call.parsed.text(Words::Reason).unwrap_or(NO_REASON);
+    let reason = call.parsed.text(Text::Reason).unwrap_or(NO_REASON);
     let reason = Arc::from(reason);
-    let ran = run(call.ctx, &call.key, |engine, key, now| {
+    let was_running = run(call.ctx, &call.key, |engine, key, now| {
         engine.fail(key, &token, reason, now)
     });
-    call.ctx.integer(i64::from(ran??));
+    call.ctx.integer(i64::from(was_running??));
     Ok(())
 }

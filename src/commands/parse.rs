@@ -1,20 +1,21 @@
-//! The one parser: walks a command's row of the table and fills one [`Parsed`].
+//! The only parser: reads a request by its command's row of the table and fills one [`Parsed`].
 //!
-//! The first mistake from left to right is the one that is answered. Every error names the option, the value and
-//! the bound; none repeats a token. Nothing is allocated but for an error.
+//! It reports the first mistake from left to right. Every error text names the option, the value and the bound;
+//! none contains a token. It allocates memory only for an error text.
 
-use super::grammar::{Arg, Bound, Integer, Kind, Most, Text, Times};
+use super::grammar::{Arg, BoundSetting, IntegerSpec, Kind, Max, TextSpec, Times};
 use super::parsed::Parsed;
 use super::row::Row;
 use crate::module::redis::args::{Args, parse_i64};
 
-/// A request's arguments; number 0 is the command's name.
-pub(super) trait Typed<'a> {
+/// The words of a request. Number 0 is the command's name. A trait, so that unit tests can parse plain text.
+pub(super) trait Argv<'a> {
     fn count(&self) -> usize;
+    /// The word at this position, or none behind the last.
     fn arg(&self, at: usize) -> Option<&'a [u8]>;
 }
 
-impl<'a> Typed<'a> for Args<'a> {
+impl<'a> Argv<'a> for Args<'a> {
     fn count(&self) -> usize {
         self.len()
     }
@@ -24,15 +25,17 @@ impl<'a> Typed<'a> for Args<'a> {
     }
 }
 
-/// Fills `parsed`, which is empty. `bound` gives the value of a setting, and is asked only where an argument needs
-/// it.
+/// Fills `parsed`, which must be empty, or returns the line of the error.
+///
+/// `bound` returns the value of a setting. It is called only for arguments that this setting bounds, because
+/// reading settings for every request would cost time.
 pub(super) fn parse<'a>(
     row: &Row,
-    typed: &impl Typed<'a>,
-    bound: impl Fn(Bound) -> u64,
+    argv: &impl Argv<'a>,
+    bound: impl Fn(BoundSetting) -> u64,
     parsed: &mut Parsed<'a>,
 ) -> Result<(), String> {
-    let count = typed.count();
+    let count = argv.count();
     let mut at = 1;
     let mut options = row.args;
     while let [arg, rest @ ..] = options
@@ -42,13 +45,13 @@ pub(super) fn parse<'a>(
             return Err(wrong_arity(row));
         }
         options = rest;
-        // The server opens the key by its own string.
+        // The parser skips the key: commands open it by the server's own string.
         if matches!(arg.kind, Kind::Key) {
             at += 1;
             continue;
         }
         loop {
-            let value = typed.arg(at).unwrap_or_default();
+            let value = argv.arg(at).unwrap_or_default();
             parsed.take_positional(arg, value, at, &bound)?;
             at += 1;
             if at == count || arg.times != Times::OnceOrMore {
@@ -62,12 +65,12 @@ pub(super) fn parse<'a>(
     if options.is_empty() {
         return Err(wrong_arity(row));
     }
-    // A bit for each option that was given.
+    // One bit for each option that the request has given so far.
     let mut given = 0_u32;
-    while let Some(word) = typed.arg(at) {
-        let (nth, arg) = find(options, word).ok_or_else(|| unknown(word))?;
+    while let Some(word) = argv.arg(at) {
+        let (nth, arg) = find_option(options, word).ok_or_else(|| unknown_option(word))?;
         if given & (1 << nth) != 0 {
-            return Err(twice(&options[nth]));
+            return Err(given_twice(&options[nth]));
         }
         given |= 1 << nth;
         at += 1;
@@ -75,7 +78,7 @@ pub(super) fn parse<'a>(
             parsed.flags[flag as usize] = true;
             continue;
         }
-        let value = typed.arg(at).ok_or_else(|| without_value(arg))?;
+        let value = argv.arg(at).ok_or_else(|| without_value(arg))?;
         parsed.take(arg, value, at, &bound)?;
         at += 1;
     }
@@ -83,55 +86,57 @@ pub(super) fn parse<'a>(
 }
 
 impl<'a> Parsed<'a> {
+    /// Stores a positional argument, which can be a choice between a word and a value (`limit | NONE`).
     #[inline]
     fn take_positional(
         &mut self,
         arg: &Arg,
         value: &'a [u8],
         at: usize,
-        bound: &impl Fn(Bound) -> u64,
+        bound: &impl Fn(BoundSetting) -> u64,
     ) -> Result<(), String> {
-        let Kind::OneOf(ways) = arg.kind else {
+        let Kind::OneOf(alternatives) = arg.kind else {
             return self.take(arg, value, at, bound);
         };
-        // A word, or else a value.
-        for way in ways {
-            if let Kind::Flag(flag) = way.kind
-                && begins(way, value)
+        // Compare with the words first: what is none of them is the value.
+        for alternative in alternatives {
+            if let Kind::Flag(flag) = alternative.kind
+                && begins(alternative, value)
             {
                 self.flags[flag as usize] = true;
                 return Ok(());
             }
         }
-        if let Some(way) = ways.iter().find(|way| way.word.is_none()) {
-            return self.take(way, value, at, bound);
+        if let Some(value_only) = alternatives.iter().find(|arg| arg.word.is_none()) {
+            return self.take(value_only, value, at, bound);
         }
-        Err(unknown(value))
+        Err(unknown_option(value))
     }
 
-    // On the way of every RELEASE: a call of its own costs more than it does.
+    /// Stores one value if it is within its bounds. `at` is its position in the request.
+    // Inlined because every RELEASE passes here, and a call would cost more than the function's own work.
     #[inline(always)]
     fn take(
         &mut self,
         arg: &Arg,
         value: &'a [u8],
         at: usize,
-        bound: &impl Fn(Bound) -> u64,
+        bound: &impl Fn(BoundSetting) -> u64,
     ) -> Result<(), String> {
         match &arg.kind {
             Kind::Integer(integer) => {
-                let most = value_of(integer.most, bound) / integer.factor;
+                let max = value_of(integer.max, bound) / integer.factor;
                 let number = parse_i64(value)
                     .and_then(|n| u64::try_from(n).ok())
-                    .filter(|n| (integer.least..=most).contains(n))
-                    .ok_or_else(|| not_in_bounds(arg, integer, most, value))?;
+                    .filter(|n| (integer.min..=max).contains(n))
+                    .ok_or_else(|| out_of_bounds(arg, integer, max, value))?;
                 self.numbers[integer.into as usize] = number * integer.factor;
                 self.has_number |= 1 << integer.into as u32;
             }
             Kind::Text(text) => {
-                let most = value_of(text.most, bound);
-                if !(text.least..=most).contains(&(value.len() as u64)) {
-                    return Err(not_so_long(arg, text, most, value.len()));
+                let max = value_of(text.max, bound);
+                if !(text.min..=max).contains(&(value.len() as u64)) {
+                    return Err(wrong_length(arg, text, max, value.len()));
                 }
                 self.texts[text.into as usize].get_or_insert(value);
                 if text.is_secret {
@@ -141,27 +146,28 @@ impl<'a> Parsed<'a> {
                     self.secrets.end = at + 1;
                 }
             }
-            // The key is the server's to open; the others have no value.
+            // `parse` skips the key; flags and alternatives have no value of their own.
             Kind::Key | Kind::Flag(_) | Kind::OneOf(_) => {}
         }
         Ok(())
     }
 }
 
-fn value_of(most: Most, bound: &impl Fn(Bound) -> u64) -> u64 {
-    match most {
-        Most::Is(most) => most,
-        Most::Setting(setting) => bound(setting),
+/// The upper bound as a number.
+fn value_of(max: Max, bound: &impl Fn(BoundSetting) -> u64) -> u64 {
+    match max {
+        Max::Fixed(max) => max,
+        Max::Setting(setting) => bound(setting),
     }
 }
 
-/// The option that this word begins, and its place among the options; that of the whole where it is one of several
-/// ways.
-fn find<'t>(options: &'t [Arg], word: &[u8]) -> Option<(usize, &'t Arg)> {
+/// Returns the option that begins with this word, and its place among the options. For one of several alternatives
+/// (EX or PX) the place is that of the whole choice, so that only one of them can be given.
+fn find_option<'t>(options: &'t [Arg], word: &[u8]) -> Option<(usize, &'t Arg)> {
     for (nth, option) in options.iter().enumerate() {
-        if let Kind::OneOf(ways) = option.kind {
-            if let Some(way) = ways.iter().find(|way| begins(way, word)) {
-                return Some((nth, way));
+        if let Kind::OneOf(alternatives) = option.kind {
+            if let Some(alternative) = alternatives.iter().find(|arg| begins(arg, word)) {
+                return Some((nth, alternative));
             }
         } else if begins(option, word) {
             return Some((nth, option));
@@ -170,35 +176,38 @@ fn find<'t>(options: &'t [Arg], word: &[u8]) -> Option<(usize, &'t Arg)> {
     None
 }
 
+/// Whether the argument begins with this word.
 fn begins(arg: &Arg, word: &[u8]) -> bool {
-    arg.word.is_some_and(|own| is(own, word))
+    arg.word.is_some_and(|own| equals_any_case(own, word))
 }
 
-/// The table has its words in capitals.
-fn is(own: &str, word: &[u8]) -> bool {
+/// Whether the words are equal, in capitals or not. `own` comes from the table, which has capitals only.
+fn equals_any_case(own: &str, word: &[u8]) -> bool {
     own.len() == word.len()
         && own
             .bytes()
             .zip(word)
-            .all(|(own, typed)| own == typed.to_ascii_uppercase())
+            .all(|(own, argv)| own == argv.to_ascii_uppercase())
 }
 
-/// Where tokens may be in a request that was not understood: each secret positional argument, and every
-/// argument behind a word that begins a secret option, for the word may be the value of another option.
-pub(super) fn possible_secrets<'a>(row: &Row, typed: &impl Typed<'a>) -> Vec<usize> {
+/// Returns the positions at which tokens may be in a request that `parse` refused: each secret positional argument,
+/// and every argument behind a word that begins a secret option. That includes words that are values of other
+/// options: better one argument too many hidden than a token shown.
+pub(super) fn possible_secrets<'a>(row: &Row, argv: &impl Argv<'a>) -> Vec<usize> {
     let is_secret = |arg: &Arg| matches!(&arg.kind, Kind::Text(text) if text.is_secret);
     let required = row.required();
     let (positional, options) = row.args.split_at(required);
     let is_list = |arg: &Arg| arg.times == Times::OnceOrMore;
     let mut found = Vec::new();
     let mut at = 1;
-    while let Some(word) = typed.arg(at) {
+    while let Some(word) = argv.arg(at) {
         let own = positional
             .get(at - 1)
             .or(positional.last().filter(|arg| is_list(arg)));
         if own.is_some_and(is_secret) {
             found.push(at);
-        } else if at > required && find(options, word).is_some_and(|(_, arg)| is_secret(arg)) {
+        } else if at > required && find_option(options, word).is_some_and(|(_, arg)| is_secret(arg))
+        {
             found.push(at + 1);
         }
         at += 1;
@@ -206,7 +215,7 @@ pub(super) fn possible_secrets<'a>(row: &Row, typed: &impl Typed<'a>) -> Vec<usi
     found
 }
 
-// The texts of all errors of the grammar.
+// The error texts of the grammar, all in one place.
 
 #[cold]
 pub(super) fn wrong_arity(row: &Row) -> String {
@@ -215,12 +224,12 @@ pub(super) fn wrong_arity(row: &Row) -> String {
 }
 
 #[cold]
-fn unknown(word: &[u8]) -> String {
+fn unknown_option(word: &[u8]) -> String {
     format!("ERR syntax error: '{}' is not an option here", shown(word))
 }
 
 #[cold]
-fn twice(option: &Arg) -> String {
+fn given_twice(option: &Arg) -> String {
     let name = option.words().join(" or ");
     format!("ERR syntax error: {name} is given twice")
 }
@@ -234,40 +243,40 @@ fn without_value(option: &Arg) -> String {
 }
 
 #[cold]
-fn not_in_bounds(arg: &Arg, integer: &Integer, most: u64, value: &[u8]) -> String {
-    let Integer { least, unit, .. } = integer;
+fn out_of_bounds(arg: &Arg, integer: &IntegerSpec, max: u64, value: &[u8]) -> String {
+    let IntegerSpec { min, unit, .. } = integer;
     let space = if unit.is_empty() { "" } else { " " };
     format!(
-        "ERR {} is an integer of {least} to {most}{space}{unit}{}, not '{}'",
-        arg.called,
-        setting(integer.most),
+        "ERR {} is an integer of {min} to {max}{space}{unit}{}, not '{}'",
+        arg.error_name,
+        setting_suffix(integer.max),
         shown(value)
     )
 }
 
 #[cold]
-fn not_so_long(arg: &Arg, text: &Text, most: u64, len: usize) -> String {
-    let bounds = match text.least {
-        0 => format!("at most {most}"),
-        least => format!("{least} to {most}"),
+fn wrong_length(arg: &Arg, text: &TextSpec, max: u64, len: usize) -> String {
+    let bounds = match text.min {
+        0 => format!("at most {max}"),
+        min => format!("{min} to {max}"),
     };
-    let (called, setting) = (arg.called, setting(text.most));
-    format!("ERR {called} has {bounds} bytes{setting}, not {len}")
+    let (error_name, setting) = (arg.error_name, setting_suffix(text.max));
+    format!("ERR {error_name} has {bounds} bytes{setting}, not {len}")
 }
 
-/// The setting that an upper bound comes from, in an error.
-fn setting(most: Most) -> String {
-    match most {
-        Most::Is(_) => String::new(),
-        Most::Setting(bound) => format!(" ({})", bound.setting()),
+/// ` (dsync.max-lease-ms)` behind an upper bound that comes from this setting; empty behind a fixed one.
+fn setting_suffix(max: Max) -> String {
+    match max {
+        Max::Fixed(_) => String::new(),
+        Max::Setting(bound) => format!(" ({})", bound.setting()),
     }
 }
 
-/// An argument as an error repeats it. What is longer than any number or option is only measured: it may
-/// be a token in the wrong place.
+/// An argument as an error text repeats it. Of one that is longer than any number or option, the text gives only the
+/// length: it may be a token in the wrong place.
 fn shown(text: &[u8]) -> String {
-    const MOST: usize = 20;
-    if text.len() > MOST {
+    const MAX_SHOWN: usize = 20;
+    if text.len() > MAX_SHOWN {
         return format!("({} bytes)", text.len());
     }
     text.escape_ascii().to_string()

@@ -1,18 +1,21 @@
-//! The arguments of a request as values: what the parser (`parse`) fills in, and what commands read.
+//! The arguments of one request as values. The parser (`parse`) fills them in; the commands read them.
 
 use std::ops::Range;
 
-use super::grammar::{Flag, Number, Words};
+use super::grammar::{Flag, Number, Text};
 
-/// What was asked, checked against the bounds of the command's row.
+/// The values of one request. Each is within the bounds that the command's row gives for it.
 #[derive(Default)]
 pub(super) struct Parsed<'a> {
+    /// By [`Number`]. Valid only where `has_number` has the bit.
     pub(super) numbers: [u64; Number::KINDS],
-    /// A bit for each number that was given.
+    /// One bit for each [`Number`]: whether the request has it.
     pub(super) has_number: u32,
-    pub(super) texts: [Option<&'a [u8]>; Words::KINDS],
+    /// By [`Text`]. None where the request does not have it.
+    pub(super) texts: [Option<&'a [u8]>; Text::KINDS],
+    /// By [`Flag`]: whether the request has the word.
     pub(super) flags: [bool; Flag::KINDS],
-    /// Where tokens are among the arguments.
+    /// The positions of the tokens among the arguments: they are neighbours.
     pub(super) secrets: Range<usize>,
 }
 
@@ -22,14 +25,14 @@ impl<'a> Parsed<'a> {
         was_given.then(|| self.numbers[number as usize])
     }
 
-    /// The same where the bounds of the number fit 32 bits.
+    /// [`number`](Self::number) for numbers whose bounds fit 32 bits.
     pub(super) fn number_u32(&self, number: Number) -> Option<u32> {
         self.number(number)
             .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
     }
 
-    /// The first one, of an argument that may be repeated.
-    pub(super) fn text(&self, text: Words) -> Option<&'a [u8]> {
+    /// The text, if the request has it; the first one if the argument is a list.
+    pub(super) fn text(&self, text: Text) -> Option<&'a [u8]> {
         self.texts[text as usize]
     }
 
@@ -37,7 +40,7 @@ impl<'a> Parsed<'a> {
         self.flags[flag as usize]
     }
 
-    /// The arguments to keep out of MONITOR and SLOWLOG.
+    /// The positions of the arguments that must not appear in MONITOR and SLOWLOG.
     pub(super) fn secrets(&self) -> Range<usize> {
         self.secrets.clone()
     }

@@ -1,17 +1,17 @@
-//! Registers the commands of the table, and carries out a request for one of them: arity, grammar, redaction and
-//! errors are the same for all, and are seen to here.
+//! Registers the commands of the table, and does for each request what all commands have in common: parsing,
+//! hiding tokens from MONITOR and SLOWLOG, and replying errors.
 //!
-//! The server calls a command's handler without any data that would tell which command it is. So each row of the
-//! table has a handler of its own, with the number of the row in its type.
+//! The server calls a command's handler without telling which command it is. So each row of the table has a
+//! handler of its own, whose type contains the number of the row.
 
 use std::ffi::CStr;
 
-use super::grammar::Bound;
+use super::grammar::BoundSetting;
 use super::parse::{parse, possible_secrets, wrong_arity};
 use super::parsed::Parsed;
 use super::row::{Call, Row, Run};
 use super::table::ROWS;
-use super::{Failure, Outcome};
+use super::{CommandResult, Failure};
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{self, Command};
 use crate::module::redis::context::Ctx;
@@ -26,7 +26,7 @@ macro_rules! handlers {
     };
 }
 
-/// One number for each row of the table.
+/// One number for each row of the table. The array's length makes the compiler check the count.
 #[rustfmt::skip]
 const REGISTER: [Register; ROWS.len()] = handlers!(
     0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
@@ -36,12 +36,13 @@ pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
     REGISTER.iter().try_for_each(|register| register(ctx))
 }
 
+/// The handler of the row with this number.
 struct Handler<const AT: usize>;
 
 impl<const AT: usize> Command for Handler<AT> {
     const NAME: &'static CStr = ROWS[AT].name.as_c_str();
-    const FLAGS: &'static CStr = ROWS[AT].terms.flags;
-    const HAS_KEY: bool = !matches!(ROWS[AT].terms.key, KeyUse::NoKey);
+    const FLAGS: &'static CStr = ROWS[AT].properties.flags;
+    const HAS_KEY: bool = !matches!(ROWS[AT].properties.key, KeyUse::NoKey);
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) {
         match carry_out(&ROWS[AT], ctx, args) {
@@ -52,7 +53,7 @@ impl<const AT: usize> Command for Handler<AT> {
     }
 }
 
-fn carry_out(row: &'static Row, ctx: Ctx<'_>, args: Args<'_>) -> Outcome {
+fn carry_out(row: &'static Row, ctx: Ctx<'_>, args: Args<'_>) -> CommandResult {
     let mut parsed = Parsed::default();
     if let Err(line) = parse(row, &args, bound, &mut parsed) {
         for at in possible_secrets(row, &args) {
@@ -80,10 +81,10 @@ fn carry_out(row: &'static Row, ctx: Ctx<'_>, args: Args<'_>) -> Outcome {
     }
 }
 
-/// The value of a setting that bounds arguments.
-fn bound(bound: Bound) -> u64 {
+/// The present value of a setting that bounds arguments.
+fn bound(bound: BoundSetting) -> u64 {
     match bound {
-        Bound::MaxLeaseMs => settings::leases().max_ms,
-        Bound::MaxResultBytes => settings::once().max_result_bytes,
+        BoundSetting::MaxLeaseMs => settings::leases().max_ms,
+        BoundSetting::MaxResultBytes => settings::once().max_result_bytes,
     }
 }

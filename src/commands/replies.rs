@@ -1,15 +1,15 @@
-//! What replies look like, and the forms and errors that several rows of the table have.
+//! The forms of replies and errors in the table, and those that several rows share.
 
 use Form::{Array, Bulk, Either, Integer, Is, List, Map, Null, Word};
 
-/// An error that the command itself can give, besides those of the server; and a request that gets it, or nothing
-/// where it takes more than requests one after the other.
+/// An error of the module's own that a command can reply, with a request that gets it. The example is empty if requests
+/// one after the other cannot provoke the error.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
 pub(super) struct ErrorCode {
     pub(super) code: &'static str,
     pub(super) when: &'static str,
-    /// As in [`ReplyForm`].
+    /// As in [`ReplyForm`], like `example`.
     pub(super) before: &'static [&'static str],
     pub(super) example: &'static str,
 }
@@ -24,6 +24,7 @@ impl ErrorCode {
         }
     }
 
+    /// The same error with a request that gets it.
     pub(super) const fn by(
         self,
         before: &'static [&'static str],
@@ -37,34 +38,34 @@ impl ErrorCode {
     }
 }
 
-/// One form of reply, and a request that gets it.
+/// One form of reply, when it comes, and a request that gets it.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
 pub(super) struct ReplyForm {
     pub(super) when: &'static str,
     pub(super) form: Form,
-    /// What was sent before, to a server without keys. `{hold}` stands for the family's request that makes
-    /// `a-41` hold `jobs:1`; what follows `B> ` is sent by a second connection, which then waits.
+    /// The lines to send before, to a server without keys. `{hold}` stands for the family's request that lets the token
+    /// `a-41` hold `jobs:1`. A second connection sends the lines that begin with `B> `, and then waits.
     pub(super) before: &'static [&'static str],
-    /// The arguments of the request. `{fence}` stands for the fence in the reply to the line before.
+    /// The arguments of the request. `{fence}` stands for the fence in the reply to the previous line.
     pub(super) example: &'static str,
 }
 
-/// What a reply looks like. RESP3 has nulls and maps; in RESP2 a null is a null bulk string, and a map a flat
-/// array of names and values.
+/// The form of a reply. RESP3 has nulls and maps; in RESP2 a null is a null bulk string, and a map is a flat array of
+/// names and values.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
 pub(super) enum Form {
     Null,
     Integer,
-    /// This number.
+    /// Exactly this number.
     Is(i64),
     Bulk,
-    /// This text.
+    /// Exactly this text.
     Word(&'static str),
-    /// These elements; the names are the documentation's.
+    /// These elements. Their names are for the documentation and are not sent.
     Array(&'static [(&'static str, Form)]),
-    /// Any number of these.
+    /// Any number of elements of this form.
     List(&'static Form),
     Map(&'static [(&'static str, Form)]),
     Either(&'static [Form]),
@@ -73,10 +74,10 @@ pub(super) enum Form {
 /// `[token, fence]`
 pub(super) const GRANT: Form = Array(&[("token", Bulk), ("fence", Integer)]);
 
-/// The command took effect.
+/// The reply 1: the command took effect.
 pub(super) const YES: Form = Is(1);
 
-/// The command found nothing to do.
+/// The reply 0: the command found nothing to do.
 pub(super) const NO: Form = Is(0);
 
 pub(super) const SYNTAX: ErrorCode = ErrorCode::new(
@@ -85,7 +86,7 @@ pub(super) const SYNTAX: ErrorCode = ErrorCode::new(
 );
 
 pub(super) const WRONG_TYPE: ErrorCode =
-    ErrorCode::new("WRONGTYPE", "the key holds something else");
+    ErrorCode::new("WRONGTYPE", "the key has a value of another type");
 
 pub(super) const MISMATCH: ErrorCode = ErrorCode::new(
     "MISMATCH",
@@ -109,16 +110,16 @@ pub(super) const UNBLOCKED: ErrorCode = ErrorCode::new(
            the server became a replica",
 );
 
-/// Of WAIT, which has no token.
+/// The error of WAIT, which has no token.
 pub(super) const ROUND_UNBLOCKED: ErrorCode = ErrorCode::new(
     "UNBLOCKED",
     "the request waited, and the group was removed, or CLIENT UNBLOCK ended the wait, or the server became a \
            replica",
 );
 
-/// INFO of an absent key.
+/// The reply of INFO if the key does not exist.
 pub(super) const ABSENT: ReplyForm = ReplyForm {
-    when: "there is no such key",
+    when: "the key does not exist",
     form: Null,
     before: &[],
     example: "jobs:1",
@@ -126,7 +127,7 @@ pub(super) const ABSENT: ReplyForm = ReplyForm {
 
 const OR_NULL_TEXT: Form = Either(&[Bulk, Null]);
 const OR_NULL_NUMBER: Form = Either(&[Integer, Null]);
-/// A replica knows no waiters and says so in words.
+/// A number, or on a replica, which does not know waiters, a text that says so.
 const OR_UNKNOWN: Form = Either(&[Integer, Bulk]);
 
 macro_rules! holders {

@@ -1,13 +1,13 @@
-//! What a command of the module is: one row of the table.
+//! One row of the table of commands.
 //!
-//! A row ([`Row`]) says everything about one command. The parser (`parse`), COMMAND DOCS, COMMAND INFO and the ACL
-//! categories (`docs`), the registration (`register`) and the error texts all read it, so what is documented is
-//! what is parsed. A row is plain data but for [`Run`], the function that carries it out.
+//! A row ([`Row`]) has everything about one command. The parser (`parse`), COMMAND DOCS, COMMAND INFO and the ACL
+//! categories (`docs`), the registration (`register`) and the error texts all read it, so the documentation cannot
+//! differ from what the parser accepts. A row is plain data, except for the function in [`Run`].
 
 use std::ffi::CStr;
 
-use super::Outcome;
-use super::grammar::{Arg, Words};
+use super::CommandResult;
+use super::grammar::{Arg, Text};
 use super::parsed::Parsed;
 use super::replies::{ErrorCode, ReplyForm};
 use crate::module::redis::args::Args;
@@ -20,46 +20,48 @@ use dsync_engine::types::Token;
 #[derive(Clone, Copy)]
 #[cfg_attr(
     not(test),
-    expect(dead_code, reason = "the tests read replies and errors")
+    expect(dead_code, reason = "only tests read replies and errors")
 )]
 pub(super) struct Row {
-    pub(super) name: Name,
-    /// One sentence. `{key}` stands for the key in words: "a lock".
+    pub(super) name: CommandName,
+    /// One sentence. `{key}` is replaced by the key's kind in words: "a lock".
     pub(super) summary: &'static str,
-    pub(super) terms: Terms,
+    pub(super) properties: Properties,
     /// Positional arguments first; options come in any order after them, each at most once.
     pub(super) args: &'static [Arg],
-    /// Every form of reply that is not an error, the usual one first.
+    /// Every form of reply that is not an error. The first one is the usual one.
     pub(super) replies: &'static [ReplyForm],
-    /// The module's own errors; the server's own (OOM, READONLY and so on) follow from the flags.
+    /// The module's own errors. The server's (OOM, READONLY and so on) follow from the flags and are not listed.
     pub(super) errors: &'static [ErrorCode],
     pub(super) run: Run,
 }
 
-/// What the server is told of a command besides its arguments; many rows have the same.
+/// What the module tells the server about a command besides its arguments. Many rows share one value of this.
 #[derive(Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct Properties {
+    /// The first version of dsync with this command.
     pub(super) since: &'static str,
     pub(super) complexity: &'static str,
-    /// The server's words, separated by spaces; one it does not know refuses the module.
+    /// The flags of `RedisModule_CreateCommand`, separated by spaces. A server that does not know a flag refuses the
+    /// module.
     pub(super) flags: &'static CStr,
     pub(super) key: KeyUse,
-    /// What a client in front of several servers should know, in the server's words; or nothing.
+    /// Tips of COMMAND INFO for clients that use several servers, separated by spaces; empty if there are none.
     pub(super) tips: &'static str,
-    /// Whose job it is. The ACL categories follow from this and from the flags.
+    /// The users whose work needs the command. The ACL categories follow from this and from the flags.
     pub(super) users: &'static [User],
 }
 
-/// How a command is carried out.
+/// The function that carries out a command.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
     /// Argument 1 is a key of this family.
-    OnKey(Family, fn(&Call<'_>) -> Outcome),
-    /// The command has no key: it tells of the whole server.
-    OnServer(fn(Ctx<'_>, &Parsed<'_>) -> Outcome),
+    OnKey(Family, fn(&Call<'_>) -> CommandResult),
+    /// The command has no key: it reports on the whole server.
+    OnServer(fn(Ctx<'_>, &Parsed<'_>) -> CommandResult),
 }
 
-/// A request for one key, parsed.
+/// A parsed request for one key, as a row's function gets it.
 pub(super) struct Call<'a> {
     pub(super) ctx: Ctx<'a>,
     pub(super) args: Args<'a>,
@@ -69,9 +71,10 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The token that a command requires.
+    /// The token of a command that requires one. The parser has made sure that there is one, so the error is never
+    /// replied.
     pub(super) fn token(&self) -> Result<Token, String> {
-        let text = self.parsed.text(Words::Token);
+        let text = self.parsed.text(Text::Token);
         text.and_then(Token::parse)
             .ok_or_else(|| "ERR no token".to_owned())
     }
@@ -85,24 +88,28 @@ impl Row {
         }
     }
 
-    /// How many arguments come before the options.
+    /// How many positional arguments come before the options.
     pub(super) fn required(&self) -> usize {
         let required = self.args.iter().take_while(|arg| !arg.is_optional());
         required.count()
     }
 }
 
-/// A command's name: a prefix, a dot, a verb; with a NUL behind it, as C wants it.
+/// A command's name: prefix, dot, verb, and a NUL behind them for C.
 #[derive(Clone, Copy)]
-pub(super) struct Name([u8; Name::ROOM]);
+pub(super) struct CommandName([u8; CommandName::ROOM]);
 
-impl Name {
+impl CommandName {
+    /// Bytes, with the NUL.
     const ROOM: usize = 24;
 
-    pub(super) const fn new(prefix: &str, verb: &str) -> Name {
-        let mut text = [0; Name::ROOM];
+    pub(super) const fn new(prefix: &str, verb: &str) -> CommandName {
+        let mut text = [0; CommandName::ROOM];
         let (prefix, verb) = (prefix.as_bytes(), verb.as_bytes());
-        assert!(prefix.len() + 1 + verb.len() < Name::ROOM, "too long");
+        assert!(
+            prefix.len() + 1 + verb.len() < CommandName::ROOM,
+            "too long"
+        );
         let mut at = 0;
         while at < prefix.len() {
             text[at] = prefix[at];
@@ -116,12 +123,12 @@ impl Name {
             at += 1;
             from += 1;
         }
-        Name(text)
+        CommandName(text)
     }
 
     /// The name of a family's command.
-    pub(super) const fn of(family: Family, verb: &str) -> Name {
-        Name::new(prefix(family), verb)
+    pub(super) const fn of(family: Family, verb: &str) -> CommandName {
+        CommandName::new(prefix(family), verb)
     }
 
     pub(super) const fn as_c_str(&self) -> &CStr {
@@ -136,7 +143,7 @@ impl Name {
     }
 }
 
-/// What the names of a family's commands begin with.
+/// The prefix of the names of a family's commands.
 pub(super) const fn prefix(family: Family) -> &'static str {
     match family {
         Family::Lock => "DLOCK",
@@ -146,7 +153,7 @@ pub(super) const fn prefix(family: Family) -> &'static str {
     }
 }
 
-/// A key of the family, in words.
+/// The kind of key that a family has, in words, for summaries.
 pub(super) const fn key_in_words(family: Family) -> &'static str {
     match family {
         Family::Lock => "a lock",
@@ -156,13 +163,13 @@ pub(super) const fn key_in_words(family: Family) -> &'static str {
     }
 }
 
-/// Whose job a command is: the users that the README has ready-made.
+/// The three ready-made users in the README, by the work they do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum User {
-    /// Gets things done.
+    /// Takes, renews and ends its own holds.
     Worker,
-    /// Looks.
+    /// Only reads.
     Observer,
-    /// Interferes.
+    /// Changes or ends what belongs to others.
     Operator,
 }

@@ -1,13 +1,13 @@
 //! DSEM: semaphores. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use super::Outcome;
-use super::acquire::{REQUEST, REQUESTING, acquire};
-use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, LIMIT, OWN_TOKEN, OWNER, PERMITS, PINNED};
+use super::CommandResult;
+use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire};
+use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, LIMIT, OWNER, PERMITS, PINNED, TOKEN_OPTION};
 use super::grammar::Number;
 use super::replies::{
     Form, GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
 };
-use super::row::{Call, Name, Row, Run, Terms, User};
+use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
 use dsync_engine::Family;
@@ -18,11 +18,18 @@ use dsync_engine::types::Claim;
 ///     [TOKEN token] [EPHEMERAL] [OWNER text]
 /// ```
 pub(super) const ACQUIRE: Row = Row {
-    name: Name::of(Family::Semaphore, "ACQUIRE"),
+    name: CommandName::of(Family::Semaphore, "ACQUIRE"),
     summary: "Acquires a hold of permits of {key}, and may wait for it.",
-    terms: REQUEST,
+    properties: REQUEST_PROPERTIES,
     args: &[
-        KEY, LIMIT, PERMITS, LEASE, BLOCK, OWN_TOKEN, EPHEMERAL, OWNER,
+        KEY,
+        LIMIT,
+        PERMITS,
+        LEASE,
+        BLOCK,
+        TOKEN_OPTION,
+        EPHEMERAL,
+        OWNER,
     ],
     replies: &[
         ReplyForm {
@@ -57,11 +64,11 @@ pub(super) const ACQUIRE: Row = Row {
 /// DSEM.LIMIT key limit | NONE
 /// ```
 pub(super) const PIN: Row = Row {
-    name: Name::of(Family::Semaphore, "LIMIT"),
-    summary: "Pins or unpins the limit of {key}, and returns the one in force before.",
-    terms: Terms {
+    name: CommandName::of(Family::Semaphore, "LIMIT"),
+    summary: "Pins or unpins the limit of {key}, and returns the limit that was in force before.",
+    properties: Properties {
         since: "0.1.0",
-        complexity: REQUESTING,
+        complexity: REQUEST_COMPLEXITY,
         flags: c"write deny-oom",
         key: KeyUse::ReadsAndChanges,
         tips: "",
@@ -78,7 +85,7 @@ pub(super) const PIN: Row = Row {
     run: Run::OnKey(Family::Semaphore, pin),
 };
 
-fn pin(call: &Call<'_>) -> Outcome {
+fn pin(call: &Call<'_>) -> CommandResult {
     let pinned = call.parsed.number_u32(Number::Limit);
     let before = run(call.ctx, &call.key, |engine, key, now| {
         engine.pin_limit(key, pinned, now)

@@ -1,7 +1,8 @@
-//! The table of all public commands. A new command is a row beside its function, in its family's file, a line here,
-//! and the next number in `register`, which the compiler asks for.
+//! The table of all public commands.
 //!
-//! The commands that clients do not call are listed in `internal`.
+//! To add a command, write its row beside its function in the family's file, add a line here, and add the next
+//! number in `register`; the compiler fails until all three agree. The commands that clients cannot call are not
+//! here but in `internal`.
 
 use super::contended::CONTENDED;
 use super::holding::{check, info, release, renew, revoke};

@@ -1,28 +1,28 @@
-//! What must be true of every row of the table, and of the parser that walks it.
+//! Tests of the table's rows, of the parser, and of the texts elsewhere that must agree with the table.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::grammar::{Arg, Bound, Flag, Kind, Number, Times, Words};
-use super::parse::{Typed, parse, possible_secrets};
+use super::examples::examples;
+use super::grammar::{Arg, BoundSetting, Flag, Kind, Number, Text, Times};
+use super::parse::{Argv, parse, possible_secrets};
 use super::parsed::Parsed;
 use super::row::{Row, prefix};
 use super::table::ROWS;
-use super::written::examples;
 use crate::module::redis::docs::KeyUse;
 use dsync_engine::Family;
 
-/// A request as a line of words.
-struct Line<'a>(Vec<&'a [u8]>);
+/// A request written as one line; its words have single spaces between them.
+struct TextRequest<'a>(Vec<&'a [u8]>);
 
-impl<'a> Line<'a> {
-    fn new(line: &'a str) -> Line<'a> {
-        Line(line.split(' ').map(str::as_bytes).collect())
+impl<'a> TextRequest<'a> {
+    fn new(line: &'a str) -> TextRequest<'a> {
+        TextRequest(line.split(' ').map(str::as_bytes).collect())
     }
 }
 
-impl<'a> Typed<'a> for Line<'a> {
+impl<'a> Argv<'a> for TextRequest<'a> {
     fn count(&self) -> usize {
         self.0.len()
     }
@@ -32,14 +32,15 @@ impl<'a> Typed<'a> for Line<'a> {
     }
 }
 
-/// The settings as they are without a configuration.
-fn bound(bound: Bound) -> u64 {
+/// The default of each setting that bounds arguments.
+fn bound(bound: BoundSetting) -> u64 {
     match bound {
-        Bound::MaxLeaseMs => 86_400_000,
-        Bound::MaxResultBytes => 65_536,
+        BoundSetting::MaxLeaseMs => 86_400_000,
+        BoundSetting::MaxResultBytes => 65_536,
     }
 }
 
+/// The row of the command with this name.
 fn row(name: &str) -> &'static Row {
     let found = ROWS.iter().find(|row| row.name.as_str() == name);
     found.unwrap_or_else(|| panic!("no command {name}"))
@@ -48,7 +49,7 @@ fn row(name: &str) -> &'static Row {
 fn parsed(line: &str) -> Result<Parsed<'_>, String> {
     let name = line.split(' ').next().expect("a name");
     let mut parsed = Parsed::default();
-    parse(row(name), &Line::new(line), bound, &mut parsed).map(|()| parsed)
+    parse(row(name), &TextRequest::new(line), bound, &mut parsed).map(|()| parsed)
 }
 
 #[track_caller]
@@ -64,7 +65,7 @@ fn root(file: &str) -> PathBuf {
 }
 
 #[test]
-fn every_row_says_everything() {
+fn table_rows_are_complete() {
     let names: BTreeSet<_> = ROWS.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(names.len(), ROWS.len(), "a name is used twice");
     for row in &ROWS {
@@ -76,11 +77,11 @@ fn every_row_says_everything() {
             "{name}: {}",
             row.summary()
         );
-        for text in [row.summary, row.terms.since, row.terms.complexity] {
+        for text in [row.summary, row.properties.since, row.properties.complexity] {
             assert!(!text.is_empty(), "{name}");
         }
         assert!(
-            !row.terms.users.is_empty() && !row.replies.is_empty(),
+            !row.properties.users.is_empty() && !row.replies.is_empty(),
             "{name}"
         );
         for reply in row.replies {
@@ -98,17 +99,17 @@ fn every_row_says_everything() {
         assert!(codes.contains("ERR"), "{name}");
         let has_key = row.family().is_some();
         assert_eq!(codes.contains("WRONGTYPE"), has_key, "{name}");
-        assert_eq!(row.terms.key != KeyUse::NoKey, has_key, "{name}");
+        assert_eq!(row.properties.key != KeyUse::NoKey, has_key, "{name}");
         let first_is_key = matches!(row.args.first(), Some(arg) if matches!(arg.kind, Kind::Key));
         assert_eq!(first_is_key, has_key, "{name}");
-        let may_wait = row.terms.flags.to_string_lossy().contains("blocking");
+        let may_wait = row.properties.flags.to_string_lossy().contains("blocking");
         assert_eq!(codes.contains("UNBLOCKED"), may_wait, "{name}");
         assert_eq!(codes.contains("QUEUEFULL"), may_wait, "{name}");
     }
 }
 
 #[test]
-fn every_argument_has_a_place_where_the_parser_looks_for_it() {
+fn table_arguments_stand_where_the_parser_expects_them() {
     for row in &ROWS {
         let name = row.name.as_str();
         let (positional, options) = row.args.split_at(row.required());
@@ -149,7 +150,7 @@ fn every_argument_has_a_place_where_the_parser_looks_for_it() {
         }
         for arg in row.args {
             assert!(
-                arg.meaning.ends_with('.') && !arg.called.is_empty(),
+                arg.meaning.ends_with('.') && !arg.error_name.is_empty(),
                 "{name}: {}",
                 arg.name
             );
@@ -158,10 +159,10 @@ fn every_argument_has_a_place_where_the_parser_looks_for_it() {
 }
 
 #[test]
-fn every_example_parses_by_the_grammar_of_its_command() {
+fn table_examples_parse_by_their_own_grammar() {
     for row in &ROWS {
         for example in row.examples() {
-            // All but SET, which is the server's.
+            // SET is the server's command, not ours.
             let own = example.lines.iter().filter(|line| !line.contains("> SET "));
             for line in own {
                 let line = line.trim_start_matches("B").trim_start_matches("> ");
@@ -174,9 +175,10 @@ fn every_example_parses_by_the_grammar_of_its_command() {
     }
 }
 
-/// The server tests send these. To write the file anew: `DSYNC_WRITE_EXAMPLES=1 cargo test --lib examples`.
+/// The server tests send the examples of this file. To write the file again:
+/// `DSYNC_WRITE_EXAMPLES=1 cargo test --lib examples`.
 #[test]
-fn file_of_examples_is_what_the_table_says() {
+fn examples_file_matches_the_table() {
     const FILE: &str = "tests/server/commands/examples.txt";
     if std::env::var_os("DSYNC_WRITE_EXAMPLES").is_some() {
         fs::write(root(FILE), examples()).expect(FILE);
@@ -188,7 +190,7 @@ fn file_of_examples_is_what_the_table_says() {
     );
 }
 
-/// A line of syntax with `_` for each name of a value: the README writes short ones.
+/// A line of syntax with `_` in place of each value's name, because the README uses shorter names.
 fn without_names(syntax: &str) -> String {
     let mut plain = String::new();
     let mut in_name = false;
@@ -204,7 +206,7 @@ fn without_names(syntax: &str) -> String {
     plain
 }
 
-/// `name syntax`, for each family where the line is of all.
+/// The lines that this line stands for: one for each family if it begins with `<family>`, otherwise itself.
 fn of_each_family(line: &str) -> Vec<String> {
     match line.split_once("<family>") {
         None => vec![line.to_owned()],
@@ -216,7 +218,7 @@ fn of_each_family(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn readme_lists_the_commands_of_the_table() {
+fn readme_lists_every_command_of_the_table() {
     let readme = fs::read_to_string(root("README.md")).expect("README.md");
     let (_, commands) = readme.split_once("\n## Commands\n").expect("a chapter");
     let list = commands.split("```").nth(1).expect("a list of commands");
@@ -234,7 +236,7 @@ fn readme_lists_the_commands_of_the_table() {
 }
 
 #[test]
-fn grammar_above_each_row_is_that_of_the_row() {
+fn doc_comment_above_each_row_has_its_grammar() {
     let mut found = BTreeSet::new();
     for file in fs::read_dir(root("src/commands")).expect("a folder") {
         let path = file.expect("a file").path();
@@ -266,13 +268,13 @@ fn request_with_every_option_is_parsed_into_its_values() {
     ] {
         assert_eq!(parsed.number(number), value, "{number:?}");
     }
-    assert_eq!(parsed.text(Words::Token), Some(&b"t"[..]));
-    assert_eq!(parsed.text(Words::Owner), Some(&b"me"[..]));
+    assert_eq!(parsed.text(Text::Token), Some(&b"t"[..]));
+    assert_eq!(parsed.text(Text::Owner), Some(&b"me"[..]));
     assert!(parsed.has(Flag::Ephemeral) && !parsed.has(Flag::Shared));
 }
 
 #[test]
-fn first_mistake_from_the_left_is_answered() {
+fn parser_reports_the_first_mistake_from_the_left() {
     for (line, error) in [
         (
             "DLOCK.ACQUIRE",
@@ -332,10 +334,10 @@ fn first_mistake_from_the_left_is_answered() {
 }
 
 #[test]
-fn places_of_tokens_are_known_in_requests_right_and_wrong() {
-    for (line, right, wrong) in [
+fn parser_finds_tokens_in_valid_and_invalid_requests() {
+    for (line, if_valid, if_invalid) in [
         ("DLOCK.ACQUIRE k PX 5 TOKEN t", 5..6, &[5][..]),
-        // An owner that reads like an option.
+        // The owner's text is the word of an option: hide it as well.
         ("DLOCK.ACQUIRE k OWNER token TOKEN t", 5..6, &[4, 5]),
         ("DLOCK.ACQUIRE k OWNER me", 0..0, &[]),
         ("DLOCK.RENEW k t EX 5", 2..3, &[2]),
@@ -344,8 +346,8 @@ fn places_of_tokens_are_known_in_requests_right_and_wrong() {
     ] {
         let name = line.split(' ').next().expect("a name");
         let found = parsed(line).map(|parsed| parsed.secrets());
-        assert_eq!(found, Ok(right), "{line}");
-        let found = possible_secrets(row(name), &Line::new(line));
-        assert_eq!(found, wrong, "{line}");
+        assert_eq!(found, Ok(if_valid), "{line}");
+        let found = possible_secrets(row(name), &TextRequest::new(line));
+        assert_eq!(found, if_invalid, "{line}");
     }
 }

@@ -9,9 +9,10 @@ use super::redis::detached;
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
 use dsync_engine::types::Now;
 
-/// How often a server that does not take writes is asked again.
+/// The time between two questions to a server that does not accept writes, in microseconds.
 const HELD_UP_US: u64 = 50_000;
 
+/// The timer.
 struct Alarm;
 
 impl Timer for Alarm {
@@ -32,7 +33,8 @@ impl Timer for Alarm {
     }
 }
 
-/// Says what is done when the timer fires.
+/// Sets the function that is called when the timer fires. A parameter, because `tick` uses this file, not the other way
+/// round.
 pub(crate) fn register(tick: fn(Ctx<'_>)) {
     SHELL.with(|shell| shell.tick = tick);
 }
@@ -43,12 +45,12 @@ pub(super) fn arm(ctx: Ctx<'_>) {
     arm_at(ctx, now, 0);
 }
 
-/// The same for a caller that knows the time.
+/// [`arm`] for a caller that knows the time.
 pub(super) fn arm_from(ctx: Ctx<'_>, now: Now) {
     arm_at(ctx, now, 0);
 }
 
-/// The same from callbacks that may come in the middle of anything.
+/// [`arm`] for callbacks without a context, which may come in the middle of a command or a script.
 pub(super) fn arm_soon() {
     detached::with(arm);
 }
@@ -58,7 +60,8 @@ pub(crate) fn disarm(ctx: Ctx<'_>) {
     timer::stop::<Alarm>(ctx);
 }
 
-fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
+/// Arms the timer for the next wake-up, but not before `min_us` from now.
+fn arm_at(ctx: Ctx<'_>, now: Now, min_us: u64) {
     let period_us = SHELL.with(|shell| {
         let held_up = shell.engine.is_held_up(now).then_some(HELD_UP_US);
         let wake = shell
@@ -69,7 +72,7 @@ fn arm_at(ctx: Ctx<'_>, now: Now, least_us: u64) {
             .min()?;
         // Note the moment for which the timer is really armed, not that of the deadline, which may be further away than
         // the longest period.
-        let period_us = wake.max(least_us).min(MAX_PERIOD_MS * 1_000);
+        let period_us = wake.max(min_us).min(MAX_PERIOD_MS * 1_000);
         let at = now.mono.0.saturating_add(period_us);
         // Leave a timer that fires too early: it finds nothing to do and arms itself again, which is cheaper than
         // moving it whenever the earliest hold is released.

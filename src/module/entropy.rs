@@ -1,5 +1,5 @@
-//! The only randomness: tokens. Version-4 UUIDs from a cryptographically secure generator that the
-//! operating system seeds, so that a token can be neither guessed nor met twice.
+//! Makes tokens: version-4 UUIDs from a cryptographically secure generator that the operating system seeds, so that no
+//! token can be guessed or occurs twice. The module uses randomness for nothing else.
 
 use rand::Rng as _;
 
@@ -21,7 +21,7 @@ mod tests {
     use dsync_engine::types::new_token_buffer;
 
     #[test]
-    fn a_token_is_a_version_4_uuid_and_never_the_last_one() {
+    fn new_token_is_a_fresh_version_4_uuid() {
         let (one, other) = (new_token(), new_token());
         assert_ne!(one, other);
         let mut buffer = new_token_buffer();

@@ -1,4 +1,5 @@
-//! The server's events, and what each means for holds and waiters.
+//! Handles the server's events: turns of the event loop, disconnects, flushes, changes of role, loading, and the
+//! keyspace notifications of renamed and moved keys.
 
 use super::cluster::node;
 use super::lease_clock::LeaseClock;
@@ -6,7 +7,7 @@ use super::out::journal;
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, CLASS_GENERIC, Listener, ServerEvent};
-use super::redis::key::{Content, OpenKey};
+use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
 use super::{Load, SHELL, arm, freed, listeners, tick, waiters};
 use dsync_engine::types::{ClientId, Db};
@@ -14,10 +15,11 @@ use dsync_engine::{Beginning, StateId};
 
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     events::subscribe::<Events>(ctx)?;
-    // Last: no server that refused the module after this could be told to forget it.
+    // Last, because this subscription cannot be taken back if the server refuses the module afterwards.
     events::subscribe_keyspace::<Events>(ctx, CLASS_GENERIC)
 }
 
+/// Unsubscribes when the server refuses the module.
 pub(crate) fn take_back(ctx: Ctx<'_>) {
     events::unsubscribe(ctx);
 }
@@ -52,8 +54,8 @@ impl Listener for Events {
             }),
             ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
                 journal::loaded(ctx);
-                // A replica that has synchronised goes on following. DEBUG RELOAD is no start: it comes when the event
-                // loop is already turning.
+                // A replica that has synchronised still decides nothing. A load while the event loop is already turning
+                // is no start but DEBUG RELOAD.
                 if ctx.facts().is_primary() {
                     let starting = SHELL.with(|shell| !shell.turning);
                     take_over(ctx, starting.then_some(Beginning::Start));
@@ -61,11 +63,11 @@ impl Listener for Events {
             }
             ServerEvent::ConfigChanged { loglevel, hz } => {
                 if hz {
-                    learn_the_sleep(ctx);
+                    set_longest_sleep(ctx);
                 }
-                // Ask only for a reason, because SLOWLOG and commandstats show the question.
+                // Ask only if the level may have changed, because SLOWLOG and commandstats show the question.
                 if loglevel {
-                    journal::look_at_the_level(ctx);
+                    journal::read_log_level(ctx);
                 }
             }
             ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
@@ -74,8 +76,8 @@ impl Listener for Events {
         }
     }
 
-    /// Notes under which key a renamed or moved value is from now on. This must not write, because replicas would get
-    /// the write before the command that caused it.
+    /// Tells the engine the new name of a renamed or moved value. Must not write, because replicas would get the write
+    /// before the command that caused it.
     fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]) {
         if !matches!(event, b"rename_to" | b"move_to") {
             return;
@@ -84,12 +86,12 @@ impl Listener for Events {
         let content = opened.content();
         drop(opened);
         SHELL.with(|shell| match content {
-            Content::Ours { id, .. } => {
+            KeyContent::Ours { id, .. } => {
                 if let Some(id) = StateId::from_raw(id.get()) {
                     shell.engine.moved(id, Db(db), key);
                 }
             }
-            Content::Other | Content::Absent => {
+            KeyContent::Other | KeyContent::Absent => {
                 shell.engine.name_changed_hands(Db(db), key);
             }
         });
@@ -97,8 +99,8 @@ impl Listener for Events {
     }
 }
 
-/// Finds out how long the server may sleep in a turn of its event loop: for the period of its cron.
-pub(crate) fn learn_the_sleep(ctx: Ctx<'_>) {
+/// Sets the longest sleep of the server in a turn of its event loop: the period of its cron.
+pub(crate) fn set_longest_sleep(ctx: Ctx<'_>) {
     let sleep_us = 1_000_000 / ctx.hz().max(1);
     SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
 }
@@ -114,7 +116,8 @@ fn after_sleep(ctx: Ctx<'_>) {
     waiters::turn_is_over();
 }
 
-/// Half a turn of the event loop is over. Returns whether a pause has ended.
+/// Called before and after each sleep of the event loop: notes whether writes are paused, and advances the lease clock.
+/// Returns whether a pause has ended.
 fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
     let paused = ctx.avoid_replica_traffic();
     let (resumes, is_first) = SHELL.with(|shell| {
@@ -130,8 +133,8 @@ fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
     resumes
 }
 
-/// Begins to decide. After a start or a promotion the next fences must be greater than those that others have given
-/// meanwhile.
+/// Begins to decide. `beginning` is a start or a promotion: then the next fences must exceed those that others may have
+/// given meanwhile. It is None after DEBUG RELOAD, because this server has decided all the time.
 pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     listeners::may_have_come();
     SHELL.with(|shell| {

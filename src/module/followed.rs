@@ -1,5 +1,5 @@
-//! Applies changes that a primary, or an earlier life of this server, has decided, and counts those that it could not
-//! apply.
+//! Applies changes that a primary, or this server before a restart, has decided, and counts those that cannot be
+//! applied.
 
 use super::out::{journal, notify};
 use super::redis::context::Ctx;
@@ -9,18 +9,18 @@ use dsync_engine::Family;
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::Change;
 
-/// What has become of the changes in the AOF that is being loaded, or was loaded last.
+/// How many changes of an AOF were applied and skipped: the one that is being loaded, or was loaded last.
 #[derive(Default)]
 pub(super) struct Load {
     pub(super) applied: u64,
-    /// As the operator allowed.
+    /// Changes that were skipped, as `dsync.aof-skip-unapplied` allows.
     pub(super) skipped: u64,
 }
 
 /// Applies the changes that one call made to the key elsewhere: all of them or none.
 ///
 /// # Errors
-/// Why they do not fit.
+/// Why they were not applied, as a sentence for the log.
 pub(crate) fn carry_out(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -47,17 +47,17 @@ pub(crate) fn carry_out(
     Ok(())
 }
 
-/// What a server does about changes that it cannot carry out.
+/// What this server has to do about changes that it cannot apply.
 pub(crate) enum Consequence {
-    /// A replica goes on.
+    /// A replica continues with the next command.
     GoOn,
-    /// The loading of an AOF passes over them, as the operator has said.
+    /// The loading of an AOF skips them, as `dsync.aof-skip-unapplied` allows.
     LeaveOut,
-    /// The loading of an AOF ends there; so many changes of it were carried out before.
+    /// The loading of an AOF stops; so many of its changes were applied before.
     Stop { applied: u64 },
 }
 
-/// Counts changes that could not be carried out. Returns what to do about them.
+/// Counts changes that could not be applied. Returns what to do about them.
 pub(crate) fn count_refused(changes: u64, loading: bool) -> Consequence {
     let skips = settings::aof_skips_unapplied();
     SHELL.with(|shell| {

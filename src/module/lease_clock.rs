@@ -1,27 +1,27 @@
 //! The lease clock: the time that leases run on.
 //!
-//! It follows the monotonic clock, except that it stands still while the server cannot serve. In one
-//! turn of the event loop it advances by at most the sleep that the server asks for and a tenth of a
-//! second for work, whatever the turn took: a slow script, a stopped process or a frozen machine must
-//! not lapse a hold whose renewal was waiting in the socket. It does not advance at all while writes are
-//! paused or refused, for then nobody could renew.
+//! It follows the monotonic clock, but stands still while the server cannot serve. In one turn of the event loop it
+//! advances by at most the sleep that the server asked for plus 100 ms for work, however long the turn took: a slow
+//! script, a stopped process or a frozen machine must not lapse a hold whose renewal is waiting in the socket. It does
+//! not advance at all while writes are paused or refused, because then nobody can renew.
 //!
-//! It starts at zero with the process, and means nothing outside of it. When the server begins to decide it is
-//! put past every moment that was ever a deadline on it, so that those of an earlier term can be told.
+//! It starts at zero with the process and has no meaning outside of it. When the server begins to decide, the clock is
+//! put past every deadline that was ever set on it, so that the engine can recognise deadlines of an earlier term.
 
-/// What a turn may take beyond the sleep it was asked for.
+/// How much of a turn counts in addition to the sleep that the server asked for.
 const SLACK_US: u64 = 100_000;
 
 #[derive(Debug)]
 pub(super) struct LeaseClock {
-    /// What the clock showed at `anchor_us`.
+    /// The clock's reading at `anchor_us`.
     shown_us: u64,
-    /// The monotonic moment that was last accounted for.
+    /// The monotonic moment up to which time has been counted.
     anchor_us: u64,
-    /// How much of this turn may still count.
+    /// How much of the rest of this turn can still count.
     left_us: u64,
     /// The longest sleep that the server asks for: the period of its cron.
     sleep_us: u64,
+    /// Writes are paused or refused.
     stands_still: bool,
 }
 
@@ -40,18 +40,19 @@ impl LeaseClock {
         self.sleep_us = sleep_us;
     }
 
-    /// What it shows at a monotonic moment. Reading it moves nothing.
+    /// The clock's reading at a monotonic moment.
     pub(super) fn now_us(&self, mono_us: u64) -> u64 {
         self.shown_us + self.counts(mono_us)
     }
 
-    /// Puts the clock forward, if it must be, so that at this monotonic moment it is past what it is given here.
-    /// Only while this server decides nothing: then no lease runs by it.
+    /// Puts the clock forward if it is not past `moment_us` at the monotonic moment `mono_us`. To be called only while
+    /// this server decides nothing, because then no lease runs on the clock.
     pub(super) fn go_past(&mut self, mono_us: u64, moment_us: u64) {
         let behind_us = (moment_us + 1).saturating_sub(self.now_us(mono_us));
         self.shown_us += behind_us;
     }
 
+    /// How much of the time since `anchor_us` counts.
     fn counts(&self, mono_us: u64) -> u64 {
         if self.stands_still {
             return 0;
@@ -59,7 +60,7 @@ impl LeaseClock {
         mono_us.saturating_sub(self.anchor_us).min(self.left_us)
     }
 
-    /// The work of a turn is done and the server goes to sleep.
+    /// Counts the work of a turn. Called when the server goes to sleep.
     pub(super) fn before_sleep(&mut self, mono_us: u64, stands_still: bool) {
         let step = self.counts(mono_us);
         self.shown_us += step;
@@ -68,7 +69,7 @@ impl LeaseClock {
         self.stands_still = stands_still;
     }
 
-    /// The server has woken up: a new turn.
+    /// Counts the sleep and begins a new turn. Called when the server has woken up.
     pub(super) fn after_sleep(&mut self, mono_us: u64, stands_still: bool) {
         self.before_sleep(mono_us, stands_still);
         self.left_us = self.sleep_us + SLACK_US;
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn in_ordinary_turns_it_follows_the_monotonic_clock() {
+    fn lease_clock_follows_monotonic_clock_in_ordinary_turns() {
         let mut clock = clock();
         let mut mono = 5_000 * MS;
         for turn in 1..=50 {
@@ -98,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_counts_for_at_most_the_sleep_and_a_tenth_of_a_second() {
+    fn lease_clock_stall_counts_as_sleep_plus_100_ms_at_most() {
         for stall in [0, 199, 200, 201, 60_000] {
-            // In the work of a turn, in its sleep, or in both.
+            // The stall is in the work of a turn, in its sleep, or in both.
             for in_work in [0, stall / 2, stall] {
                 let mut clock = clock();
                 let mono = 5_000 * MS;
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn while_writes_are_paused_it_stands_still_and_never_goes_back() {
+    fn lease_clock_stands_still_while_writes_are_paused() {
         let mut clock = clock();
         let mono = 5_000 * MS;
         clock.before_sleep(mono + 3 * MS, true);
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn put_forward_it_goes_on_from_there_and_is_never_put_back() {
+    fn lease_clock_put_forward_runs_on_and_never_goes_back() {
         let mono = 5_000 * MS;
         for (moment, shown) in [(0, 10 * MS), (10 * MS - 1, 10 * MS), (10 * MS, 10 * MS + 1)] {
             let mut clock = clock();
@@ -149,13 +150,17 @@ mod tests {
             assert_eq!(clock.now_us(mono + 10 * MS), shown, "past {moment}");
             assert_eq!(clock.now_us(mono + 60 * MS), shown + 50 * MS, "{moment}");
             clock.after_sleep(mono + 260 * MS, false);
-            let most = shown + 190 * MS;
-            assert_eq!(clock.now_us(mono + 260 * MS), most, "a stall, {moment}");
+            let max_shown = shown + 190 * MS;
+            assert_eq!(
+                clock.now_us(mono + 260 * MS),
+                max_shown,
+                "a stall, {moment}"
+            );
         }
     }
 
     #[test]
-    fn a_reading_from_before_the_anchor_moves_nothing() {
+    fn lease_clock_reading_before_the_anchor_changes_nothing() {
         let mut clock = clock();
         clock.after_sleep(4_000 * MS, false);
         assert_eq!(clock.now_us(4_500 * MS), 0);

@@ -1,10 +1,10 @@
 //! The shell: the only code that knows the server it runs in.
 //!
-//! [`run`] is the only way from a request or a timer into the engine; [`waiters`] is where clients wait;
-//! [`tick`] and [`events`] are how time and the server come in. Everything unsafe is in [`redis`].
+//! Requests and the timer's tasks reach the engine only through [`run`]. [`waiters`] has the clients that wait. The
+//! timer calls [`tick`], and the server calls [`events`]. All unsafe code is in [`redis`].
 //!
-//! This file has the [`Shell`], which all of them share, and nothing else. The root of the crate says what is
-//! registered, and in which order.
+//! This file has only the [`Shell`], the state that all of them share. The root of the crate registers everything with
+//! the server, in the right order.
 
 pub(crate) mod arm;
 pub(crate) mod cluster;
@@ -36,41 +36,43 @@ use dsync_engine::Engine;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{LeaseUs, MonoUs, Now};
 
-/// Everything the module knows.
+/// The module's whole state, besides the few statics in [`redis`].
 pub(crate) struct Shell {
     pub(crate) engine: Engine,
     pub(crate) leases: LeaseSettings,
     pub(crate) once: OnceSettings,
-    /// The loading of an AOF passes over changes that cannot be carried out.
+    /// The loading of an AOF skips changes that cannot be applied.
     aof_skips_unapplied: bool,
     clock: LeaseClock,
-    waiters: waiters::Waiters,
-    /// In a cluster.
-    node: Option<cluster::node::Node>,
-    /// Writes are paused by CLIENT PAUSE, a failover or a shutdown: nothing may be propagated now.
+    waiters: waiters::WaitingClients,
+    /// Only in cluster mode.
+    node: Option<cluster::node::ClusterNode>,
+    /// CLIENT PAUSE, a failover or a shutdown has paused writes: nothing may be replicated now.
     paused: bool,
-    /// Writes are refused: too few good replicas, or the disk is full. See [`cluster`] for a cluster that is down.
+    /// The server refuses writes: too few good replicas, or it failed to save. [`cluster`] knows of a cluster that is
+    /// down.
     refused: bool,
-    /// What is done when the timer fires: see [`arm::register`].
+    /// The function to call when the timer fires, see [`arm::register`].
     tick: fn(Ctx<'_>),
     /// The monotonic moment for which the timer is armed.
     armed_us: Option<u64>,
     /// How often the timer has fired.
     timer_ticks: u64,
-    /// The event loop has begun to turn, so the data have been loaded.
+    /// The event loop has begun to turn: the server has loaded the module for good, and its data.
     turning: bool,
     journal: out::journal::Journal,
-    /// Nobody listens to changes, so they are not replicated: see [`listeners`].
+    /// Changes need not be replicated, because nobody listens to them, see [`listeners`].
     nobody_listens: bool,
-    /// Changes from a primary or from an AOF that could not be carried out.
+    /// The number of changes from a primary or from an AOF that could not be applied.
     unapplied: u64,
+    /// The counts of the AOF that is being loaded, or was loaded last.
     load: Load,
-    /// Buffers that are used again and again.
+    /// Two buffers that are kept to be used again.
     spare_effects: Option<Effects>,
     packed: Vec<u8>,
 }
 
-/// The one shell, made on first use.
+/// The only shell, made on first use.
 struct TheShell(GilCell<Option<Shell>>);
 
 static SHELL: TheShell = TheShell(GilCell::new(None));
@@ -87,6 +89,7 @@ impl TheShell {
         drop(shell);
     }
 
+    /// None if this thread does not hold the server's lock, or a caller further up the stack uses the shell.
     fn try_with<R>(&self, body: impl FnOnce(&mut Shell) -> R) -> Option<R> {
         self.0
             .try_with(|shell| body(shell.get_or_insert_with(Shell::new)))
@@ -111,7 +114,7 @@ impl Shell {
             once: OnceSettings::default(),
             aof_skips_unapplied: false,
             clock: LeaseClock::new(clock::monotonic_us(), 100_000),
-            waiters: waiters::Waiters::default(),
+            waiters: waiters::WaitingClients::default(),
             node: None,
             paused: false,
             refused: false,
@@ -128,10 +131,12 @@ impl Shell {
         }
     }
 
+    /// Whether nothing may be written now, so that no lease runs.
     fn is_held_up(&self) -> bool {
         self.paused || self.refused || cluster::node::is_down(self)
     }
 
+    /// The present moment on all clocks, and whether the server accepts writes.
     pub(crate) fn now(&self) -> Now {
         let mono_us = clock::monotonic_us();
         Now {

@@ -1,10 +1,11 @@
-//! Answers and refusals in the words of the protocol: the one place where they are spelled.
+//! Writes the engine's answers and refusals as replies. All texts of refusals are here.
 
 use super::redis::context::Ctx;
 use dsync_engine::answer::Answer;
 use dsync_engine::types::new_token_buffer;
 use dsync_engine::{FullQueue, Refusal};
 
+/// Writes the reply for an answer of the engine.
 pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
     match answer {
         Answer::Granted { token, fence } => {
@@ -58,9 +59,7 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
         Answer::Removed => ctx.error("UNBLOCKED the group was removed before it finished"),
         Answer::WrongType => ctx.error_wrong_type(),
         Answer::KeyLeft => {
-            ctx.error(
-                "TRYAGAIN the key has left for another node, for its slot changes hands: ask again",
-            );
+            ctx.error("TRYAGAIN the key has moved to another node with its slot: ask again");
         }
         Answer::Demoted => {
             ctx.error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)");
@@ -68,11 +67,12 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
     }
 }
 
-/// A count as the protocol has it.
+/// A count as an integer reply.
 pub(crate) fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
+/// The line of the error.
 fn words(refusal: Refusal) -> String {
     match refusal {
         Refusal::NoLimit => "NOLIMIT no LIMIT was given and none is in force".to_owned(),

@@ -7,7 +7,7 @@
 use super::cluster::node;
 use super::out::{journal, notify, replicate};
 use super::redis::context::{Ctx, Level};
-use super::redis::key::{Content, OpenKey};
+use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
 use super::{SHELL, arm, waiters};
 use dsync_engine::answer::Answer;
@@ -22,7 +22,7 @@ pub(crate) fn run<R>(
     name: &KeyString<'_>,
     call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
 ) -> Result<R, WrongType> {
-    node::arrive(ctx, name.bytes());
+    node::make_slot_known(ctx, name.bytes());
     let mut opened = OpenKey::open_write(ctx, name);
     let mut state = found(&opened)?;
     let (now, overdue) = SHELL.with(|shell| {
@@ -31,7 +31,7 @@ pub(crate) fn run<R>(
         let key = Key::found(Db(ctx.db()), name.bytes(), state);
         (now, shell.engine.overdue_retirement(&key, now))
     });
-    // A step of its own, because the command may make a new key in its place, of another family.
+    // Forgetting is a step of its own, because the command may then make a key of another family under this name.
     if let Some(task) = overdue {
         let forget = |engine: &mut Engine, key: &mut Key<'_>, now| engine.perform(task, key, now);
         run_opened(ctx, name, opened, state, now, forget);
@@ -69,6 +69,7 @@ pub(super) fn run_task<R>(
     Ok(run_opened(ctx, name, opened, state, now, call))
 }
 
+/// Calls the engine for an open key, then carries out all consequences.
 fn run_opened<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -82,7 +83,8 @@ fn run_opened<R>(
         let mut key = Key::found(Db(ctx.db()), bytes, before);
         let before = shell.engine.free_capacity(&key);
         let result = call(&mut shell.engine, &mut key, now);
-        let is_freed = shell.engine.effects.may_gain && shell.engine.free_capacity(&key) > before;
+        let is_freed =
+            shell.engine.effects.may_free_capacity && shell.engine.free_capacity(&key) > before;
         // Swap the buffers, so that a call without effects allocates nothing.
         let effects = std::mem::replace(
             &mut shell.engine.effects,
@@ -122,7 +124,7 @@ pub(crate) fn look<R>(
     }))
 }
 
-/// Runs a call that only reads, and reads more than one key.
+/// Runs a call that only reads, and is not about one key.
 pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
     SHELL.with(|shell| look(&shell.engine, shell.now()))
 }
@@ -136,18 +138,19 @@ pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer) {
     carry_out(ctx, name, None, false, &mut effects);
 }
 
+/// The state that the key has; an error if its value is not dsync's.
 fn found(opened: &OpenKey<'_>) -> Result<Option<StateId>, WrongType> {
     match opened.content() {
-        Content::Absent => Ok(None),
-        Content::Ours { id, .. } => Ok(StateId::from_raw(id.get())),
-        Content::Other => Err(WrongType),
+        KeyContent::Absent => Ok(None),
+        KeyContent::Ours { id, .. } => Ok(StateId::from_raw(id.get())),
+        KeyContent::Other => Err(WrongType),
     }
 }
 
 fn family_of(opened: &OpenKey<'_>) -> Option<Family> {
     match opened.content() {
-        Content::Ours { family, .. } => Family::of_number(family),
-        Content::Absent | Content::Other => None,
+        KeyContent::Ours { family, .. } => Family::of_number(family),
+        KeyContent::Absent | KeyContent::Other => None,
     }
 }
 
@@ -180,6 +183,7 @@ fn store(
     }
 }
 
+/// Carries out the effects of a call in the order in which the server must see them.
 fn carry_out(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,

@@ -1,4 +1,7 @@
 //! The settings: one table for redis.conf, CONFIG, the arguments of `loadmodule`, and the code.
+//!
+//! To add a setting, add a row to the table, say in `value_ref` where its value is, and describe it in the README.
+//! How the server gets the table is in `redis::config`.
 
 use super::redis::args::Args;
 use super::redis::config::{self, Checked, Setting, Values};
@@ -6,7 +9,7 @@ use super::redis::context::Ctx;
 use super::{SHELL, Shell};
 use dsync_engine::types::LeaseMs;
 
-/// What the commands need besides the engine's own settings.
+/// The lease settings that the commands need; the engine has the others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseSettings {
     pub(crate) default_ms: u64,
@@ -23,14 +26,14 @@ impl Default for LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// The default is never more than the maximum, in whatever order the two were set.
+    /// The lease of a request without EX or PX. Never longer than the maximum, in whatever order the two were set.
     pub(crate) fn default_lease(self) -> LeaseMs {
         let ms = self.default_ms.min(self.max_ms);
         LeaseMs(u32::try_from(ms).unwrap_or(LeaseMs::MAX.0))
     }
 }
 
-/// What the commands of work-once need.
+/// The settings that the work-once commands need; the engine has the others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnceSettings {
     pub(crate) max_result_bytes: u64,
@@ -49,7 +52,7 @@ const DAY: i64 = 1_440 * MINUTE;
 
 #[rustfmt::skip]
 static TABLE: [Setting; 11] = [
-    // Name, default, least, most.
+    // Name, default, min, max.
     Setting::number(c"default-lease-ms",    30_000,  1,     30 * DAY),
     Setting::number(c"max-lease-ms",        DAY,     1,     30 * DAY),
     Setting::number(c"rejoin-ms",           2_000,   0,     10 * MINUTE),
@@ -63,15 +66,16 @@ static TABLE: [Setting; 11] = [
     Setting::yes_no(c"aof-skip-unapplied",  false),
 ];
 
-/// Where the value of a row lives.
-enum Place<'a> {
+/// The value of a setting, where it is kept.
+enum ValueRef<'a> {
     Number(&'a mut u64),
     YesNo(&'a mut bool),
 }
 
-fn place(shell: &mut Shell, row: usize) -> Option<Place<'_>> {
+/// The value of this row of the table; None if there is no such row.
+fn value_ref(shell: &mut Shell, row: usize) -> Option<ValueRef<'_>> {
     let engine = &mut shell.engine.settings;
-    Some(Place::Number(match TABLE.get(row)?.name.to_bytes() {
+    Some(ValueRef::Number(match TABLE.get(row)?.name.to_bytes() {
         b"default-lease-ms" => &mut shell.leases.default_ms,
         b"max-lease-ms" => &mut shell.leases.max_ms,
         b"rejoin-ms" => &mut engine.rejoin_ms,
@@ -82,18 +86,19 @@ fn place(shell: &mut Shell, row: usize) -> Option<Place<'_>> {
         b"max-result-bytes" => &mut shell.once.max_result_bytes,
         b"max-waiters" => &mut engine.max_waiters,
         b"max-waiters-per-key" => &mut engine.max_waiters_per_key,
-        b"aof-skip-unapplied" => return Some(Place::YesNo(&mut shell.aof_skips_unapplied)),
+        b"aof-skip-unapplied" => return Some(ValueRef::YesNo(&mut shell.aof_skips_unapplied)),
         _ => return None,
     }))
 }
 
-/// Checks the arguments of `loadmodule` and registers nothing.
+/// Checks the arguments of `loadmodule`. Registers nothing yet.
 pub(crate) fn check(args: Args<'_>) -> Result<Checked, String> {
     config::check(&TABLE, args)
 }
 
+/// Registers the settings with the server, which then sets each of them once.
 pub(crate) fn register(ctx: Ctx<'_>, table: &Checked) -> Result<(), String> {
-    config::register::<InTheShell>(ctx, table)
+    config::register::<ShellValues>(ctx, table)
 }
 
 pub(crate) fn leases() -> LeaseSettings {
@@ -104,27 +109,28 @@ pub(crate) fn once() -> OnceSettings {
     SHELL.with(|shell| shell.once)
 }
 
-/// Whether the loading of an AOF passes over changes that cannot be carried out.
+/// Whether the loading of an AOF skips changes that cannot be applied.
 pub(crate) fn aof_skips_unapplied() -> bool {
     SHELL.with(|shell| shell.aof_skips_unapplied)
 }
 
-struct InTheShell;
+/// The values, which the shell keeps.
+struct ShellValues;
 
-impl Values for InTheShell {
+impl Values for ShellValues {
     fn get(row: usize) -> i64 {
-        SHELL.with(|shell| match place(shell, row) {
-            Some(Place::Number(value)) => i64::try_from(*value).unwrap_or(i64::MAX),
-            Some(Place::YesNo(value)) => i64::from(*value),
+        SHELL.with(|shell| match value_ref(shell, row) {
+            Some(ValueRef::Number(value)) => i64::try_from(*value).unwrap_or(i64::MAX),
+            Some(ValueRef::YesNo(value)) => i64::from(*value),
             None => 0,
         })
     }
 
     fn set(row: usize, to: i64) -> Result<(), String> {
         let number = u64::try_from(to).map_err(|_| format!("{to} is negative"))?;
-        SHELL.with(|shell| match place(shell, row) {
-            Some(Place::Number(value)) => *value = number,
-            Some(Place::YesNo(value)) => *value = number != 0,
+        SHELL.with(|shell| match value_ref(shell, row) {
+            Some(ValueRef::Number(value)) => *value = number,
+            Some(ValueRef::YesNo(value)) => *value = number != 0,
             None => {}
         });
         Ok(())

@@ -1,8 +1,8 @@
-//! What the timer does when it fires: tasks that have come due, and the engine's background work.
+//! What the timer does when it fires: the tasks that are due, and the engine's background work.
 //!
-//! The server keys its timers by the wall clock, so a timer that was armed before the clock stepped back may fire
+//! The server sorts its timers by the wall clock, so a timer that was armed before the clock stepped back may fire
 //! hours late. The server's cron runs on the monotonic clock; it finds such a timer within one period and arms it
-//! anew. A tick lasts a millisecond at most, and the next tick goes on where it stopped, so that clients are served
+//! again. A tick lasts a millisecond at most, and the next tick continues where it stopped, so that clients are served
 //! in between.
 //!
 //! A tick alternates between tasks and background work, so that neither holds up the other. A replica has background
@@ -17,18 +17,18 @@ use super::redis::name::KeyString;
 use super::{SHELL, freed, listeners, run};
 use dsync_engine::answer::Answer;
 
-/// How long a tick may take, and how many tasks it may do.
+/// How long a tick may take, in microseconds, and how often the engine may look into its lease index during one.
 const TICK_US: u64 = 1_000;
-const TICK_TASKS: u32 = 4_096;
+const TICK_LOOKS: u32 = 4_096;
 
-/// How much of its own work the engine does between two tasks: about as long as a task takes.
+/// How many steps of background work the engine does between two tasks: they take about as long as one task.
 const BACKGROUND: u32 = 32;
 
-/// Called by the server's cron: asks whether the server accepts writes, and arms the timer anew if it is late.
+/// Called by the server's cron: asks whether the server accepts writes, and arms the timer again if it is late.
 pub(super) fn cron(ctx: Ctx<'_>) {
     if SHELL.with(|shell| shell.engine.is_serving()) {
         node::cron(ctx);
-        // Without anything to come that a refusal could hold up, there is no reason to ask.
+        // Ask only if a deadline is coming, or writes were refused before.
         let is_idle = SHELL.with(|shell| {
             let now = shell.now();
             now.may_write && shell.engine.next_wake(now).is_none()
@@ -44,14 +44,14 @@ pub(super) fn cron(ctx: Ctx<'_>) {
             .armed_us
             .is_some_and(|armed| armed < clock::monotonic_us());
         if late {
-            // Its moment has passed by the monotonic clock, which nobody can set: arm it anew.
+            // Its moment has passed by the monotonic clock, which nobody can set: arm the timer again.
             shell.armed_us = None;
         }
     });
     arm(ctx);
 }
 
-/// Does what is due, for a millisecond at most.
+/// Does the tasks that are due, for a millisecond at most.
 pub(crate) fn tick(ctx: Ctx<'_>) {
     let started_us = clock::monotonic_us();
     freed::collect();
@@ -65,7 +65,7 @@ pub(crate) fn tick(ctx: Ctx<'_>) {
             ownership::ask_about_writes(ctx);
         }
     }
-    let mut budget = TICK_TASKS;
+    let mut budget = TICK_LOOKS;
     let mut ownerships = Ownerships::default();
     loop {
         let has_done = decides && do_task(ctx, &mut ownerships, &mut budget);
@@ -77,7 +77,7 @@ pub(crate) fn tick(ctx: Ctx<'_>) {
     }
 }
 
-/// Returns whether there is more of it.
+/// Does some of the engine's background work. Returns whether there is more.
 fn background() -> bool {
     SHELL.with(|shell| {
         shell.engine.background(&mut { BACKGROUND });
@@ -85,7 +85,7 @@ fn background() -> bool {
     })
 }
 
-/// Returns whether there was a task to do.
+/// Does one task. Returns whether there was one.
 fn do_task(ctx: Ctx<'_>, ownerships: &mut Ownerships, budget: &mut u32) -> bool {
     let task = SHELL.with(|shell| {
         let now = shell.now();
@@ -107,7 +107,7 @@ fn do_task(ctx: Ctx<'_>, ownerships: &mut Ownerships, budget: &mut u32) -> bool 
                 engine.perform(task, key, now)
             });
             if done.is_err() {
-                // The name has a value of another kind now: its waiters are told WRONGTYPE.
+                // The name has a value of another type now, so its waiters get WRONGTYPE.
                 run::turn_away(ctx, &name, &Answer::WrongType);
             }
         }

@@ -1,8 +1,9 @@
-//! The keyspace types, one a family: what the server stores is a number, and what it saves is the state with
-//! that number, as packed strings: see [`saved`].
+//! The keyspace types, one for each family.
 //!
-//! RDB files and DUMP payloads contain these strings, a rewritten AOF has a command for each, and DEBUG DIGEST-VALUE
-//! hashes them: a state has one form wherever it goes.
+//! The value that the server stores is only a number; the engine has the state with this number. When the server saves
+//! a value, the module writes the state as packed strings (see [`saved`]). RDB files and DUMP payloads contain these
+//! strings, a rewritten AOF has one command for each, and DEBUG DIGEST-VALUE hashes them: so a state has one form
+//! everywhere.
 
 use std::num::NonZeroU32;
 
@@ -71,6 +72,7 @@ fn state(id: NonZeroU32) -> Option<StateId> {
     StateId::from_raw(id.get())
 }
 
+/// Calls `with` with the state, if the engine has it.
 fn with_body(id: NonZeroU32, with: impl FnOnce(&Body)) {
     SHELL.with(|shell| {
         if let Some(state) = state(id).and_then(|id| shell.engine.state(id)) {
@@ -79,6 +81,7 @@ fn with_body(id: NonZeroU32, with: impl FnOnce(&Body)) {
     });
 }
 
+/// Loads a value, or logs why it cannot.
 fn load(family: Family, io: &mut Loader, version: i32) -> Option<NonZeroU32> {
     load_or_say_why(family, io, version)
         .inspect_err(|why| log(Level::Warning, &format!("a value is refused: {why}")))
@@ -113,7 +116,7 @@ fn load_or_say_why(family: Family, io: &mut Loader, version: i32) -> Result<NonZ
 }
 
 /// # Errors
-/// For what another version of dsync has written: says which.
+/// For data of another format version; the text says which version of dsync wrote it.
 fn check_version(version: i32) -> Result<(), String> {
     let this = concat!("this is dsync ", env!("CARGO_PKG_VERSION"));
     match version {
@@ -129,6 +132,7 @@ fn check_version(version: i32) -> Result<(), String> {
     }
 }
 
+/// Tells the engine that the value left this name. Arms the timer if requests wait for the name.
 fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
     let waited_for =
         SHELL.with(|shell| state(id).is_some_and(|id| shell.engine.unlinked(id, Db(db), name)));
@@ -137,7 +141,7 @@ fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
     }
 }
 
-/// The last fence travels with every RDB file.
+/// The last fence, which every RDB file contains beside the keys.
 struct LastFence;
 
 impl Aux for LastFence {

@@ -24,20 +24,22 @@ use dsync_engine::types::{ClientId, WaiterId};
 
 /// A client between parking and its reply.
 struct Parked {
-    /// Until it is released.
+    /// None before the client is parked and after it is released.
     handle: Option<ParkedClient>,
     client: ClientId,
+    /// The engine's answer, from its decision until the reply is written.
     answer: Option<Answer>,
 }
 
+/// All clients that wait, and the grants that may be undelivered.
 #[derive(Default)]
-pub(super) struct Waiters {
+pub(super) struct WaitingClients {
     parked: BTreeMap<WaiterId, Parked>,
     /// The grants of this turn of the event loop whose replies are not written yet.
     in_flight: BTreeMap<ClientId, HandedOver>,
 }
 
-/// Answers the request of the running command: now, or by letting its client wait.
+/// Replies to the running command, or parks its client if the request was queued.
 pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
     match reply {
         Reply::Now(answer) => reply::answer(ctx, &answer),
@@ -56,7 +58,7 @@ pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
 fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
     let mut name = Vec::new();
     shadow_name(key, &mut name);
-    // Into the table before the server parks the client, because the server may call back at once.
+    // Insert it before the server parks the client, because the server may call back at once.
     let client = ClientId(ctx.client_id());
     let parked = Parked {
         handle: None,
@@ -64,7 +66,7 @@ fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
         answer: None,
     };
     SHELL.with(|shell| shell.waiters.parked.insert(waiter, parked));
-    let handle = blocked::park::<Waiters>(ctx, &name, waiter.0);
+    let handle = blocked::park::<WaitingClients>(ctx, &name, waiter.0);
     let is_parked = handle.is_some();
     SHELL.with(|shell| {
         if is_parked {
@@ -79,7 +81,7 @@ fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
     is_parked
 }
 
-/// Gives the waiter its answer.
+/// Gives a waiter its answer, and releases its client.
 pub(super) fn deliver(wake: Wake) {
     let handle = SHELL.with(|shell| {
         let parked = shell.waiters.parked.get_mut(&wake.waiter)?;
@@ -89,18 +91,18 @@ pub(super) fn deliver(wake: Wake) {
         parked.answer = Some(wake.answer);
         parked.handle.take()
     });
-    // Outside of the borrow: the server may ask for the answer before this returns.
+    // Release after the borrow ends, because the server may ask for the answer before this returns.
     if let Some(handle) = handle {
         handle.release();
     }
 }
 
-/// Forgets the grants of the last turn: their replies are written.
+/// Forgets the grants of the last turn, whose replies are written.
 pub(super) fn turn_is_over() {
     SHELL.with(|shell| shell.waiters.in_flight.clear());
 }
 
-/// The connection is gone.
+/// Handles a connection that closed: a grant that it was not told of passes on, and its waiters leave their queues.
 pub(super) fn disconnected(client: ClientId) {
     let concerned = SHELL.with(|shell| {
         let now = shell.now();
@@ -115,7 +117,7 @@ pub(super) fn disconnected(client: ClientId) {
     }
 }
 
-impl Hooks for Waiters {
+impl Hooks for WaitingClients {
     /// Writes the reply that the server asks for. If no answer is decided, CLIENT UNBLOCK has released the client.
     fn answer(ctx: Ctx<'_>, waiter: NonZeroU64) {
         let waiter = WaiterId(waiter);
@@ -139,14 +141,14 @@ impl Hooks for Waiters {
         }
     }
 
-    /// CLIENT UNBLOCK … ERROR, or the core has turned the client away (MOVED, a change of role): it waits no
-    /// more. Where its connection has closed, [`disconnected`] came first.
+    /// The client stopped waiting without an answer of ours: CLIENT UNBLOCK … ERROR, or the server redirected it or
+    /// changed its role. If the connection has closed, [`disconnected`] was called first.
     fn left(waiter: NonZeroU64) {
         let waiter = WaiterId(waiter);
         SHELL.with(|shell| {
             let now = shell.now();
             shell.engine.leave(waiter);
-            // Granted in this turn and turned away before its reply was written: the grant was not delivered.
+            // The request was granted in this turn, but the client was told something else: take the grant back.
             let client = shell
                 .waiters
                 .parked
@@ -166,7 +168,7 @@ impl Hooks for Waiters {
             shell.engine.leave(WaiterId(waiter));
             shell.waiters.parked.remove(&WaiterId(waiter))
         });
-        // Outside of the borrow: dropping the handle calls the server.
+        // Drop the handle after the borrow ends, because that calls the server.
         drop(parked);
     }
 }

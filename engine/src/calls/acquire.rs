@@ -1,13 +1,13 @@
-//! ACQUIRE and ADD: grant now, queue, or refuse.
+//! ACQUIRE, ADD and BEGIN: grant now, queue, or refuse.
 //!
 //! A request never passes an earlier one. While any request waits, a new one queues behind it, or fails if it may not
-//! wait, even if it could be granted. A token that holds the key or has a place in the queue makes no new request: it
-//! is the same request sent again, and is answered with what it already has.
+//! wait, even if it could be granted. If the token of a request already has a hold or a place in the queue, the request
+//! is a retry, and gets what the token has.
 
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
 use crate::hold::Grant;
-use crate::queue::wait_queue::{Departed, Place, Request, Seat, Waiter};
+use crate::queue::entry::{Departed, Place, Request, Seat, Waiter};
 use crate::types::{Claim, Fence, Now, QueueId, Token};
 use crate::{Body, Engine, Key, Reply};
 
@@ -17,24 +17,24 @@ impl Engine {
         if self.body(key, family).is_err() {
             return Reply::Now(Answer::WrongType);
         }
-        // Before anything lapses, because an overdue hold may still be renewed by its token.
-        if let Some(answer) = self.again(key, &request, now) {
+        // Do this before any hold lapses, because its token may still renew an overdue hold.
+        if let Some(answer) = self.repeat_grant(key, &request, now) {
             self.settle(key, now);
             return Reply::Now(answer);
         }
         self.lapse_due(key, now);
         self.serve(key, now);
-        // The key was removed a moment ago, and `serve` has granted it to a waiter of another family.
+        // If the key was removed a moment ago, `serve` may have granted it to a waiter of another family.
         if self.body(key, family).is_err() {
             self.settle(key, now);
             return Reply::Now(Answer::WrongType);
         }
-        // `serve` may just have granted this request as it was sent before.
-        if let Some(answer) = self.again(key, &request, now) {
+        // `serve` may just have granted an earlier sending of this request, which was queued.
+        if let Some(answer) = self.repeat_grant(key, &request, now) {
             self.settle(key, now);
             return Reply::Now(answer);
         }
-        let reply = self.first_time(key, request, now);
+        let reply = self.grant_or_queue(key, request, now);
         self.settle(key, now);
         match reply {
             // `settle` may have granted this request: answer now instead of parking the client.
@@ -43,9 +43,9 @@ impl Engine {
         }
     }
 
-    /// Returns the hold that the token already has: the same fence, with its lease from now, bound to the connection
-    /// that asks. The counters do not count it again.
-    pub(crate) fn again(
+    /// Returns the grant that the token already has, if any: the same fence, a new lease from now, bound to the
+    /// connection that asks. The counters do not count it again.
+    pub(crate) fn repeat_grant(
         &mut self,
         key: &mut Key<'_>,
         request: &Request,
@@ -62,22 +62,22 @@ impl Engine {
         Some(self.granted(key, request.token.clone(), fence))
     }
 
-    fn first_time(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
+    fn grant_or_queue(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
         let queue = self.queues.find(key.db, key.name);
         let mut vacant = None;
         if let Some(id) = queue
-            && let Some((place, standing)) = self
+            && let Some((place, seat)) = self
                 .queues
                 .get(id)
                 .and_then(|queue| queue.find(&request.token))
         {
-            if standing.claim() != request.claim {
+            if seat.claim() != request.claim {
                 return Reply::Now(Answer::Refused(Refusal::Mismatch));
             }
-            match (request.wait, standing) {
+            match (request.wait, seat) {
                 (Some(_), _) => return self.resume(id, place, request),
                 (None, Seat::Waiting(_)) => return Reply::Now(Answer::NotGranted),
-                // A vacant place delays nobody, so a try with its token is judged like any other try.
+                // A vacant place delays nobody, so a try with its token is decided like any other try.
                 (None, Seat::Vacant(_)) => vacant = Some((id, place)),
             }
         }
@@ -119,7 +119,7 @@ impl Engine {
         self.queue_up(key, request, now)
     }
 
-    /// The limit that the request is judged by.
+    /// Returns the limit under which this request is decided.
     fn limit_for(&self, key: &Key<'_>, request: &Request) -> Result<Option<u32>, Refusal> {
         let body = key
             .state
@@ -207,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Grants the request: from here on it is a hold. `None` where the state has refused it.
+    /// Grants the request, and returns the fence of the new hold; `None` if the state has refused it.
     pub(crate) fn grant(
         &mut self,
         key: &mut Key<'_>,

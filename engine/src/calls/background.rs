@@ -1,11 +1,11 @@
-//! Work in memory that no client waits for, done in slices.
+//! Background work: work in memory that no client waits for, done in slices.
 //!
 //! - After a take-over every hold gets a moment on the lease clock: see [`crate::calls::role`].
 //! - After a flush, a swap or a take-over queues are made due: see [`crate::queue::due`].
-//! - What is large and no longer needed is dropped: see [`crate::index::leftovers`].
+//! - Large things that are no longer needed are dropped: see [`crate::index::leftovers`].
 //!
-//! A call that causes such work takes a few steps, whatever the number of holds and waiters, so that no turn of the
-//! event loop gets long. Replicas do background work too.
+//! A call that causes such work takes only a few steps itself, whatever the number of holds and waiters, so that no
+//! turn of the event loop gets long. Replicas do background work too.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,12 @@ use crate::state::State;
 use crate::types::{ClientId, Fence};
 use crate::{Engine, StateId};
 
-/// How soon the next slice follows.
+/// The pause between two slices, in microseconds.
 pub(crate) const PAUSE_US: u64 = 1_000;
 
 impl Engine {
-    /// Does a slice. A hold that gets its moment, a queue that is made due or a piece that is dropped costs one of the
-    /// budget. If budget is left, all work is done.
+    /// Does one slice of background work. Each hold that gets its moment, each queue that is made due and each piece
+    /// that is dropped costs one of the budget. If budget is left afterwards, no work is left.
     pub fn background(&mut self, budget: &mut u32) {
         self.queues.sweep(budget);
         self.walk(budget);
@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// Removes the index entry of an EPHEMERAL hold that is gone, unless the same hold has come back from a file and was
-    /// bound to the same connection again.
+    /// Removes the index entry of an EPHEMERAL hold that is gone, unless the same hold has come back from a file and
+    /// was bound to the same connection again.
     fn forget_ephemeral(&mut self, client: ClientId, fence: Fence) {
         let Some(id) = self.ephemeral.get(&(client, fence)) else {
             return;

@@ -35,20 +35,20 @@ impl Engine {
         Ok(fence.is_some() || withdrawn)
     }
 
-    /// Takes the token's request out of the queue and tells its connection, if one waits. Returns whether there was a
-    /// request. Without this, a client that gave up on the reply would be granted unawares and hold up the others
-    /// for a lease.
+    /// Removes the token's request from the queue, and answers its connection if one waits. Returns whether there was a
+    /// request. Without this, a client that gave up on the reply would be granted without knowing it, and would hold up
+    /// the others for a lease.
     fn withdraw(&mut self, key: &Key<'_>, family: Family, token: &Token) -> bool {
         let found = self.queues.find(key.db, key.name).and_then(|id| {
-            let (place, standing) = self.queues.get(id)?.find(token)?;
-            (standing.claim().family() == family).then_some((id, place))
+            let (place, seat) = self.queues.get(id)?.find(token)?;
+            (seat.claim().family() == family).then_some((id, place))
         });
         let Some((queue, place)) = found else {
             return false;
         };
         self.tell(queue, place, Answer::Withdrawn);
-        // New requests may have had to line up behind this one alone, so announce that the key is free.
-        self.effects.may_gain = true;
+        // New requests may have had to queue behind this one only, so the key may be free for them.
+        self.effects.may_free_capacity = true;
         true
     }
 
@@ -73,7 +73,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Ends a hold that exists, counts it and notes it for the log.
+    /// Ends a hold that exists. `decide` counts it; ends that an operator should see are noted for the log.
     pub(crate) fn end(
         &mut self,
         key: &mut Key<'_>,
@@ -108,11 +108,8 @@ impl Engine {
         }
     }
 
-    /// Starts the lease anew, with the last duration unless another is given. Returns whether the token still holds:
-    /// a hold that has ended is not given back.
-    ///
-    /// # Errors
-    /// See [`Engine::release`].
+    /// Starts a new lease from now, with the last duration unless another is given. Returns whether the token still
+    /// holds: a hold that has ended is not given back.
     pub fn renew(
         &mut self,
         key: &mut Key<'_>,

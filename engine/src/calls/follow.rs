@@ -1,4 +1,4 @@
-//! States that are decided elsewhere: by a primary, or in an earlier life of this server.
+//! Changes and states that another server decided, or this one before a restart.
 //!
 //! A replica applies changes and never decides: see `role`.
 
@@ -21,7 +21,7 @@ pub struct Unfollowed {
 /// Why a state from elsewhere was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
-    /// A fence more than a year ahead of the clock.
+    /// A fence is more than a year ahead of the clock.
     FenceAhead,
     /// There is no room for another state.
     Full,
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// A release that is repeated elsewhere takes nothing with it that it did not end where it was decided.
+    /// A replica must end exactly the hold that ended on the primary. If it differs, it refuses the release.
     #[test]
     fn release_elsewhere_ends_the_only_hold_of_its_token_and_no_other() {
         use crate::types::{Claim, LeaseMs, UnixMs};

@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::change::{Change, End};
-use crate::queue::wait_queue::{Wait, Watcher};
+use crate::queue::entry::{Wait, Watcher};
 use crate::types::{ClientId, Now, Token};
 use crate::{Body, Engine, Family, Key, Reply, WrongType};
 

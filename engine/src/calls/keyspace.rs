@@ -1,13 +1,12 @@
-//! Where states live, as the server moves, renames, swaps, removes and frees keys.
+//! What the engine must know when the server moves, renames, swaps, removes or frees keys.
 
 use crate::index::spaces::Space;
 use crate::types::Db;
 use crate::{Engine, State, StateId};
 
 impl Engine {
-    /// Notes that the value has left its key: deleted, overwritten, moved or renamed away. It may yet turn up under
-    /// another name, see [`Engine::moved`]; its waiters stay with the old name. Returns whether
-    /// there are any.
+    /// Notes that the value has left its key: it was deleted, overwritten, moved or renamed. It may get another name,
+    /// see [`Engine::moved`], but its waiters stay with the old name. Returns whether there are any.
     pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
         // Without a state the engine itself has removed the key.
         let Some(state) = self.states.get_mut(id) else {
@@ -30,7 +29,7 @@ impl Engine {
         self.name_changed_hands(db, name);
     }
 
-    /// Notes that the name now has another value, or none. Returns whether it has waiters.
+    /// Notes that the name has another value, or none. Returns whether requests wait for it.
     pub fn name_changed_hands(&mut self, db: Db, name: &[u8]) -> bool {
         let queue = self.queues.find(db, name);
         if let Some(queue) = queue {

@@ -2,6 +2,8 @@
 
 mod acquire;
 pub(crate) mod background;
+mod departures;
+mod expiry;
 mod finish;
 pub mod follow;
 mod group;

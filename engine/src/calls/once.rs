@@ -9,8 +9,8 @@ use crate::types::{Now, Token};
 use crate::{Body, Engine, Family, Key, WrongType};
 
 impl Engine {
-    /// Returns the answer to a request that does not have to run: the result, or FAILED. FAILED only while nobody
-    /// runs or waits, because an earlier request must hear it first.
+    /// Returns the answer to a request that must not run: the result, or FAILED if its attempts are used up. It is
+    /// FAILED only if no run lives and no request waits, because earlier requests must be answered first.
     pub(crate) fn concluded(
         &mut self,
         key: &mut Key<'_>,

@@ -1,18 +1,18 @@
-//! Whether this server decides, and what its holds' leases are worth since it does.
+//! Whether this server decides, and how it takes over leases that another server wrote.
 //!
-//! A server that follows applies and never decides: it lapses nothing, serves nobody, indexes nothing. When its
-//! turn comes, [`Engine::take_over`] notes the moment, and that is all it does: with a million holds a walk over
-//! all of them would keep everybody waiting. Each hold is given a moment on this server's lease clock later, by
-//! a walk that [`Engine::background`] takes in slices, or by the first request for its key; and each gets what
-//! it had left at the take-over, so it does not matter when.
+//! A replica applies changes and never decides: it lapses no hold, serves no queue and indexes no deadline. When it is
+//! promoted, [`Engine::take_over`] only notes the moment, because a walk over a million holds would keep all clients
+//! waiting. Each hold gets its moment on this server's lease clock later: from a walk that [`Engine::background`] does
+//! in slices, or from the first request for its key. The moment depends only on what was left of the lease at the
+//! take-over, so it does not matter when the hold gets it.
 //!
-//! Which holds have their moment is told by the moment itself: one that lies before the take-over is of an
-//! earlier term, or none at all. Therefore the lease clock must have passed every moment that was given
-//! before ([`Engine::latest_due`]) when a server takes over. It starts at zero with the process and means
-//! nothing outside, so it can be moved. Rejected: to reset all holds at the demotion, which is the same walk
-//! at another time, and a number of the term in each hold, for which there is no room.
+//! A hold has its moment if `due` is not before the take-over. So when a server takes over, its lease clock must be
+//! past every moment that it gave before ([`Engine::latest_due`]). The lease clock starts at zero with the process and
+//! means nothing to others, so it can be moved forward. Rejected: to reset all holds at the demotion, which is the same
+//! walk at another time; and a number of the term in each hold, which has no room for it.
 //!
-//! A hold without a moment is not due yet, whatever its deadline says. What it has left is known all the same.
+//! A hold without a moment cannot lapse yet, whatever its deadline says. What is left of its lease can be computed all
+//! the same.
 
 use std::mem::take;
 
@@ -21,23 +21,25 @@ use crate::index::deadlines::Wheel;
 use crate::types::{Fence, LeaseMs, LeaseUs, Now, UnixMs};
 use crate::{Engine, StateId};
 
-/// A moment from which leases run that another server, or an earlier life of this one, wrote down.
+/// A moment at which this server takes over leases. Their deadlines were written by another server, or by this one
+/// before a restart or demotion.
 #[derive(Clone, Copy)]
-struct Origin {
+struct TakeOver {
     lease: LeaseUs,
     unix: UnixMs,
-    /// What a hold has left at least, within its lease.
+    /// What a hold has left at least, but never more than its lease.
     grace_ms: u64,
 }
 
-impl Origin {
+impl TakeOver {
     fn due(self, hold: &Hold) -> LeaseUs {
         let left_ms = lease_left(hold.lease, hold.deadline(), self.unix, self.grace_ms);
         self.lease.after_ms(left_ms)
     }
 }
 
-/// What is left of a lease that another server, or an earlier life of this one, wrote down.
+/// Returns the milliseconds that are left of a lease whose deadline was written elsewhere: the rest by the wall clock
+/// plus the grace, at most the whole lease.
 fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u64 {
     deadline
         .ms_left(now)
@@ -45,19 +47,20 @@ fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u
         .min(u64::from(lease.0))
 }
 
-/// Gives every hold a moment, in the order of the states' numbers. States that are made on the way need none.
+/// The walk that gives every hold its moment, in the order of the states' ids. Holds that are granted meanwhile have
+/// one already.
 #[derive(Clone, Copy)]
 struct Walk {
-    /// All holds of the states up to this one have their moments.
+    /// The last state whose holds all have their moments; all states before it are done too.
     after: Option<StateId>,
 }
 
-/// Invariants of a server that decides: what it has ever given as a moment is at most `latest_due`; no hold of a
-/// state that the walk has passed is without one.
+/// Invariants on a server that decides: no moment that it ever gave is after `latest_due`; every hold of a state that
+/// the walk has passed has its moment.
 pub(crate) struct Role {
-    /// This server decides: it is a primary and its data are loaded.
+    /// Whether this server decides: it is a primary, and its data are loaded.
     serving: bool,
-    took_over: Origin,
+    took_over: TakeOver,
     walk: Option<Walk>,
     latest_due: LeaseUs,
 }
@@ -66,7 +69,7 @@ impl Default for Role {
     fn default() -> Role {
         Role {
             serving: false,
-            took_over: Origin {
+            took_over: TakeOver {
                 lease: LeaseUs(0),
                 unix: UnixMs(0),
                 grace_ms: 0,
@@ -78,7 +81,7 @@ impl Default for Role {
 }
 
 impl Role {
-    /// Moments before this one count for nothing.
+    /// Returns the moment of the last take-over. A `due` before it means that the hold has no moment yet.
     pub fn since(&self) -> LeaseUs {
         self.took_over.lease
     }
@@ -91,7 +94,7 @@ impl Role {
         self.walk.is_some()
     }
 
-    /// Whether every hold of the state must have its moment.
+    /// Whether the walk has passed this state, so that all its holds must have their moments.
     #[cfg(debug_assertions)]
     pub fn has_walked(&self, id: StateId) -> bool {
         self.walk
@@ -105,15 +108,15 @@ impl Engine {
         self.role.is_serving()
     }
 
-    /// The latest moment that any lease was ever given here. The lease clock must be past it when this server
+    /// Returns the latest moment that this server ever gave to a hold. The lease clock must be past it when this server
     /// takes over.
     #[must_use]
     pub fn latest_due(&self) -> LeaseUs {
         self.role.latest_due
     }
 
-    /// From here on this server decides. Every hold has what is left of its lease by the wall clock
-    /// and some grace, at most its whole lease.
+    /// Makes this server the one that decides. Each hold has what is left of its lease by the wall clock plus the
+    /// grace, at most its whole lease.
     pub fn take_over(&mut self, now: Now) {
         if self.role.serving {
             return;
@@ -121,13 +124,13 @@ impl Engine {
         let passed = LeaseUs(self.role.latest_due.0 + 1);
         debug_assert!(
             now.lease >= passed || self.role.latest_due == LeaseUs(0),
-            "the lease clock is to be moved first"
+            "the caller must move the lease clock first"
         );
         let lease = now.lease.max(passed);
         self.role.serving = true;
-        self.role.took_over = Origin {
+        self.role.took_over = TakeOver {
             lease,
-            ..self.origin(now)
+            ..self.take_over_at(now)
         };
         self.role.walk = self
             .states
@@ -138,8 +141,8 @@ impl Engine {
         self.queues.set_all_due(None);
     }
 
-    /// From here on another server decides: all deadlines are its business. Moments that were given stay where
-    /// they are, and lie before those of the next term.
+    /// Notes that another server decides from now on, and drops all deadlines. The holds keep the moments that they
+    /// were given: these are before the next take-over and count for nothing then.
     pub fn stand_down(&mut self) {
         self.role.serving = false;
         self.role.walk = None;
@@ -154,15 +157,15 @@ impl Engine {
         leftovers.drop_entries(take(&mut self.put_off_ends));
     }
 
-    fn origin(&self, now: Now) -> Origin {
-        Origin {
+    fn take_over_at(&self, now: Now) -> TakeOver {
+        TakeOver {
             lease: now.lease,
             unix: now.unix(),
             grace_ms: self.settings.takeover_grace_ms,
         }
     }
 
-    /// When the hold's lease runs out, on a server that decides.
+    /// Returns when the hold's lease runs out, on a server that decides.
     pub(crate) fn due(&self, hold: &Hold) -> LeaseUs {
         if hold.due >= self.role.since() {
             hold.due
@@ -171,8 +174,8 @@ impl Engine {
         }
     }
 
-    /// The hold's lease runs out at this moment, which counts from now on: a clock that was not moved as it
-    /// should have been makes leases longer, not endless.
+    /// Sets the moment at which the hold's lease runs out. A moment before the take-over is raised to it, so that it
+    /// counts.
     pub(crate) fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
         let due = due.max(self.role.since());
         self.role.latest_due = self.role.latest_due.max(due);
@@ -181,30 +184,30 @@ impl Engine {
         }
     }
 
-    /// Another server, or a payload, has given this hold its lease: it runs here from now on.
+    /// Gives a moment to a hold whose lease another server or a payload has just set.
     pub(crate) fn take_up(&mut self, id: StateId, fence: Fence, now: Now) {
         let state = self.states.get(id);
         if let Some(hold) = state.and_then(|state| state.body.holds().get(fence)) {
-            let due = self.origin(now).due(hold);
+            let due = self.take_over_at(now).due(hold);
             self.set_due(id, fence, due);
         }
     }
 
-    /// The same for all holds of a state that has just come.
+    /// Gives a moment to each hold of a state that was loaded just now, and indexes the state.
     pub(crate) fn take_up_all(&mut self, id: StateId, now: Now) {
-        self.give_moments(id, self.origin(now), &mut { u32::MAX });
+        self.give_moments(id, self.take_over_at(now), &mut { u32::MAX });
         self.index(id);
     }
 
-    /// The holds of this state are asked about: those that the walk has not come to yet get their moments now,
-    /// a bounded number of them.
+    /// Gives moments to holds of this state that the walk has not reached, because a request needs them now: `budget`
+    /// holds at most.
     pub(crate) fn walk_ahead(&mut self, id: StateId, budget: u32) {
         if self.role.is_walking() {
             self.give_moments(id, self.role.took_over, &mut { budget });
         }
     }
 
-    /// Goes on with the walk. A hold or a state costs one of the budget.
+    /// Continues the walk. Each hold and each state costs one of the budget.
     pub(crate) fn walk(&mut self, budget: &mut u32) {
         while *budget > 0
             && let Some(Walk { after }) = self.role.walk
@@ -228,8 +231,9 @@ impl Engine {
         }
     }
 
-    /// Gives holds without a moment theirs, as long as the budget lasts. Returns whether all have one.
-    fn give_moments(&mut self, id: StateId, origin: Origin, budget: &mut u32) -> bool {
+    /// Gives moments to holds that have none, while the budget lasts. Returns whether all holds of the state have one
+    /// then.
+    fn give_moments(&mut self, id: StateId, from: TakeOver, budget: &mut u32) -> bool {
         let Some(state) = self.states.get_mut(id) else {
             return true;
         };
@@ -240,7 +244,7 @@ impl Engine {
                 return false;
             }
             *budget -= 1;
-            let (fence, due) = (hold.fence, origin.due(hold).max(since));
+            let (fence, due) = (hold.fence, from.due(hold).max(since));
             holds.set_due(fence, due);
             self.role.latest_due = self.role.latest_due.max(due);
         }
@@ -253,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_taken_over_has_its_rest_and_some_grace_but_never_more_than_all() {
+    fn lease_at_take_over_is_rest_plus_grace_at_most_whole() {
         let (lease, grace) = (LeaseMs(30_000), 5_000);
         for (deadline, left) in [
             (0, 5_000),

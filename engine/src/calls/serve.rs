@@ -1,43 +1,41 @@
-//! Who is served next. Every call that changes a key or its queue ends in [`Engine::settle`]. Therefore no queue is
-//! left with a first request that could be granted and that no later call would look at.
+//! Who is served next. Every call that changes a key or its queue ends in [`Engine::settle`]. So a first request of a
+//! queue that could be granted is never left waiting with no later call to look at it.
 //!
-//! `settle` answers a bounded number of requests. A queue with more to answer stays due, and new requests line up
-//! behind its waiters as ever.
+//! `settle` answers a bounded number of requests. A queue with more to answer stays due; until then new requests queue
+//! behind its waiters.
 
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
 use crate::effect::{HandedOver, Wake};
-use crate::queue::wait_queue::{Departed, Place};
-use crate::types::{Claim, LeaseUs, Now, QueueId};
-use crate::{Body, End, Engine, Family, Key, StateId};
+use crate::queue::entry::{Departed, Place};
+use crate::types::{Claim, Now, QueueId};
+use crate::{Body, Engine, Family, Key};
 
 /// How many waiters one call answers.
 const SLICE: u32 = 128;
-
-/// How many overdue holds one call ends.
-const LAPSES: u32 = 1_024;
 
 /// What the queue of a key needs next.
 enum Next {
     /// Nothing: the first request must wait.
     Nothing,
+    /// Give this request this answer.
     Tell(Place, Answer),
     Grant(Place),
-    /// The token of the request holds already: the hold came with a key that RENAME or SWAPDB brought here.
-    Again(Place),
-    /// The round had finished before this visit.
+    /// The token of the request has a hold already, because RENAME or SWAPDB brought a key here in which it holds.
+    Repeat(Place),
+    /// The round had finished before this visit: answer the watchers.
     Finished,
-    /// All attempts that this request allows have failed.
+    /// All attempts that this request allows have failed: answer FAILED.
     GiveUp(Place),
-    /// The round has finished now: all who wait for that are to be told.
+    /// The round is over now: record that, and answer the watchers.
     Finish,
-    /// The group is gone, or its name has another kind of value.
+    /// The group is gone, or the key has a value of another family: give the watchers this answer.
     Dismiss(Answer),
 }
 
 impl Engine {
-    /// Serves all requests that can be served. Then removes the key if nothing keeps it, and puts it into the deadline
-    /// index otherwise.
+    /// Serves the requests that can be served. Then removes the key if nothing keeps it; otherwise updates its entries
+    /// in the deadline indexes.
     pub(crate) fn settle(&mut self, key: &mut Key<'_>, now: Now) {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
         let was_waited = self.queues.find(key.db, key.name).is_some();
@@ -60,43 +58,6 @@ impl Engine {
         }
     }
 
-    fn vanish(&mut self, key: &mut Key<'_>) {
-        let family = self
-            .body_mut(key)
-            .map_or(Family::Lock, |body| body.family());
-        let _ = self.decide(key, family, Change::Vanish);
-        self.discard(key);
-    }
-
-    /// Forgets a state that has been kept long enough, as a step of its own: requests that wait under its name are
-    /// served by a later visit, which makes a new state. Returns whether it forgot one.
-    pub(crate) fn forget_if_over(&mut self, key: &mut Key<'_>, now: Now) -> bool {
-        let is_over = self.is_over(key, now);
-        if is_over {
-            self.vanish(key);
-            if let Some(queue) = self.queues.find(key.db, key.name) {
-                self.queues.set_due(queue);
-            }
-        }
-        is_over
-    }
-
-    /// Whether the state has been kept long enough. Requests do not keep a result or a tally longer: a queue stands
-    /// before one only when RENAME or SWAPDB brought the key to it.
-    pub(crate) fn is_over(&self, key: &Key<'_>, now: Now) -> bool {
-        let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
-            return false;
-        };
-        let is_concluded = match &state.body {
-            Body::Lock(_) | Body::Semaphore(_) => return false,
-            Body::Group(group) => group.tally().finished.is_some(),
-            Body::Once(once) => once.record().done.is_some(),
-        };
-        let is_used = !state.body.holds().is_empty()
-            || !is_concluded && self.queues.find(key.db, key.name).is_some();
-        !is_used && self.is_at_its_end(key, false, now)
-    }
-
     /// Serves the queue of an absent key. The key was removed a moment ago, so its waiters came before the request
     /// that is made now.
     pub(crate) fn settle_if_absent(&mut self, key: &mut Key<'_>, now: Now) {
@@ -105,33 +66,16 @@ impl Engine {
         }
     }
 
-    fn is_at_its_end(&self, key: &Key<'_>, waited: bool, now: Now) -> bool {
-        let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
-            return false;
-        };
-        if !state.body.holds().is_empty() {
-            return false;
-        }
-        match &state.body {
-            Body::Lock(_) => true,
-            Body::Semaphore(semaphore) => !semaphore.outlives_use() && !waited,
-            Body::Group(_) | Body::Once(_) => {
-                let until = state.body.retained_until(&self.settings);
-                !waited && until.is_none_or(|until| until <= now.unix())
-            }
-        }
-    }
-
-    /// Returns how much a request that does not wait could be granted now: 0 where it would be refused, and the larger
-    /// the more. If a call has raised this number, it freed capacity that nobody is queued for.
+    /// Returns how much could be granted now to a request that does not wait: 0 if it would be refused, and a larger
+    /// number for more capacity. If a call has raised this number, it has freed capacity that no waiter takes.
     ///
-    /// Ask before and after a call, and compare if [`crate::effect::Effects::may_gain`] is set.
+    /// Ask before and after a call, and compare if [`crate::effect::Effects::may_free_capacity`] is set.
     pub fn free_capacity(&mut self, key: &Key<'_>) -> u64 {
         let queue = self.queues.find(key.db, key.name);
         if let Some(queue) = queue.and_then(|id| self.queues.get_mut(id)) {
             if std::mem::take(&mut queue.left_unserved) {
-                // Until a waiter left, a moment ago, new requests had to line up behind it.
-                self.effects.may_gain = true;
+                // Until a waiter left, a moment ago, new requests had to queue behind it.
+                self.effects.may_free_capacity = true;
                 return 0;
             }
             if queue.has_waiting() {
@@ -159,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Answers waiters as long as the first of them can be answered.
+    /// Answers waiters while the first of them can be answered, up to `SLICE`.
     pub(crate) fn serve(&mut self, key: &mut Key<'_>, now: Now) {
         let queue = self.queues.find(key.db, key.name);
         if !now.may_write {
@@ -182,7 +126,7 @@ impl Engine {
                 Next::Nothing => return self.queues.finish_visit(queue),
                 Next::Tell(place, answer) => self.tell(queue, place, answer),
                 Next::Grant(place) => self.grant_next(key, queue, place, now),
-                Next::Again(place) => self.grant_again(key, queue, place, now),
+                Next::Repeat(place) => self.grant_repeat(key, queue, place, now),
                 Next::Finished => {
                     let answer = self.finished(key);
                     self.queues.answer_watchers(queue, answer);
@@ -235,7 +179,7 @@ impl Engine {
         let Some((place, head)) = queue.head() else {
             return match body {
                 Some(Body::Group(group)) if group.is_over(false) => Next::Finish,
-                // They waited for another group. This one has taken its place, and has finished already.
+                // RENAME or SWAPDB has replaced the group that they waited for with one that had finished already.
                 Some(Body::Group(group))
                     if queue.has_watching() && group.tally().finished.is_some() =>
                 {
@@ -250,7 +194,7 @@ impl Engine {
                 return Next::Tell(place, Answer::WrongType);
             }
             Some(body) if body.holds().by_token(&head.request.token).is_some() => {
-                return Next::Again(place);
+                return Next::Repeat(place);
             }
             Some(Body::Semaphore(_)) | None
                 if matches!(claim, Claim::Permits(_)) && limit.is_none() =>
@@ -275,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// Notes the limit in the queue, which goes by it if the key is removed.
+    /// Stores the limit in the queue, so that its waiters keep it if the key is removed.
     fn remember_limit(&mut self, key: &Key<'_>, queue: QueueId) {
         let body = key
             .state
@@ -305,7 +249,7 @@ impl Engine {
             let queue = self.queues.get(queue);
             waiter.request.limit = queue.and_then(|queue| queue.limit(family));
         }
-        let origin = waiter.origin(place);
+        let former_place = waiter.former_place(place);
         let (token, family) = (waiter.request.token.clone(), waiter.request.claim.family());
         let Some(fence) = self.grant(key, waiter.request, now) else {
             return self.effects.wake(waiter.id, Answer::NotGranted);
@@ -319,12 +263,12 @@ impl Engine {
             grant: key.state.map(|state| HandedOver {
                 state,
                 fence,
-                origin,
+                former_place,
             }),
         });
     }
 
-    fn grant_again(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
+    fn grant_repeat(&mut self, key: &mut Key<'_>, queue: QueueId, place: Place, now: Now) {
         let Some(Departed::Waiter(waiter)) = self.queues.leave(queue, place) else {
             return;
         };
@@ -337,10 +281,10 @@ impl Engine {
             Some(HandedOver {
                 state: key.state?,
                 fence,
-                origin: waiter.origin(place),
+                former_place: waiter.former_place(place),
             })
         });
-        if let Some(answer) = self.again(key, &waiter.request, now) {
+        if let Some(answer) = self.repeat_grant(key, &waiter.request, now) {
             let grant = grant.filter(|_| !matches!(answer, Answer::Refused(_)));
             self.effects.wakes.push(Wake {
                 waiter: waiter.id,
@@ -366,60 +310,6 @@ impl Engine {
                 }
             }
             _ => Answer::Finished { done: 0, lost: 0 },
-        }
-    }
-
-    /// Ends the holds of this key whose lease has run out.
-    pub(crate) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
-        if !now.may_write {
-            return;
-        }
-        if let Some(id) = key.state {
-            self.walk_ahead(id, LAPSES);
-        }
-        for _ in 0..LAPSES {
-            let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
-                return;
-            };
-            let family = state.body.family();
-            let earliest = state.body.holds().earliest(self.role.since());
-            let due = earliest.filter(|(due, _)| *due <= now.lease);
-            let Some((_, fence)) = due else { return };
-            self.end(key, family, fence, End::Lapsed, now);
-        }
-    }
-
-    /// Indexes the state under its next deadlines, if this server is the one that decides.
-    pub(crate) fn index(&mut self, id: StateId) {
-        let Some(state) = self.states.get_mut(id) else {
-            return;
-        };
-        if !self.role.is_serving() || self.spaces.db(state.space).is_none() {
-            return;
-        }
-        match state.body.holds().earliest(self.role.since()) {
-            Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
-            None => self.leases.cancel(id),
-        }
-        // RENAME moves the state but not its waiters, so index it even while requests wait.
-        let idle = state.body.holds().is_empty();
-        let until = state.body.retained_until(&self.settings).filter(|_| idle);
-        if let Some(noted) = state.body.retention_mut() {
-            if let Some(before) = std::mem::replace(noted, until) {
-                self.retention.remove(&(before, id));
-            }
-            if let Some(until) = until {
-                self.retention.insert((until, id));
-            }
-        }
-    }
-
-    pub(crate) fn unindex(&mut self, id: StateId) {
-        self.leases.cancel(id);
-        if let Some(state) = self.states.get_mut(id)
-            && let Some(until) = state.body.retention_mut().and_then(Option::take)
-        {
-            self.retention.remove(&(until, id));
         }
     }
 }

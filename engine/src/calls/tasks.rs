@@ -1,4 +1,4 @@
-//! What comes due by itself: leases, waits, vacant places, retention, and visits that were put off.
+//! What comes due without a request: leases, waits, vacant places, retention, and tasks that were put off.
 //!
 //! The caller asks for the next task, opens its key and performs it. Each task concerns one key. [`Engine::next_wake`]
 //! says when to ask again; to ask early, or twice, does nothing.
@@ -6,27 +6,26 @@
 use crate::answer::Answer;
 use crate::calls::background;
 use crate::change::End;
-use crate::effect::HandedOver;
 use crate::key_name::KeyName;
-use crate::queue::wait_queue::{Departed, Origin, Place, Vacancy};
-use crate::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs, WaiterId};
+use crate::queue::entry::{FormerPlace, Place, Vacancy};
+use crate::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs};
 use crate::{Engine, Key, StateId};
 
-/// How a hold is to end whose connection is gone.
+/// How to end a hold whose connection has closed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ending {
     pub state: StateId,
     pub how: End,
     /// The place that becomes vacant for the hold's token, and until when.
-    pub vacates: Option<(Origin, MonoUs)>,
+    pub vacates: Option<(FormerPlace, MonoUs)>,
 }
 
-/// One thing to be done for one key.
+/// One piece of work for one key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Task {
     /// End a hold whose connection is gone.
     End { fence: Fence, ending: Ending },
-    /// Look after leases that have run out.
+    /// End the holds whose leases have run out.
     Lapse(StateId),
     /// Serve a queue that an event outside a request has touched.
     Serve(QueueId),
@@ -36,13 +35,14 @@ pub enum Task {
         queue: QueueId,
         place: Place,
     },
-    /// A finished or idle group has been kept long enough.
+    /// Forget a group or a work-once key that has been kept long enough.
     Retire { state: StateId, until: UnixMs },
 }
 
+/// How many kinds of tasks `next_of_kind` tells apart.
 const KINDS: usize = 6;
 
-/// How long a task is put off whose key cannot be written here for now.
+/// How long a task waits whose key this server cannot write at present.
 const PUT_OFF_MS: u64 = 50;
 
 impl Engine {
@@ -54,12 +54,12 @@ impl Engine {
         while *budget > 0 {
             *budget -= 1;
             let task = (0..KINDS).find_map(|offset| {
-                let kind = (self.turn + offset) % KINDS;
+                let kind = (self.next_kind + offset) % KINDS;
                 self.next_of_kind(kind, now, budget)
             })?;
             // Take the kinds in turn, so that a wave of one kind cannot keep the others waiting.
-            self.turn = (self.turn + 1) % KINDS;
-            if let Some((db, name)) = self.whereabouts(task) {
+            self.next_kind = (self.next_kind + 1) % KINDS;
+            if let Some((db, name)) = self.key_of(task) {
                 return Some((task, db, name));
             }
         }
@@ -68,8 +68,8 @@ impl Engine {
 
     fn next_of_kind(&mut self, kind: usize, now: Now, budget: &mut u32) -> Option<Task> {
         match kind {
-            // A hold that is about to end may be what this waiter waits for: the grant wins over the time-out.
-            0 if now.may_write && self.is_ending(budget) => None,
+            // A hold that is about to end may let this waiter in, and the grant wins over the timeout.
+            0 if now.may_write && self.has_holds_to_end(budget) => None,
             0 => {
                 let (moment, queue, place) = self.queues.first_moment()?;
                 (moment <= now.mono).then_some(Task::RunOut {
@@ -95,7 +95,7 @@ impl Engine {
                 if until > now.mono {
                     return None;
                 }
-                // A task that has come due again by itself meanwhile is done twice, which does no harm.
+                // The task may also have become due again in its own index. Doing it twice does no harm.
                 self.put_off.pop_first();
                 if let Task::End { fence, .. } = task {
                     self.put_off_ends.remove(&fence);
@@ -105,11 +105,11 @@ impl Engine {
         }
     }
 
-    /// Puts off a task whose key cannot be written here for now, though this server takes writes: in a cluster its slot
+    /// Puts off a task whose key this server cannot write at present, although it takes writes: in a cluster the slot
     /// may be another node's.
     fn put_off(&mut self, task: Task, now: Now) {
         if let Task::Retire { state, until } = task {
-            // Nothing else takes the state out of this index, and its task would come first for ever.
+            // Only a performed task removes the state from this index. Left there, this task would always come first.
             self.retention.remove(&(until, state));
             let found = self.states.get_mut(state);
             if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
@@ -118,7 +118,8 @@ impl Engine {
         }
         let entry = (now.mono.after_ms(PUT_OFF_MS), task);
         if let Task::End { fence, .. } = task {
-            // A hold that was first found undelivered stays so, though its connection is now found closed too.
+            // A hold can be reported undelivered first, and the close of its connection later. The first report decides
+            // how the hold ends.
             if self.put_off_ends.contains_key(&fence) {
                 return;
             }
@@ -141,9 +142,9 @@ impl Engine {
         is_over.then_some(Task::Retire { state, until })
     }
 
-    /// Whether there are holds to be ended. Forgets closed connections that have no hold left, each for one of the
-    /// budget.
-    fn is_ending(&mut self, budget: &mut u32) -> bool {
+    /// Whether holds of closed connections have still to be ended. Also forgets closed connections that have no hold
+    /// left; each costs one of the budget.
+    fn has_holds_to_end(&mut self, budget: &mut u32) -> bool {
         if !self.ending.is_empty() {
             return true;
         }
@@ -158,7 +159,7 @@ impl Engine {
     }
 
     fn next_end(&mut self, budget: &mut u32) -> Option<Task> {
-        if !self.is_ending(budget) {
+        if !self.has_holds_to_end(budget) {
             return None;
         }
         if let Some((fence, ending)) = self.ending.pop_first() {
@@ -166,7 +167,7 @@ impl Engine {
         }
         let client = self.closed.first().copied()?;
         let (fence, state) = self.ephemeral_of(client)?;
-        // Taken out here and not when it ends, because a task that is put off must not come first again.
+        // Remove the entry here and not when the hold ends: otherwise a task that is put off would come first again.
         self.ephemeral.remove(&(client, fence));
         let ending = Ending {
             state,
@@ -176,15 +177,15 @@ impl Engine {
         Some(Task::End { fence, ending })
     }
 
-    /// The oldest hold that ends with this connection.
-    fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
+    /// Returns the oldest hold that ends with this connection.
+    pub(crate) fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
         let held = (client, Fence(0))..=(client, Fence::MAX);
         let ((_, fence), state) = self.ephemeral.range(held).next()?;
         Some((*fence, *state))
     }
 
-    /// Returns the key of the task, and drops a task whose state or queue is gone.
-    fn whereabouts(&mut self, task: Task) -> Option<(Db, KeyName)> {
+    /// Returns the key that the task is about; `None` if its state or queue is gone.
+    fn key_of(&mut self, task: Task) -> Option<(Db, KeyName)> {
         match task {
             Task::End {
                 ending: Ending { state, .. },
@@ -206,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Does the task, and all else that is due for its key. Where the key may not be written, only waits run out.
+    /// Does the task, and everything else that is due for its key. If the key cannot be written, only waits run out.
     pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
         if !now.may_write && !matches!(task, Task::RunOut { .. }) {
             return self.put_off(task, now);
@@ -236,8 +237,8 @@ impl Engine {
         self.settle(key, now);
     }
 
-    /// Ends the hold of a closed connection, if it still exists. The token of an undelivered grant gets its place in the
-    /// queue back, so that its retry is first again.
+    /// Ends the hold of a closed connection, if it still exists. The token of an undelivered grant gets its place in
+    /// the queue back, so that its retry is first again.
     fn end_disconnected(&mut self, key: &mut Key<'_>, fence: Fence, ending: Ending, now: Now) {
         if key.state != Some(ending.state) {
             return;
@@ -251,7 +252,7 @@ impl Engine {
         };
         let (token, claim) = (hold.token(), hold.claim);
         self.end(key, family, fence, ending.how, now);
-        if let Some((Origin { place, since }, until)) = ending.vacates {
+        if let Some((FormerPlace { place, since }, until)) = ending.vacates {
             let vacancy = Vacancy {
                 token,
                 claim,
@@ -275,7 +276,7 @@ impl Engine {
         self.queues.keep(queue, place, vacancy);
     }
 
-    /// Whether holds are left that have run out: one call ends a bounded number.
+    /// Whether overdue holds are left, because one call ends a bounded number of them.
     fn has_overdue(&self, key: &Key<'_>, now: Now) -> bool {
         let state = key.state.and_then(|id| self.states.get(id));
         let since = self.role.since();
@@ -297,32 +298,9 @@ impl Engine {
             self.stats.counters_mut(family).wait_timeouts += 1;
         }
         if let Some(waiter) = left.waiter() {
-            self.effects.may_gain = true;
+            self.effects.may_free_capacity = true;
             self.effects.wake(waiter, answer);
         }
-    }
-
-    /// Tells the waiters of a name why they cannot be served: its value is not this module's, or the key has gone to
-    /// another node. Answers a bounded slice at a time.
-    pub fn turn_away(&mut self, db: Db, name: &[u8], why: &Answer) {
-        let Some(id) = self.queues.find(db, name) else {
-            return;
-        };
-        for _ in 0..128 {
-            self.queues.answer_watchers(id, why.clone());
-            let Some(queue) = self.queues.get(id) else {
-                return;
-            };
-            // Vacant places go too, because what their tokens asked for is gone.
-            let next = queue.head().map(|(place, _)| place);
-            let next = next.or_else(|| queue.oldest_vacancy());
-            let next = next.map(|place| (place, why.clone()));
-            let Some((place, answer)) = queue.next_answered().or(next) else {
-                return self.queues.finish_visit(id);
-            };
-            self.tell(id, place, answer);
-        }
-        self.queues.set_due(id);
     }
 
     /// Returns the microseconds until the next task is due, 0 while work is left over, `None` if nothing will come due.
@@ -355,106 +333,15 @@ impl Engine {
             .min()
     }
 
-    /// Whether anything waits for the server to take writes again.
+    /// Whether work is left that needs the server to take writes again.
     #[must_use]
     pub fn is_held_up(&self, now: Now) -> bool {
         !now.may_write && self.is_serving() && self.has_work()
     }
 
-    /// Whether holds are to be ended or queues to be served.
+    /// Whether holds have to be ended or queues to be visited.
     fn has_work(&self) -> bool {
         let ends = !self.ending.is_empty() || !self.closed.is_empty();
         ends || self.queues.first_due().is_some()
-    }
-
-    /// Removes the waiter of a connection that has closed; a place whose token may come back is kept for a while. Its
-    /// ephemeral holds end as soon as the server can write. Returns whether the connection had any of these: most
-    /// have none.
-    pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
-        let mut concerned = false;
-        if let Some(waiter) = self.queues.waiter_of(client)
-            && let Some((queue, place)) = self.queues.seat_of(waiter)
-        {
-            let left = self.queues.leave(queue, place);
-            if let Some(family) = left.as_ref().and_then(Departed::family) {
-                self.stats.counters_mut(family).wait_disconnects += 1;
-            }
-            if let Some(Departed::Waiter(waiter)) = left
-                && waiter.request.may_return
-                && self.settings.rejoin_ms > 0
-            {
-                let until = now.mono.after_ms(self.settings.rejoin_ms);
-                let (token, claim) = (waiter.request.token, waiter.request.claim);
-                let vacancy = Vacancy {
-                    token,
-                    claim,
-                    since: waiter.since,
-                    until,
-                };
-                self.queues.keep(queue, place, vacancy);
-            }
-            self.queues.left_unserved(queue);
-            concerned = true;
-        }
-        if self.ephemeral_of(client).is_some() {
-            self.closed.insert(client);
-            concerned = true;
-        }
-        concerned
-    }
-
-    /// Removes the waiter for good, without an answer from the engine. Returns whether it waited.
-    pub fn leave(&mut self, waiter: WaiterId) -> bool {
-        let Some((queue, place)) = self.queues.seat_of(waiter) else {
-            return false;
-        };
-        self.queues.leave(queue, place);
-        self.queues.left_unserved(queue);
-        true
-    }
-
-    /// Ends a grant whose reply could not be delivered, and passes it on. If the connection has closed (`closed`), its
-    /// token may come back on another one and keeps its place.
-    pub fn undelivered(&mut self, grant: HandedOver, client: ClientId, closed: bool, now: Now) {
-        let HandedOver {
-            state,
-            fence,
-            origin,
-        } = grant;
-        let Some(found) = self.states.get(state) else {
-            return;
-        };
-        // The token has asked again on another connection meanwhile, so the hold is delivered there.
-        if found
-            .body
-            .holds()
-            .get(fence)
-            .is_some_and(|hold| hold.client() == client)
-        {
-            let keeps = closed && self.settings.rejoin_ms > 0;
-            let until = now.mono.after_ms(self.settings.rejoin_ms);
-            let vacates = origin.filter(|_| keeps).map(|origin| (origin, until));
-            self.ending.insert(
-                fence,
-                Ending {
-                    state,
-                    how: End::Undelivered,
-                    vacates,
-                },
-            );
-        }
-    }
-
-    /// Tells all waiters that this server serves nobody any more. Not in slices, because the server itself turns all its
-    /// blocked clients away at once, which costs far more.
-    pub fn dismiss_all(&mut self) {
-        let waiters: Vec<_> = self.queues.waiters().collect();
-        waiters
-            .into_iter()
-            .for_each(|waiter| self.effects.wake(waiter, Answer::Demoted));
-        let queues = self.queues.clear();
-        if queues.is_large() {
-            self.leftovers.drop_pieces(queues.into_pieces());
-        }
     }
 }

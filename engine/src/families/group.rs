@@ -1,13 +1,13 @@
-//! The wait group: members that come and go, and rounds that finish.
+//! The wait group: members join and end, and rounds finish.
 //!
-//! A round is over when no member lives, nobody is queued to be added and, where a total is
-//! expected, that many are done. Who is queued is known to the server that decides, and only there:
-//! that a round is over is therefore decided once and written down as a change of its own.
+//! A round is over when no member lives, no request is queued to be added and, if a total is expected, that many
+//! members are done. Only the server that decides knows its queue. So it decides once that a round is over, and records
+//! that as a change of its own.
 
-use crate::hold::HoldSet;
+use crate::hold_set::HoldSet;
 use crate::types::UnixMs;
 
-/// The scalars of a wait group.
+/// What a wait group keeps besides its members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tally {
     pub limit: Option<u32>,
@@ -17,9 +17,9 @@ pub struct Tally {
     pub done: u64,
     /// Members of this round that were lost: lapsed, revoked, or gone with their connection.
     pub lost: u64,
-    /// When something last happened.
+    /// The moment of the last change.
     pub touched: UnixMs,
-    /// The round is finished, and its tally is kept until then.
+    /// Set once the round has finished: until when its tally is kept.
     pub finished: Option<UnixMs>,
 }
 
@@ -27,9 +27,9 @@ pub struct Tally {
 pub struct WaitGroup {
     pub members: HoldSet,
     tally: Tally,
-    /// When a request was last seen waiting here. Only the server that decides knows it.
+    /// When a request was last seen waiting for this group. Not replicated: only the server that decides knows it.
     last_watched: UnixMs,
-    /// The moment under which the engine's index has this group, if it has.
+    /// The moment under which the engine has this group in its `retention` index, if it is there.
     pub retention: Option<UnixMs>,
 }
 
@@ -44,7 +44,7 @@ impl WaitGroup {
                 expected: None,
                 done: 0,
                 lost: 0,
-                // Whatever happens first says when: a server that follows has another clock.
+                // The first change sets the moment, because a replica must not use its own clock.
                 touched: UnixMs(0),
                 finished: None,
             },
@@ -53,12 +53,12 @@ impl WaitGroup {
         }
     }
 
-    /// Notes that a request waits here.
+    /// Notes that a request waits for this group.
     pub fn watched(&mut self, at: UnixMs) {
         self.last_watched = self.last_watched.max(at);
     }
 
-    /// How long the group is kept if nothing more happens and nobody waits.
+    /// Returns until when the group is kept if nothing more happens and no request waits.
     #[must_use]
     pub fn retained_until(&self, idle_ms: u64) -> UnixMs {
         let idle = self.tally.touched.max(self.last_watched).after_ms(idle_ms);
@@ -74,7 +74,7 @@ impl WaitGroup {
         self.tally = tally;
     }
 
-    /// The gate: fewer than the limit live, where there is one.
+    /// Whether one more member may join: fewer than `limit` live, or there is no limit.
     #[must_use]
     pub fn admits(&self, limit: Option<u32>) -> bool {
         limit.is_none_or(|limit| self.members.len() < limit as usize)
@@ -87,14 +87,14 @@ impl WaitGroup {
         self.tally.limit = Some(limit);
     }
 
-    /// How many of the expected jobs are not done.
+    /// Returns how many of the expected jobs are not done yet.
     #[must_use]
     pub fn owed(&self) -> u64 {
         let expected = self.tally.expected.map_or(0, u64::from);
         expected.saturating_sub(self.tally.done)
     }
 
-    /// Whether the round can be finished now; `queued` says that somebody waits to be added.
+    /// Whether the round can be finished now. `queued` says that a request waits to be added.
     #[must_use]
     pub fn is_over(&self, queued: bool) -> bool {
         self.tally.finished.is_none() && self.members.is_empty() && !queued && self.owed() == 0
@@ -104,7 +104,7 @@ impl WaitGroup {
         self.tally.finished = Some(keep_until);
     }
 
-    /// An ADD or EXPECT: after a finished round it opens the next.
+    /// Notes an ADD or EXPECT: after a finished round it opens the next one.
     pub fn begin(&mut self, at: UnixMs) {
         if self.tally.finished.take().is_some() {
             self.tally.expected = None;

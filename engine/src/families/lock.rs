@@ -1,8 +1,8 @@
 //! The lock: one exclusive hold, or any number of shared ones.
 //!
-//! Nothing but its holds: a lock without any is no lock, and its key goes with the last of them.
+//! It keeps only its holds, and its key is removed with the last of them.
 
-use crate::hold::HoldSet;
+use crate::hold_set::HoldSet;
 use crate::types::Claim;
 
 #[derive(Clone, Default)]
@@ -11,8 +11,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Whether one more hold may join those there are. All holds of a lock have the same claim, so
-    /// the oldest speaks for all.
+    /// Whether one more hold fits beside the present ones. All holds of a lock have the same claim, so the first is
+    /// compared.
     #[must_use]
     pub fn admits(&self, claim: Claim) -> bool {
         match self.holds.first() {

@@ -1,4 +1,4 @@
-//! What is particular to each family: whom its state admits, and what it keeps beside its holds.
+//! The rules of each family: which requests its state admits, and what it keeps besides its holds.
 
 pub(crate) mod group;
 pub(crate) mod lock;

@@ -1,27 +1,28 @@
-//! Work-once: one run at a time, handed on until it is done.
+//! Work-once: one run at a time, until a run completes the work.
 //!
-//! `sync.Once` for a fleet, with failover. A run is a hold; how it ends decides what its attempt was: done,
-//! failed and to be tried again, or handed back as if it had never begun. What is known (the result, the
-//! attempts, the last reason) is kept for a while after the last thing that happened.
+//! This is `sync.Once` for a fleet, with failover. A run is a hold. How it ends decides about its attempt: the work is
+//! done, or the attempt failed and the next waiter tries again, or the run was handed back and the attempt does not
+//! count. The result, the number of attempts and the last reason are kept for some time after the last change.
 
 use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::end::End;
-use crate::hold::{Hold, HoldSet};
+use crate::hold::Hold;
+use crate::hold_set::HoldSet;
 use crate::types::{Token, UnixMs};
 
-/// Why the last attempt came to nothing.
+/// Why the last attempt failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
     Lapsed,
     Revoked,
-    /// What FAIL said.
+    /// The text that FAIL gave.
     Given(Arc<[u8]>),
 }
 
 impl Reason {
-    /// As people and waiters are told.
+    /// Returns the reason as clients and INFO show it.
     #[must_use]
     pub fn text(&self) -> Arc<[u8]> {
         match self {
@@ -32,7 +33,7 @@ impl Reason {
     }
 }
 
-/// How the work was done.
+/// The completion of the work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// The token that completed the work. Its repeated DONE is accepted.
@@ -41,7 +42,7 @@ pub struct Completion {
     pub keep_until: UnixMs,
 }
 
-/// What is known of the work besides the present run.
+/// What is known of the work besides the current run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// Attempts that have begun and were not handed back.
@@ -51,12 +52,12 @@ pub struct Record {
     /// run begins or a client is told FAILED.
     pub late: Option<Token>,
     pub done: Option<Completion>,
-    /// When something last happened.
+    /// The moment of the last change.
     pub touched: UnixMs,
 }
 
 impl Record {
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let reason = match &self.reason {
@@ -73,9 +74,9 @@ pub struct Once {
     /// At most one.
     pub runs: HoldSet,
     record: Record,
-    /// When a request was last seen waiting here. Only the server that decides knows it.
+    /// When a request was last seen waiting for this key. Not replicated: only the server that decides knows it.
     last_watched: UnixMs,
-    /// The moment under which the engine's index has this key, if it has.
+    /// The moment under which the engine has this key in its `retention` index, if it is there.
     pub retention: Option<UnixMs>,
 }
 
@@ -105,7 +106,7 @@ impl Once {
         self.record = record;
     }
 
-    /// Whether a run may begin: no other runs, and the work is not done.
+    /// Whether a run may begin: there is no other run, and the work is not done.
     #[must_use]
     pub fn admits(&self) -> bool {
         self.runs.is_empty() && self.record.done.is_none()
@@ -117,7 +118,7 @@ impl Once {
         max_attempts.is_some_and(|max_attempts| self.record.attempts >= u64::from(max_attempts))
     }
 
-    /// What everybody is told once the work is done.
+    /// Returns the answer to every request once the work is done.
     #[must_use]
     pub fn answer_done(&self) -> Option<Answer> {
         let done = self.record.done.as_ref()?;
@@ -166,7 +167,7 @@ impl Once {
         self.record.done = Some(done);
     }
 
-    /// Notes that a request waits here.
+    /// Notes that a request waits for this key.
     pub fn watched(&mut self, at: UnixMs) {
         self.last_watched = self.last_watched.max(at);
     }

@@ -1,18 +1,19 @@
 //! The semaphore: holds that take permits of a limit.
 //!
-//! The limit in force is the operator's, where one is pinned, and otherwise the one that a request
-//! brought last. It binds grants, not holds: lowered below what is in use, it drains.
+//! The limit in force is the one that an operator pinned, if any, and otherwise the last one that a request gave. It is
+//! compared at a grant only: after it was lowered below what is in use, nothing is granted until enough holds have
+//! ended.
 
-use crate::hold::HoldSet;
+use crate::hold_set::HoldSet;
 
-/// The scalars of a semaphore.
+/// What a semaphore keeps besides its holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
-    /// The limit that requests last put in force, or would have but for the pin.
+    /// The last limit that a request put in force, or would have if no limit were pinned.
     pub limit: Option<u32>,
-    /// The operator's limit; while it is set it is the one in force.
+    /// The limit that an operator pinned. While it is set, it is in force.
     pub pinned: Option<u32>,
-    /// How often the limit in force has become another.
+    /// How often the limit in force has changed.
     pub changes: u64,
 }
 
@@ -42,7 +43,7 @@ impl Semaphore {
         self.holds.permits() + u64::from(permits) <= u64::from(limit)
     }
 
-    /// What requests ask for; remembered only, while another limit is pinned.
+    /// Takes a limit that a request gave. While another limit is pinned, it is only remembered.
     pub fn ask_limit(&mut self, limit: u32) {
         self.change_limits(|limits| limits.limit = Some(limit));
     }
@@ -54,13 +55,13 @@ impl Semaphore {
     fn change_limits(&mut self, change: impl FnOnce(&mut Limits)) {
         let before = self.limit_in_force();
         change(&mut self.limits);
-        // The first limit is no change of one.
+        // The first limit of a semaphore does not count as a change.
         if before.is_some() && before != self.limit_in_force() {
             self.limits.changes = self.limits.changes.saturating_add(1);
         }
     }
 
-    /// Pinned, it outlives its last hold and waiter.
+    /// Whether the semaphore stays after its last hold and waiter: a pinned one does.
     #[must_use]
     pub fn outlives_use(&self) -> bool {
         self.limits.pinned.is_some()

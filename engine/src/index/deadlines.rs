@@ -1,91 +1,89 @@
-//! The index of leases: for every state at most one moment, and which of them has come.
+//! The index of leases: at most one deadline for each state, in a hierarchical timing wheel.
 //!
-//! Guaranteed: `schedule` and `cancel` are O(1) and touch at most four links, because every
-//! acquire and every release of a lock pays for them. No id comes out before its deadline, nor
-//! more than one tick (1.024 ms) after it if asked. Ids come out in the order of their ticks. What
-//! a call does is bounded by its budget, whatever the size of the jump in time and however many
-//! are due: a call that runs out of budget leaves everything in order, and the next goes on.
+//! Guaranteed: `schedule` and `cancel` are O(1) and touch at most four links, because every acquire and release of a
+//! lock pays for them. `pop_due` returns no id before its deadline, and can return it at most one tick (1.024 ms)
+//! after. Ids come out in the order of their ticks. The budget bounds the work of a call, however far time has jumped
+//! and however many ids are due: a call that uses up its budget leaves the wheel in order, and the next call continues.
 //!
-//! Deliberately absent: the clock (time is an argument), the exact deadline (the state knows it;
-//! here it is rounded up to a tick), the order within one tick, and giving memory back before the end:
-//! the price of an index is 12 bytes an id, for the 1,024 neighbours of every id that was
-//! ever scheduled, and ids are used again.
+//! Deliberately absent: the clock (time is an argument); the exact deadline (the state has it, the wheel rounds up to a
+//! tick); an order within one tick; and giving memory back before the wheel is dropped. The index takes 12 bytes for
+//! each id of every block of 1,024 ids of which one was ever scheduled; ids are reused.
 //!
-//! How: a hierarchical timing wheel. A slot of level 0 is one tick; a slot of level n is all 64
-//! slots of the level below. An id is put at the level of the highest digit (base 64) in which its
-//! tick differs from the hand, and comes down, at most five times, as the hand gets to its slot.
-//! The hand moves only to slots with something in them, which one word a level tells, so an idle
-//! month costs no more than an idle millisecond.
+//! How it works: a slot of level 0 is one tick wide, and a slot of level n as wide as all 64 slots of level n - 1. An
+//! id is put on the level of the highest digit (base 64) in which its tick differs from the `hand`, the wheel's current
+//! tick. When the hand reaches the slot, the id moves to a lower level, at most five times. The hand stops only at
+//! slots that have ids, which one word for each level tells, so an idle month costs no more than an idle millisecond.
 //!
-//! A million leases must be cheap to remember, so a link stores 32 bits of its tick and no more.
-//! They are enough: an id comes down when the hand has reached its slot, and then all digits from
-//! that of the slot upwards are the hand's own. The topmost level is used as a ring, so the clock
-//! may run for centuries; only the distance to the hand is limited, to 63 turns of level 4 (over
-//! two years, `reach`). Rejected: wrapping 32-bit arithmetic, which fails silently when a 30-day
-//! lease meets a hand that has rested for three weeks, and 40-bit ticks, a byte more for nothing
-//! gained.
+//! A link stores only the low 32 bits of its tick, because a million leases must be cheap. These bits are enough: an id
+//! moves down when the hand has reached its slot, and from the digit of that slot upwards all its digits are then those
+//! of the hand. The topmost level is used as a ring, so the clock may run for centuries. Only the distance of a tick
+//! from the hand is limited: to 63 slots of the topmost level, over two years (`reach`).
 //!
-//! Rejected as well: a B-tree or a heap, whose O(log n) shows in ACQUIRE at a million locks, and
-//! links inside the states, which would make every neighbour a borrow of the store of states.
+//! Rejected: wrapping 32-bit arithmetic, which fails silently when a 30-day lease meets a hand that has not moved for
+//! three weeks; 40-bit ticks, which cost a byte more and gain nothing; a B-tree or a heap, whose O(log n) shows in
+//! ACQUIRE at a million locks; and links inside the states, where each step along a list would borrow the store of
+//! states.
+//!
+//! This is one idea in one file: the wheel and its lists share every field, and neither is of use without the other.
 
 use crate::index::slab::StateId;
 
+/// A tick of the wheel, in microseconds.
 const TICK_US: u64 = 1024;
 
-/// A digit of a tick, and so a level's 64 slots, which one word can mark.
+/// The bits of one digit of a tick. So a level has 64 slots, and one word can mark them.
 const DIGIT_BITS: u32 = 6;
 const DIGITS: u32 = 1 << DIGIT_BITS;
 const DIGIT_MASK: u64 = 0x3F;
 const LEVELS: u32 = 6;
-/// Where the topmost digit starts.
+/// The lowest bit of the topmost digit.
 const TOP_SHIFT: u32 = DIGIT_BITS * (LEVELS - 1);
-/// What a link stores of a tick.
+/// The bits of a tick that a link stores.
 const LOW_BITS: u64 = 0xFFFF_FFFF;
 
 const CHUNK_BITS: u32 = 10;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
-/// A neighbour in a list: an id, or, with the top bit set, the slot that both ends of its list
-/// point to. Zero is neither, and marks a link that is in no list.
+/// What is next to an id in its list: another id or, with the top bit set, the slot, which both ends of its list point
+/// to. Zero is neither, and marks a link that is in no list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Node(u32);
+struct Neighbour(u32);
 
 #[derive(Clone, Copy)]
 struct Link {
-    /// `Node::NONE` exactly when the id is not scheduled.
-    prev: Node,
-    next: Node,
-    /// The low bits of the tick at which the id is due. Those above are told by the slot: see the
-    /// head of this file.
+    /// `Neighbour::NONE` exactly when the id is not scheduled.
+    prev: Neighbour,
+    next: Neighbour,
+    /// The low bits of the tick at which the id is due. The slot determines the others: see the header of this file.
     tick_low: u32,
 }
 
-/// A list of ids, by `level * DIGITS + digit`.
+/// The number of a slot: `level * DIGITS + digit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Slot(u32);
 
-/// The ends of a slot's circular list; the slot itself for an empty one.
+/// The first and the last id of a slot's circular list; both are the slot itself if the list is empty.
 #[derive(Clone, Copy)]
 struct Ends {
-    first: Node,
-    last: Node,
+    first: Neighbour,
+    last: Neighbour,
 }
 
 pub struct Wheel {
-    /// No id has a tick below the hand, and the hand is never ahead of the latest time told. What
-    /// is due now is in the slot of level 0 under the hand. A slot under the hand on another level
-    /// is on its way down; until it is empty the hand stands still, at the first tick of the slot.
+    /// The current tick. No id has a tick below it, and it is never past the latest time that `pop_due` was given. Ids
+    /// that are due now are in the slot of level 0 under the hand. If a slot of a higher level is under the hand, its
+    /// ids are being moved down; until it is empty the hand stays at the first tick of that slot.
     hand: u64,
     /// Bit `s` of word `level` is set exactly when slot `s` of that level has a list.
     occupied: [u64; LEVELS as usize],
     slots: [Ends; (LEVELS * DIGITS) as usize],
-    /// By id. A chunk is allocated when the first of its ids is scheduled.
+    /// The links, by id. A chunk is allocated when the first of its ids is scheduled.
     chunks: Vec<Option<Box<[Link; CHUNK]>>>,
-    /// The number of links in a list.
+    /// The number of ids that are scheduled.
     len: usize,
 }
 
-impl Node {
+impl Neighbour {
     const NONE: Self = Self(0);
     const SLOT: u32 = 1 << 31;
 
@@ -105,19 +103,19 @@ impl Node {
         }
     }
 
-    /// `None` for a slot and for nothing.
+    /// Returns `None` for a slot and for `NONE`.
     fn id(self) -> Option<StateId> {
         StateId::from_raw(self.0)
     }
 }
 
 // An id must never look like a slot.
-const _: () = assert!(StateId::MAX < Node::SLOT);
+const _: () = assert!(StateId::MAX < Neighbour::SLOT);
 // All digits below the topmost must be in the link.
 const _: () = assert!(1 << TOP_SHIFT <= LOW_BITS);
 
 impl Slot {
-    /// Where a tick goes on this level.
+    /// Returns the slot of a tick on this level.
     const fn on(level: u32, tick: u64) -> Self {
         Self(level * DIGITS + digit_of(tick, level))
     }
@@ -137,14 +135,14 @@ impl Slot {
 
 impl Link {
     const UNLINKED: Self = Self {
-        prev: Node::NONE,
-        next: Node::NONE,
+        prev: Neighbour::NONE,
+        next: Neighbour::NONE,
         tick_low: 0,
     };
 }
 
 impl Wheel {
-    /// An empty wheel whose time starts here.
+    /// Makes an empty wheel whose time starts now.
     pub fn new(now_us: u64) -> Self {
         Self {
             hand: now_us / TICK_US,
@@ -155,27 +153,26 @@ impl Wheel {
         }
     }
 
-    /// Makes the id due at its deadline, instead of any earlier one it had. A deadline that has
-    /// passed is due at once, behind what is due already.
+    /// Makes the id due at this deadline, and at no other that it had before. A deadline in the past is due at once,
+    /// behind the ids that are due already.
     ///
-    /// A deadline more than two years after the latest `pop_due` is out of reach: its id comes out
-    /// after two years and has to be scheduled again. No lease is longer than 30 days.
+    /// A deadline more than two years after the latest `pop_due` is out of reach: its id comes out after two years, and
+    /// the caller has to schedule it again. No lease is longer than 30 days.
     pub fn schedule(&mut self, id: StateId, deadline_us: u64) {
-        // Up: the tick is due when its first microsecond has come, and by then the deadline must
-        // have passed.
+        // Round up: a tick is due from its first microsecond on, and the deadline must have passed by then.
         let tick = deadline_us.div_ceil(TICK_US).clamp(self.hand, self.reach());
         let chunk = id.get() as usize >> CHUNK_BITS;
         if chunk >= self.chunks.len() {
             self.chunks.resize_with(chunk + 1, || None);
         }
         let links = self.chunks[chunk].get_or_insert_with(|| Box::new([Link::UNLINKED; CHUNK]));
-        if links[id.get() as usize & (CHUNK - 1)].prev != Node::NONE {
+        if links[id.get() as usize & (CHUNK - 1)].prev != Neighbour::NONE {
             self.unlink(id);
         }
         self.link(id, tick);
     }
 
-    /// Makes the id never due. Harmless if it was not scheduled.
+    /// Removes the id. Does nothing if it was not scheduled.
     pub fn cancel(&mut self, id: StateId) {
         if self.contains(id) {
             self.unlink(id);
@@ -183,15 +180,15 @@ impl Wheel {
     }
 
     pub fn contains(&self, id: StateId) -> bool {
-        self.link_of(id).is_some_and(|link| link.prev != Node::NONE)
+        self.link_of(id)
+            .is_some_and(|link| link.prev != Neighbour::NONE)
     }
 
-    /// Takes out one id whose deadline has passed.
+    /// Removes one id whose deadline has passed, and returns it.
     ///
-    /// Each id that is moved, down a level or out, costs one of the budget. `None` with something
-    /// left of the budget means that nothing is due; with nothing left, call again with a new one.
-    /// Time that stands still is fine, time that goes back finds nothing due until it has caught
-    /// up.
+    /// Each id that moves, to a lower level or out of the wheel, costs one of the budget. `None` with budget left means
+    /// that nothing is due; with no budget left, call again with a new one. Time may stand still. While it is behind
+    /// the hand, nothing is due.
     #[must_use]
     pub fn pop_due(&mut self, now_us: u64, budget: &mut u32) -> Option<StateId> {
         let now_tick = now_us / TICK_US;
@@ -200,7 +197,7 @@ impl Wheel {
         }
         while *budget > 0 {
             let Some((tick, slot)) = self.earliest().filter(|(tick, _)| *tick <= now_tick) else {
-                // Nothing between here and now: what comes next starts from as near as possible.
+                // Nothing is due up to now. Move the hand to now, so that later ids start on low levels.
                 self.hand = now_tick;
                 return None;
             };
@@ -217,51 +214,50 @@ impl Wheel {
             if slot.level() == 0 {
                 return Some(id);
             }
-            // The hand is in the id's slot, so their higher digits agree.
+            // The hand is at the id's slot, so the higher digits of the tick are those of the hand.
             self.link(id, self.hand & !LOW_BITS | u64::from(tick_low));
         }
         None
     }
 
-    /// A moment at which to call `pop_due` again, if anything is scheduled: never later than the
-    /// first id is due, and exact within the last 64 ticks. From further away the first id has to
-    /// come down first, at most five times.
+    /// Returns when to call `pop_due` again, if anything is scheduled: never after the first id is due, and exactly
+    /// then if that is at most 64 ticks away. An id that is further away has to move down first, at most five times.
     pub fn next_due_us(&self) -> Option<u64> {
         self.earliest()
             .map(|(tick, _)| tick.saturating_mul(TICK_US))
     }
 
-    /// The number of ids scheduled.
+    /// Returns the number of ids that are scheduled.
     #[cfg(test)]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// The memory of a wheel that is no longer needed, a chunk of ids a piece.
+    /// Takes the wheel apart into its chunks, so that the caller can drop them one by one.
     pub fn into_chunks(self) -> impl ExactSizeIterator + Send + 'static {
         self.chunks.into_iter()
     }
 
     fn empty_slots() -> [Ends; (LEVELS * DIGITS) as usize] {
         let none = Ends {
-            first: Node::NONE,
-            last: Node::NONE,
+            first: Neighbour::NONE,
+            last: Neighbour::NONE,
         };
         let mut slots = [none; (LEVELS * DIGITS) as usize];
         for (slot, ends) in (0..).map(Slot).zip(&mut slots) {
-            ends.first = Node::of_slot(slot);
-            ends.last = Node::of_slot(slot);
+            ends.first = Neighbour::of_slot(slot);
+            ends.last = Neighbour::of_slot(slot);
         }
         slots
     }
 
-    /// The last tick that a link can stand for: one turn of the ring ahead of the hand, less the
-    /// slot under it.
+    /// Returns the last tick that can be scheduled: one turn of the topmost ring ahead of the hand, less the slot under
+    /// it.
     const fn reach(&self) -> u64 {
         (((self.hand >> TOP_SHIFT) + DIGITS as u64) << TOP_SHIFT) - 1
     }
 
-    /// The slot for a tick from the hand to `reach`.
+    /// Returns the slot for a tick between the hand and `reach`.
     #[inline]
     fn slot_of(&self, tick: u64) -> Slot {
         debug_assert!(
@@ -269,13 +265,12 @@ impl Wheel {
             "{tick} is out of reach"
         );
         let highest = ((tick ^ self.hand) | 1).ilog2() / DIGIT_BITS;
-        // A difference above the topmost digit is a wrap of the ring.
+        // Where the ticks differ above the topmost digit, the tick is in the next turn of the ring.
         Slot::on(highest.min(LEVELS - 1), tick)
     }
 
-    /// The first tick of the slot that the hand must turn to next, and the slot. One tick may
-    /// start slots of several levels while one of them is on its way down: the lowest level comes
-    /// first, so that what is due goes out.
+    /// Returns the slot that the hand must go to next, and its first tick. Slots of several levels can start at the
+    /// same tick; the lowest level comes first, so that ids which are due come out before others move down.
     fn earliest(&self) -> Option<(u64, Slot)> {
         let mut earliest: Option<(u64, Slot)> = None;
         for (level, occupied) in (0..).zip(self.occupied) {
@@ -294,34 +289,34 @@ impl Wheel {
         earliest
     }
 
-    /// Puts an id that is in no list at the end of its slot's.
+    /// Appends an id that is in no list to the list of its slot.
     fn link(&mut self, id: StateId, tick: u64) {
         let slot = self.slot_of(tick);
-        let node = Node::of_id(id);
+        let node = Neighbour::of_id(id);
         let last = std::mem::replace(&mut self.slots[slot.index()].last, node);
         self.set_next(last, node);
         let link = self.link_mut(node);
-        debug_assert_eq!(link.prev, Node::NONE, "{id:?} is linked twice");
+        debug_assert_eq!(link.prev, Neighbour::NONE, "{id:?} is linked twice");
         *link = Link {
             prev: last,
-            next: Node::of_slot(slot),
+            next: Neighbour::of_slot(slot),
             tick_low: (tick & LOW_BITS) as u32,
         };
         self.occupied[slot.level() as usize] |= 1 << slot.digit();
         self.len += 1;
     }
 
-    /// Takes an id out of the list it is in, and answers the low bits of its tick.
+    /// Removes an id from its list. Returns the low bits of its tick.
     fn unlink(&mut self, id: StateId) -> u32 {
         let Link {
             prev,
             next,
             tick_low,
-        } = std::mem::replace(self.link_mut(Node::of_id(id)), Link::UNLINKED);
-        debug_assert_ne!(prev, Node::NONE, "{id:?} is not linked");
+        } = std::mem::replace(self.link_mut(Neighbour::of_id(id)), Link::UNLINKED);
+        debug_assert_ne!(prev, Neighbour::NONE, "{id:?} is not linked");
         self.set_next(prev, next);
         self.set_prev(next, prev);
-        // Only the slot can be on both sides, and then the id was alone.
+        // If both neighbours are the same slot, the id was alone in its list.
         if prev == next
             && let Some(slot) = prev.slot()
         {
@@ -331,36 +326,36 @@ impl Wheel {
         tick_low
     }
 
-    fn set_next(&mut self, node: Node, next: Node) {
+    fn set_next(&mut self, node: Neighbour, next: Neighbour) {
         match node.slot() {
             Some(slot) => self.slots[slot.index()].first = next,
             None => self.link_mut(node).next = next,
         }
     }
 
-    fn set_prev(&mut self, node: Node, prev: Node) {
+    fn set_prev(&mut self, node: Neighbour, prev: Neighbour) {
         match node.slot() {
             Some(slot) => self.slots[slot.index()].last = prev,
             None => self.link_mut(node).prev = prev,
         }
     }
 
-    /// `None` if no id of its chunk was ever scheduled.
+    /// Returns `None` if no id of the chunk was ever scheduled.
     fn link_of(&self, id: StateId) -> Option<&Link> {
         let index = id.get() as usize;
         let links = self.chunks.get(index >> CHUNK_BITS)?.as_ref()?;
         Some(&links[index & (CHUNK - 1)])
     }
 
-    /// The link of an id whose chunk is there: one that is in a list, or about to be.
+    /// Returns the link of an id whose chunk is allocated: the id is in a list, or is being put into one.
     #[inline]
-    fn link_mut(&mut self, node: Node) -> &mut Link {
+    fn link_mut(&mut self, node: Neighbour) -> &mut Link {
         let index = node.0 as usize;
         let links = self.chunks[index >> CHUNK_BITS].as_mut();
         &mut links.expect("a linked id has a chunk")[index & (CHUNK - 1)]
     }
 
-    /// Panics unless every field's comment holds. Walks everything.
+    /// Panics unless the comment of every field holds. Walks over all ids.
     #[cfg(debug_assertions)]
     pub fn check_invariants(&self) {
         let mut listed = 0;
@@ -378,7 +373,7 @@ impl Wheel {
             let waited = first_tick >= self.hand;
             assert!(!has_list || waited, "{slot:?}: the hand moved on early");
 
-            let mut prev = Node::of_slot(slot);
+            let mut prev = Neighbour::of_slot(slot);
             let mut node = ends.first;
             while let Some(id) = node.id() {
                 let link = self.link_of(id).expect("a linked id has a chunk");
@@ -393,447 +388,19 @@ impl Wheel {
                 assert!(listed <= self.len, "{slot:?}: a cycle, or len is short");
                 (prev, node) = (node, link.next);
             }
-            assert_eq!(node, Node::of_slot(slot), "{slot:?}: end of the list");
+            assert_eq!(node, Neighbour::of_slot(slot), "{slot:?}: end of the list");
             assert_eq!(ends.last, prev, "{slot:?}: last");
         }
         let linked = self.chunks.iter().flatten().flat_map(|links| links.iter());
-        let linked = linked.filter(|link| link.prev != Node::NONE).count();
+        let linked = linked.filter(|link| link.prev != Neighbour::NONE).count();
         assert_eq!((self.len, self.len), (listed, linked), "len");
     }
 }
 
-/// The digit of a tick that counts on this level.
+/// Returns the digit of a tick for this level.
 const fn digit_of(tick: u64, level: u32) -> u32 {
     ((tick >> (DIGIT_BITS * level)) & DIGIT_MASK) as u32
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::{BTreeMap, BTreeSet};
-
-    const DAY_US: u64 = 86_400_000_000;
-    const YEAR_US: u64 = 365 * DAY_US;
-
-    struct XorShift(u64);
-
-    impl XorShift {
-        fn next(&mut self) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0
-        }
-
-        fn below(&mut self, bound: u64) -> u64 {
-            (self.next() >> 11) % bound
-        }
-
-        fn pick(&mut self, choices: &[u64]) -> u64 {
-            choices[usize::try_from(self.next() >> 11).unwrap() % choices.len()]
-        }
-
-        /// As often of one magnitude as of another, up to 2^bits.
-        fn magnitude(&mut self, bits: u64) -> u64 {
-            let bits = self.below(bits + 1);
-            self.below(1 << bits)
-        }
-    }
-
-    fn id(raw: u32) -> StateId {
-        StateId::from_raw(raw).unwrap()
-    }
-
-    /// The moment at which a deadline comes out.
-    fn due_us(deadline_us: u64) -> u64 {
-        deadline_us.div_ceil(TICK_US) * TICK_US
-    }
-
-    fn pop(wheel: &mut Wheel, now_us: u64) -> Option<StateId> {
-        let mut budget = u32::MAX;
-        let popped = wheel.pop_due(now_us, &mut budget);
-        wheel.check_invariants();
-        popped
-    }
-
-    /// Starts on both sides of every border a hand can be near, and long after the server's start.
-    fn starts_us() -> Vec<u64> {
-        let mut starts = vec![0, 1, 1023, 1024, 100 * YEAR_US, 1000 * YEAR_US + 777];
-        for bits in [6, 12, 18, 24, 30, 32, 36, 42] {
-            let border_us = (1 << bits) * TICK_US;
-            starts.extend([
-                border_us - TICK_US,
-                border_us - 1,
-                border_us,
-                border_us + TICK_US,
-            ]);
-        }
-        starts
-    }
-
-    /// Leases that end on both sides of every border between two levels.
-    fn leases_us() -> Vec<u64> {
-        let mut leases = vec![
-            0,
-            1,
-            2,
-            1022,
-            1023,
-            1024,
-            1025,
-            1026,
-            1_000_000,
-            DAY_US,
-            30 * DAY_US,
-            2 * YEAR_US,
-        ];
-        for bits in [6, 12, 18, 24, 30, 32] {
-            let border_us = (1 << bits) * TICK_US;
-            leases.extend([
-                border_us - TICK_US,
-                border_us - 1,
-                border_us,
-                border_us + 1,
-                border_us + TICK_US,
-            ]);
-        }
-        leases
-    }
-
-    #[test]
-    fn due_exactly_when_the_tick_of_the_deadline_has_come() {
-        for start_us in starts_us() {
-            for lease_us in leases_us() {
-                let case = format!("start {start_us}, lease {lease_us}");
-                let due_us = due_us(start_us + lease_us);
-                assert!(due_us < start_us + lease_us + TICK_US);
-
-                // Straight to the moment, as after a long sleep.
-                let mut wheel = Wheel::new(start_us);
-                wheel.schedule(id(1), start_us + lease_us);
-                assert_eq!(wheel.len(), 1, "{case}");
-                assert_eq!(pop(&mut wheel, due_us), Some(id(1)), "{case}");
-                assert!(!wheel.contains(id(1)), "{case}");
-                assert_eq!((pop(&mut wheel, due_us), wheel.len()), (None, 0), "{case}");
-
-                // A microsecond too early first.
-                wheel = Wheel::new(start_us);
-                wheel.schedule(id(1), start_us + lease_us);
-                if due_us > start_us {
-                    assert_eq!(pop(&mut wheel, due_us - 1), None, "{case}");
-                }
-                assert_eq!(pop(&mut wheel, due_us), Some(id(1)), "{case}");
-            }
-        }
-    }
-
-    #[test]
-    fn whoever_wakes_when_told_is_on_time_after_few_calls() {
-        for start_us in starts_us() {
-            for lease_us in leases_us() {
-                let case = format!("start {start_us}, lease {lease_us}");
-                let mut wheel = Wheel::new(start_us);
-                wheel.schedule(id(1), start_us + lease_us);
-                let mut now_us = start_us;
-                let mut calls = 0;
-                loop {
-                    let next_us = wheel.next_due_us().unwrap();
-                    assert!(next_us <= due_us(start_us + lease_us), "{case}: late");
-                    assert!(calls == 0 || next_us > now_us, "{case}: no progress");
-                    now_us = now_us.max(next_us);
-                    calls += 1;
-                    if pop(&mut wheel, now_us).is_some() {
-                        break;
-                    }
-                }
-                assert_eq!(now_us, due_us(start_us + lease_us).max(start_us), "{case}");
-                assert!(calls <= LEVELS, "{case}: {calls} calls");
-                assert_eq!(wheel.next_due_us(), None, "{case}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_past_is_due_at_once() {
-        for deadline_us in [0, 1, YEAR_US - 1, YEAR_US] {
-            let mut wheel = Wheel::new(2 * YEAR_US);
-            assert_eq!(pop(&mut wheel, 2 * YEAR_US + 5000), None);
-            wheel.schedule(id(9), deadline_us);
-            assert!(wheel.next_due_us().unwrap() <= 2 * YEAR_US + 5000);
-            assert_eq!(
-                pop(&mut wheel, 2 * YEAR_US + 5000),
-                Some(id(9)),
-                "{deadline_us}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_due_again_goes_behind_the_others() {
-        let mut wheel = Wheel::new(DAY_US);
-        for raw in 1..=3 {
-            wheel.schedule(id(raw), 0);
-        }
-        let mut met = BTreeSet::new();
-        for _ in 0..3 {
-            let popped = pop(&mut wheel, DAY_US).unwrap();
-            met.insert(popped);
-            wheel.schedule(popped, 0);
-        }
-        assert_eq!(met.len(), 3);
-    }
-
-    #[test]
-    fn time_that_goes_back_finds_nothing() {
-        let mut wheel = Wheel::new(DAY_US);
-        wheel.schedule(id(1), DAY_US);
-        assert_eq!(pop(&mut wheel, DAY_US - TICK_US), None);
-        assert_eq!(pop(&mut wheel, 0), None);
-        assert_eq!(pop(&mut wheel, DAY_US), Some(id(1)));
-    }
-
-    #[test]
-    fn only_a_deadline_past_two_years_is_shortened() {
-        let now_us = 7 * YEAR_US;
-        for deadline_us in [now_us + 2 * YEAR_US + 1, now_us + 3 * YEAR_US, u64::MAX] {
-            let mut wheel = Wheel::new(now_us);
-            wheel.schedule(id(1), deadline_us);
-            assert_eq!(pop(&mut wheel, now_us + 2 * YEAR_US), None, "{deadline_us}");
-            assert_eq!(
-                pop(&mut wheel, deadline_us - TICK_US).is_some(),
-                deadline_us > now_us + 2 * YEAR_US + 1
-            );
-        }
-        // The end of time is no overflow.
-        let mut wheel = Wheel::new(u64::MAX);
-        wheel.schedule(id(1), u64::MAX);
-        assert!(wheel.next_due_us().is_some());
-        assert_eq!(pop(&mut wheel, u64::MAX), None);
-    }
-
-    #[test]
-    fn the_last_schedule_counts_and_cancel_is_harmless() {
-        let mut wheel = Wheel::new(0);
-        wheel.cancel(id(5));
-        wheel.cancel(id(StateId::MAX));
-        assert!(!wheel.contains(id(StateId::MAX)));
-        for (first_us, second_us) in [
-            (5000, 90_000_000),
-            (90_000_000, 5000),
-            (5000, 5000),
-            (5000, 0),
-        ] {
-            let mut wheel = Wheel::new(0);
-            wheel.schedule(id(1), first_us);
-            wheel.schedule(id(1), second_us);
-            assert_eq!(wheel.len(), 1);
-            let early = due_us(second_us).saturating_sub(1);
-            assert_eq!(pop(&mut wheel, early).is_some(), second_us == 0);
-            assert_eq!(pop(&mut wheel, due_us(second_us)).is_some(), second_us != 0);
-            assert_eq!(pop(&mut wheel, DAY_US), None);
-        }
-        wheel.schedule(id(1), 5000);
-        wheel.cancel(id(1));
-        wheel.cancel(id(1));
-        assert_eq!(
-            (wheel.contains(id(1)), wheel.len(), wheel.next_due_us()),
-            (false, 0, None)
-        );
-        assert_eq!(pop(&mut wheel, DAY_US), None);
-    }
-
-    #[test]
-    fn a_wheel_falls_apart_into_one_piece_for_1024_ids() {
-        let mut wheel = Wheel::new(DAY_US);
-        for raw in 1..3000 {
-            wheel.schedule(id(raw), u64::from(raw) * DAY_US / 100);
-        }
-        assert_eq!(wheel.into_chunks().count(), 3);
-    }
-
-    #[test]
-    fn a_jump_costs_what_is_scheduled_and_not_its_size() {
-        for jump_us in [3_600_000_000, DAY_US, 40 * DAY_US, 2 * YEAR_US] {
-            let mut wheel = Wheel::new(12_345);
-            for raw in 1..=100 {
-                wheel.schedule(id(raw), 12_345 + jump_us / 100 * u64::from(raw));
-            }
-            let mut budget = u32::MAX;
-            let mut popped = Vec::new();
-            while let Some(id) = wheel.pop_due(12_345 + jump_us + TICK_US, &mut budget) {
-                popped.push(id.get());
-            }
-            assert!(popped.iter().copied().eq(1..=100), "{jump_us}: {popped:?}");
-            assert!(
-                u32::MAX - budget <= 100 * LEVELS,
-                "{jump_us}: {}",
-                u32::MAX - budget
-            );
-        }
-    }
-
-    #[test]
-    fn an_idle_wheel_follows_the_clock() {
-        let mut wheel = Wheel::new(0);
-        assert_eq!(pop(&mut wheel, 10 * YEAR_US), None);
-        wheel.schedule(id(1), 10 * YEAR_US + DAY_US);
-        assert_eq!(pop(&mut wheel, 10 * YEAR_US + DAY_US - TICK_US), None);
-        assert_eq!(pop(&mut wheel, 10 * YEAR_US + DAY_US), Some(id(1)));
-    }
-
-    #[test]
-    fn each_move_costs_one_and_what_is_due_does_not_wait_for_the_rest_of_its_slot() {
-        // One slot of level 1, whose first two ids are due at its first tick.
-        let mut wheel = Wheel::new(0);
-        for raw in 1..=100 {
-            wheel.schedule(id(raw), (64 + u64::from(raw / 3)) * TICK_US);
-        }
-        let now_us = 200 * TICK_US;
-        // (budget, what comes out, what is left of the budget)
-        for (budget, popped, left) in [
-            (0, None, 0),
-            (1, None, 0),
-            (3, Some(1), 2),
-            (1, None, 0),
-            (1, Some(2), 0),
-            (98, None, 0),
-            (0, None, 0),
-            (9, Some(3), 8),
-        ] {
-            let mut rest = budget;
-            let case = wheel.pop_due(now_us, &mut rest).map(StateId::get);
-            assert_eq!((case, rest), (popped, left), "budget {budget}");
-            wheel.check_invariants();
-        }
-        assert_eq!(wheel.len(), 97);
-    }
-
-    /// A million leases once lapsed in one second: whatever the budget of a tick, all of them come
-    /// out, none twice, the earlier first, and what is scheduled or cancelled between two ticks is
-    /// treated as if there had been no break.
-    #[test]
-    fn every_budget_gives_the_same() {
-        for budget_each in [1, 2, 3, 7, 64, 1000] {
-            let mut random = XorShift(77);
-            let mut wheel = Wheel::new(5 * DAY_US);
-            let mut ticks = BTreeMap::new();
-            for raw in 1..=2000 {
-                let deadline_us = 5 * DAY_US + random.magnitude(40);
-                wheel.schedule(id(raw), deadline_us);
-                ticks.insert(id(raw), deadline_us.div_ceil(TICK_US));
-            }
-            let now_us = 5 * DAY_US + (1 << 40);
-            let mut last_tick = 0;
-            let mut calls: u32 = 0;
-            while !ticks.is_empty() {
-                calls += 1;
-                assert!(
-                    wheel.next_due_us().unwrap() <= now_us,
-                    "nothing to do, but {} left",
-                    ticks.len()
-                );
-                let mut budget = budget_each;
-                if let Some(popped) = wheel.pop_due(now_us, &mut budget) {
-                    let tick = ticks.remove(&popped).expect("popped twice");
-                    assert!(
-                        tick >= last_tick,
-                        "budget {budget_each}: {tick} after {last_tick}"
-                    );
-                    last_tick = tick;
-                } else {
-                    assert_eq!(budget, 0, "budget {budget_each}: gave up");
-                }
-                if calls.is_multiple_of(16) {
-                    wheel.check_invariants();
-                    let other = id(1 + u32::try_from(random.below(2000)).unwrap());
-                    if random.below(2) == 0 {
-                        wheel.cancel(other);
-                        ticks.remove(&other);
-                    } else if let Some(tick) = ticks.get_mut(&other) {
-                        // The hand may be in the midst of a slot; nothing must be put behind it.
-                        let deadline_us = last_tick * TICK_US + random.magnitude(30);
-                        let deadline_us = deadline_us.min(now_us);
-                        wheel.schedule(other, deadline_us);
-                        *tick = deadline_us.div_ceil(TICK_US).max(wheel.hand);
-                    }
-                }
-            }
-            wheel.check_invariants();
-            assert_eq!((wheel.len(), wheel.next_due_us()), (0, None));
-            assert!(calls >= 1000);
-        }
-    }
-
-    #[test]
-    fn histories_agree_with_a_map() {
-        for seed in 1..=24 {
-            let mut random = XorShift(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
-            let start_us = random.pick(&[0, 3 * DAY_US, 50 * YEAR_US, (1 << 46) - 5_000_000]);
-            let mut now_us = start_us;
-            // How far the longest leases and jumps of this history go: crowded ticks in one, eras
-            // in another.
-            let bits = random.pick(&[14, 22, 30, 41, 47]);
-            let mut wheel = Wheel::new(start_us);
-            let mut ticks: BTreeMap<StateId, u64> = BTreeMap::new();
-            for step in 0..4000 {
-                let raw = id(1 + u32::try_from(random.below(150)).unwrap() * 41);
-                match random.below(10) {
-                    0..4 => {
-                        let deadline_us = if random.below(8) == 0 {
-                            now_us.saturating_sub(random.magnitude(bits))
-                        } else {
-                            now_us + random.magnitude(bits)
-                        };
-                        wheel.schedule(raw, deadline_us);
-                        ticks.insert(raw, deadline_us.div_ceil(TICK_US).min(wheel.reach()));
-                    }
-                    4 => {
-                        wheel.cancel(raw);
-                        ticks.remove(&raw);
-                    }
-                    5 => now_us += random.magnitude(bits),
-                    _ => {
-                        let mut budget = u32::try_from(random.magnitude(7)).unwrap();
-                        let given = budget;
-                        let now = now_us / TICK_US;
-                        if let Some(popped) = wheel.pop_due(now_us, &mut budget) {
-                            let tick = ticks.remove(&popped).expect("popped, but not scheduled");
-                            assert!(tick <= now, "seed {seed}, step {step}: early");
-                            // What was already past when it was scheduled counts from then.
-                            let first = ticks.values().min().copied().unwrap_or(u64::MAX);
-                            assert!(
-                                tick.max(wheel.hand) <= first.max(wheel.hand),
-                                "seed {seed}, step {step}: out of order"
-                            );
-                        } else if budget > 0 {
-                            assert!(
-                                ticks.values().all(|tick| *tick > now),
-                                "seed {seed}, step {step}: forgotten"
-                            );
-                        }
-                        assert!(budget <= given);
-                    }
-                }
-                wheel.check_invariants();
-                assert_eq!(wheel.len(), ticks.len(), "seed {seed}, step {step}");
-                assert_eq!(
-                    wheel.contains(raw),
-                    ticks.contains_key(&raw),
-                    "seed {seed}, step {step}"
-                );
-                match (wheel.next_due_us(), ticks.values().min()) {
-                    (Some(next_us), Some(first)) => {
-                        let due = (first * TICK_US).max(wheel.hand * TICK_US);
-                        assert!(
-                            next_us <= due,
-                            "seed {seed}, step {step}: {next_us} after {due}"
-                        );
-                    }
-                    (next_us, first) => {
-                        assert_eq!(next_us, first.copied(), "seed {seed}, step {step}");
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

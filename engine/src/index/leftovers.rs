@@ -1,19 +1,19 @@
-//! Large things that nobody needs any more, dropped a piece at a time.
+//! Large things that are no longer needed, dropped one piece at a time.
 //!
 //! To drop a map of a million entries takes tens of milliseconds, in which no client is answered. So large things are
-//! put here, and [`crate::Engine::background`] drops a bounded number of their pieces a turn. Small things are dropped
-//! at once, which costs less than to put them here.
+//! put here, and [`crate::Engine::background`] drops a bounded number of their pieces in each slice. Small things are
+//! dropped at once, which costs less than to put them here.
 
 use std::collections::VecDeque;
 
-use crate::hold::HoldSet;
+use crate::hold_set::HoldSet;
 use crate::index::slab::StateId;
 use crate::types::{ClientId, Fence};
 
 /// How many pieces may be dropped in one go.
 pub const SMALL: usize = 64;
 
-/// What one step leaves to do for the engine.
+/// A piece that was dropped, and what the engine has still to do for it.
 pub enum Piece {
     Dropped,
     /// A hold that had its entry in the index of EPHEMERAL holds.
@@ -29,7 +29,7 @@ type Pieces = Box<dyn Iterator<Item = Piece> + Send>;
 pub struct Leftovers(VecDeque<Pieces>);
 
 impl Leftovers {
-    /// Drops something with many entries: at once if they are few.
+    /// Drops a collection: at once if it has few entries.
     pub fn drop_entries<I>(&mut self, large: I)
     where
         I: IntoIterator,
@@ -41,7 +41,7 @@ impl Leftovers {
         }
     }
 
-    /// Drops something large that takes itself apart.
+    /// Drops something large, given as an iterator that takes it apart.
     pub fn drop_pieces(&mut self, pieces: impl Iterator<Item = ()> + Send + 'static) {
         self.push(pieces.map(|()| Piece::Dropped));
     }
@@ -63,7 +63,7 @@ impl Leftovers {
         self.0.push_back(Box::new(pieces));
     }
 
-    /// Drops one piece more.
+    /// Drops one more piece. Returns `None` if nothing is left.
     pub fn next(&mut self) -> Option<Piece> {
         loop {
             let piece = self.0.front_mut()?.next();

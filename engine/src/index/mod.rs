@@ -1,7 +1,10 @@
-//! Where states are found: by number, by deadline and by database.
+//! How states are found: by id, by deadline and by database.
 
 pub mod deadlines;
 pub mod leftovers;
 pub mod slab;
-pub mod slot_set;
 pub mod spaces;
+pub mod used_slots;
+
+#[cfg(test)]
+mod tests;

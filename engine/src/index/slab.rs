@@ -1,36 +1,32 @@
-//! The store of states: values under small integer ids, in fixed chunks.
+//! The store of states: values under small integer ids, in chunks of fixed size.
 //!
-//! Guaranteed: a value never moves. Growth allocates one more chunk and copies nothing but the
-//! directory (24 bytes for 1,024 values), because the server's allocator has no realloc and a
-//! `Vec` of a million states would be copied while clients wait. A value costs
-//! `size_of::<Option<T>>()` and one bit; with a niche in `T` that is `size_of::<T>()`. An id stays
-//! with its value, and after `take` with nobody, until `free` gives it back: so a keyspace value
-//! that is freed on another thread can hand in its id late, and meanwhile the id never names a
-//! stranger.
+//! Guaranteed: a value never moves. To grow, the slab allocates one more chunk and copies only its list of chunks (24
+//! bytes for 1,024 values). A `Vec` of a million states would be copied while clients wait, because the server's
+//! allocator has no realloc. A value costs `size_of::<Option<T>>()` and one bit; if `T` has a niche that is
+//! `size_of::<T>()`. After `take` an id stays reserved until `free`. So when the server frees a value on another
+//! thread, it can give the id back late, and until then the id never names another state.
 //!
-//! Deliberately absent: generations in ids. They would cost four bytes a value to detect what
-//! reserving prevents.
+//! Deliberately absent: generations in ids. They would cost four bytes a value, to detect what reserved ids prevent.
 //!
-//! Rejected: a free list threaded through the slots (an enum of value and link has no niche left,
-//! and every slot grows), and a stack of free ids (four bytes for each id ever freed). One bit an
-//! id tells used from free, which `free` must know anyway to be harmless on an id that is not in
-//! use, and finding a zero bit is as fast: see `slot_set`.
+//! Rejected: a free list through the slots (an enum of value and link has no niche left, so every slot would grow), and
+//! a stack of free ids (four bytes for each id that was ever freed). One bit for each id is needed anyway, so that
+//! `free` does nothing to an id that is not in use, and a zero bit is found as fast: see `used_slots`.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use crate::index::slot_set::{SLOTS as CHUNK, SlotSet};
+use crate::index::used_slots::{SLOTS as CHUNK, UsedSlots};
 
-/// The last chunk but one that 31 bits could number, so that no id reaches [`StateId::MAX`].
+/// The most chunks that 31 bits can number, less one, so that no id reaches [`StateId::MAX`].
 const MAX_CHUNKS: usize = (1 << 31) / CHUNK - 1;
 
-/// How many chunks without any id in use keep their memory. Enough that a server going back and
-/// forth over the border of a chunk does not allocate, few enough that a burst of a million locks
-/// does not stay for good.
+/// How many chunks without an id in use keep their memory. It is enough that a server whose number of keys goes up and
+/// down around a multiple of 1,024 does not allocate each time, and few enough that the memory of a million locks is
+/// given back.
 const SPARE_CHUNKS: usize = 8;
 
-/// The name of one state, as small as a keyspace value can be. Never zero, and below 2^31, so that
-/// an index can link states by plain `u32` and has zero and the top bit for its own marks.
+/// The id of one state, small enough to be the value in the keyspace. It is never zero and below 2^31. So an index can
+/// link states by plain `u32` numbers, and use zero and the top bit as marks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StateId(NonZeroU32);
 
@@ -47,14 +43,14 @@ impl StateId {
         self.0.get()
     }
 
-    /// The id with this number; `None` for zero and past [`StateId::MAX`].
+    /// Returns the id with this number; `None` for zero and for numbers above [`StateId::MAX`].
     pub fn from_raw(raw: u32) -> Option<Self> {
         NonZeroU32::new(raw)
             .filter(|raw| raw.get() <= Self::MAX)
             .map(Self)
     }
 
-    /// The chunk and the slot in it.
+    /// Returns the chunk of the id, and the slot in the chunk.
     const fn place(self) -> (usize, usize) {
         let index = self.get() as usize - 1;
         (index / CHUNK, index % CHUNK)
@@ -68,28 +64,28 @@ impl StateId {
 }
 
 struct Chunk<T> {
-    /// `CHUNK` slots, or none at all: then no id of the chunk is in use and its memory was given
-    /// back. A slot that is not in use is `None`; one that is in use is `None` only while its id is
-    /// reserved.
+    /// `CHUNK` slots; or none, if the memory was given back because no id of the chunk was in use. A slot whose id is
+    /// free is `None`; a slot whose id is in use is `None` only while the id is reserved.
     slots: Box<[Option<T>]>,
-    /// In use from `insert` to `free`. Boxed so that growing the directory copies three words a chunk.
-    in_use: Box<SlotSet>,
+    /// The ids in use: from `insert` to `free`. Boxed, so that growing the list of chunks copies only three words for
+    /// each chunk.
+    in_use: Box<UsedSlots>,
 }
 
 pub struct Slab<T> {
     /// Chunk `c` holds the ids from `c * CHUNK + 1` to `(c + 1) * CHUNK`. Never shrinks.
     chunks: Vec<Chunk<T>>,
-    /// Exactly the chunks that have slots and an id to give. The lowest gives, so that the others may
+    /// Exactly the chunks that have slots and a free id. New ids come from the lowest, so that the others can become
     /// empty.
     roomy: BTreeSet<usize>,
-    /// Exactly the chunks without slots, each once. They are used again only when no other has
-    /// room, so that one lock taken and given back over and over does not allocate each time.
+    /// Exactly the chunks without slots, each once. One is used again only if no chunk in `roomy` is left, so that a
+    /// lock which comes and goes does not allocate each time.
     bare: Vec<usize>,
-    /// The number of chunks that have their slots but no id in use; at most `max_spare`.
+    /// The number of chunks that have slots but no id in use; at most `max_spare`.
     spare: usize,
-    /// `chunks` never holds more.
+    /// The most chunks that `chunks` may have.
     max_chunks: usize,
-    /// Constant, like `max_chunks`; both are fields so that tests can make them small.
+    /// Never changes, nor does `max_chunks`; both are fields so that tests can make them small.
     max_spare: usize,
 }
 
@@ -109,8 +105,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Stores the value under an id that is not in use. `None`, and the value is dropped, when
-    /// there is no such id.
+    /// Stores the value under a free id, and returns the id. If no id is free, drops the value and returns `None`.
     #[must_use]
     pub fn insert(&mut self, value: T) -> Option<StateId> {
         let lowest = self.roomy.first().copied();
@@ -130,7 +125,7 @@ impl<T> Slab<T> {
         StateId::at(c, slot)
     }
 
-    /// `None` as well for a reserved id, and for one that was never given.
+    /// Returns the value; `None` for an id that is free or reserved.
     pub fn get(&self, id: StateId) -> Option<&T> {
         let (c, slot) = id.place();
         self.chunks.get(c)?.slots.get(slot)?.as_ref()
@@ -142,14 +137,13 @@ impl<T> Slab<T> {
         self.chunks.get_mut(c)?.slots.get_mut(slot)?.as_mut()
     }
 
-    /// Removes the value and keeps the id reserved: it is not given again before [`Slab::free`].
+    /// Removes the value and returns it. The id stays reserved: `insert` does not use it before [`Slab::free`].
     pub fn take(&mut self, id: StateId) -> Option<T> {
         let (c, slot) = id.place();
         self.chunks.get_mut(c)?.slots.get_mut(slot)?.take()
     }
 
-    /// Gives the id back, and drops its value if it still has one. Harmless on an id that is not
-    /// in use.
+    /// Makes the id free, and drops its value if it still has one. Does nothing to an id that is not in use.
     pub fn free(&mut self, id: StateId) {
         let (c, slot) = id.place();
         let Some(chunk) = self.chunks.get_mut(c) else {
@@ -168,26 +162,24 @@ impl<T> Slab<T> {
                 self.strip_chunk(c);
             }
         }
-        // Last, because a destructor is foreign code: if it panics, the slab is already in order.
+        // Drop the value last: if its destructor panics, the slab is already in order.
         drop(value);
     }
 
-    /// All values, ids ascending.
+    /// Returns all values, in ascending order of their ids.
     #[cfg(debug_assertions)]
     pub fn iter(&self) -> impl Iterator<Item = (StateId, &T)> {
         self.values_from(0)
     }
 
-    /// The ids of the next `n` values past `after` (from the first for `None`), ascending. Fewer
-    /// than `n` mean the end.
+    /// Returns the ids of the next `n` values after `after` (from the first for `None`), in ascending order. Fewer than
+    /// `n` mean that no more follow.
     ///
-    /// A walk in slices goes on from the last id it was given, whether or not that is still in
-    /// use. It meets once each value that was there all along, and may miss one that was inserted
-    /// meanwhile. Gaps cost one comparison for a chunk without ids in use, and one for every 64
-    /// ids in the others.
+    /// A walk in slices continues from the last id it got, whether or not that is still in use. It meets each value
+    /// that was there all the time exactly once, and may miss one that was inserted meanwhile. It costs one comparison
+    /// for each chunk without ids in use, and one for every 64 ids in the others.
     pub fn ids_after(&self, after: Option<StateId>, n: usize) -> impl Iterator<Item = StateId> {
-        // Ids count from one and indexes from zero, so the number of an id is the index of the
-        // next.
+        // Ids start at one and indexes at zero, so the number of an id is the index of the next one.
         let first = after.map_or(0, |id| id.get() as usize);
         self.values_from(first).map(|(id, _)| id).take(n)
     }
@@ -202,7 +194,8 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Makes one more chunk roomy: one whose memory was given back, or else a new one.
+    /// Adds a chunk to `roomy`: one whose memory was given back or, if there is none, a new one. Returns `None` if
+    /// there are `max_chunks` already.
     fn open_chunk(&mut self) -> Option<usize> {
         let c = self.bare.pop().unwrap_or(self.chunks.len());
         if c == self.max_chunks {
@@ -211,7 +204,7 @@ impl<T> Slab<T> {
         if c == self.chunks.len() {
             self.chunks.push(Chunk {
                 slots: Box::default(),
-                in_use: Box::new(SlotSet::EMPTY),
+                in_use: Box::new(UsedSlots::EMPTY),
             });
         }
         self.chunks[c].slots = std::iter::repeat_with(|| None).take(CHUNK).collect();
@@ -220,7 +213,7 @@ impl<T> Slab<T> {
         Some(c)
     }
 
-    /// Gives back the memory of a chunk without any id in use.
+    /// Gives back the memory of a chunk that has no id in use.
     fn strip_chunk(&mut self, c: usize) {
         let chunk = &mut self.chunks[c];
         debug_assert_eq!(chunk.in_use.len(), 0, "chunk {c} is in use");
@@ -230,7 +223,7 @@ impl<T> Slab<T> {
         self.spare -= 1;
     }
 
-    /// Panics unless every field's comment holds. Walks everything.
+    /// Panics unless the comment of every field holds. Walks over all slots.
     #[cfg(test)]
     fn check_invariants(&self) {
         let (mut roomy, mut bare) = (BTreeSet::new(), BTreeSet::new());
@@ -265,241 +258,4 @@ impl<T> Slab<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-    use std::rc::Rc;
-
-    struct XorShift(u64);
-
-    impl XorShift {
-        fn below(&mut self, bound: usize) -> usize {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            usize::try_from(self.0 >> 33).unwrap() % bound
-        }
-    }
-
-    fn id(raw: u32) -> StateId {
-        StateId::from_raw(raw).unwrap()
-    }
-
-    #[test]
-    fn ids_are_positive_and_leave_the_top_bit_free() {
-        for (raw, valid) in [
-            (0, false),
-            (1, true),
-            (1024, true),
-            (StateId::MAX, true),
-            (StateId::MAX + 1, false),
-            (u32::MAX, false),
-        ] {
-            assert_eq!(
-                StateId::from_raw(raw).map(StateId::get),
-                valid.then_some(raw),
-                "{raw}"
-            );
-        }
-        assert!(StateId::at(MAX_CHUNKS - 1, CHUNK - 1).unwrap().get() < StateId::MAX);
-        assert_eq!(size_of::<Option<StateId>>(), 4);
-    }
-
-    #[test]
-    fn a_slot_is_no_larger_than_its_value() {
-        assert_eq!(size_of::<Option<Box<u64>>>(), size_of::<Box<u64>>());
-        let mut slab = Slab::new();
-        slab.insert(Box::new(7_u64)).unwrap();
-        assert_eq!(
-            size_of_val(&*slab.chunks[0].slots),
-            CHUNK * size_of::<Box<u64>>()
-        );
-    }
-
-    #[test]
-    fn values_never_move() {
-        let mut slab = Slab::new();
-        let first = slab.insert(0_usize).unwrap();
-        let address = std::ptr::from_ref(slab.get(first).unwrap());
-        for value in 1..5 * CHUNK {
-            slab.insert(value).unwrap();
-        }
-        assert_eq!(std::ptr::from_ref(slab.get(first).unwrap()), address);
-        slab.check_invariants();
-    }
-
-    #[test]
-    fn ids_run_out_at_the_bound_and_come_back() {
-        let mut slab = Slab::with_bounds(2, 0);
-        for n in 1..=2 * CHUNK {
-            assert_eq!(slab.insert(n).map(|id| id.get() as usize), Some(n));
-        }
-        assert_eq!(slab.insert(0), None);
-        slab.check_invariants();
-
-        // A reserved id is still in use.
-        assert_eq!(slab.take(id(77)), Some(77));
-        assert_eq!(slab.insert(0), None);
-        slab.free(id(77));
-        assert_eq!(slab.insert(1), Some(id(77)));
-        assert_eq!(slab.insert(0), None);
-        slab.check_invariants();
-    }
-
-    #[test]
-    fn a_reserved_id_answers_nothing_and_is_given_once_after_free() {
-        let mut slab = Slab::new();
-        let a = slab.insert('a').unwrap();
-        assert_eq!(slab.take(a), Some('a'));
-        assert_eq!(slab.take(a), None);
-        assert_eq!((slab.get(a), slab.iter().count()), (None, 0));
-
-        let b = slab.insert('b').unwrap();
-        assert_ne!(a, b);
-        slab.free(a);
-        slab.free(a);
-        slab.free(id(5000));
-        slab.check_invariants();
-
-        let c = slab.insert('c').unwrap();
-        let d = slab.insert('d').unwrap();
-        assert_eq!(BTreeSet::from([a, b, c, d]).len(), 3);
-        assert_eq!((c, slab.get(b), slab.get(c)), (a, Some(&'b'), Some(&'c')));
-        *slab.get_mut(d).unwrap() = 'e';
-        assert_eq!(slab.get(d), Some(&'e'));
-    }
-
-    #[test]
-    fn free_drops_the_value_exactly_once() {
-        let witness = Rc::new(());
-        let mut slab = Slab::new();
-        let ids: Vec<_> = (0..10)
-            .map(|_| slab.insert(Rc::clone(&witness)).unwrap())
-            .collect();
-        drop(slab.take(ids[0]));
-        assert_eq!(Rc::strong_count(&witness), 10);
-        slab.free(ids[0]);
-        slab.free(ids[1]);
-        slab.free(ids[1]);
-        assert_eq!(Rc::strong_count(&witness), 9);
-        drop(slab);
-        assert_eq!(Rc::strong_count(&witness), 1);
-    }
-
-    #[test]
-    fn a_burst_gives_its_memory_back() {
-        let mut slab = Slab::new();
-        let chunks = 4 * SPARE_CHUNKS;
-        let ids: Vec<_> = (0..chunks * CHUNK)
-            .map(|n| slab.insert(n).unwrap())
-            .collect();
-        for id in &ids {
-            slab.free(*id);
-        }
-        slab.check_invariants();
-        let kept = |slab: &Slab<usize>| {
-            slab.chunks
-                .iter()
-                .filter(|chunk| !chunk.slots.is_empty())
-                .count()
-        };
-        assert_eq!(kept(&slab), SPARE_CHUNKS);
-        assert_eq!(slab.get(ids[0]), None);
-        assert_eq!(slab.take(ids[chunks * CHUNK - 1]), None);
-
-        // One value coming and going finds memory that is there.
-        for n in 0..10 {
-            let id = slab.insert(n).unwrap();
-            assert_eq!(kept(&slab), SPARE_CHUNKS);
-            slab.free(id);
-        }
-        slab.check_invariants();
-
-        // The second burst uses the same ids.
-        for n in 0..chunks * CHUNK {
-            assert!(slab.insert(n).unwrap() <= ids[chunks * CHUNK - 1]);
-        }
-        assert_eq!((slab.chunks.len(), kept(&slab)), (chunks, chunks));
-        slab.check_invariants();
-    }
-
-    #[test]
-    fn slices_of_every_size_meet_every_value_once() {
-        let mut slab = Slab::new();
-        for n in 0..3 * CHUNK {
-            slab.insert(n).unwrap();
-        }
-        // The second chunk is left empty, the others keep the borders of words and chunks.
-        for n in 0..3 * CHUNK {
-            let keep = [0, 1, 62, 63, 64, 65, CHUNK - 1].contains(&(n % CHUNK)) && n / CHUNK != 1;
-            if !keep {
-                slab.free(StateId::at(0, n).unwrap());
-            }
-        }
-        slab.take(id(2)).unwrap();
-        let all: Vec<_> = slab.iter().map(|(id, _)| id).collect();
-        assert_eq!(all.len(), 13);
-        for n in 1..=all.len() + 1 {
-            let mut met = Vec::new();
-            loop {
-                let slice: Vec<_> = slab.ids_after(met.last().copied(), n).collect();
-                met.extend_from_slice(&slice);
-                if slice.len() < n {
-                    break;
-                }
-            }
-            assert_eq!(met, all, "slices of {n}");
-        }
-        assert_eq!(slab.ids_after(None, 0).count(), 0);
-        assert_eq!(slab.ids_after(Some(id(StateId::MAX)), 9).count(), 0);
-    }
-
-    #[test]
-    fn histories_agree_with_a_map() {
-        const CHUNKS: usize = 3;
-        let mut stripped = false;
-        for seed in 1..=8 {
-            let mut random = XorShift(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
-            let mut slab = Slab::with_bounds(CHUNKS, random.below(CHUNKS));
-            let mut present = BTreeMap::new();
-            let mut reserved = BTreeSet::new();
-            // How many in ten steps are leaving: the slab fills up, drains, hovers, and again.
-            for leaving in [2, 9, 5, 1, 9, 6] {
-                for step in 0..6000 {
-                    let id = id(u32::try_from(1 + random.below(CHUNKS * CHUNK + 9)).unwrap());
-                    if random.below(10) >= leaving {
-                        if let Some(id) = slab.insert(step) {
-                            assert!(!reserved.contains(&id), "seed {seed}: {id:?} is reserved");
-                            assert_eq!(present.insert(id, step), None, "seed {seed}: {id:?}");
-                        } else {
-                            let in_use = present.len() + reserved.len();
-                            assert_eq!(in_use, CHUNKS * CHUNK, "seed {seed}: refused too early");
-                        }
-                    } else if random.below(3) == 0 {
-                        let value = present.remove(&id);
-                        assert_eq!(slab.take(id), value, "seed {seed}: {id:?}");
-                        if value.is_some() {
-                            reserved.insert(id);
-                        }
-                    } else {
-                        // Mostly one that is in use, or draining would not drain.
-                        let value = present.range(id..).map(|(id, _)| *id).next();
-                        let late = reserved.range(id..).copied().next();
-                        let id = [value, late, Some(id)][random.below(3)].unwrap_or(id);
-                        slab.free(id);
-                        present.remove(&id);
-                        reserved.remove(&id);
-                    }
-                    assert_eq!(slab.get(id), present.get(&id), "seed {seed}: {id:?}");
-                    stripped |= !slab.bare.is_empty();
-                    if step % 64 == 0 {
-                        slab.check_invariants();
-                        let values = slab.iter().map(|(id, value)| (id, *value));
-                        assert!(values.eq(present.clone()), "seed {seed}, step {step}");
-                    }
-                }
-            }
-        }
-        assert!(stripped, "no chunk was ever given back");
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::types::Db;
 
-/// The contents of one database. Number 0 is for values that are not in a database (yet).
+/// The number of a space. Number 0 is for values that are in no database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Space(u32);
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_orphans_and_a_swap_exchanges() {
+    fn spaces_follow_flush_and_swap() {
         let mut spaces = Spaces::default();
         let (a, b) = (spaces.of(Db(0)), spaces.of(Db(1)));
         assert_eq!((spaces.of(Db(0)), spaces.db(b)), (a, Some(Db(1))));

@@ -1,8 +1,8 @@
 //! The queues that must be visited, in the order in which they became due.
 //!
-//! An event that concerns all queues of a database, such as a flush, only starts a *sweep*: a walk over the queues
-//! that makes a bounded number of them due at a time. Each database has at most one sweep, and so have all databases
-//! together; more flushes during a sweep need no more memory.
+//! An event that concerns all queues of a database, such as a flush, only starts a *sweep*: a walk over the queues that
+//! makes a bounded number of them due at a time. There is at most one sweep for each database, and one for all
+//! databases together. So many flushes during a sweep need no more memory than one.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Due {
     by_turn: BTreeMap<u64, QueueId>,
     turn_of: BTreeMap<QueueId, u64>,
     last_turn: u64,
-    /// By database; `None` is the sweep over all databases.
+    /// The running sweeps, by database; `None` is the sweep over all databases.
     sweeps: BTreeMap<Option<Db>, Sweep>,
 }
 
@@ -82,13 +82,13 @@ impl Due {
         }
     }
 
-    /// Takes the index apart, one queue a step.
+    /// Takes the index apart, one entry at a step.
     pub fn into_pieces(self) -> impl Iterator<Item = ()> {
         let by_turn = self.by_turn.into_iter().map(drop);
         by_turn.chain(self.turn_of.into_iter().map(drop))
     }
 
-    /// The maps agree with each other.
+    /// Panics unless the maps agree with each other.
     #[cfg(debug_assertions)]
     pub fn check_invariants(&self) {
         assert_eq!(self.by_turn.len(), self.turn_of.len());
@@ -96,7 +96,7 @@ impl Due {
         assert!(self.by_turn.iter().all(listed));
     }
 
-    /// Whether a queue of this database becomes due by itself.
+    /// Whether a running sweep will make the queues of this database due.
     #[cfg(debug_assertions)]
     pub fn will_sweep(&self, db: Db) -> bool {
         self.sweeps

@@ -1,11 +1,13 @@
-//! All queues of the server: found by key, by request and by connection, with every moment at which a
-//! wait or a vacant place runs out.
+//! All queues of the server, found by key, by request and by connection, and all moments at which a wait or a vacant
+//! place runs out.
 //!
-//! A queue belongs to a database number and a name, not to a value: it outlives the removal of its key, and SWAPDB
-//! does not move it. Queues exist only on the server that decides, and only while they have entries.
+//! A queue belongs to a database number and a name, not to a value: it outlives the removal of its key, and SWAPDB does
+//! not move it. Queues exist only on the server that decides, and only while they have entries.
 //!
-//! A queue that an event outside a request has touched is *due*. As soon as the server can write, the engine visits
-//! the queues in the order in which they became due, a bounded slice at a time.
+//! A queue is *due* after an event outside a request has touched it, for example a flush. As soon as the server can
+//! write, the engine visits due queues in the order in which they became due, a bounded slice at a time.
+//!
+//! This is one idea in one file: each change of a queue must change all indexes in the same function.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -16,10 +18,11 @@ use crate::answer::{Answer, FullQueue};
 use crate::index::leftovers::SMALL;
 use crate::key_name::KeyName;
 use crate::queue::due::Due;
-use crate::queue::wait_queue::{Departed, Place, Vacancy, Wait, WaitQueue, Waiter, Watcher};
+use crate::queue::entry::{Departed, Place, Vacancy, Wait, Waiter, Watcher};
+use crate::queue::wait_queue::WaitQueue;
 use crate::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
 
-/// How many entries queues may have.
+/// How many places the queues may have.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueBounds {
     pub per_key: u64,
@@ -30,24 +33,25 @@ struct Queue {
     db: Db,
     name: KeyName,
     queue: WaitQueue,
-    /// The moment under which it is in `by_since`.
+    /// The moment under which the queue is in `by_since`; `None` if it has no waiters.
     since: Option<MonoUs>,
 }
 
-/// Invariants: every place of every queue is in `by_waiter`, unless it is vacant, and under its
-/// moment in `moments`, if it has one; every queue that has waiters is in `by_since`, under the moment
-/// since when its longest waiter waits; `due` names queues that exist;
-/// a queue without places is due, and dropped when it is visited.
+/// Invariants:
+/// - every place of every queue is in `by_waiter` unless it is vacant, and in `moments` if it runs out;
+/// - every queue that has waiters is in `by_since`, under the moment at which its longest wait began;
+/// - `due` has only queues that exist;
+/// - a queue without places is due, and is dropped when it is visited.
 #[derive(Default)]
 pub struct Queues {
     queues: BTreeMap<QueueId, Queue>,
     by_key: BTreeMap<Db, BTreeMap<KeyName, QueueId>>,
     by_waiter: BTreeMap<WaiterId, (QueueId, Place)>,
-    /// A connection waits for one reply at a time.
+    /// The request that each connection waits with: a connection waits for one reply at a time.
     by_client: BTreeMap<ClientId, WaiterId>,
     /// When waits and vacant places run out.
     moments: BTreeSet<(MonoUs, QueueId, Place)>,
-    /// Vacant places only, the one that runs out first first: it is given up when room is needed.
+    /// Vacant places only, in the order in which they run out. The first is given up when room is needed.
     vacant: BTreeSet<(MonoUs, QueueId, Place)>,
     /// The queues that have waiters, the longest wait first.
     by_since: BTreeSet<(MonoUs, QueueId)>,
@@ -72,7 +76,7 @@ impl Queues {
         self.queues.get(&id).map(|queue| &queue.queue)
     }
 
-    /// The queue itself. Places are taken and left through [`Queues`] only, which keeps the indexes.
+    /// Returns the queue to change. Entries must join and leave through [`Queues`] only, which updates the indexes.
     pub fn get_mut(&mut self, id: QueueId) -> Option<&mut WaitQueue> {
         self.queues.get_mut(&id).map(|queue| &mut queue.queue)
     }
@@ -82,8 +86,8 @@ impl Queues {
         self.queues.get(&id).map(|queue| (queue.db, &queue.name))
     }
 
-    /// Returns the queue of a key, and makes it if there is none. The caller must add an entry at once, because no queue
-    /// may be empty.
+    /// Returns the queue of a key, and makes it if there is none. The caller must add an entry at once, because no
+    /// queue may be empty.
     pub fn find_or_make(&mut self, db: Db, name: &[u8]) -> QueueId {
         if let Some(id) = self.find(db, name) {
             return id;
@@ -117,10 +121,9 @@ impl Queues {
         self.last_number
     }
 
-    /// Makes room for one more in the queue of a key, at the cost of vacant places.
+    /// Makes room for one more place in the queue of a key, by giving up vacant places.
     ///
-    /// # Errors
-    /// If a bound is reached by waiters alone: that bound.
+    /// # Errors If waiters alone reach a bound: that bound.
     pub fn make_room(
         &mut self,
         queue: Option<QueueId>,
@@ -171,7 +174,7 @@ impl Queues {
         self.change(id, |queue| queue.answer_watchers(answer));
     }
 
-    /// Changes who waits in a queue, and keeps it under the moment of its longest wait.
+    /// Changes the entries of a queue, and keeps `by_since` right.
     fn change<R>(&mut self, id: QueueId, change: impl FnOnce(&mut WaitQueue) -> R) -> Option<R> {
         let queue = self.queues.get_mut(&id)?;
         let result = change(&mut queue.queue);
@@ -213,8 +216,8 @@ impl Queues {
         }
     }
 
-    /// Takes the entry at this place out of the queue and of every index. A queue that is empty then is due,
-    /// and stays until [`Queues::drop_if_empty`].
+    /// Removes the entry at this place from the queue and from every index, and returns it. If the queue is empty then,
+    /// it is due, and stays until [`Queues::drop_if_empty`].
     pub fn leave(&mut self, id: QueueId, place: Place) -> Option<Departed> {
         let (left, is_empty) = self.change(id, |queue| {
             let left = queue.leave(place);
@@ -272,7 +275,8 @@ impl Queues {
         self.waiting[family as usize]
     }
 
-    /// Returns the queues that have waiters, with their keys and since when, the longest wait first.
+    /// Returns the queues that have waiters, the longest wait first, each with its key and the moment at which that
+    /// wait began.
     pub fn by_longest_wait(&self) -> impl Iterator<Item = (MonoUs, Db, &KeyName, &WaitQueue)> {
         self.by_since.iter().filter_map(|(since, id)| {
             let queue = self.queues.get(id)?;
@@ -316,7 +320,7 @@ impl Queues {
         }
     }
 
-    /// Goes on with the sweeps. Each queue that it looks at costs one of the budget.
+    /// Continues the sweeps. Each queue that it looks at costs one of the budget.
     pub fn sweep(&mut self, budget: &mut u32) {
         while *budget > 0
             && let Some((db, after)) = self.due.sweep()
@@ -377,7 +381,7 @@ impl Queues {
         self.by_waiter.keys().copied()
     }
 
-    /// Empties all queues, and returns what was in them.
+    /// Removes all queues, and returns them.
     #[must_use]
     pub fn clear(&mut self) -> Queues {
         let empty = Queues {
@@ -393,7 +397,7 @@ impl Queues {
         self.places > SMALL as u64 || self.queues.len() > SMALL
     }
 
-    /// Takes the queues apart, one map entry a step.
+    /// Takes the queues apart, one map entry at a step.
     pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
         let queues = self.queues.into_values();
         let names = self.by_key.into_values().flatten().map(drop);
@@ -415,7 +419,7 @@ impl Queues {
         self.is_due(id) || db.is_some_and(|db| self.due.will_sweep(db))
     }
 
-    /// The indexes agree with the queues.
+    /// Panics unless the indexes agree with the queues.
     #[cfg(debug_assertions)]
     pub fn check_invariants(&self) {
         let mut places = 0;
@@ -437,7 +441,7 @@ impl Queues {
             );
             assert!(
                 !queue.is_empty() || self.is_due(*id),
-                "{id:?} is empty and nobody will look"
+                "{id:?} is empty but not due"
             );
             for waiter in queue.waiting() {
                 let seat = self.seat_of(waiter.id).expect("a waiter's seat");
@@ -465,7 +469,7 @@ impl Queues {
                 .vacant
                 .iter()
                 .any(|(_, queue, at)| (queue, at) == (id, place));
-            assert!(taken || vacant, "a moment for a place that nobody has");
+            assert!(taken || vacant, "a moment for a place that does not exist");
         }
     }
 }

@@ -1,153 +1,24 @@
 //! The queue of one key: first come, first served.
 //!
-//! Requests join at the back and are granted one after the other from the front; none is served past the first. So
-//! small requests cannot starve a request for many permits: permits that come back pile up until they suffice for it.
+//! Requests join at the back and are granted one after the other from the front; none is served before the first. So
+//! small requests cannot starve a request for many permits: freed permits accumulate until there are enough for it.
 //!
-//! A place whose connection closed is kept *vacant* for a while, so that its token can come back to it. It keeps its
-//! rank but delays nobody. Vacant places are therefore kept apart from waiting ones, and the first waiting request is
-//! found without stepping over them. Watchers (WAIT of a group) claim nothing; they are answered all together.
+//! A place whose connection closed is kept *vacant* for a while, so that a retry with its token can take it again. It
+//! keeps its rank but delays no other request. Vacant places are in a map of their own, so the first waiting request is
+//! found without stepping over them. Watchers (WAIT of a group) claim nothing, and are answered all together.
 //!
-//! Ordered maps by rank rather than a linked list: leaving and finding the head cost a few
-//! comparisons, a vacant place is resumed in the middle without a walk, and no step copies the queue.
+//! Ordered maps by rank are used rather than a linked list: to leave and to find the head cost a few comparisons, a
+//! retry takes its vacant place in the middle without a walk, and no step copies the queue.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::Family;
 use crate::answer::Answer;
-use crate::types::{Claim, ClientId, LeaseMs, MonoUs, Token, WaiterId};
+use crate::queue::entry::{Departed, Place, Seat, Vacancy, Waiter, Watcher};
+use crate::types::{MonoUs, Token};
 
-/// The rank of a request among all requests that ever queued on this server.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place(pub u64);
-
-/// What a client asks for with ACQUIRE or ADD.
-#[derive(Clone, Debug)]
-pub struct Request {
-    pub claim: Claim,
-    /// The limit that the request gave, if any.
-    pub limit: Option<u32>,
-    /// For a run: how many attempts it allows in all.
-    pub max_attempts: Option<u32>,
-    pub lease: LeaseMs,
-    /// How long to queue if the request cannot be granted at once; `None` does not queue.
-    pub wait: Option<Wait>,
-    pub token: Token,
-    /// Whether the client chose the token, and so may come back with it.
-    pub may_return: bool,
-    pub client: ClientId,
-    pub ephemeral: bool,
-    pub owner: Option<Box<[u8]>>,
-}
-
-impl Waiter {
-    /// Returns the place that the token gets back if the grant is not delivered.
-    #[must_use]
-    pub fn origin(&self, place: Place) -> Option<Origin> {
-        let since = self.since;
-        self.request.may_return.then_some(Origin { place, since })
-    }
-}
-
-/// How long a request waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
-    Forever,
-    Until(MonoUs),
-}
-
-impl Wait {
-    #[must_use]
-    pub fn deadline(self) -> Option<MonoUs> {
-        match self {
-            Wait::Forever => None,
-            Wait::Until(deadline) => Some(deadline),
-        }
-    }
-}
-
-/// A request that is queued, with its client waiting for the reply.
-#[derive(Clone, Debug)]
-pub struct Waiter {
-    pub id: WaiterId,
-    pub request: Request,
-    /// When the place was first taken.
-    pub since: MonoUs,
-}
-
-/// A place that is kept for its token.
-#[derive(Clone, Debug)]
-pub struct Vacancy {
-    pub token: Token,
-    pub claim: Claim,
-    pub since: MonoUs,
-    /// Kept until then.
-    pub until: MonoUs,
-}
-
-/// The place that a waiter had when it was granted.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Origin {
-    pub place: Place,
-    /// When the place was first taken.
-    pub since: MonoUs,
-}
-
-/// A client that waits for a group's round to finish.
-#[derive(Clone, Debug)]
-pub struct Watcher {
-    pub id: WaiterId,
-    pub client: ClientId,
-    pub wait: Wait,
-    pub since: MonoUs,
-}
-
-/// Where a token stands in a queue.
-pub enum Seat<'a> {
-    Waiting(&'a Waiter),
-    Vacant(&'a Vacancy),
-}
-
-impl Seat<'_> {
-    #[must_use]
-    pub fn claim(&self) -> Claim {
-        match self {
-            Seat::Waiting(waiter) => waiter.request.claim,
-            Seat::Vacant(vacancy) => vacancy.claim,
-        }
-    }
-}
-
-/// What left a queue.
-pub enum Departed {
-    Waiter(Waiter),
-    Vacancy(Vacancy),
-    Watcher(Watcher),
-}
-
-impl Departed {
-    /// The request whose client waits for a reply, if any does.
-    #[must_use]
-    pub fn waiter(&self) -> Option<WaiterId> {
-        match self {
-            Departed::Waiter(waiter) => Some(waiter.id),
-            Departed::Watcher(watcher) => Some(watcher.id),
-            Departed::Vacancy(_) => None,
-        }
-    }
-
-    /// The family that it waited for; none for a vacant place.
-    #[must_use]
-    pub fn family(&self) -> Option<Family> {
-        match self {
-            Departed::Waiter(waiter) => Some(waiter.request.claim.family()),
-            Departed::Watcher(_) => Some(Family::Group),
-            Departed::Vacancy(_) => None,
-        }
-    }
-}
-
-/// Invariants: a place is in exactly one of the maps; `by_token` has the places whose token may
-/// return, waiting or vacant; `heavy` has the waiting places that ask for more than one permit.
+/// Invariants: a place is in exactly one of the maps of places; `by_token` has the places, waiting or vacant, whose
+/// token may come back; `heavy` has the waiting places that ask for more than one permit.
 #[derive(Default)]
 pub struct WaitQueue {
     waiting: BTreeMap<Place, Waiter>,
@@ -155,11 +26,11 @@ pub struct WaitQueue {
     by_token: BTreeMap<Token, Place>,
     heavy: BTreeSet<(u32, Place)>,
     watching: BTreeMap<Place, Watcher>,
-    /// Watchers whose answer is decided but not yet given: answers go out in bounded slices.
+    /// Watchers whose answer is decided but not sent yet, because a call sends a bounded number of answers.
     answered: VecDeque<(Answer, BTreeMap<Place, Watcher>)>,
-    /// A request has left without having been served since the queue was last looked at.
+    /// A request has left unserved since [`crate::Engine::free_capacity`] last looked at the queue.
     pub left_unserved: bool,
-    /// By family, the limit that was last in force or asked for here: see [`WaitQueue::limit`].
+    /// For each family, the limit that was last in force or given by a request: see [`WaitQueue::limit`].
     limits: [Option<u32>; Family::ALL.len()],
 }
 
@@ -175,7 +46,7 @@ impl WaitQueue {
         self.waiters() + self.vacant.len()
     }
 
-    /// Returns all requests whose client waits for a reply.
+    /// Returns the number of requests whose client waits for a reply.
     #[must_use]
     pub fn waiters(&self) -> usize {
         let answered: usize = self
@@ -186,7 +57,7 @@ impl WaitQueue {
         self.waiting.len() + self.watching.len() + answered
     }
 
-    /// Whether a new request must line up behind another.
+    /// Whether a request waits for a grant, so that a new one must queue behind it.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -223,8 +94,8 @@ impl WaitQueue {
     pub fn find(&self, token: &Token) -> Option<(Place, Seat<'_>)> {
         let place = *self.by_token.get(token)?;
         let waiting = self.waiting.get(&place).map(Seat::Waiting);
-        let standing = waiting.or_else(|| self.vacant.get(&place).map(Seat::Vacant))?;
-        Some((place, standing))
+        let seat = waiting.or_else(|| self.vacant.get(&place).map(Seat::Vacant))?;
+        Some((place, seat))
     }
 
     /// Returns the waiting request for the most permits, with that number, if it is more than `limit`.
@@ -297,7 +168,7 @@ impl WaitQueue {
         decided.map(|(answer, _)| answer)
     }
 
-    /// Decides the answer of all present watchers, in one step whatever their number.
+    /// Decides the answer of all present watchers, in one step however many they are.
     pub fn answer_watchers(&mut self, answer: Answer) {
         if !self.watching.is_empty() {
             self.answered
@@ -332,7 +203,7 @@ impl WaitQueue {
         head.map(|waiter| waiter.request.claim.family()).or(watched)
     }
 
-    /// Returns since when the longest waiting request waits.
+    /// Returns when the longest wait began.
     #[must_use]
     pub fn waiting_since(&self) -> Option<MonoUs> {
         // Ranks are given in the order of arrival, so the first of each kind is its oldest.
@@ -345,7 +216,7 @@ impl WaitQueue {
         }
     }
 
-    /// Takes the queue apart, an entry of one of its maps a step.
+    /// Takes the queue apart, one entry of one map at a step.
     pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
         let answered = self.answered.into_iter();
         let answered = answered.flat_map(|(_, watchers)| watchers);

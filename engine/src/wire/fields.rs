@@ -1,7 +1,7 @@
-//! The fields of a change: how each is written, and how it is read with distrust.
+//! The fields of a change: how each is written, and how each is read without trusting the input.
 //!
-//! [`Fields`] compares every number and length with its bounds before anything is done with it, and refuses a
-//! number or a token that has a shorter form: what it accepts, [`Writer`] writes in the same bytes.
+//! [`Fields`] compares every number and length with its bounds before using it, and refuses a number or a token that
+//! has a shorter form. So [`Writer`] writes whatever `Fields` accepts in the same bytes again.
 
 use super::Unreadable;
 use crate::change::End;
@@ -24,12 +24,12 @@ impl Writer<'_> {
         self.byte(low_bits(n));
     }
 
-    /// A number below 2^64 - 1, or nothing.
+    /// Appends a number below 2^64 - 1, or nothing.
     pub(super) fn option(&mut self, n: Option<u64>) {
         self.number(n.map_or(0, |n| n.saturating_add(1)));
     }
 
-    /// A moment by its distance from another: both are below 2^63.
+    /// Appends a moment as its difference from another. Both are below 2^63.
     pub(super) fn difference(&mut self, moment: UnixMs, from: UnixMs) {
         let difference = moment.0.wrapping_sub(from.0).cast_signed();
         // Zigzag: 0, -1, 1, -2 … become 0, 1, 2, 3.
@@ -61,11 +61,11 @@ fn low_bits(n: u64) -> u8 {
     (n & 0x7f) as u8
 }
 
-/// Takes the fields of a change one by one, each checked against its bounds.
+/// Reads the fields of a change one by one, and compares each with its bounds.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     left: &'a [u8],
-    /// The change that is being read, for what is said of it.
+    /// The name of the change that is being read, for error messages.
     pub(super) verb: &'static str,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
         Some(*first)
     }
 
-    /// A number in its shortest form.
+    /// Reads a number, which must be in its shortest form.
     fn leb128(&mut self) -> Option<u64> {
         let mut n = 0;
         for shift in (0..u64::BITS).step_by(7) {
@@ -96,7 +96,7 @@ impl<'a> Fields<'a> {
             }
             n |= bits << shift;
             if byte & 0x80 == 0 {
-                // A last byte without bits would make the number longer than it has to be.
+                // If the last of several bytes has no bits, the number has a shorter form.
                 return (byte != 0 || shift == 0).then_some(n);
             }
         }
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn number_u32(
+    pub(super) fn u32(
         &mut self,
         field: &'static str,
         min: u32,
@@ -137,7 +137,7 @@ impl<'a> Fields<'a> {
         u32::try_from(n).map_err(|_| self.error(field))
     }
 
-    pub(super) fn small_option(
+    pub(super) fn u32_option(
         &mut self,
         field: &'static str,
         min: u32,
@@ -186,7 +186,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn lease(&mut self) -> Result<LeaseMs, Unreadable> {
-        self.number_u32("lease", 1, LeaseMs::MAX.0).map(LeaseMs)
+        self.u32("lease", 1, LeaseMs::MAX.0).map(LeaseMs)
     }
 
     pub(super) fn how(&mut self) -> Result<End, Unreadable> {
@@ -236,7 +236,7 @@ impl<'a> Fields<'a> {
                 .map(Token::Uuid)
                 .map_err(|_| self.error(field));
         }
-        // A UUID has a shorter form.
+        // A UUID written as a text has a shorter form.
         Token::parse(text)
             .filter(|token| matches!(token, Token::Text(_)))
             .ok_or_else(|| self.error(field))

@@ -1,7 +1,9 @@
-//! The packed form, byte by byte, and readers that are lied to.
+//! The packed form byte by byte, and readers that get malformed input.
 
 use super::*;
-use crate::types::{Fence, LeaseMs, Token};
+use crate::change::{Limits, Tally};
+use crate::families::once::{Completion, Reason, Record};
+use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Token};
 
 fn token(text: &[u8]) -> Token {
     Token::parse(text).expect("legal")
@@ -22,7 +24,7 @@ fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
 
 const UUID: &[u8] = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59";
 
-/// Every kind of change, with the family it is for.
+/// Returns every kind of change, each with a family that it fits.
 fn every_kind() -> Vec<(Family, Change)> {
     let completion = |text: &[u8], result: Option<&[u8]>| Completion {
         token: token(text),
@@ -179,7 +181,7 @@ fn unpacked(packed: &[u8]) -> Result<(Family, bool, Vec<Change>), Unreadable> {
     Ok((family, more, unpacked.collect::<Result<_, _>>()?))
 }
 
-/// Bytes as they might come, with the check that belongs to them: it keeps out damage, not bad intent.
+/// Appends the right checksum to any bytes: a checksum keeps out damage, but not an attacker.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &CHECK.checksum(bytes).to_le_bytes()].concat()
 }
@@ -189,7 +191,7 @@ fn without_check(packed: &[u8]) -> &[u8] {
 }
 
 #[test]
-fn every_kind_is_read_as_it_was_written() {
+fn every_kind_of_change_is_read_as_written() {
     for (family, change) in every_kind() {
         for more in [false, true] {
             let changes = [change.clone(), change.clone()];
@@ -201,9 +203,9 @@ fn every_kind_is_read_as_it_was_written() {
     assert_eq!(unpacked(&none), Ok((Family::Once, false, vec![])));
 }
 
-/// The bytes are a contract with every server and file of this version: they may not change.
+/// The bytes must never change, because other servers and files of this version have them.
 #[test]
-fn packed_bytes_are_these() {
+fn packed_bytes_never_change() {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
     let grant = packed(Family::Lock, false, &[grant(Claim::Exclusive, UUID, None)]);
     assert_eq!(
@@ -226,7 +228,7 @@ fn packed_bytes_are_these() {
 }
 
 #[test]
-fn buffer_is_reused_and_not_added_to() {
+fn pack_replaces_what_the_buffer_had() {
     let mut buffer = Vec::new();
     for (family, change) in every_kind() {
         pack(&mut buffer, family, false, [&change]);
@@ -235,7 +237,7 @@ fn buffer_is_reused_and_not_added_to() {
 }
 
 #[test]
-fn string_that_is_cut_short_or_goes_on_is_refused() {
+fn string_cut_short_or_extended_is_refused() {
     for (family, change) in every_kind() {
         let whole = packed(family, false, std::slice::from_ref(&change));
         for kept in 0..whole.len() {
@@ -249,7 +251,7 @@ fn string_that_is_cut_short_or_goes_on_is_refused() {
         let written = without_check(&whole);
         for kept in 0..written.len() {
             let read = unpacked(&sealed(&written[..kept]));
-            // With the version, the family and no change at all it is well-formed.
+            // A string with version, family and no change is well-formed.
             assert!(read.is_err() || kept == 2, "{change:?} cut to {kept}");
         }
         for byte in 0..=0xff {
@@ -386,7 +388,7 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
             "{what}: {read:?}"
         );
     }
-    // The same changes with nothing wrong.
+    // The same changes without the mistake are accepted.
     for (family, change) in [
         (0, vec![0x80, 1, 0, 1, 2, 1, b't']),
         (0, vec![0x82, 1, 0, 1, 0, 1, b't', 1, b'o']),
@@ -398,9 +400,9 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
     }
 }
 
-/// The numbers that a length of gigabytes would allocate are compared with their bounds first.
+/// A length is compared with its bound and with the bytes that are left before anything is allocated.
 #[test]
-fn text_that_claims_to_be_longer_than_it_is_is_refused() {
+fn text_shorter_than_its_length_is_refused() {
     for len in [1_u64, 1 << 20, 16 << 20, 1 << 32, u64::MAX] {
         let mut bytes = vec![VERSION, Family::Once.number(), kind::FAIL, 1, 1];
         Writer(&mut bytes).number(len);
@@ -408,7 +410,7 @@ fn text_that_claims_to_be_longer_than_it_is_is_refused() {
     }
 }
 
-/// A small generator of numbers, the same in every run.
+/// A small random generator (SplitMix64), the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -425,10 +427,10 @@ impl Numbers {
     }
 }
 
-/// Whatever comes, the reader ends without a panic, reads no more changes than there are bytes, and accepts
-/// nothing that it would not have written itself.
+/// With any input the reader does not panic, returns no more changes than there are bytes, and accepts only strings
+/// that `pack` writes.
 #[test]
-fn no_input_panics_and_what_is_accepted_is_in_its_one_form() {
+fn random_input_never_panics_and_accepted_input_repacks() {
     let kinds = every_kind();
     let mut numbers = Numbers(1);
     let (mut accepted, mut refused) = (0, 0);

@@ -1,19 +1,20 @@
-//! Everything at its bounds: a table for every moment and every number at which something turns. The tables say
-//! themselves what is right, a microsecond before, at, and after.
+//! Moments and numbers at their bounds: one microsecond (or one unit) before, at and after each. The tables give the
+//! expected results, independently of the model.
 
 use crate::exhaustive::{KEY, MS, settings};
 use crate::model::TICK_US;
-use crate::world::{Step, World, ask};
+use crate::steps::{Step, ask};
+use crate::world::World;
 use dsync_engine::answer::{Answer, FullQueue, Refusal};
 use dsync_engine::types::{Claim, MAX_PERMITS};
 use dsync_engine::{Family, Settings};
 
-/// Everything that is due after this long.
+/// Returns the steps that do everything which is due after this many milliseconds.
 fn later(ms: u64) -> [Step; 2] {
     [Step::Pass { us: ms * MS }, Step::Tick]
 }
 
-/// Three microseconds around a moment: what is so before it, at it, and after it.
+/// Returns the microsecond before a moment, the moment, and the microsecond after it.
 pub fn around(moment_us: u64) -> [(u64, &'static str); 3] {
     [
         (moment_us - 1, "a microsecond before"),
@@ -27,7 +28,7 @@ fn granted(answer: &Option<Answer>) -> bool {
 }
 
 #[test]
-fn a_lease_ends_at_its_microsecond_for_whoever_asks() {
+fn lease_ends_at_its_microsecond_for_any_request() {
     for lease_ms in [1, 7, 10_000] {
         for (at_us, when) in around(u64::from(lease_ms) * MS) {
             let over = at_us >= u64::from(lease_ms) * MS;
@@ -44,11 +45,11 @@ fn a_lease_ends_at_its_microsecond_for_whoever_asks() {
                 world.step(&Step::Pass { us: at_us });
                 world
             };
-            // A try finds it free from that microsecond on; CHECK says 0 then, and 1 before.
+            // From that microsecond on a try finds the lock free, and CHECK answers 0; before it CHECK answers 1.
             let mut world = held(None);
             let left_ms = world
                 .model
-                .check(KEY, Family::Lock, &crate::world::token(0), world.now);
+                .check(KEY, Family::Lock, &crate::steps::token(0), world.now);
             assert_eq!(left_ms, Some(u64::from(!over)), "{case}");
             world.step(&Step::Check(KEY, Family::Lock, 0));
             let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
@@ -58,7 +59,7 @@ fn a_lease_ends_at_its_microsecond_for_whoever_asks() {
                 usize::from(over),
                 "{case}: it had never been renewed"
             );
-            // The token itself may still renew it, or have it again, as long as nobody has ended it.
+            // The token can still renew the hold, or retry its request, as long as no call has ended the hold.
             let mut world = held(None);
             world.step(&Step::Renew(KEY, Family::Lock, 0, Some(5)));
             let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
@@ -70,7 +71,7 @@ fn a_lease_ends_at_its_microsecond_for_whoever_asks() {
             );
             let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
             assert!(!granted(&answer), "{case}: had again");
-            // A renewal moves the moment, and is remembered.
+            // A renewal moves the moment, and its duration is used by the next renewal.
             let mut world = held(Some(300));
             let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1)));
             assert_eq!(granted(&answer), over, "{case}: after a renewal");
@@ -80,7 +81,7 @@ fn a_lease_ends_at_its_microsecond_for_whoever_asks() {
 }
 
 #[test]
-fn the_timer_is_never_early_and_at_most_a_tick_late() {
+fn timer_lapses_never_early_and_at_most_a_tick_late() {
     for lease_ms in [1_u32, 2, 64, 65, 5_000] {
         let due_us = u64::from(lease_ms) * MS;
         let mut world = World::new(settings());
@@ -88,7 +89,7 @@ fn the_timer_is_never_early_and_at_most_a_tick_late() {
             ask(KEY, Claim::Exclusive, 0).lease(lease_ms),
         ));
         world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 1).block()));
-        // Straight to the engine: a step of the world waits for a whole tick.
+        // Ask the engine directly, because a step of the world waits for a whole tick.
         world.now.lease.0 = due_us - 1;
         assert!(
             world.primary.run_tasks(world.now).is_empty(),
@@ -104,7 +105,7 @@ fn the_timer_is_never_early_and_at_most_a_tick_late() {
 }
 
 #[test]
-fn a_wait_runs_out_at_its_microsecond() {
+fn wait_runs_out_at_its_microsecond() {
     for claim in [Claim::Exclusive, Claim::Shared] {
         for (at_us, when) in around(5 * MS) {
             let mut world = World::new(settings());
@@ -122,7 +123,7 @@ fn a_wait_runs_out_at_its_microsecond() {
     for (at_us, when) in around(5 * MS) {
         let mut world = World::new(settings());
         world.step(&Step::Expect(KEY, 1));
-        world.step(&Step::Wait(KEY, Some(crate::world::Block::Ms(5)), 1));
+        world.step(&Step::Wait(KEY, Some(crate::steps::Block::Ms(5)), 1));
         world.steps(&[Step::Stall { us: at_us }, Step::Tick]);
         let expected: &[_] = if at_us < 5 * MS {
             &[]
@@ -134,7 +135,7 @@ fn a_wait_runs_out_at_its_microsecond() {
 }
 
 #[test]
-fn a_grant_that_is_due_with_the_end_of_a_wait_wins() {
+fn grant_due_with_timeout_wins() {
     for by in ["its lease", "the end of its connection"] {
         for stall_us in [5 * MS, 5 * MS + 1, 50 * MS] {
             let mut world = World::new(settings());
@@ -159,7 +160,7 @@ fn a_grant_that_is_due_with_the_end_of_a_wait_wins() {
 }
 
 #[test]
-fn a_vacant_place_is_kept_to_its_microsecond() {
+fn vacant_place_is_kept_to_its_microsecond() {
     for (at_us, when) in around(4 * MS) {
         let mut world = World::new(settings());
         world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, 0)));
@@ -179,8 +180,8 @@ fn a_vacant_place_is_kept_to_its_microsecond() {
 }
 
 #[test]
-fn a_group_is_kept_to_its_millisecond() {
-    // What a group is kept for after its last event, and how it got there.
+fn group_is_kept_to_its_millisecond() {
+    // How the group came to its state, and how long it is kept then.
     let finished: &[Step] = &[
         Step::Acquire(ask(KEY, Claim::Member, 0)),
         Step::Done(KEY, vec![0]),
@@ -202,7 +203,7 @@ fn a_group_is_kept_to_its_millisecond() {
                 let mut world = World::new(settings());
                 world.steps(before);
                 world.step(&Step::Pass { us: at_us });
-                // A WAIT that comes before the timer finds it gone as well.
+                // A WAIT that comes before the timer must find the group gone too.
                 world.step(&if asked {
                     Step::Wait(KEY, None, 1)
                 } else {
@@ -220,7 +221,7 @@ fn a_group_is_kept_to_its_millisecond() {
 }
 
 #[test]
-fn a_group_that_somebody_waits_for_is_not_idle() {
+fn group_with_watcher_is_not_idle() {
     for (at_us, when) in around(40 * MS) {
         let mut world = World::new(Settings {
             rejoin_ms: 0,
@@ -228,7 +229,7 @@ fn a_group_that_somebody_waits_for_is_not_idle() {
         });
         world.step(&Step::Expect(KEY, 1));
         world.step(&Step::Pass { us: 10 * MS });
-        world.step(&Step::Wait(KEY, Some(crate::world::Block::Ms(100)), 1));
+        world.step(&Step::Wait(KEY, Some(crate::steps::Block::Ms(100)), 1));
         world.steps(&later(100));
         assert_eq!(world.told, [(1, Answer::NotGranted)]);
         world.steps(&[Step::Pass { us: at_us }, Step::Tick]);
@@ -242,7 +243,7 @@ fn a_group_that_somebody_waits_for_is_not_idle() {
 }
 
 #[test]
-fn limits_and_permits_at_their_bounds() {
+fn limits_and_permits_hold_at_their_bounds() {
     let too_many = |permits, limit| Some(Answer::Refused(Refusal::TooMany { permits, limit }));
     for limit in [1, 2, MAX_PERMITS] {
         for used in [0, 1, limit - 1, limit] {
@@ -264,7 +265,7 @@ fn limits_and_permits_at_their_bounds() {
                 } else {
                     assert_eq!(granted(&answer), used + permits <= limit, "{case}");
                 }
-                // Who queues instead is served when there is room.
+                // A request that queues instead is served when there is room.
                 let mut world = World::new(settings());
                 if used > 0 {
                     world.step(&Step::Acquire(
@@ -283,13 +284,13 @@ fn limits_and_permits_at_their_bounds() {
 }
 
 #[test]
-fn pinned_limits_at_their_bounds() {
+fn pinned_limits_hold_at_their_bounds() {
     for pinned in [0, 1, 3] {
         for permits in [1, 3, 4] {
             let case = format!("{permits} of a pinned {pinned}");
             let mut world = World::new(settings());
             world.step(&Step::Pin(KEY, Some(pinned)));
-            // A pin overrules what the request brings.
+            // A pinned limit overrules the limit of the request.
             let asked = ask(KEY, Claim::Permits(permits), 1).limit(MAX_PERMITS);
             let answer = world.step(&Step::Acquire(asked));
             match pinned {
@@ -308,7 +309,7 @@ fn pinned_limits_at_their_bounds() {
 }
 
 #[test]
-fn queues_at_their_bounds() {
+fn queues_hold_at_their_bounds() {
     for per_key in 1..4_u8 {
         for server in 1..6_u8 {
             let bounds = Settings {
@@ -344,7 +345,7 @@ fn queues_at_their_bounds() {
 }
 
 #[test]
-fn a_lease_taken_over_has_its_rest_and_some_grace() {
+fn lease_after_restart_has_rest_plus_grace() {
     let grace = Settings {
         takeover_grace_ms: 5,
         ..settings()
@@ -377,7 +378,7 @@ fn a_lease_taken_over_has_its_rest_and_some_grace() {
                     now.lease.0 += at_us;
                     let expected = if over { 0 } else { 1 };
                     let check = world.primary.call(KEY, Family::Lock, |engine, key| {
-                        engine.check(key, Family::Lock, &crate::world::token(0), now)
+                        engine.check(key, Family::Lock, &crate::steps::token(0), now)
                     });
                     assert_eq!(check.0, Ok(expected), "{case}, {when}");
                 }

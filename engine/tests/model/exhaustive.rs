@@ -1,23 +1,23 @@
-//! Every small case: all sequences of a few calls, compared with the model after each step, as the histories
-//! are. They cannot have the histories' luck: whatever four or five of these calls can do to each other, they
-//! do here.
+//! Every small case: all sequences of a few steps, compared with the model after each step. Random histories can miss a
+//! combination; here every combination of four or five of these steps is tried.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::model::Name;
-use crate::world::{Ask, Step, World, ask};
+use crate::steps::{Ask, Step, ask};
+use crate::world::World;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};
 
 pub const KEY: Name = (0, 0);
 pub const MS: u64 = 1_000;
 
-/// Takes all sequences of `length` steps from the alphabet, each after `before`.
+/// Takes every sequence of `length` steps from `alphabet`, each in a new world after the steps of `before`.
 fn all_sequences(settings: Settings, before: &[Step], alphabet: &[Step], length: u32) {
     let letters = alphabet.len();
     let mut taken = 0;
     for number in 0..letters.pow(length) {
-        // The number's digits are the sequence.
+        // The digits of the number are the indexes of the steps.
         let digits = (0..length).map(|place| number / letters.pow(place) % letters);
         let sequence: Vec<&Step> = digits.map(|digit| &alphabet[digit]).collect();
         let steps = || before.iter().chain(sequence.iter().copied());
@@ -26,7 +26,7 @@ fn all_sequences(settings: Settings, before: &[Step], alphabet: &[Step], length:
             steps().for_each(|step| {
                 world.step(step);
             });
-            // Whatever is left over runs out.
+            // Let everything that is left run out.
             world.steps(&[Step::Pass { us: 100_000 * MS }, Step::Tick]);
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(take)) {
@@ -53,7 +53,7 @@ fn lock(token: u8, claim: Claim) -> Ask {
 }
 
 #[test]
-fn locks_of_every_short_history() {
+fn locks_in_every_short_history() {
     let (exclusive, shared) = (Claim::Exclusive, Claim::Shared);
     let alphabet = [
         Step::Acquire(lock(0, exclusive)),
@@ -72,7 +72,7 @@ fn locks_of_every_short_history() {
 }
 
 #[test]
-fn shared_and_ephemeral_locks_of_every_short_history() {
+fn shared_and_ephemeral_locks_in_every_short_history() {
     let (exclusive, shared) = (Claim::Exclusive, Claim::Shared);
     let alphabet = [
         Step::Acquire(lock(0, shared).ephemeral()),
@@ -95,7 +95,7 @@ fn shared_and_ephemeral_locks_of_every_short_history() {
 }
 
 #[test]
-fn semaphores_of_every_short_history() {
+fn semaphores_in_every_short_history() {
     let permits = |token: u8, n: u32| ask(KEY, Claim::Permits(n), token).lease(3);
     let alphabet = [
         Step::Acquire(permits(0, 1).limit(2)),
@@ -121,7 +121,7 @@ fn semaphores_of_every_short_history() {
 }
 
 #[test]
-fn groups_of_every_short_history() {
+fn groups_in_every_short_history() {
     let member = |token: u8| ask(KEY, Claim::Member, token).lease(3);
     let no_places = Settings {
         rejoin_ms: 0,
@@ -131,7 +131,7 @@ fn groups_of_every_short_history() {
         Step::Acquire(member(0)),
         Step::Acquire(member(1).limit(1).block()),
         Step::Acquire(member(2).limit(2).block_ms(2).ephemeral()),
-        Step::Wait(KEY, Some(crate::world::Block::Forever), 5),
+        Step::Wait(KEY, Some(crate::steps::Block::Forever), 5),
         Step::Wait(KEY, None, 6),
         Step::Expect(KEY, 1),
         Step::Expect(KEY, 2),
@@ -150,7 +150,7 @@ fn run(token: u8) -> Ask {
 }
 
 #[test]
-fn work_once_of_every_short_history() {
+fn work_once_in_every_short_history() {
     let alphabet = [
         Step::Acquire(run(0).max_attempts(1)),
         Step::Acquire(run(1).block()),
@@ -169,9 +169,9 @@ fn work_once_of_every_short_history() {
     all_sequences(settings(), &[Step::Acquire(run(0))], &alphabet, 4);
 }
 
-/// Runs that end with their connection, or never reach it; and what is known of them runs out soon.
+/// Runs that end with their connection or are not delivered, and records that are kept for a short time.
 #[test]
-fn ephemeral_runs_of_every_short_history() {
+fn ephemeral_runs_in_every_short_history() {
     let forgets = Settings {
         rejoin_ms: 0,
         once_keep_ms: 4,
@@ -198,9 +198,9 @@ fn ephemeral_runs_of_every_short_history() {
     all_sequences(forgets, &[], &alphabet, 4);
 }
 
-/// A vacant place, with the limit that came with it, outlives its semaphore; then others use the key.
+/// A vacant place, and the limit that its queue remembers, outlive the semaphore. Then other families use the key.
 #[test]
-fn keys_that_change_family_of_every_short_history() {
+fn keys_that_change_family_in_every_short_history() {
     let permits = |token: u8| ask(KEY, Claim::Permits(1), token).lease(3);
     let before = [
         Step::Acquire(permits(0).limit(1)),

@@ -1,28 +1,29 @@
-//! Long random histories, replayable from a number.
+//! Long random histories, each repeatable from its seed.
 //!
-//! Every domain is small (a few keys, tokens, limits and milliseconds), so that requests collide:
-//! the same token from two connections, a lease that ends with a wait, a limit that falls while
-//! somebody wants more. A failure prints the seed and the fewest of its steps that still
-//! fail; `DSYNC_SEED=n` runs that history alone, `DSYNC_HISTORIES=n` that many of each kind.
+//! There are only a few keys, tokens, limits and milliseconds, so that requests collide: the same token on two
+//! connections, a lease that ends together with a wait, a limit that falls while a request asks for more. A failure
+//! prints the seed and the fewest steps that still fail. `DSYNC_SEED=n` runs that history alone, `DSYNC_HISTORIES=n`
+//! runs that many of each kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::teller::{Kind, Random, Teller, kinds};
-use crate::world::{Step, World};
+use crate::chooser::{Chooser, HistoryKind, Random, kinds};
+use crate::steps::Step;
+use crate::world::World;
 
-/// A world for this kind of history, with as much lag as the seed says, and with engines that do their own work
-/// at once, bit by bit or at the ticks only.
-fn world(kind: Kind, seed: u64) -> World {
+/// Returns a world for this kind of history. The seed decides how far the replica's clock is ahead, and how much
+/// background work the engines do after each step.
+fn world(kind: HistoryKind, seed: u64) -> World {
     let mut world = World::new(kind.settings);
     world.skew_ms = seed % 20;
     world.background = [u32::MAX, 1, 0][(seed % 3) as usize];
     world
 }
 
-/// Runs one history; the steps it took are left in `trail`.
-fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
+/// Runs one history, and records its steps in `trail`.
+fn run(kind: HistoryKind, seed: u64, trail: &mut Vec<Step>) {
     let mut world = world(kind, seed);
-    let mut teller = Teller {
+    let mut chooser = Chooser {
         random: Random::new(seed),
         kind,
     };
@@ -31,46 +32,46 @@ fn run(kind: Kind, seed: u64, trail: &mut Vec<Step>) {
         world.step(trail.last().expect("just pushed"));
     };
     for _ in 0..kind.steps {
-        let step = teller.step(&mut world);
-        if is_unsaid(&world, &step) {
+        let step = chooser.step(&mut world);
+        if is_unspecified(&world, &step) {
             take(&mut world, Step::Tick);
         }
-        if is_unsaid(&world, &step) {
-            // The server cannot write, so the timer has settled nothing.
+        if is_unspecified(&world, &step) {
+            // The server cannot write, so the tick has ended nothing. Skip the step.
             continue;
         }
         take(&mut world, step);
-        // Now and then a reply cannot be delivered, which is found out at once.
-        if !world.somebody_waits_for_what_it_holds()
+        // Sometimes the replies cannot be delivered, which is found out at once.
+        if !world.a_waiter_holds_already()
             && !world.told.is_empty()
-            && teller.random.one_in(6)
+            && chooser.random.one_in(6)
             && world.now.may_write
         {
             take(
                 &mut world,
                 Step::FindGone {
-                    reported_first: teller.random.one_in(2),
+                    reported_first: chooser.random.one_in(2),
                 },
             );
             take(&mut world, Step::Tick);
         }
     }
-    // In the end everything runs out, and nobody is left without an answer.
+    // At the end everything runs out, and every waiter must have been answered.
     take(&mut world, Step::MayWrite(true));
     take(&mut world, Step::Pass { us: 1_000_000_000 });
     take(&mut world, Step::Tick);
 }
 
-/// Whether the contract leaves open what comes first: a hold ends, or it is answered again.
-fn is_unsaid(world: &World, step: &Step) -> bool {
+/// Whether the contract leaves open what happens first: the end of a hold, or the answer to a request of its token.
+fn is_unspecified(world: &World, step: &Step) -> bool {
     match step {
-        Step::Disconnect(_) | Step::FindGone { .. } => world.somebody_waits_for_what_it_holds(),
-        Step::Rename(..) | Step::Swap(..) => world.somebodys_hold_is_ending(),
+        Step::Disconnect(_) | Step::FindGone { .. } => world.a_waiter_holds_already(),
+        Step::Rename(..) | Step::Swap(..) => world.a_hold_is_ending(),
         _ => false,
     }
 }
 
-/// Whether all writes are made while the server takes them.
+/// Whether all steps that write come while the server takes writes.
 fn are_possible(steps: &[Step]) -> bool {
     let mut may_write = true;
     steps.iter().all(|step| match step {
@@ -88,16 +89,16 @@ fn are_possible(steps: &[Step]) -> bool {
     })
 }
 
-/// What is left of a failing history when every step has been dropped that it fails without.
-fn shortened(kind: Kind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
+/// Returns the failing history without the steps that it does not need to fail.
+fn shortened(kind: HistoryKind, seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     let fails = |steps: &[Step]| {
         let mut world = world(kind, seed);
         let mut take = |step: &Step| {
-            let said = !is_unsaid(&world, step);
-            if said {
+            let specified = !is_unspecified(&world, step);
+            if specified {
                 world.step(step);
             }
-            said
+            specified
         };
         are_possible(steps)
             && catch_unwind(AssertUnwindSafe(|| steps.iter().all(&mut take))).is_err()

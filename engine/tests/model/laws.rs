@@ -1,7 +1,8 @@
-//! What must hold whatever the model says, judged by what the engine wrote down and whom it told.
+//! What must hold whatever the model says, checked on the changes that the engine records and the answers that it
+//! gives.
 //!
-//! A second opinion that shares no rule with the model: it replays the changes of the primary, keeps
-//! the order of arrival of those who queued, and remembers who has been answered.
+//! This is a second opinion that shares no rule with the model: it replays the primary's changes, keeps the order in
+//! which requests queued, and remembers which requests were answered.
 
 mod work;
 
@@ -13,18 +14,19 @@ use dsync_engine::answer::{Answer, Refusal};
 use dsync_engine::change::{Change, End};
 use dsync_engine::types::{Claim, Fence, MonoUs, Now, Token, WaiterId};
 use dsync_engine::{Beginning, Family, Settings};
-use work::Work;
+use work::WorkLaws;
 
 #[derive(Clone, Default)]
-struct Shadow {
+struct ReplayedKey {
     holds: Vec<(Fence, Claim)>,
     asked: Option<u32>,
     pinned: Option<u32>,
-    work: Work,
+    work: WorkLaws,
 }
 
-/// A place in line: of somebody who waits or, until then, of a token whose connection is gone.
-struct Line {
+/// A place in a queue: of a waiting request or, after its connection closed, of a token that may come back until
+/// `vacant_until`.
+struct QueuedPlace {
     name: Name,
     rank: u64,
     family: Family,
@@ -35,26 +37,27 @@ struct Line {
 }
 
 pub struct Laws {
-    shadows: BTreeMap<Name, Shadow>,
-    lines: Vec<Line>,
-    /// The lines of those who were granted after waiting: a grant that was not delivered gives its back.
-    granted: BTreeMap<Fence, Line>,
-    /// The grants of which it is known that they were not delivered.
+    keys: BTreeMap<Name, ReplayedKey>,
+    places: Vec<QueuedPlace>,
+    /// The places of the requests that were granted after waiting. A grant that is not delivered gives its place back.
+    granted: BTreeMap<Fence, QueuedPlace>,
+    /// The grants that were found undelivered, and until when their places are kept.
     undelivered: BTreeMap<Fence, MonoUs>,
-    /// WAITs, which have no place in line.
+    /// Waiting WAITs, which have no place in the order.
     watchers: Vec<WaiterId>,
     last_fence: Fence,
     ranks: u64,
     settings: Settings,
-    /// Vacant places may go early where the bounds of queues are tight; then order is not judged.
+    /// Whether to check the order. With small bounds vacant places may be given up early, so the order is not checked
+    /// then.
     pub judge_order: bool,
 }
 
 impl Laws {
     pub fn new(settings: Settings, judge_order: bool) -> Laws {
         Laws {
-            shadows: BTreeMap::new(),
-            lines: Vec::new(),
+            keys: BTreeMap::new(),
+            places: Vec::new(),
             granted: BTreeMap::new(),
             undelivered: BTreeMap::new(),
             watchers: Vec::new(),
@@ -65,32 +68,26 @@ impl Laws {
         }
     }
 
-    /// §3.1 and §3.6: what was written down about one key.
+    /// Checks the changes of one call to one key: exclusion, limits and rising fences.
     pub fn written(&mut self, name: Name, changes: &[Change], now: Now) {
         for change in changes {
             let keep_ms = self.settings.once_keep_ms;
-            let shadow = self.shadows.entry(name).or_default();
-            shadow
-                .work
-                .written(name, change, keep_ms, now.unix_us / 1_000);
+            let key = self.keys.entry(name).or_default();
+            key.work.written(name, change, keep_ms, now.unix_us / 1_000);
             match change {
                 Change::Grant(grant) => {
                     let next = Fence((self.last_fence.0 + 1).max(now.unix_us));
-                    assert_eq!(grant.fence, next, "{name:?}: fences rise, with the clock");
+                    assert_eq!(grant.fence, next, "{name:?}: fences rise with the clock");
                     self.last_fence = grant.fence;
                     let alone = matches!(grant.claim, Claim::Exclusive | Claim::Run)
-                        || shadow
+                        || key
                             .holds
                             .iter()
                             .any(|(_, claim)| *claim == Claim::Exclusive);
-                    assert!(!alone || shadow.holds.is_empty(), "{name:?}: exclusion");
-                    shadow.holds.push((grant.fence, grant.claim));
-                    let limit = shadow.pinned.or(shadow.asked);
-                    let taken: u64 = shadow
-                        .holds
-                        .iter()
-                        .map(|(_, c)| u64::from(c.permits()))
-                        .sum();
+                    assert!(!alone || key.holds.is_empty(), "{name:?}: exclusion");
+                    key.holds.push((grant.fence, grant.claim));
+                    let limit = key.pinned.or(key.asked);
+                    let taken: u64 = key.holds.iter().map(|(_, c)| u64::from(c.permits())).sum();
                     let counts = matches!(grant.claim, Claim::Permits(_) | Claim::Member);
                     let within = match limit {
                         Some(limit) => taken <= u64::from(limit),
@@ -103,39 +100,35 @@ impl Laws {
                 | Change::Complete {
                     fence: Some(fence), ..
                 } => {
-                    let before = shadow.holds.len();
-                    shadow.holds.retain(|(f, _)| f != fence);
-                    assert_eq!(
-                        shadow.holds.len() + 1,
-                        before,
-                        "{name:?}: {fence:?} ends once"
-                    );
+                    let before = key.holds.len();
+                    key.holds.retain(|(f, _)| f != fence);
+                    assert_eq!(key.holds.len() + 1, before, "{name:?}: {fence:?} ends once");
                     if let Change::End {
                         how: End::Undelivered,
                         ..
                     } = change
                     {
-                        self.stands_again(name, *fence);
+                        self.restore_place(name, *fence);
                     }
                 }
                 Change::Renew { fence, .. } => {
-                    let held = shadow.holds.iter().any(|(f, _)| f == fence);
+                    let held = key.holds.iter().any(|(f, _)| f == fence);
                     assert!(held, "{name:?}: {fence:?} is renewed while it is held");
                 }
-                Change::Limit(limit) => shadow.asked = Some(*limit),
-                Change::Pin(limit) => shadow.pinned = *limit,
+                Change::Limit(limit) => key.asked = Some(*limit),
+                Change::Pin(limit) => key.pinned = *limit,
                 Change::Finish { .. } => {
                     assert!(
-                        shadow.holds.is_empty(),
+                        key.holds.is_empty(),
                         "{name:?}: no round is over with members"
                     );
                 }
                 Change::Vanish => {
                     assert!(
-                        shadow.holds.is_empty(),
+                        key.holds.is_empty(),
                         "{name:?}: no key vanishes with its holds"
                     );
-                    self.shadows.remove(&name);
+                    self.keys.remove(&name);
                 }
                 _ => {}
             }
@@ -151,15 +144,19 @@ impl Laws {
         token: &Token,
         returns: bool,
     ) {
-        let mine = |line: &&mut Line| line.name == name && line.returns && line.token == *token;
-        if let Some(line) = self.lines.iter_mut().find(mine).filter(|_| returns) {
-            assert_eq!(line.waiter, None, "{name:?}: who is superseded is told");
-            line.waiter = Some(waiter);
-            line.vacant_until = None;
+        let mine =
+            |place: &&mut QueuedPlace| place.name == name && place.returns && place.token == *token;
+        if let Some(place) = self.places.iter_mut().find(mine).filter(|_| returns) {
+            assert_eq!(
+                place.waiter, None,
+                "{name:?}: a superseded request is answered"
+            );
+            place.waiter = Some(waiter);
+            place.vacant_until = None;
             return;
         }
         self.ranks += 1;
-        self.lines.push(Line {
+        self.places.push(QueuedPlace {
             name,
             rank: self.ranks,
             family,
@@ -170,48 +167,50 @@ impl Laws {
         });
     }
 
-    /// The reply that told of this grant was not delivered.
+    /// Notes that the reply with this grant was not delivered.
     pub fn undelivered(&mut self, fence: Fence, now: Now) {
         let until = now.mono.after_ms(self.settings.rejoin_ms);
         self.undelivered.insert(fence, until);
     }
 
-    /// A grant that was not delivered has ended: its token stands where it stood.
-    fn stands_again(&mut self, name: Name, fence: Fence) {
-        let Some(mut line) = self.granted.remove(&fence) else {
+    /// An undelivered grant has ended: its token gets its place back.
+    fn restore_place(&mut self, name: Name, fence: Fence) {
+        let Some(mut place) = self.granted.remove(&fence) else {
             return;
         };
         let until = self.undelivered.get(&fence).copied();
-        let mine = |other: &Line| other.name == name && other.returns && other.token == line.token;
+        let mine =
+            |other: &QueuedPlace| other.name == name && other.returns && other.token == place.token;
         if until.is_some()
-            && line.returns
+            && place.returns
             && self.settings.rejoin_ms > 0
-            && !self.lines.iter().any(mine)
+            && !self.places.iter().any(mine)
         {
-            line.name = name;
-            line.vacant_until = until;
-            self.lines.push(line);
+            place.name = name;
+            place.vacant_until = until;
+            self.places.push(place);
         }
     }
 
-    /// RELEASE was answered: the token has no place in the queue of this family any more.
+    /// RELEASE was answered: the token must have no place in the queue of this family any more.
     pub fn released(&mut self, name: Name, family: Family, token: &Token) {
-        let mine = |line: &Line| {
-            line.name == name && line.family == family && line.returns && line.token == *token
+        let mine = |place: &QueuedPlace| {
+            place.name == name && place.family == family && place.returns && place.token == *token
         };
         let waits = self
-            .lines
+            .places
             .iter()
-            .find(|line| mine(line) && line.waiter.is_some());
-        assert!(waits.is_none(), "{name:?}: who is withdrawn is told");
-        self.lines.retain(|line| !mine(line));
+            .find(|place| mine(place) && place.waiter.is_some());
+        assert!(waits.is_none(), "{name:?}: a withdrawn request is answered");
+        self.places.retain(|place| !mine(place));
     }
 
     pub fn watches(&mut self, waiter: WaiterId) {
         self.watchers.push(waiter);
     }
 
-    /// §3.2 and §3.8: an answer goes to somebody who waits for one, and no grant passes anybody.
+    /// Checks the answer to a request that waited: it must still be owed one, and a grant must not pass an earlier
+    /// request.
     pub fn told(&mut self, name: Name, waiter: WaiterId, answer: &Answer) {
         if let Some(at) = self.watchers.iter().position(|w| *w == waiter) {
             self.watchers.remove(at);
@@ -222,62 +221,64 @@ impl Laws {
             return;
         }
         let at = self
-            .lines
+            .places
             .iter()
-            .position(|line| line.waiter == Some(waiter));
+            .position(|place| place.waiter == Some(waiter));
         let at =
-            at.unwrap_or_else(|| panic!("{name:?}: {waiter:?} is told {answer:?} and waits not"));
-        assert_eq!(self.lines[at].name, name, "{waiter:?} waits for this key");
+            at.unwrap_or_else(|| panic!("{name:?}: {waiter:?} gets {answer:?} but does not wait"));
+        assert_eq!(self.places[at].name, name, "{waiter:?} waits for this key");
         if *answer == Answer::Superseded {
-            self.lines[at].waiter = None;
+            self.places[at].waiter = None;
             return;
         }
-        let mut line = self.lines.remove(at);
-        self.is_true(name, answer);
+        let mut place = self.places.remove(at);
+        self.check_answer(name, answer);
         if let Some((_, fence)) = granted(answer) {
-            self.nobody_before(name, line.rank);
-            line.waiter = None;
-            self.granted.insert(fence, line);
+            self.check_order(name, place.rank);
+            place.waiter = None;
+            self.granted.insert(fence, place);
         }
     }
 
-    /// Of work that is done once.
-    fn is_true(&self, name: Name, answer: &Answer) {
-        let unwritten = Work::default();
-        let shadow = self.shadows.get(&name);
-        let work = shadow.map_or(&unwritten, |shadow| &shadow.work);
+    /// Checks an answer about work-once against the changes.
+    fn check_answer(&self, name: Name, answer: &Answer) {
+        let unwritten = WorkLaws::default();
+        let key = self.keys.get(&name);
+        let work = key.map_or(&unwritten, |key| &key.work);
         work.told(name, answer);
     }
 
     /// A request was granted at once.
     pub fn granted_at_once(&mut self, name: Name, token: &Token, was_new: bool, answer: &Answer) {
-        self.is_true(name, answer);
-        let resumed = |line: &Line| {
-            let mine = line.name == name && line.returns && line.token == *token;
-            // The hold it has already leaves a vacant place as it is.
-            mine && line.waiter.is_none() && (was_new || line.vacant_until.is_none())
+        self.check_answer(name, answer);
+        let resumed = |place: &QueuedPlace| {
+            let mine = place.name == name && place.returns && place.token == *token;
+            // A request that gets the hold it has already leaves a vacant place of its token as it is.
+            mine && place.waiter.is_none() && (was_new || place.vacant_until.is_none())
         };
-        let at = self.lines.iter().position(resumed);
-        let rank = at.map_or(u64::MAX, |at| self.lines.remove(at).rank);
+        let at = self.places.iter().position(resumed);
+        let rank = at.map_or(u64::MAX, |at| self.places.remove(at).rank);
         if was_new {
-            self.nobody_before(name, rank);
+            self.check_order(name, rank);
         }
     }
 
-    fn nobody_before(&self, name: Name, rank: u64) {
-        let before = |line: &&Line| line.name == name && line.rank < rank && line.waiter.is_some();
-        let passed = self.lines.iter().find(before).filter(|_| self.judge_order);
+    fn check_order(&self, name: Name, rank: u64) {
+        let before = |place: &&QueuedPlace| {
+            place.name == name && place.rank < rank && place.waiter.is_some()
+        };
+        let passed = self.places.iter().find(before).filter(|_| self.judge_order);
         assert!(
             passed.is_none(),
             "{name:?}: a grant passes {:?}",
-            passed.map(|line| line.waiter)
+            passed.map(|place| place.waiter)
         );
     }
 
-    /// A request was answered otherwise at once: it has lost the place it took over or, if it had BLOCK,
-    /// came back to.
+    /// A request was answered at once, but not granted. If it had taken over a place, or came back to one with BLOCK,
+    /// the place is lost.
     pub fn refused_at_once(&mut self, name: Name, token: &Token, blocks: bool, answer: &Answer) {
-        self.is_true(name, answer);
+        self.check_answer(name, answer);
         let after_return = blocks
             && matches!(
                 answer,
@@ -285,52 +286,54 @@ impl Laws {
                     | Answer::Done { .. }
                     | Answer::GivenUp { .. }
             );
-        self.lines.retain(|line| {
-            let mine = line.name == name && line.returns && line.token == *token;
-            let lost = line.waiter.is_none() && (line.vacant_until.is_none() || after_return);
+        self.places.retain(|place| {
+            let mine = place.name == name && place.returns && place.token == *token;
+            let lost = place.waiter.is_none() && (place.vacant_until.is_none() || after_return);
             !(mine && lost)
         });
     }
 
-    /// The waiter left without an answer; with its connection, or for good.
+    /// The waiter left without an answer. If its connection closed, its place is kept for the token.
     pub fn left(&mut self, waiter: WaiterId, with_its_connection: bool, now: Now) {
         self.watchers.retain(|w| *w != waiter);
         let rejoin_ms = self.settings.rejoin_ms;
         let keeps = with_its_connection && rejoin_ms > 0;
-        for line in self
-            .lines
+        for place in self
+            .places
             .iter_mut()
-            .filter(|line| line.waiter == Some(waiter))
+            .filter(|place| place.waiter == Some(waiter))
         {
-            line.waiter = None;
-            line.vacant_until = Some(now.mono.after_ms(rejoin_ms)).filter(|_| keeps);
+            place.waiter = None;
+            place.vacant_until = Some(now.mono.after_ms(rejoin_ms)).filter(|_| keeps);
         }
-        self.lines
-            .retain(|line| line.waiter.is_some() || (line.vacant_until.is_some() && line.returns));
-    }
-
-    /// Everything due has been done: vacant places have run out, and where everybody was turned away from
-    /// a foreign value, they are gone.
-    pub fn ticked(&mut self, now: Now, turned_away: impl Fn(Name) -> bool) {
-        self.lines.retain(|line| {
-            let gone = line.vacant_until.is_some() && turned_away(line.name);
-            !gone && line.vacant_until.is_none_or(|until| until > now.mono)
+        self.places.retain(|place| {
+            place.waiter.is_some() || (place.vacant_until.is_some() && place.returns)
         });
     }
 
-    /// Whether the request is still owed its answer.
+    /// All due work is done: vacant places have run out, and those of keys that were overwritten by another type are
+    /// gone.
+    pub fn ticked(&mut self, now: Now, turned_away: impl Fn(Name) -> bool) {
+        self.places.retain(|place| {
+            let gone = place.vacant_until.is_some() && turned_away(place.name);
+            !gone && place.vacant_until.is_none_or(|until| until > now.mono)
+        });
+    }
+
+    /// Whether the request is still owed an answer.
     pub fn waits(&self, waiter: WaiterId) -> bool {
-        self.watchers.contains(&waiter) || self.lines.iter().any(|line| line.waiter == Some(waiter))
+        self.watchers.contains(&waiter)
+            || self.places.iter().any(|place| place.waiter == Some(waiter))
     }
 
     pub fn removed(&mut self, gone: impl Fn(Name) -> bool) {
-        self.shadows.retain(|name, _| !gone(*name));
+        self.keys.retain(|name, _| !gone(*name));
     }
 
     pub fn renamed(&mut self, from: Name, to: Name) {
-        self.shadows.remove(&to);
-        if let Some(shadow) = self.shadows.remove(&from) {
-            self.shadows.insert(to, shadow);
+        self.keys.remove(&to);
+        if let Some(key) = self.keys.remove(&from) {
+            self.keys.insert(to, key);
         }
     }
 
@@ -344,14 +347,14 @@ impl Laws {
                 db
             }
         };
-        let shadows = std::mem::take(&mut self.shadows);
-        self.shadows = shadows
+        let keys = std::mem::take(&mut self.keys);
+        self.keys = keys
             .into_iter()
             .map(|((db, n), s)| ((other(db), n), s))
             .collect();
     }
 
-    /// §3.6: a start or a promotion leaves room for the fences it does not know of.
+    /// Checks how far a start or a promotion leaps past the fences that it may not know.
     pub fn leapt(&mut self, beginning: Beginning, saved: Fence, after: Fence, now: Now) {
         let (minutes, hours) = match beginning {
             Beginning::Start => (1, 1),
@@ -365,7 +368,7 @@ impl Laws {
         );
         assert!(after > self.last_fence);
         self.last_fence = after;
-        self.lines.clear();
+        self.places.clear();
         self.granted.clear();
         self.undelivered.clear();
         self.watchers.clear();

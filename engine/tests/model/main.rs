@@ -1,12 +1,17 @@
-//! The engine against a naive model: stories with a name, every small case, and long random histories.
+//! The engine against a naive model: named cases, every small case, and long random histories.
 //!
-//! - `model`: what the contract says, as plainly as it can be computed;
-//! - `laws`: what must hold whatever the model says (exclusion, order, fences, one answer each);
-//! - `server`: an engine with a keyspace around it, driven the way the module drives it;
-//! - `world`: a primary, its replica and the model, taking the same steps and compared after each;
-//! - `teller`: the next step of a random history;
-//! - `stories`, `places`, `once`, `crowds`, `elsewhere`, `followed`, `bounds`, `turns`, `exhaustive`, `history`:
-//!   the tests.
+//! What the tests are built of:
+//! - `model`: what the contract says, computed as plainly as possible;
+//! - `laws`: what must hold whatever the model says (exclusion, order, fences, one answer for each request);
+//! - `server`: an engine with a keyspace around it, called the way the module calls it;
+//! - `steps`: what can happen; `world`: takes each step on a primary, its replica and the model, and compares them;
+//! - `chooser`: chooses the next step of a random history;
+//! - `fixture`: short forms for the tests of named cases.
+//!
+//! The tests:
+//! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `rounds`, `once`, `keyspace`, `roles`, `bounds`;
+//! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
+//! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
 #![expect(
     clippy::disallowed_macros,
@@ -14,17 +19,25 @@
 )]
 
 mod bounds;
-mod crowds;
-mod elsewhere;
+mod chooser;
+mod cluster;
+mod ends;
 mod exhaustive;
-mod followed;
+mod fixture;
+mod follow;
 mod history;
+mod keyspace;
 mod laws;
+mod limits;
+mod long_queues;
 mod model;
 mod once;
+mod order;
 mod places;
+mod retries;
+mod roles;
+mod rounds;
 mod server;
-mod stories;
-mod teller;
-mod turns;
+mod slices;
+mod steps;
 mod world;

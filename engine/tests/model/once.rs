@@ -1,10 +1,11 @@
-//! Work-once at its bounds: how many attempts a request allows, who is believed, what is kept and how long.
-//! The tables say themselves what is right.
+//! Work-once at its bounds: how many attempts a request allows, whose DONE is accepted, what is kept and for how long.
+//! The tables give the expected results, independently of the model.
 
 use crate::bounds::around;
 use crate::exhaustive::{KEY, MS};
-use crate::stories::{word, world};
-use crate::world::{Ask, Step, World, ask};
+use crate::fixture::{word, world};
+use crate::steps::{Ask, Step, ask};
+use crate::world::World;
 use dsync_engine::answer::Answer;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};
@@ -23,7 +24,7 @@ fn done(token: u8) -> Step {
     Step::Complete(KEY, token, Some("result"), None)
 }
 
-/// The run of the token lapses, and its key stays.
+/// Lets the token's run lapse. The key must stay.
 fn lapse(world: &mut World, token: u8) {
     world.ask(run(token).lease(5));
     assert_eq!(world.after_ms(5), []);
@@ -58,7 +59,7 @@ fn request_allows_as_many_attempts_as_its_max() {
                 let mut answer = None;
                 for number in 1..=made {
                     world.ask(run(number));
-                    // A request that queues does so behind the last of them.
+                    // A request with BLOCK queues behind the current run.
                     if queued && number == made {
                         assert_eq!(world.ask(asked.clone().block()), None, "{case}");
                     }
@@ -81,9 +82,9 @@ fn request_allows_as_many_attempts_as_its_max() {
     }
 }
 
-/// Each waiter goes by its own MAX: one that is told FAILED makes room for the next.
+/// Each waiter has its own MAX: one that gets FAILED makes room for the next.
 #[test]
-fn waiters_give_up_in_turn_until_one_runs() {
+fn exhausted_waiters_get_failed_until_one_may_run() {
     let mut world = world();
     world.ask(run(0));
     world.ask(run(1).max_attempts(1).block());
@@ -100,7 +101,7 @@ fn waiters_give_up_in_turn_until_one_runs() {
 }
 
 #[test]
-fn handed_back_run_is_no_attempt() {
+fn released_run_is_no_attempt() {
     for how in ["released", "undelivered"] {
         let mut world = world();
         world.ask(run(0));
@@ -118,7 +119,7 @@ fn handed_back_run_is_no_attempt() {
         }
         let answer = world.told.iter().find(|(conn, _)| *conn == 2);
         assert_eq!(attempt(answer.map(|(_, answer)| answer)), 2, "{how}");
-        // Of the first attempt, handed back, nothing stays behind.
+        // A first attempt that is handed back leaves nothing behind.
         let mut world = World::new(Settings::default());
         world.ask(run(0));
         world.step(&Step::Release(KEY, Family::Once, 0));
@@ -126,9 +127,9 @@ fn handed_back_run_is_no_attempt() {
     }
 }
 
-/// What happened after a run fell silent, and whether its DONE is still believed.
+/// Events after a run lapsed, and whether its DONE is still accepted after each.
 #[test]
-fn done_after_lapse_is_believed_until_something_began() {
+fn done_after_lapse_is_accepted_until_next_run_or_failed() {
     let newer = [Step::Acquire(run(1))];
     let newer_failed = [Step::Acquire(run(1)), fail(1)];
     let newer_released = [Step::Acquire(run(1)), Step::Release(KEY, Family::Once, 1)];
@@ -167,10 +168,10 @@ fn done_after_lapse_is_believed_until_something_began() {
         (&failed_over, true),
         (&demoted, true),
     ];
-    for (since, believed) in cases {
-        for silent in ["lapsed", "disconnected"] {
+    for (since, accepted) in cases {
+        for end in ["lapsed", "disconnected"] {
             let mut world = world();
-            if silent == "lapsed" {
+            if end == "lapsed" {
                 lapse(&mut world, 0);
             } else {
                 world.ask(run(0).ephemeral());
@@ -178,14 +179,14 @@ fn done_after_lapse_is_believed_until_something_began() {
             }
             world.steps(since);
             world.step(&done(0));
-            assert_eq!(is_done(&world), believed, "{silent}, then {since:?}");
+            assert_eq!(is_done(&world), accepted, "{end}, then {since:?}");
         }
     }
 }
 
-/// A run that failed, was handed back or was revoked did not fall silent: its DONE comes too late.
+/// A run that failed, was released or was revoked did not lapse, so its DONE comes too late.
 #[test]
-fn done_after_fail_release_or_revocation_is_not_believed() {
+fn done_after_fail_release_or_revocation_is_refused() {
     let ends = [
         fail(0),
         Step::Release(KEY, Family::Once, 0),
@@ -193,7 +194,7 @@ fn done_after_fail_release_or_revocation_is_not_believed() {
     ];
     for end in ends {
         let mut world = world();
-        // Not the first attempt, so that the key stays.
+        // Use the second attempt, so that the key stays.
         lapse(&mut world, 5);
         world.ask(run(0));
         world.steps(&[end.clone(), done(0), done(5)]);
@@ -202,7 +203,7 @@ fn done_after_fail_release_or_revocation_is_not_believed() {
 }
 
 #[test]
-fn reason_is_that_of_the_last_attempt_that_counts() {
+fn reason_is_of_last_attempt_that_counts() {
     let run_ephemeral = || Step::Acquire(run(0).ephemeral());
     let ends: [(&[Step], &str); 4] = [
         (&[run_ephemeral(), fail(0)], "broken"),
@@ -224,7 +225,7 @@ fn reason_is_that_of_the_last_attempt_that_counts() {
             let mut world = world();
             world.steps(first);
             world.steps(last);
-            // A run that is handed back says nothing.
+            // A run that is handed back leaves no reason.
             world.ask(run(1));
             world.step(&Step::Release(KEY, Family::Once, 1));
             let reason = reason.as_bytes().into();
@@ -240,7 +241,7 @@ fn reason_is_that_of_the_last_attempt_that_counts() {
 }
 
 #[test]
-fn repeated_done_of_the_winner_changes_nothing() {
+fn repeated_done_by_same_token_changes_nothing() {
     let mut world = world();
     world.ask(run(0));
     world.step(&done(0));
@@ -271,7 +272,7 @@ fn result_is_kept_to_its_millisecond() {
             if !asked {
                 world.step(&Step::Tick);
             }
-            // A BEGIN that comes before the timer must find it gone as well.
+            // A BEGIN that comes before the timer must find the key gone too.
             let answer = world.ask(run(2)).expect("a try");
             let expected = if at_us < 6 * MS { "done" } else { "run" };
             assert_eq!(word(&answer), expected, "{when}, asked: {asked}");
@@ -283,7 +284,7 @@ fn result_is_kept_to_its_millisecond() {
 }
 
 #[test]
-fn attempts_are_kept_to_their_millisecond_after_the_last_event() {
+fn attempts_are_kept_to_the_millisecond_after_last_event() {
     let settings = Settings {
         once_keep_ms: 40,
         rejoin_ms: 0,
@@ -308,7 +309,7 @@ fn attempts_are_kept_to_their_millisecond_after_the_last_event() {
         Step::Pass { us: 9 * MS },
         Step::Release(KEY, Family::Once, 1),
     ];
-    // However long a run takes, the attempts before it are not forgotten.
+    // While a run lives, the attempts before it are not forgotten.
     let ran_for_long: &[Step] = &[
         Step::Acquire(run(0)),
         fail(0),
@@ -341,9 +342,9 @@ fn attempts_are_kept_to_their_millisecond_after_the_last_event() {
     }
 }
 
-/// Attempts, the run and the result go where the key goes, and the next server knows them.
+/// Attempts, the run and the result move with the key, and survive a restart, a failover and a demotion.
 #[test]
-fn what_is_known_outlives_servers_and_moves_with_its_key() {
+fn work_record_survives_restart_and_moves_with_key() {
     let ways = [
         Step::Rename(KEY, OTHER),
         Step::Rename(KEY, (1, 0)),
@@ -379,9 +380,9 @@ fn what_is_known_outlives_servers_and_moves_with_its_key() {
     }
 }
 
-/// DEL forgets, whatever was known: the first in line runs as attempt 1.
+/// DEL forgets the record, so the first waiter runs as attempt 1.
 #[test]
-fn waiters_of_a_removed_key_run_as_the_first() {
+fn waiter_of_removed_work_key_runs_as_attempt_one() {
     let ways = [
         Step::Delete(KEY),
         Step::Flush(None),
@@ -403,7 +404,7 @@ fn waiters_of_a_removed_key_run_as_the_first() {
         world.step(&done(1));
         assert!(
             !is_done(&world),
-            "{way:?}: DONE of the removed key is not believed"
+            "{way:?}: DONE of the removed key is not accepted"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! What becomes of the place of a queued request: withdrawn by RELEASE, vacant after its connection closed,
-//! taken up again by its token.
+//! The place of a queued request: withdrawn by RELEASE, vacant after its connection closed, taken again by its token.
 
-use crate::stories::{KEY, exclusive, member, permits, word, world};
-use crate::world::{Step, World, ask};
+use crate::fixture::{KEY, exclusive, member, permits, word, world};
+use crate::steps::{Step, ask};
+use crate::world::World;
 use dsync_engine::Family;
 use dsync_engine::types::Claim;
 
@@ -14,8 +14,8 @@ fn disconnect(world: &mut World, conn: usize) {
     world.step(&Step::Disconnect(conn));
 }
 
-/// A client library gave up on the reply after half a second and kept the connection: the request was granted
-/// behind its back, and held up everybody for a lease.
+/// A client library gave up on the reply after half a second, but kept the connection. Its request was then granted
+/// without its knowledge, and held up all others for a lease.
 #[test]
 fn release_of_queued_token_withdraws_request() {
     for withdrawn in [1, 2] {
@@ -31,7 +31,7 @@ fn release_of_queued_token_withdraws_request() {
     }
 }
 
-/// A withdrawn request for many permits was the only thing that kept the small ones behind it waiting.
+/// Requests for few permits waited only because of a request for many, which is withdrawn.
 #[test]
 fn release_of_queued_head_serves_next_at_once() {
     let mut world = world();
@@ -42,13 +42,13 @@ fn release_of_queued_head_serves_next_at_once() {
     assert_eq!(world.heard(), [(1, "withdrawn"), (2, "granted")]);
 }
 
-/// The last one that was queued to be added gave up, and the group waited for it.
+/// The last queued ADD is withdrawn, and the group's round must not wait for it.
 #[test]
 fn release_of_queued_member_finishes_round() {
     let mut world = world();
     world.ask(member(0).limit(1));
     world.ask(member(1).block());
-    world.step(&Step::Wait(KEY, Some(crate::world::Block::Forever), 9));
+    world.step(&Step::Wait(KEY, Some(crate::steps::Block::Forever), 9));
     world.step(&Step::Disconnect(1));
     world.step(&Step::Done(KEY, vec![0]));
     world.ask(member(2));
@@ -75,7 +75,7 @@ fn release_of_vacant_place_gives_it_up() {
     );
 }
 
-/// RELEASE names a family: a token of another family's queue is not its own.
+/// RELEASE names a family, so it must not withdraw a request of another family.
 #[test]
 fn release_in_other_family_leaves_queued_request() {
     let mut world = world();
@@ -89,9 +89,9 @@ fn release_in_other_family_leaves_queued_request() {
     assert_eq!(world.tick(), [(1, "granted")]);
 }
 
-/// For as long as its place was kept, a worker that came back with a try was refused a key that was free.
+/// While its place was kept, a worker that came back with a try was refused a free key.
 #[test]
-fn try_by_token_of_vacant_place_is_judged_like_any_other() {
+fn try_by_token_of_vacant_place_is_treated_like_any_other() {
     let mut world = world();
     world.ask(exclusive(0));
     world.ask(exclusive(1).block());
@@ -102,7 +102,7 @@ fn try_by_token_of_vacant_place_is_judged_like_any_other() {
     assert_eq!(word(&world.ask(shared).expect("a try")), "mismatch");
     release(&mut world, Family::Lock, 0);
     assert_eq!(word(&world.ask(exclusive(1)).expect("a try")), "granted");
-    // The place went with the grant: the token queues at the back the next time.
+    // The grant used up the place: next time the token queues at the back.
     release(&mut world, Family::Lock, 1);
     world.ask(exclusive(2));
     world.ask(exclusive(3).block());
@@ -112,7 +112,7 @@ fn try_by_token_of_vacant_place_is_judged_like_any_other() {
 }
 
 #[test]
-fn try_by_token_of_vacant_place_passes_nobody_who_waits() {
+fn try_by_token_of_vacant_place_passes_no_waiter() {
     let mut world = world();
     world.ask(permits(0, 1).limit(2));
     world.ask(permits(1, 2).block());
@@ -127,8 +127,9 @@ fn try_by_token_of_vacant_place_passes_nobody_who_waits() {
     );
 }
 
-/// The holder's RELEASE and the waiter's FIN arrived in one turn of the event loop, RELEASE first: the grant
-/// could not be delivered, and the place was used up. One turn earlier it would have been kept.
+/// The holder's RELEASE and the close of the waiter's connection arrived in one turn of the event loop, RELEASE first.
+/// The grant could not be delivered, and the place was lost; had the close come one turn earlier, the place would have
+/// been kept.
 #[test]
 fn undelivered_grant_leaves_place_vacant_at_its_rank() {
     for reported_first in [false, true] {
@@ -147,7 +148,7 @@ fn undelivered_grant_leaves_place_vacant_at_its_rank() {
     }
 }
 
-/// The same where the key has gone meanwhile: the limit that the request brought still counts.
+/// The same if the key was removed meanwhile: the limit of the request still counts.
 #[test]
 fn undelivered_grant_keeps_limit_for_retry() {
     let mut world = world();
@@ -165,9 +166,9 @@ fn undelivered_grant_keeps_limit_for_retry() {
     );
 }
 
-/// The retry came before the undelivered grant was ended: it has the hold, and no place besides.
+/// The retry came before the undelivered grant was ended. It keeps the hold, and must not get a place as well.
 #[test]
-fn retry_before_undelivered_grant_ends_has_the_hold_alone() {
+fn retry_before_undelivered_grant_ends_keeps_hold_only() {
     let mut world = world();
     world.ask(exclusive(0));
     world.ask(exclusive(1).block());
@@ -201,8 +202,8 @@ fn undelivered_grant_without_rejoin_time_leaves_no_place() {
     assert_eq!(world.heard(), [(3, "granted")]);
 }
 
-/// CLIENT UNBLOCK … ERROR turned a waiter away in the very turn of its grant: its connection lives and was
-/// told, so nobody comes back for the place.
+/// CLIENT UNBLOCK … ERROR answered a waiter in the same turn as its grant. Its connection lives and got the error, so
+/// no retry will come for the place.
 #[test]
 fn grant_undelivered_to_open_connection_leaves_no_place() {
     let mut world = world();
@@ -210,7 +211,7 @@ fn grant_undelivered_to_open_connection_leaves_no_place() {
     world.ask(exclusive(1).block());
     let now = world.now;
     let (_, done) = world.primary.call(KEY, Family::Lock, |engine, key| {
-        engine.release(key, Family::Lock, &crate::world::token(0), now)
+        engine.release(key, Family::Lock, &crate::steps::token(0), now)
     });
     let grant = done.wakes[0].grant.expect("a grant");
     let client = world.client(1);
@@ -218,7 +219,7 @@ fn grant_undelivered_to_open_connection_leaves_no_place() {
     world.primary.engine.undelivered(grant, client, false, now);
     world.primary.run_tasks(now);
     assert!(world.primary.state(KEY).is_none());
-    let ours = crate::world::token(1);
+    let ours = crate::steps::token(1);
     let (again, _) = world.primary.call(KEY, Family::Lock, |engine, key| {
         engine.release(key, Family::Lock, &ours, now)
     });

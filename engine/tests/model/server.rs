@@ -1,9 +1,7 @@
-//! An engine with a keyspace around it, driven the way the module drives it: open the key, call, store
-//! or delete the key, carry out the effects. Values that the keyspace lets go of are freed later, as a
-//! server with lazy freeing does.
+//! An engine with a keyspace around it, called the way the module calls it: open the key, call, store or delete the
+//! key, carry out the effects. Values that leave the keyspace are freed later, as by a server with lazy freeing.
 //!
-//! It knows nothing of the model. A server that follows another is the same thing, fed by
-//! [`Server::follow`].
+//! It knows nothing of the model. A replica is the same struct, fed by [`Server::follow`].
 
 use std::collections::BTreeMap;
 
@@ -17,7 +15,7 @@ use dsync_engine::types::{Db, Fence, Now, Token};
 use dsync_engine::wire;
 use dsync_engine::{Engine, Family, Key, Settings, State, StateId};
 
-/// The hold that an answer grants.
+/// Returns the token and fence of the hold that an answer grants.
 pub fn granted(answer: &Answer) -> Option<(&Token, Fence)> {
     match answer {
         Answer::Granted { token, fence } | Answer::Run { token, fence, .. } => {
@@ -27,14 +25,14 @@ pub fn granted(answer: &Answer) -> Option<(&Token, Fence)> {
     }
 }
 
-/// What the keyspace has under a name.
+/// The value of a key in the keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
     State(StateId),
     Foreign,
 }
 
-/// What a call on one key wanted done.
+/// The effects of a call on one key.
 pub struct Done {
     pub name: Name,
     /// The family of the state that the changes are about.
@@ -44,18 +42,19 @@ pub struct Done {
     pub wakes: Vec<Wake>,
 }
 
-/// How much of its own work the engine does in one go.
+/// The budget of one slice of the engine's background work.
 const SLICE: u32 = 3;
 
 pub struct Server {
     pub engine: Engine,
     pub keys: BTreeMap<Name, Stored>,
-    /// Values that are in no key any more and not yet freed.
+    /// Values that are in no key any more but not freed yet.
     pub let_go: Vec<StateId>,
 }
 
-/// The spelling of a key: some are kept in place by the engine, some on its heap.
-pub fn spelled(name: Name) -> Vec<u8> {
+/// Returns the name of a key as bytes: even numbers get a short name, odd ones a name that is too long to be stored in
+/// place.
+pub fn key_bytes(name: Name) -> Vec<u8> {
     match name.1 {
         n if n % 2 == 0 => format!("k{n}").into_bytes(),
         n => format!("a key whose name is too long to be kept in place: {n}").into_bytes(),
@@ -78,14 +77,14 @@ impl Server {
         }
     }
 
-    /// One call of the engine on one key that holds nothing foreign.
+    /// Calls the engine on one key, whose value must not be of another type.
     pub fn call<R>(
         &mut self,
         name: Name,
         family: Family,
         call: impl FnOnce(&mut Engine, &mut Key<'_>) -> R,
     ) -> (R, Done) {
-        let spelling = spelled(name);
+        let spelling = key_bytes(name);
         let before = match self.keys.get(&name) {
             Some(Stored::State(id)) => Some(*id),
             Some(Stored::Foreign) => panic!("{name:?} is not the engine's"),
@@ -102,7 +101,9 @@ impl Server {
                 self.keys.insert(name, Stored::State(id));
             }
             (Some(id), None) => self.drop_key(name, id),
-            (before, after) => assert_eq!(before, after, "{name:?}: a state for another"),
+            (before, after) => {
+                assert_eq!(before, after, "{name:?}: the state was replaced by another")
+            }
         }
         let left = after
             .and_then(|id| self.engine.state(id))
@@ -127,9 +128,9 @@ impl Server {
         (result, done)
     }
 
-    /// What comes before each request that may write: a key that has been kept long enough is forgotten.
+    /// Forgets a key that has been kept long enough, as the module does before each request that may write.
     pub fn forget_if_over(&mut self, name: Name, now: Now) -> Option<Done> {
-        let spelling = spelled(name);
+        let spelling = key_bytes(name);
         let Some(Stored::State(id)) = self.keys.get(&name) else {
             return None;
         };
@@ -147,7 +148,7 @@ impl Server {
             .any(|change| !matches!(change, Change::Renew { .. }));
         assert_eq!(
             effects.modified, told,
-            "{name:?}: watchers are told of all but renewals"
+            "{name:?}: all changes but renewals signal the key as modified"
         );
         let done = Done {
             name,
@@ -160,13 +161,13 @@ impl Server {
         assert_eq!(
             done.notes.iter().find(refused),
             None,
-            "{name:?}: what is decided fits"
+            "{name:?}: no decided change is refused"
         );
         effects.clear();
         done
     }
 
-    /// The timer: everything that is due, and the engine's own work, a small budget of each at a time.
+    /// Runs the timer until no task is due and no background work is left, with a small budget for each.
     pub fn run_tasks(&mut self, now: Now) -> Vec<Done> {
         let mut all = Vec::new();
         for round in 0.. {
@@ -180,7 +181,7 @@ impl Server {
                 let name = self.name_of(db, name.as_bytes());
                 if self.keys.get(&name) == Some(&Stored::Foreign) {
                     self.engine
-                        .turn_away(db, &spelled(name), &Answer::WrongType);
+                        .turn_away(db, &key_bytes(name), &Answer::WrongType);
                     all.push(self.take_effects(name, Family::Lock));
                 } else {
                     let call =
@@ -197,11 +198,11 @@ impl Server {
                 break;
             }
         }
-        assert!(!self.engine.has_background(), "the engine's work is done");
+        assert!(!self.engine.has_background(), "background work is left");
         all
     }
 
-    /// The engine's own work, to the end.
+    /// Does all background work.
     pub fn finish_background(&mut self) {
         while self.engine.has_background() {
             self.engine.background(&mut { SLICE });
@@ -213,18 +214,18 @@ impl Server {
     }
 
     fn name_of(&self, db: Db, spelling: &[u8]) -> Name {
-        let number = (0..=u8::MAX).find(|n| spelled((db.0, *n)) == spelling);
+        let number = (0..=u8::MAX).find(|n| key_bytes((db.0, *n)) == spelling);
         (db.0, number.expect("a key that was named here"))
     }
 
     fn drop_key(&mut self, name: Name, id: StateId) {
         self.keys.remove(&name);
-        self.engine.unlinked(id, Db(name.0), &spelled(name));
+        self.engine.unlinked(id, Db(name.0), &key_bytes(name));
         self.let_go.push(id);
     }
 
-    /// The lazy freeing thread has come round, and has handed over what it freed.
-    pub fn free_what_was_let_go(&mut self) {
+    /// Tells the engine that the lazy-free thread has freed the values in `let_go`.
+    pub fn free_let_go(&mut self) {
         let freed = std::mem::take(&mut self.let_go);
         let chunks = freed.chunks(2).map(<[StateId]>::to_vec);
         self.engine.freed_elsewhere(chunks.collect());
@@ -235,20 +236,20 @@ impl Server {
             Some(Stored::State(id)) => self.drop_key(name, *id),
             Some(Stored::Foreign) => {
                 self.keys.remove(&name);
-                self.engine.name_changed_hands(Db(name.0), &spelled(name));
+                self.engine.name_changed_hands(Db(name.0), &key_bytes(name));
             }
             None => {}
         }
     }
 
-    /// SET, say: a value of the server's own.
+    /// Stores a value of another type, as SET does.
     pub fn overwrite(&mut self, name: Name) {
         self.delete(name);
         self.keys.insert(name, Stored::Foreign);
-        self.engine.name_changed_hands(Db(name.0), &spelled(name));
+        self.engine.name_changed_hands(Db(name.0), &key_bytes(name));
     }
 
-    /// RENAME, and MOVE where the databases differ.
+    /// RENAME, or MOVE if the databases differ.
     pub fn rename(&mut self, from: Name, to: Name) {
         let Some(stored) = self.keys.get(&from).copied().filter(|_| from != to) else {
             return;
@@ -258,12 +259,12 @@ impl Server {
         self.keys.insert(to, stored);
         match stored {
             Stored::State(id) => {
-                self.engine.unlinked(id, Db(from.0), &spelled(from));
-                self.engine.moved(id, Db(to.0), &spelled(to));
+                self.engine.unlinked(id, Db(from.0), &key_bytes(from));
+                self.engine.moved(id, Db(to.0), &key_bytes(to));
             }
             Stored::Foreign => {
-                self.engine.name_changed_hands(Db(from.0), &spelled(from));
-                self.engine.name_changed_hands(Db(to.0), &spelled(to));
+                self.engine.name_changed_hands(Db(from.0), &key_bytes(from));
+                self.engine.name_changed_hands(Db(to.0), &key_bytes(to));
             }
         }
     }
@@ -302,7 +303,7 @@ impl Server {
             .collect();
     }
 
-    /// Applies what the primary wrote down for one key.
+    /// Applies the changes that the primary recorded for one key.
     pub fn follow(&mut self, done: &Done, now: Now) {
         if done.changes.is_empty() {
             return;
@@ -326,11 +327,11 @@ impl Server {
         );
         assert!(
             none.changes.is_empty() && none.wakes.is_empty(),
-            "who follows decides nothing"
+            "a replica decides nothing"
         );
     }
 
-    /// The packed strings that a file has of the state.
+    /// Returns the packed strings of the state, as a file would have them.
     pub fn saved(&self, name: Name) -> Option<Vec<Vec<u8>>> {
         let mut strings = Vec::new();
         saved::pack(&self.state(name)?.body, |packed| {
@@ -339,7 +340,7 @@ impl Server {
         Some(strings)
     }
 
-    /// A server that has read what this one saved: as an RDB file, or as a rewritten AOF.
+    /// Returns a server that has loaded what this one saved, from an RDB file or from a rewritten AOF (`as_changes`).
     pub fn reloaded(&self, as_changes: bool, now: Now) -> Server {
         let mut new = Server::new(self.engine.settings);
         for (name, stored) in &self.keys {
@@ -366,7 +367,7 @@ impl Server {
                 let body = assembly.finish().expect("whole");
                 let id = new
                     .engine
-                    .adopt(body, Db(name.0), &spelled(*name), now)
+                    .adopt(body, Db(name.0), &key_bytes(*name), now)
                     .expect("fits");
                 new.keys.insert(*name, Stored::State(id));
             }

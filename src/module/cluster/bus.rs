@@ -1,46 +1,48 @@
-//! What the nodes of a cluster tell each other: their last fences.
+//! The messages that the nodes of a cluster send each other: their last fences.
 //!
-//! What is told arrives late: the bus can keep a message for a twentieth of a second, in which a slot moves
-//! more than once, and two nodes that both go equally far past what they have heard from a third end up
-//! side by side. So the distance grows with the epoch of the node's slots, which the cluster makes greater
-//! with every owner of a slot, and what is told is less by the same: then a leap that is not heard of
-//! changes nothing.
+//! A message arrives late: the cluster bus can keep it for 50 ms, and in that time a slot can move more than once.
+//! Two nodes that both leap equally far past the same message of a third would give equal fences. So a node leaps
+//! farther the greater the epoch of its slots is: each new owner of a slot has a greater epoch. And each node
+//! announces its last fence less the same distance, so that a leap that others have not heard of does no harm.
 
 use crate::module::SHELL;
 use crate::module::redis::cluster::{self, Receiver};
 use crate::module::redis::context::Ctx;
 use dsync_engine::types::Fence;
 
-/// How often the node tells its last fence: if there is a new one, or while it is ahead of the clock, for a
-/// message can be lost, and a node can be new.
-pub(super) const TELL_US: u64 = 1_000_000;
+/// The time between two announcements of the last fence, in microseconds. The node announces a new fence, and repeats
+/// one that is ahead of the clock, because a message can be lost and a node can be new.
+pub(super) const ANNOUNCE_US: u64 = 1_000_000;
 
-/// How far apart the owners of a slot are, for each epoch between them: farther than a fence can get from one
-/// telling to the next.
-const EPOCH_US: u64 = 2 * TELL_US;
+/// The distance between the fences of two owners of a slot, for each epoch between them: more than a fence can grow
+/// between two announcements.
+const EPOCH_US: u64 = 2 * ANNOUNCE_US;
 
-/// How far past the fences heard of an owner of a slot with this epoch goes.
+/// How far an owner of slots with this epoch leaps past the fences that it has heard.
 pub(super) fn distance(epoch: u64) -> u64 {
     epoch.saturating_mul(EPOCH_US)
 }
 
-/// `fence:1 <the last fence, less what the epoch adds>`, where 1 is the version of the message.
+/// The message is `fence:1 <the last fence less the distance>`, where 1 is the version of the message.
 const LAST_FENCE: &[u8] = b"fence:1 ";
 
-/// Tells all other nodes the last fence of this one. Returns it.
-pub(super) fn tell_last_fence(ctx: Ctx<'_>, epoch: u64) -> Fence {
-    let (last, told) = SHELL.with(|shell| {
+/// Announces this node's last fence to all other nodes. Returns that fence.
+pub(super) fn announce_last_fence(ctx: Ctx<'_>, epoch: u64) -> Fence {
+    let (last, announced) = SHELL.with(|shell| {
         let (last, now) = (shell.engine.last_fence(), shell.now());
-        let told = Fence(last.0.saturating_sub(distance(epoch)));
-        // Others go by it, and so must this node, should it be given back what it gave away.
-        shell.engine.hear_fence(told, now);
-        (last, told)
+        let announced = Fence(last.0.saturating_sub(distance(epoch)));
+        // This node must leap past it as well if a slot that it gave away comes back.
+        shell.engine.hear_fence(announced, now);
+        (last, announced)
     });
-    cluster::tell_all(ctx, &[LAST_FENCE, told.0.to_string().as_bytes()].concat());
+    cluster::send_to_all(
+        ctx,
+        &[LAST_FENCE, announced.0.to_string().as_bytes()].concat(),
+    );
     last
 }
 
-/// Hears what the other nodes tell.
+/// Receives the announcements of the other nodes.
 pub(super) struct Bus;
 
 impl Receiver for Bus {

@@ -1,6 +1,9 @@
-//! This server as a node of a cluster: which keys it decides about, and what the nodes tell each other.
+//! This server as a node of a cluster: which keys it decides about, and the messages that the nodes send each other.
 
 mod bus;
 pub(crate) mod node;
+mod own_line;
 pub(crate) mod ownership;
+mod slot_bits;
+mod slot_orders;
 mod slots;

@@ -1,16 +1,18 @@
-//! What this node knows of its slots, and what it does before it decides about a key of a slot that is new to it.
+//! This node's view of its slots, and what it does before it decides about a key of a slot that is new to it.
 //!
-//! Fences grow along each key, and a key can go from node to node, also while nobody holds it and nothing
-//! of it is left to travel. So each node tells all others its last fence (see `bus`), and one that is given a slot
-//! goes past all that it has heard before it decides about a key there. To go past it on hearing was
-//! rejected: two nodes that both give fences would drive each other ahead of the clock.
+//! The fences of a key must never go back, also when its slot moves to another node, and also when nobody holds the
+//! key, so that no value moves with the slot. So each node announces its last fence to all others (see `bus`), and a
+//! node that gets a slot leaps past all fences that it has heard of before it decides about a key there. To leap at
+//! each announcement was rejected: two nodes that both give fences would drive each other ahead of the clock.
 //!
-//! What the node asks of its server shows in MONITOR and commandstats, so it asks when there is reason to:
-//! it overhears the commands that change its cluster, and a probe that is sent on tells that a slot has
-//! gone. Whether the cluster is up, it learns from a probe of a key of its own, which shows less.
+//! The node's questions to its server show in MONITOR and commandstats, so it asks only when there is a reason: a
+//! CLUSTER command that changes something (`redis::filter` sees them), or a probe that the server redirects, because
+//! then a slot has gone. It learns whether the cluster is up from a probe of a key of its own, which shows less.
 
-use super::bus::{self, Bus, TELL_US, distance};
-use super::slots::{self, Order, Slots};
+use super::bus::{self, ANNOUNCE_US, Bus, distance};
+use super::own_line;
+use super::slot_orders::{self, SlotOrder};
+use super::slots::Slots;
 use crate::module::redis::clock;
 use crate::module::redis::cluster::{self, Epochs};
 use crate::module::redis::context::Ctx;
@@ -19,145 +21,155 @@ use crate::module::redis::hash_slot::slot;
 use crate::module::{SHELL, Shell};
 use dsync_engine::types::Fence;
 
-/// How often the node looks at its slots without a reason, and at most for the reason that its slots are not
-/// what it takes them for.
-const LOOK_US: u64 = 10_000_000;
-pub(super) const LOOK_AGAIN_US: u64 = 1_000_000;
+/// The time between two refreshes of the slots without a reason, in microseconds.
+const REFRESH_US: u64 = 10_000_000;
+/// The shortest time between two refreshes because a probe was redirected, in microseconds.
+pub(super) const MIN_REFRESH_US: u64 = 1_000_000;
 
-/// Kept by a server that is in a cluster.
-pub(crate) struct Node {
+/// The state of a server in cluster mode; other servers have none.
+pub(crate) struct ClusterNode {
     pub(super) slots: Slots,
-    /// Of its slots, when it last looked. An older one is less than the true one: then what the node tells is
-    /// more than it has to be, and others leap farther.
+    /// The epoch of its slots at the last refresh. It can be older, and so less, than the true one. Then the node
+    /// announces a greater fence than it has to, and others leap farther, which does no harm.
     epoch: u64,
-    /// At its next look this node settles all its slots but those ordered here since it took over.
-    is_new: bool,
-    /// What it knows of its slots may be out of date.
-    has_to_look: bool,
-    /// As this node sees it, the cluster serves nobody.
+    /// The next refresh makes all slots of this node known, except those ordered here since it took over: at the
+    /// take-over it leapt past all fences it had heard of.
+    refresh_makes_all_known: bool,
+    /// The slots may have changed since the last refresh.
+    is_stale: bool,
+    /// The cluster was down at the last probe, so it serves nobody.
     pub(super) is_down: bool,
-    /// The last fence that it told of.
-    told: Fence,
-    told_us: u64,
-    looked_us: u64,
+    /// The last fence at the last announcement.
+    announced: Fence,
+    announced_us: u64,
+    refreshed_us: u64,
 }
 
-impl Node {
-    fn new() -> Node {
-        Node {
+impl ClusterNode {
+    fn new() -> ClusterNode {
+        ClusterNode {
             slots: Slots::new(),
             epoch: 0,
-            is_new: true,
-            has_to_look: true,
+            refresh_makes_all_known: true,
+            is_stale: true,
             is_down: false,
-            told: Fence(0),
-            told_us: 0,
-            looked_us: 0,
+            announced: Fence(0),
+            announced_us: 0,
+            refreshed_us: 0,
         }
     }
 
-    pub(super) fn last_looked_before(&self, now_us: u64, period_us: u64) -> bool {
-        now_us.saturating_sub(self.looked_us) >= period_us
+    pub(super) fn last_refreshed_before(&self, now_us: u64, period_us: u64) -> bool {
+        now_us.saturating_sub(self.refreshed_us) >= period_us
     }
 }
 
+/// Makes the state of a node if this server is in cluster mode.
 pub(crate) fn register(ctx: Ctx<'_>) {
     if ctx.facts().cluster() {
-        SHELL.with(|shell| shell.node = Some(Node::new()));
+        SHELL.with(|shell| shell.node = Some(ClusterNode::new()));
     }
 }
 
-pub(crate) fn overhear(ctx: Ctx<'_>) -> Result<(), String> {
+/// Begins to watch the CLUSTER commands that clients send.
+pub(crate) fn watch_commands(ctx: Ctx<'_>) -> Result<(), String> {
     if is_node() {
-        filter::overhear_cluster::<Node>(ctx)?;
+        filter::watch_cluster_commands::<ClusterNode>(ctx)?;
     }
     Ok(())
 }
 
-/// The module is loaded for good: from now on the other nodes are heard. None of their messages has come
-/// since the module was loaded, for they come in the event loop, which turns for the first time now.
+/// Begins to receive the other nodes' messages. Called in the first turn of the event loop, when the server can no
+/// longer refuse the module, because the receiver cannot be taken back. No message was missed: the server reads them
+/// in the event loop.
 pub(crate) fn listen(ctx: Ctx<'_>) {
     if is_node() {
         cluster::listen::<Bus>(ctx);
     }
 }
 
+/// Stops watching commands when the server refuses the module.
 pub(crate) fn take_back(ctx: Ctx<'_>) {
-    filter::stop_overhearing(ctx);
+    filter::stop_watching(ctx);
 }
 
 fn is_node() -> bool {
     SHELL.with(|shell| shell.node.is_some())
 }
 
-/// The cluster serves nobody now, as far as is known.
+/// Returns whether this server is in a cluster that was down at the last probe.
 pub(crate) fn is_down(shell: &Shell) -> bool {
     shell.node.as_ref().is_some_and(|node| node.is_down)
 }
 
-/// A node that decides looks at its cluster, and tells the others of its fences, from time to time.
+/// Called by the server's cron on a server that decides: refreshes the slots and announces the last fence, each when it
+/// is time to.
 pub(crate) fn cron(ctx: Ctx<'_>) {
     let now_us = clock::monotonic_us();
-    let looks = with_node(|node| node.has_to_look || node.last_looked_before(now_us, LOOK_US));
-    if looks == Some(true) {
-        look(ctx);
+    let has_to_refresh =
+        with_node(|node| node.is_stale || node.last_refreshed_before(now_us, REFRESH_US));
+    if has_to_refresh == Some(true) {
+        refresh_slots(ctx);
     }
-    let tells = SHELL.with(|shell| {
+    let announces = SHELL.with(|shell| {
         let last = shell.engine.last_fence();
         let node = shell.node.as_mut()?;
-        if now_us.saturating_sub(node.told_us) < TELL_US {
+        if now_us.saturating_sub(node.announced_us) < ANNOUNCE_US {
             return None;
         }
-        node.told_us = now_us;
-        (node.told != last || last.0 > clock::unix_us()).then_some(node.epoch)
+        node.announced_us = now_us;
+        (node.announced != last || last.0 > clock::unix_us()).then_some(node.epoch)
     });
-    if let Some(epoch) = tells {
-        tell_last(ctx, epoch);
+    if let Some(epoch) = announces {
+        announce(ctx, epoch);
     }
 }
 
-fn tell_last(ctx: Ctx<'_>, epoch: u64) {
-    let told = bus::tell_last_fence(ctx, epoch);
-    with_node(|node| node.told = told);
+fn announce(ctx: Ctx<'_>, epoch: u64) {
+    let announced = bus::announce_last_fence(ctx, epoch);
+    with_node(|node| node.announced = announced);
 }
 
-/// Goes past all fences heard of, because the primary that this node replaces may have been given a slot whose
-/// fences this node has not seen: the fence of its first grant there may be lost, or there was none. Then tells
-/// the others at once, since this node's fences are far ahead now.
+/// Leaps past all fences that the node has heard of, and announces its last fence at once, because it is far ahead now.
 ///
-/// Looks at its slots later: the server gives a promoted node its slots after this event.
+/// The leap is needed because the primary that this node replaces may have got a slot whose earlier fences this node
+/// has not seen: the primary's first grant there may be lost, or there was none.
+///
+/// The slots are refreshed later, because the server gives a promoted node its slots after this event.
 pub(crate) fn took_over(ctx: Ctx<'_>) {
     let is_node = with_node(|node| {
-        (node.is_new, node.has_to_look) = (true, true);
+        (node.refresh_makes_all_known, node.is_stale) = (true, true);
         node.slots.forget_orders();
     });
     if is_node.is_some() {
         let epoch = cluster::epochs(ctx).own;
         SHELL.with(|shell| shell.engine.leap_past_heard(distance(epoch)));
-        tell_last(ctx, epoch);
+        announce(ctx, epoch);
     }
 }
 
-/// Before a client's command on the key: is its slot new here?
-pub(crate) fn arrive(ctx: Ctx<'_>, name: &[u8]) {
+/// Called before each client's command on a key. If the key's slot is unknown here, leaps past all fences that the node
+/// has heard of.
+pub(crate) fn make_slot_known(ctx: Ctx<'_>, name: &[u8]) {
     if !is_node() {
         return;
     }
-    // What comes from a primary or from the AOF has been decided; this node has nothing to find out for it.
+    // Another server, or this one earlier, decided what comes from a primary or from the AOF.
     let facts = ctx.facts();
     if facts.replicated() || facts.loading() {
         return;
     }
     let slot = slot(name);
     if with_node(|node| node.slots.make_known(slot)) == Some(true) {
-        look(ctx);
+        refresh_slots(ctx);
         let is_served = with_node(|node| node.slots.is_served(slot)) == Some(true);
         let epoch = epoch_of(cluster::epochs(ctx), is_served);
         SHELL.with(|shell| shell.engine.leap_past_heard(distance(epoch)));
     }
 }
 
-/// The epoch of a slot that is this node's, or is about to be: then the node will have the greatest.
+/// The epoch of a slot: this node's own, or if the slot is about to become this node's, the one after the greatest,
+/// which the node will then get.
 fn epoch_of(epochs: Epochs, is_served: bool) -> u64 {
     if is_served || epochs.own == epochs.greatest {
         epochs.own
@@ -166,36 +178,37 @@ fn epoch_of(epochs: Epochs, is_served: bool) -> u64 {
     }
 }
 
-impl filter::Listener for Node {
-    /// A CLUSTER command is about to be carried out. A slot that comes is new, also where it was away for less
-    /// than the time between two looks.
-    fn overhear(words: &[&[u8]]) {
-        if !slots::may_change(words) {
+impl filter::CommandListener for ClusterNode {
+    /// Called just before the server runs a CLUSTER command. Makes a slot that is ordered here unknown, even if it was
+    /// away for less than the time between two refreshes.
+    fn on_cluster_command(words: &[&[u8]]) {
+        if !slot_orders::may_change(words) {
             return;
         }
         SHELL.try_with(|shell| {
             let Some(node) = &mut shell.node else { return };
-            node.has_to_look = true;
-            if let Some(order) = Order::of(words) {
-                node.slots.follow(order);
+            node.is_stale = true;
+            if let Some(order) = SlotOrder::of(words) {
+                node.slots.apply_order(order);
             }
         });
     }
 }
 
-pub(super) fn with_node<R>(body: impl FnOnce(&mut Node) -> R) -> Option<R> {
+pub(super) fn with_node<R>(body: impl FnOnce(&mut ClusterNode) -> R) -> Option<R> {
     SHELL.with(|shell| shell.node.as_mut().map(body))
 }
 
-pub(super) fn look(ctx: Ctx<'_>) {
+/// Reads the node's slots and their epoch from the server.
+pub(super) fn refresh_slots(ctx: Ctx<'_>) {
     let nodes = cluster::nodes(ctx);
     with_node(|node| {
-        node.has_to_look = false;
-        node.looked_us = clock::monotonic_us();
+        node.is_stale = false;
+        node.refreshed_us = clock::monotonic_us();
         let Some(nodes) = nodes else { return };
-        node.epoch = slots::own_epoch(&nodes).unwrap_or_default();
-        node.slots.see(&nodes);
-        if std::mem::take(&mut node.is_new) {
+        node.epoch = own_line::own_epoch(&nodes).unwrap_or_default();
+        node.slots.update(&nodes);
+        if std::mem::take(&mut node.refresh_makes_all_known) {
             node.slots.make_all_known();
         }
     });

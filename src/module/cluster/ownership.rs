@@ -1,35 +1,37 @@
-//! Whose it is to decide about a key outside of a command, and whether anybody may.
+//! Which server decides about a key, and whether any may decide now. The timer asks before each task.
 //!
-//! The server checks a client's command against the cluster before the module sees it. Nobody checks what the timer
-//! does, so it asks about a key before it decides: to grant a lock that was migrated a moment ago would give it two
-//! holders.
+//! The server checks a client's command against the cluster before the module sees it, but nothing checks what the
+//! timer does. If the timer granted a lock that was migrated a moment ago, the lock would have two holders.
 
-use super::node::{LOOK_AGAIN_US, look, with_node};
+use super::node::{MIN_REFRESH_US, refresh_slots, with_node};
 use super::slots::Redirected;
 use crate::module::SHELL;
 use crate::module::redis::clock;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::hash_slot::{key_in, slot};
-use crate::module::redis::key::{Content, OpenKey};
+use crate::module::redis::key::{KeyContent, OpenKey};
 use crate::module::redis::name::KeyString;
 use crate::module::redis::probe::{WriteState, writes_allowed};
 
-/// Whose it is to decide about a key, outside of a command.
+/// Which server decides about a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ownership {
+    /// This server.
     Ours,
-    /// The key has gone to another node while its slot is moving: clients that ask again are sent there.
+    /// Another node: the key has gone there while its slot is migrating. The module must tell waiters to ask again, and
+    /// the server then redirects them.
     KeyLeft,
-    /// The slot is another node's. The server itself turns its clients away.
+    /// Another node, which has the slot. The server itself redirects the waiters.
     Theirs,
-    /// Nobody decides about anything for now.
+    /// No server for now: the cluster is down, or writes are paused or refused.
     Down,
 }
 
-/// Answers that for one key after another, in one callback: the cluster does not change meanwhile.
+/// Finds out the [`Ownership`] of one key after another within one callback, during which the cluster cannot change.
 #[derive(Default)]
 pub(crate) struct Ownerships {
-    has_looked: bool,
+    /// The slots were refreshed in this callback.
+    has_refreshed: bool,
 }
 
 impl Ownerships {
@@ -48,12 +50,12 @@ impl Ownerships {
                 Ownership::Down
             }
             WriteState::Moved => {
-                if !std::mem::replace(&mut self.has_looked, true) {
-                    look(ctx);
+                if !std::mem::replace(&mut self.has_refreshed, true) {
+                    refresh_slots(ctx);
                 }
                 let slot = slot(name.bytes());
-                match with_node(|node| node.slots.of_redirected(slot)) {
-                    // Gone while its slot was coming: it may have been sent back, with its holds.
+                match with_node(|node| node.slots.classify_redirected(slot)) {
+                    // An absent key of a slot that is being imported may have been sent back, with its holds.
                     Some(Redirected::Importing) if is_absent(ctx, name) => Ownership::KeyLeft,
                     Some(Redirected::Importing) => Ownership::Ours,
                     Some(Redirected::KeyLeft) => Ownership::KeyLeft,
@@ -65,29 +67,30 @@ impl Ownerships {
 }
 
 fn is_absent(ctx: Ctx<'_>, name: &KeyString<'_>) -> bool {
-    matches!(OpenKey::open_read(ctx, name).content(), Content::Absent)
+    matches!(OpenKey::open_read(ctx, name).content(), KeyContent::Absent)
 }
 
-/// Asks the server whether it takes writes now, and keeps the answer. No event tells when that changes.
+/// Asks the server whether it accepts writes now, and keeps the answer in the shell. No event tells when that changes.
 pub(crate) fn ask_about_writes(ctx: Ctx<'_>) {
     let mut state = probe(ctx);
-    // The slot by which it was asked may have gone: perhaps there is another.
+    // The slot of the probe's key may have gone: refresh, and probe by another slot.
     if state == WriteState::Moved {
         let now_us = clock::monotonic_us();
-        if with_node(|node| node.last_looked_before(now_us, LOOK_AGAIN_US)) == Some(true) {
-            look(ctx);
+        if with_node(|node| node.last_refreshed_before(now_us, MIN_REFRESH_US)) == Some(true) {
+            refresh_slots(ctx);
             state = probe(ctx);
         }
     }
     keep(state);
 }
 
-/// A node asks by a key of its own, for the server does not say of keys elsewhere what it says of those.
+/// Probes by a key of one of the node's own slots, because for others the server only says that the slot has moved.
 fn probe(ctx: Ctx<'_>) -> WriteState {
-    let slot = with_node(|node| node.slots.any()).flatten();
+    let slot = with_node(|node| node.slots.slot_to_probe()).flatten();
     writes_allowed(ctx, &key_in(slot.unwrap_or_default()))
 }
 
+/// Keeps what a probe has found out.
 fn keep(state: WriteState) {
     SHELL.with(|shell| {
         shell.refused = state == WriteState::Refused;

@@ -1,10 +1,10 @@
-//! What the server's log tells of holds: lapses without renewal and revocations at notice, every grant
-//! and every end at debug. Fences and owners, never a token.
+//! Writes about holds into the server's log: lapses without renewal and revocations at notice, every grant and every
+//! end at debug. A line contains the fence and the owner, never a token.
 //!
-//! The server opens and closes its log file for each line, so of the lapses of one second ten have a line
-//! of their own, and the others are told by their number when the second is over, when the server is
-//! demoted or when it shuts down. Not limited are revocations, which an operator asked for one by one,
-//! warnings, and anything at debug: there all was asked for.
+//! The server opens and closes its log file for each line. So only ten lapses of one second get a line each. One more
+//! line gives the number of the others, when the second is over, when the server is demoted, or when it shuts down.
+//! The limit does not apply to revocations, because an operator asks for each of them, nor to warnings, nor at debug,
+//! where the operator has asked for every line.
 
 use crate::module::SHELL;
 use crate::module::redis::clock;
@@ -15,18 +15,19 @@ use dsync_engine::change::Change;
 use dsync_engine::effect::Note;
 use dsync_engine::types::Fence;
 
-/// How many lapses of one second have a line of their own.
+/// How many lapses of one second get a line each.
 const LINES_A_SECOND: u32 = 10;
 const SECOND_US: u64 = 1_000_000;
 
 pub(crate) struct Journal {
-    /// The log takes lines at debug, and at notice. Composing them for nobody would cost every grant, and
-    /// every lapse.
+    /// Whether the log takes lines at debug, and at notice. If not, no time is spent on composing them.
     takes_debug: bool,
     takes_notice: bool,
-    /// The lapses of the second that began at this monotonic moment: lines written, and lapses left out.
+    /// The monotonic moment at which the present second of lapses began.
     since_us: u64,
+    /// The lapses of that second with a line.
     lines: u32,
+    /// The lapses of that second without a line.
     left_out: u64,
 }
 
@@ -43,19 +44,20 @@ impl Default for Journal {
 }
 
 impl Journal {
+    /// Whether the second of lapses is over.
     fn is_over(&self, now_us: u64) -> bool {
         now_us.saturating_sub(self.since_us) >= SECOND_US
     }
 
-    /// Counts one lapse. Returns whether it has a line of its own, and how many were left out in the second
-    /// before, if that is over and they are still to be told.
+    /// Counts one lapse. Returns whether it gets a line, and how many lapses of a second that is over were left out and
+    /// still have to be reported.
     fn lapse(&mut self, now_us: u64) -> (bool, u64) {
         if self.takes_debug {
             return (true, 0);
         }
-        let mut untold = 0;
+        let mut unreported = 0;
         if self.is_over(now_us) {
-            untold = std::mem::take(&mut self.left_out);
+            unreported = std::mem::take(&mut self.left_out);
             self.since_us = now_us;
             self.lines = 0;
         }
@@ -65,12 +67,12 @@ impl Journal {
         } else {
             self.left_out += 1;
         }
-        (has_line, untold)
+        (has_line, unreported)
     }
 }
 
-/// Finds out which lines the log takes.
-pub(crate) fn look_at_the_level(ctx: Ctx<'_>) {
+/// Asks the server for its log level, to know which lines it takes.
+pub(crate) fn read_log_level(ctx: Ctx<'_>) {
     let level = setting::get(ctx, "loglevel").unwrap_or_default();
     SHELL.with(|shell| {
         shell.journal.takes_debug = level == b"debug";
@@ -78,14 +80,15 @@ pub(crate) fn look_at_the_level(ctx: Ctx<'_>) {
     });
 }
 
+/// Logs what the engine noted for the log.
 pub(crate) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
     let (what, fence, owner) = match note {
         Note::Refused { change, misfit } => return refused(ctx, key, change, *misfit),
         _ if !SHELL.with(|shell| shell.journal.takes_notice) => return,
         Note::LapsedUnrenewed { fence, owner } => {
             let now_us = clock::monotonic_us();
-            let (has_line, untold) = SHELL.with(|shell| shell.journal.lapse(now_us));
-            tell_left_out(ctx, untold);
+            let (has_line, unreported) = SHELL.with(|shell| shell.journal.lapse(now_us));
+            report_left_out(ctx, unreported);
             if !has_line {
                 return;
             }
@@ -102,6 +105,7 @@ pub(crate) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
     );
 }
 
+/// Logs a change that the engine made and then refused to apply.
 fn refused(ctx: Ctx<'_>, key: &[u8], change: &str, misfit: Misfit) {
     let key = key.escape_ascii();
     ctx.log(
@@ -113,7 +117,7 @@ fn refused(ctx: Ctx<'_>, key: &[u8], change: &str, misfit: Misfit) {
     );
 }
 
-/// A fence from a file or from the primary is far ahead of the clock, and was believed.
+/// Warns that a fence from a file or from the primary is far ahead of the clock. It was accepted.
 pub(crate) fn fence_ahead(fence: Fence) {
     log(
         Level::Warning,
@@ -126,7 +130,7 @@ pub(crate) fn fence_ahead(fence: Fence) {
     );
 }
 
-/// The server has loaded its data: what was left out of an AOF is summed up.
+/// Called when the server has loaded its data: logs how many changes of an AOF were skipped.
 pub(crate) fn loaded(ctx: Ctx<'_>) {
     let (applied, skipped) = SHELL.with(|shell| (shell.load.applied, shell.load.skipped));
     if skipped > 0 {
@@ -140,7 +144,7 @@ pub(crate) fn loaded(ctx: Ctx<'_>) {
     }
 }
 
-/// The server's cron: tells of the lapses that were left out in a second that is over.
+/// Called by the server's cron: logs how many lapses were left out in a second that is over.
 pub(crate) fn cron(ctx: Ctx<'_>) {
     let left_out = SHELL.with(|shell| shell.journal.left_out);
     if left_out > 0 && SHELL.with(|shell| shell.journal.is_over(clock::monotonic_us())) {
@@ -148,13 +152,13 @@ pub(crate) fn cron(ctx: Ctx<'_>) {
     }
 }
 
-/// Tells of the lapses that were left out so far, before this server stops deciding.
+/// Logs how many lapses were left out so far. Called before this server stops deciding.
 pub(crate) fn flush(ctx: Ctx<'_>) {
     let left_out = SHELL.with(|shell| std::mem::take(&mut shell.journal.left_out));
-    tell_left_out(ctx, left_out);
+    report_left_out(ctx, left_out);
 }
 
-fn tell_left_out(ctx: Ctx<'_>, left_out: u64) {
+fn report_left_out(ctx: Ctx<'_>, left_out: u64) {
     if left_out > 0 {
         let text = format!(
             "{left_out} more holds lapsed without any renewal; {LINES_A_SECOND} a second have a line each"
@@ -163,6 +167,7 @@ fn tell_left_out(ctx: Ctx<'_>, left_out: u64) {
     }
 }
 
+/// Logs each grant and each end at debug.
 pub(crate) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
     if !SHELL.with(|shell| shell.journal.takes_debug) {
         return;
@@ -190,13 +195,13 @@ mod tests {
     use super::{Journal, SECOND_US};
 
     #[test]
-    fn ten_lapses_of_a_second_have_lines_and_the_next_second_tells_the_number() {
+    fn journal_limits_lapse_lines_and_reports_the_rest_next_second() {
         let mut journal = Journal::default();
         let mut lines = 0;
         for n in 0..25 {
-            let (has_line, untold) = journal.lapse(7 + n);
+            let (has_line, unreported) = journal.lapse(7 + n);
             lines += u32::from(has_line);
-            assert_eq!((has_line, untold), (n < 10, 0), "lapse {n}");
+            assert_eq!((has_line, unreported), (n < 10, 0), "lapse {n}");
         }
         assert_eq!((lines, journal.left_out), (10, 15));
         assert_eq!(journal.lapse(SECOND_US - 1), (false, 0));
@@ -205,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_leaves_no_lapse_out() {
+    fn journal_at_debug_leaves_no_lapse_out() {
         let mut journal = Journal {
             takes_debug: true,
             ..Journal::default()

@@ -1,7 +1,7 @@
-//! `INFO dsync`: what has happened and what is going on, as numbers.
+//! `INFO dsync`: counters and present numbers.
 //!
-//! The server puts `dsync_` before every name. Counters count what this server decided since it started;
-//! a replica counts nothing but changes that it could not carry out.
+//! The server puts `dsync_` before every name. Counters count what this server has decided since it started, so a
+//! replica counts only the changes that it could not apply.
 
 use std::ffi::CString;
 
@@ -15,8 +15,8 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     info::register::<Metrics>(ctx)
 }
 
-/// What families are called in INFO, after their commands.
-fn prefix(family: Family) -> &'static str {
+/// The prefix of a family's fields, like that of its commands.
+fn field_prefix(family: Family) -> &'static str {
     match family {
         Family::Lock => "lock",
         Family::Semaphore => "sem",
@@ -25,9 +25,10 @@ fn prefix(family: Family) -> &'static str {
     }
 }
 
+/// A counter's name in INFO, and how to read it.
 type Counter = (&'static str, fn(&Counters) -> u64);
 
-/// Every counter of a family, by name.
+/// The counters that each family has.
 const COUNTERS: [Counter; 11] = [
     ("granted_at_once", |c| c.granted_at_once),
     ("granted_after_wait", |c| c.granted_after_wait),
@@ -60,19 +61,19 @@ fn write_fields(shell: &Shell, sink: &mut InfoSink) {
             sink.u64(&name, value);
         }
     };
-    let in_all = |of: &dyn Fn(Family) -> u64| Family::ALL.into_iter().map(of).sum::<u64>();
-    field("holds", in_all(&|family| stats.holds(family)));
-    field("waiters", in_all(&|family| engine.waiting(family)));
+    let sum_of_families = |of: &dyn Fn(Family) -> u64| Family::ALL.into_iter().map(of).sum::<u64>();
+    field("holds", sum_of_families(&|family| stats.holds(family)));
+    field("waiters", sum_of_families(&|family| engine.waiting(family)));
     field("longest_wait_ms", engine.longest_wait_ms(now));
     for family in Family::ALL {
-        let prefix = prefix(family);
+        let prefix = field_prefix(family);
         field(&format!("{prefix}_holds"), stats.holds(family));
         field(&format!("{prefix}_waiters"), engine.waiting(family));
         for (name, counter) in COUNTERS {
             field(&format!("{prefix}_{name}"), counter(stats.counters(family)));
         }
     }
-    // Each class counts all waits up to its bound, as histograms are read by monitoring systems.
+    // Cumulative, as monitoring systems expect of a histogram: each field counts all waits up to its bound.
     let mut up_to = 0;
     for (bound_ms, count) in WAIT_BOUNDS_MS.iter().zip(stats.wait_times.classes) {
         up_to += count;

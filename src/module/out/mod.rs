@@ -1,4 +1,4 @@
-//! What leaves the module besides replies: changes for replicas and the AOF, events, the log, metrics.
+//! The module's output besides replies: changes for replicas and the AOF, keyspace notifications, the log, metrics.
 
 pub(crate) mod journal;
 pub(crate) mod metrics;

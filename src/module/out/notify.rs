@@ -1,7 +1,7 @@
-//! Keyspace notifications, class `d`: what happened to a key, for clients that subscribe.
+//! Keyspace notifications of class `d`, for clients that subscribe to what happens to a key.
 //!
-//! `*.free` says that capacity was gained and nobody is queued for it: the wake-up for clients that share
-//! a connection and therefore must not block. Like all of the server's notifications they can be lost.
+//! `*.free` means that capacity was gained and no request is queued for it. Clients that share a connection, and so
+//! cannot block, use it as a wake-up. Like all notifications of the server it can be lost.
 
 use std::ffi::CStr;
 
@@ -10,12 +10,14 @@ use crate::module::redis::name::KeyString;
 use dsync_engine::Family;
 use dsync_engine::change::{Change, End};
 
+/// Sends the event of each change that has one.
 pub(crate) fn changed(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
     for event in changes.iter().filter_map(|change| event(family, change)) {
         ctx.notify(event, name);
     }
 }
 
+/// Sends the event that capacity was gained.
 pub(crate) fn free(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family) {
     ctx.notify(
         match family {
@@ -28,7 +30,7 @@ pub(crate) fn free(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family) {
     );
 }
 
-/// The event of a change; renewals, limits and the engine's own bookkeeping have none.
+/// The event of a change. Renewals, limits and the engine's own bookkeeping have none.
 fn event(family: Family, change: &Change) -> Option<&'static CStr> {
     Some(match change {
         Change::Grant(_) => match family {

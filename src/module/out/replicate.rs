@@ -1,19 +1,18 @@
-//! Changes on their way to replicas and the AOF.
+//! Sends changes to replicas and the AOF.
 //!
 //! ```text
 //! DSYN key packed
 //! ```
 //!
-//! All changes that one call made to one key travel in one command, so that nobody sees half of them. `packed` is a packed
-//! string: see [`wire`]. A rewritten AOF has the same commands. How they are carried out is in
-//! `commands::apply`.
+//! All changes that one call made to one key travel in one command, so that nobody sees half of them. `packed` is a
+//! packed string, see [`wire`]. A rewritten AOF has the same commands. `commands::apply` applies them.
 //!
-//! A release that ended the only hold of a lock, with nobody to hand it to, is passed on as it came instead:
-//! `DLOCK.RELEASE key token`. It is as frequent as a grant, and to repeat it costs the server less than to make
-//! and look up another command. It decides nothing elsewhere: there it stands for END and VANISH of the one hold
-//! that has the token.
+//! A release that ended the only hold of a lock and served no waiter is replicated as the client sent it instead:
+//! `DLOCK.RELEASE key token`. It is as frequent as a grant, and to repeat it costs the server less than to make and
+//! look up another command. The receiver decides nothing: for it the command means END and VANISH of the only hold
+//! with this token. ARCHITECTURE.md says why that is safe.
 //!
-//! The name is short because every grant of every lock pays for it: the server looks it up and writes it out.
+//! The name DSYN is short because it costs time at every grant: the server looks it up and writes it out.
 
 use std::ffi::CStr;
 
@@ -24,14 +23,15 @@ use dsync_engine::Family;
 use dsync_engine::change::{Change, End};
 use dsync_engine::wire;
 
-/// The command that carries changes.
+/// The name of the command that carries changes.
 pub(crate) const STREAM: &CStr = c"DSYN";
 
+/// Replicates the changes of one call, if anything listens; otherwise only tells the server that something changed.
 pub(crate) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
     if changes.is_empty() {
         return;
     }
-    if says_it_all(family, changes) || listeners::is_silent(ctx) {
+    if is_whole_release(family, changes) || listeners::is_silent(ctx) {
         return ctx.replicate_as_it_came();
     }
     let mut packed = SHELL.with(|shell| std::mem::take(&mut shell.packed));
@@ -42,16 +42,16 @@ pub(crate) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, chan
     SHELL.with(|shell| shell.packed = packed);
 }
 
-/// Whether the running command is a release of a lock, and this is all that it did. No other command, and no
-/// timer, ends a hold of a lock as released.
-fn says_it_all(family: Family, changes: &[Change]) -> bool {
+/// Whether the running command is a release of a lock, and these changes are all that it did. They show that, because
+/// no other command and no timer ends a lock's hold as released.
+fn is_whole_release(family: Family, changes: &[Change]) -> bool {
     let [Change::End { how, .. }, Change::Vanish] = changes else {
         return false;
     };
     family == Family::Lock && *how == End::Released
 }
 
-/// Passes on a command that was applied here, because a replica may have an AOF and replicas of its own.
+/// Passes on a DSYN that was applied here, because a replica can have an AOF and replicas of its own.
 pub(crate) fn pass_on(ctx: Ctx<'_>, name: &KeyString<'_>, packed: &[u8]) {
     ctx.replicate(STREAM, name, packed);
 }

@@ -1,16 +1,14 @@
-//! The server's functions, looked up by name when the module is loaded.
+//! The server's functions. The server's header looks them up by name when the module is loaded.
 //!
-//! Required ones exist since Redis 7.0 and are checked once, so that a server that lacks one
-//! refuses the module with the name of what is missing instead of failing later. Optional ones are
-//! asked for where they are used.
+//! Required functions exist since Redis 7.0. They are checked once, so that the module refuses to load on a server
+//! that lacks one, with its name, instead of failing later. Code that uses an optional function asks for it there.
 
 use redis_module::raw;
 
-/// The pointer of an optional function: `None` where the server does not have it.
+/// The pointer of an optional function; `None` if the server does not have it.
 macro_rules! optional {
     ($name:ident) => {{
-        // SAFETY: written once by RedisModule_Init, before any callback runs; read by value, never
-        // referenced.
+        // SAFETY: RedisModule_Init writes this static once, before any callback runs, and it is read by value here.
         #[allow(unused_unsafe, reason = "also expanded inside other unsafe blocks")]
         let function = unsafe { redis_module::raw::$name };
         function
@@ -18,7 +16,7 @@ macro_rules! optional {
 }
 pub(super) use optional;
 
-/// The pointer of a required function.
+/// The pointer of a required function. Does not panic, because [`missing`] was checked when the module was loaded.
 macro_rules! required {
     ($name:ident) => {
         $crate::module::redis::api::optional!($name).expect(stringify!($name))
@@ -28,7 +26,7 @@ pub(super) use required;
 
 macro_rules! require {
     ($($name:ident)*) => {
-        /// The name of the first required function this server does not have.
+        /// The name of the first required function that this server does not have.
         pub(super) fn missing() -> Option<&'static str> {
             $(if optional!($name).is_none() { return Some(stringify!($name)); })*
             None
@@ -66,18 +64,17 @@ require! {
     RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
 }
 
-/// Whether the server is Redis, and older than this version: 0x00MMmmpp. Valkey began as 7.2 and has
-/// numbers of its own.
+/// Whether the server is Redis older than this version, which has the form 0x00MMmmpp. False for Valkey, which began as
+/// Redis 7.2 and counts its own versions.
 pub(super) fn is_redis_before(version: i32) -> bool {
-    // SAFETY: no argument, reads a constant of the server.
+    // SAFETY: RM_GetServerVersion has no arguments and only reads a constant.
     !is_valkey() && unsafe { required!(RedisModule_GetServerVersion)() } < version
 }
 
-/// Whether the server is Valkey: only Valkey answers to the `ValkeyModule_` names.
+/// Whether the server is Valkey: only Valkey has functions with names in `ValkeyModule_`.
 pub(super) fn is_valkey() -> bool {
     let mut found: *mut std::ffi::c_void = std::ptr::null_mut();
-    // SAFETY: RM_GetApi looks a C string up and, on success only, stores one pointer through its
-    // second argument.
+    // SAFETY: RM_GetApi looks up a C string and, only if it succeeds, stores one pointer through its second argument.
     unsafe {
         required!(RedisModule_GetApi)(
             c"ValkeyModule_CreateCommand".as_ptr(),

@@ -1,13 +1,12 @@
-//! The carrier: a client parked until we let it go.
+//! Parks clients until the module releases them.
 //!
-//! It is parked with RM_BlockClientOnKeys on a name that is never signalled, without a time-out,
-//! and released with RM_UnblockClient: so the server itself answers MOVED, CLUSTERDOWN, a change of
-//! role and CLIENT UNBLOCK as users expect. RM_BlockClient was rejected: on Redis 7.0 a CLIENT
-//! UNBLOCK beside a grant leaves its client without a reply, on 7.2 it stops the server, and on
-//! Valkey such clients outlive the loss of their slot.
+//! A client is parked with RM_BlockClientOnKeys on a name that is never signalled, without a timeout, and released with
+//! RM_UnblockClient. So the server itself replies MOVED, CLUSTERDOWN, a change of role and CLIENT UNBLOCK as users
+//! expect. RM_BlockClient was rejected: on Redis 7.0 a CLIENT UNBLOCK in the turn of a grant leaves its client without
+//! a reply, on 7.2 it stops the server, and on Valkey such clients stay parked when their slot moves away.
 //!
-//! Which hook is called, in order. `left`: the server has replied an error, or the connection is
-//! closed. `gone`: last of all, once for each parked client.
+//! The table shows which hooks are called, in order. `left` means that the server has replied an error or the
+//! connection has closed. `gone` comes last of all, once for each parked client.
 //!
 //! | what happens | hooks |
 //! |---|---|
@@ -18,10 +17,9 @@
 //! | one of these after release, Redis ≥ 7.4 | left instead of answer; gone |
 //! | one of these after release, the others | gone: the answer was written, perhaps for nobody |
 //!
-//! A closed connection is an event as well (`ServerEvent::Disconnected`, before `left`), and that
-//! event alone tells it from one that stays open. In the last row CLIENT UNBLOCK … ERROR meets a
-//! defect of those servers: its error comes after the answer (Redis) or in its place (Valkey 8.0),
-//! and no hook tells.
+//! For a closed connection the event `ServerEvent::Disconnected` comes before `left`; only this event shows that the
+//! connection does not stay open. In the last row CLIENT UNBLOCK … ERROR reveals a defect of those servers: its error
+//! comes after the answer (Redis) or instead of it (Valkey 8.0), and no hook tells the module.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -35,44 +33,44 @@ use super::gil::GilCell;
 use super::guard::guard;
 use super::late_release;
 use super::name::KeyString;
-use super::reply::Debt;
+use super::reply::OwedReply;
 
+/// What the server tells the module about a parked client.
 pub(crate) trait Hooks {
-    /// Writes the one reply of this waiter: what was decided before `release`, or else that its
-    /// wait is over. May run inside `release`, so hold no borrow there.
+    /// Writes the only reply of this waiter: what was decided before `release`, or otherwise that its wait is over. Can
+    /// run inside `release`, so the caller of `release` must not hold a borrow.
     fn answer(ctx: Ctx<'_>, waiter: NonZeroU64);
-    /// May run in the middle of a script, and sees the role before a demotion: only memory may be
-    /// touched.
+    /// Can run in the middle of a script, and in a demotion before the role has changed, so it may only change memory.
     fn left(waiter: NonZeroU64);
-    /// The number may be used again.
+    /// The waiter's number may be used again.
     fn gone(waiter: NonZeroU64);
 }
 
-/// All parked clients that are not gone, each with its handle until it is let go by anyone:
-/// unblocking one a second time, from within its own answer or leaving, would write a second reply.
-/// A handle found here is alive. A tree, since a hash table that doubles at 100,000 waiters would
-/// stall the server.
+/// All parked clients that are not gone. Each has its handle until anything releases it, because to unblock a client a
+/// second time, from its own `answer` or `left`, would write a second reply. A handle found here is alive. A tree,
+/// because a hash table that doubles at 100,000 waiters would stall the server.
 static PARKED: GilCell<BTreeMap<NonZeroU64, Option<Handle>>> = GilCell::new(BTreeMap::new());
 
 #[derive(Clone, Copy)]
 struct Handle(*mut raw::RedisModuleBlockedClient);
 
-// SAFETY: kept in a GilCell only: used under the server's global lock, whichever thread has it.
+// SAFETY: handles are kept in a GilCell only, so they are used only under the server's global lock, on whichever thread
+// has it.
 unsafe impl Send for Handle {}
 
-/// The right to let one client go, once. It does nothing once the client has left or was answered;
-/// to drop it is to release.
+/// The right to release one parked client, once. To drop it is to release. Does nothing if the client has left or was
+/// answered already.
 #[derive(Debug)]
 #[must_use = "dropping it releases the client"]
 pub(crate) struct ParkedClient {
     waiter: NonZeroU64,
 }
 
-/// Parks the client of the running command on the name `wait_on`. Reply nothing then:
-/// `Hooks::answer` will.
+/// Parks the client of the running command on the name `wait_on`. The command must not reply then; `Hooks::answer`
+/// will.
 ///
-/// `None`: it cannot wait here, it is parked already, or `waiter` is the number of one that is not
-/// gone yet; nothing was replied.
+/// Returns `None`, and replies nothing, if the client cannot wait here, if it is parked already, or if a waiter with
+/// this number is not gone yet.
 pub(crate) fn park<H: Hooks>(
     ctx: Ctx<'_>,
     wait_on: &[u8],
@@ -84,10 +82,10 @@ pub(crate) fn park<H: Hooks>(
     }
     let name = KeyString::new(wait_on);
     let mut keys = [name.raw()];
-    // SAFETY: the context of a command whose client is not blocked yet and may be: where it may
-    // not, the server would reply and return a dead handle. RM_BlockClientOnKeys takes its own reference of the name. The callbacks
-    // are functions of this library, and the private data is a number nobody dereferences. Valkey
-    // returns NULL for some clients, without a reply.
+    // SAFETY: the check above leaves the context of a command whose client is not blocked yet and may be. (For another
+    // one the server would reply and return a dead handle.) RM_BlockClientOnKeys takes its own reference to the name.
+    // The callbacks stay in memory, because a module with data types is not unloaded, and the private data is a number
+    // that nothing dereferences. Valkey returns NULL for some clients, without a reply.
     let handle = unsafe {
         required!(RedisModule_BlockClientOnKeys)(
             ctx.raw(),
@@ -103,32 +101,34 @@ pub(crate) fn park<H: Hooks>(
     if handle.is_null() {
         return None;
     }
-    // SAFETY: the handle just returned.
+    // SAFETY: RM_BlockClientOnKeys has just returned this handle.
     unsafe { required!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect::<H>)) };
     PARKED.with(|parked| parked.insert(waiter, Some(Handle(handle))));
     late_release::parked(waiter);
-    Debt::postpone();
+    OwedReply::postpone();
     Some(ParkedClient { waiter })
 }
 
 impl ParkedClient {
-    /// Decide the answer before; see the table above for when it is written.
+    /// Releases the client. The answer must be decided before; the table at the top of this file shows when it is
+    /// written.
     pub(crate) fn release(self) {}
 }
 
 impl Drop for ParkedClient {
     fn drop(&mut self) {
-        if !late_release::takes(self.waiter) {
+        if !late_release::defers(self.waiter) {
             unblock(self.waiter);
         }
     }
 }
 
-/// Lets a client go that may not be unblocked before the running command is over: see [`late_release`].
+/// Releases a client in the next turn of the event loop, because it must not be unblocked before the running command is
+/// over, see [`late_release`].
 pub(super) fn unblock_next_turn(ctx: Ctx<'_>, waiter: NonZeroU64) {
     let data = std::ptr::without_provenance_mut(waiter.get() as usize);
-    // SAFETY: a live context; the callback is a function of this library, and its data a number nobody
-    // dereferences.
+    // SAFETY: the context is live; the callback stays in memory, because a module with data types is not unloaded; its
+    // data is a number that nothing dereferences.
     unsafe { required!(RedisModule_CreateTimer)(ctx.raw(), 0, Some(on_next_turn), data) };
 }
 
@@ -148,11 +148,11 @@ fn unblock(waiter: NonZeroU64) {
     let Some(Handle(handle)) = take_handle(waiter) else {
         return;
     };
-    // SAFETY: alive, see PARKED, and not unblocked by anyone yet.
+    // SAFETY: a handle from PARKED is alive, and nothing has unblocked it, because each handle is taken only once.
     unsafe { required!(RedisModule_UnblockClient)(handle, std::ptr::null_mut()) };
 }
 
-/// The one who takes the handle releases the client, and no other can.
+/// Takes the handle out of PARKED. Only the caller that gets it may unblock the client.
 fn take_handle(waiter: NonZeroU64) -> Option<Handle> {
     PARKED
         .try_with(|parked| parked.get_mut(&waiter)?.take())
@@ -160,14 +160,14 @@ fn take_handle(waiter: NonZeroU64) -> Option<Handle> {
 }
 
 /// # Safety
-/// `ctx` is the context of a callback for a parked client.
+/// `ctx` must be the context of a callback for a parked client.
 unsafe fn waiter_of(ctx: *mut raw::RedisModuleCtx) -> Option<NonZeroU64> {
-    // SAFETY: the caller's promise; the private data is the number given to RM_BlockClientOnKeys.
+    // SAFETY: the caller guarantees the context; the private data is the number given to RM_BlockClientOnKeys.
     let data = unsafe { required!(RedisModule_GetBlockedClientPrivateData)(ctx) };
     NonZeroU64::new(data.addr() as u64)
 }
 
-/// A client created the name that this client is parked on: it stays parked.
+/// Called when a client creates the name that this client is parked on. Keeps it parked.
 unsafe extern "C" fn on_ready(
     _: *mut raw::RedisModuleCtx,
     _: *mut *mut raw::RedisModuleString,
@@ -176,15 +176,15 @@ unsafe extern "C" fn on_ready(
     raw::REDISMODULE_ERR as i32
 }
 
-/// The reply path of a carrier, whether released by us or by CLIENT UNBLOCK … TIMEOUT.
+/// Called when the module or CLIENT UNBLOCK … TIMEOUT releases a client. Writes its reply.
 unsafe extern "C" fn on_timeout<H: Hooks>(
     ctx: *mut raw::RedisModuleCtx,
     _: *mut *mut raw::RedisModuleString,
     _: i32,
 ) -> i32 {
-    // SAFETY: the context of a parked client's callback, alive until this returns.
+    // SAFETY: the server keeps the context of a parked client's callback until this returns.
     let (waiter, ctx) = unsafe { (waiter_of(ctx), Ctx::from_raw(ctx)) };
-    let debt = Debt::one();
+    let owed = OwedReply::begin();
     if let Some(waiter) = waiter {
         guard(
             c"a waiter's answer",
@@ -195,7 +195,7 @@ unsafe extern "C" fn on_timeout<H: Hooks>(
             },
         );
     }
-    debt.pay(ctx);
+    owed.complete(ctx);
     raw::REDISMODULE_OK as i32
 }
 
@@ -203,7 +203,7 @@ unsafe extern "C" fn on_disconnect<H: Hooks>(
     ctx: *mut raw::RedisModuleCtx,
     _: *mut raw::RedisModuleBlockedClient,
 ) {
-    // SAFETY: the context of a parked client's callback, alive until this returns.
+    // SAFETY: the server keeps the context of a parked client's callback until this returns.
     let waiter = unsafe { waiter_of(ctx) };
     if let Some(waiter) = waiter {
         guard(

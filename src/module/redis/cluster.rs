@@ -1,8 +1,8 @@
-//! The cluster this server is a node of: what it says of itself, and words to the other nodes.
+//! The cluster that this server is a node of: its slots, its epochs, and messages to and from the other nodes.
 //!
-//! The module API tells neither which slots are served here nor which of them migrate, so the server's own
-//! CLUSTER command is asked. MONITOR and commandstats show that: ask seldom. Messages go over the cluster's bus, to every node there is a link to, and
-//! may be lost.
+//! The module API tells neither which slots are served here nor which of them migrate, so the server's own CLUSTER
+//! command is asked. MONITOR and commandstats show that: ask seldom. Messages go over the cluster's bus, to every node
+//! there is a link to, and may be lost.
 
 use std::ffi::c_char;
 
@@ -13,22 +13,24 @@ use super::call;
 use super::context::Ctx;
 use super::guard::guard;
 
-/// The bus knows modules by names of nine letters, and all others as one: so the number of our messages is
-/// an unusual one, and [`PREFIX`] says whose they are.
+/// The type number of our messages, and what each of them begins with. The cluster bus tells apart only modules whose
+/// names have nine letters; all others, like this one, share one name there. So the number is an unusual one, and the
+/// prefix shows that a message is ours.
 const MESSAGE_TYPE: u8 = 0xd5;
 const PREFIX: &[u8] = b"dsync:";
 
+/// Handles the messages of other nodes.
 pub(crate) trait Receiver {
     fn receive(ctx: Ctx<'_>, message: &[u8]);
 }
 
-/// From now on what other nodes say is received. Without a cluster there is nobody to listen to.
+/// Registers the receiver of messages. Does nothing outside of a cluster.
 ///
-/// Only once the module is loaded for good, for it cannot be taken back: a server that refuses the module
-/// keeps the receiver (but Valkey 9.1), and one that is asked to remove it frees the head of its list and
+/// To be called only when the module is loaded for good, because this cannot be taken back. A server that refuses the
+/// module keeps the receiver (except Valkey 9.1). A server that is asked to remove it frees the head of its list and
 /// goes on using it (RM_RegisterClusterMessageReceiver with NULL, Redis up to 8.0, Valkey up to 9.0).
 pub(crate) fn listen<R: Receiver>(ctx: Ctx<'_>) {
-    // SAFETY: a live context; the callback is a function of this library.
+    // SAFETY: the context is live, and the callback stays in memory, because the module is not unloaded any more.
     unsafe {
         required!(RedisModule_RegisterClusterMessageReceiver)(
             ctx.raw(),
@@ -38,14 +40,14 @@ pub(crate) fn listen<R: Receiver>(ctx: Ctx<'_>) {
     };
 }
 
-/// Says something to all other nodes.
-pub(crate) fn tell_all(ctx: Ctx<'_>, message: &[u8]) {
+/// Sends a message to all other nodes.
+pub(crate) fn send_to_all(ctx: Ctx<'_>, message: &[u8]) {
     let message = [PREFIX, message].concat();
     let Ok(len) = u32::try_from(message.len()) else {
         return;
     };
-    // SAFETY: a live context; without a target the server sends to all nodes, and copies the bytes. It
-    // refuses where there is no cluster.
+    // SAFETY: the context is live; RM_SendClusterMessage takes NULL for all nodes, copies the bytes, and refuses if
+    // there is no cluster.
     unsafe {
         required!(RedisModule_SendClusterMessage)(
             ctx.raw(),
@@ -57,20 +59,21 @@ pub(crate) fn tell_all(ctx: Ctx<'_>, message: &[u8]) {
     };
 }
 
-/// All nodes as this one knows them, a line each: CLUSTER NODES.
+/// The reply of CLUSTER NODES: one line for each node that this one knows.
 pub(crate) fn nodes(ctx: Ctx<'_>) -> Option<Vec<u8>> {
     call::ask(ctx, c"CLUSTER", &[b"NODES"])?.text()
 }
 
-/// Versions of what the nodes believe about slots: the greater counts.
+/// Configuration epochs: of two nodes that claim a slot, the one with the greater epoch has it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Epochs {
-    /// Of this node's own slots, or of its primary's.
+    /// The epoch of this node's slots, or on a replica of its primary's.
     pub(crate) own: u64,
-    /// The greatest that this node knows of.
+    /// The greatest epoch that this node knows of.
     pub(crate) greatest: u64,
 }
 
+/// Reads the epochs from CLUSTER INFO; 0 where the server does not say.
 pub(crate) fn epochs(ctx: Ctx<'_>) -> Epochs {
     let epoch = |field| {
         let text = String::from_utf8(info(ctx, field)?).ok()?;
@@ -105,7 +108,7 @@ unsafe extern "C" fn on_message<R: Receiver>(
             if payload.is_null() {
                 return;
             }
-            // SAFETY: context and payload are the server's, alive until this returns (cluster.c,
+            // SAFETY: the server keeps the context and the `len` bytes of the payload until this returns (cluster.c,
             // clusterProcessPacket).
             let (ctx, message) = unsafe {
                 (

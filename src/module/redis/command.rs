@@ -1,5 +1,5 @@
-//! A command of the module, as a type: the server's handlers carry no data of their own, a type
-//! parameter does it for them.
+//! A command of the module, as a type. The server calls a handler without any data of ours, so the handler is a generic
+//! function, and its type parameter is the command.
 
 use std::ffi::CStr;
 
@@ -11,20 +11,20 @@ use super::blocked::unblock_next_turn;
 use super::context::Ctx;
 use super::guard::guard;
 use super::late_release::Running;
-use super::reply::Debt;
+use super::reply::OwedReply;
 
 pub(crate) trait Command {
     const NAME: &'static CStr;
-    /// The server's words, separated by spaces; one it does not know refuses the module.
+    /// The flags of RM_CreateCommand, separated by spaces. A server that does not know a flag refuses the module.
     const FLAGS: &'static CStr;
-    /// Whether argument 1 is a key. No command of ours has more than one, nor has it elsewhere.
+    /// Whether argument 1 is a key. No command of the module has other keys.
     const HAS_KEY: bool;
 
-    /// Replies exactly once, or parks the client. If it panics first, the caller gets an error.
+    /// Replies exactly once, or parks the client. If it panics before, the client gets an error.
     fn run(ctx: Ctx<'_>, args: Args<'_>);
 }
 
-/// Only while the module is loaded.
+/// Registers the command. Possible only during RedisModule_OnLoad.
 pub(crate) fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
     register_with_flags::<C>(ctx, C::FLAGS)
         .then_some(())
@@ -36,12 +36,11 @@ pub(crate) fn register<C: Command>(ctx: Ctx) -> Result<(), String> {
         })
 }
 
-/// The same with other flags than the command's own; false where the server does not know one of
-/// them.
+/// [`register`] with other flags than the command's own. Returns false if the server does not know one of them.
 pub(crate) fn register_with_flags<C: Command>(ctx: Ctx, flags: &CStr) -> bool {
     let key = i32::from(C::HAS_KEY);
-    // SAFETY: RM_CreateCommand copies the strings; the handler is a function of this library, and the
-    // server forgets the command before it unloads the library (module.c, moduleUnregisterCommands).
+    // SAFETY: RM_CreateCommand copies the strings, and the server forgets the handler before it unloads this library
+    // (module.c, moduleUnregisterCommands).
     let status = unsafe {
         required!(RedisModule_CreateCommand)(
             ctx.raw(),
@@ -61,12 +60,12 @@ unsafe extern "C" fn trampoline<C: Command>(
     argv: *mut *mut raw::RedisModuleString,
     argc: i32,
 ) -> i32 {
-    // SAFETY: the server calls a handler on a thread that holds its lock, with a context and
-    // arguments that live until it returns (module.c, RedisModuleCommandDispatcher).
+    // SAFETY: the server calls a handler on a thread that holds its global lock, with a context and arguments that live
+    // until the handler returns (module.c, RedisModuleCommandDispatcher).
     let (ctx, args) = unsafe { (Ctx::of_command(ctx), Args::from_raw(argv, argc)) };
-    let (debt, running) = (Debt::one(), Running::begin());
+    let (owed, running) = (OwedReply::begin(), Running::begin());
     guard(C::NAME, || (), || C::run(ctx, args));
-    debt.pay(ctx);
+    owed.complete(ctx);
     if let Some(waiter) = running.end() {
         unblock_next_turn(ctx, waiter);
     }

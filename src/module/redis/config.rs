@@ -1,11 +1,12 @@
-//! The settings: one table for CONFIG GET/SET/REWRITE, redis.conf, MODULE LOADEX and the arguments
-//! of `loadmodule`.
+//! Registers a table of settings for CONFIG GET/SET/REWRITE, redis.conf, MODULE LOADEX and the arguments of
+//! `loadmodule`.
 //!
-//! `loadmodule dsync.so max-waiters 500` changes the default; a directive `dsync.max-waiters 900`
-//! in redis.conf or given to LOADEX is the value, and so wins. That way LoadConfigs sets each
-//! setting once, in one order, and CONFIG REWRITE leaves out what the arguments it keeps on the
-//! loadmodule line will say again. The server checks directives against the bounds, we check the
-//! arguments. Values live above, behind a trait; the server asks for them by the row's number.
+//! An argument, as in `loadmodule dsync.so max-waiters 500`, changes the setting's default. A directive
+//! `dsync.max-waiters 900` in redis.conf or given to LOADEX sets its value, and so takes precedence. In this way
+//! RM_LoadConfigs sets each setting once, in one order, and CONFIG REWRITE omits settings that the arguments give
+//! already, because it keeps those on the loadmodule line. The server checks directives against the bounds; this file
+//! checks the arguments. The caller keeps the values, behind the trait [`Values`]; the server asks for them by the
+//! number of the row.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,13 +20,13 @@ use super::guard::guard;
 
 /// One row of the table.
 pub(crate) struct Setting {
-    /// Without the module's name.
+    /// The name without `dsync.`.
     pub(crate) name: &'static CStr,
-    kind: Kind,
+    kind: SettingKind,
 }
 
-enum Kind {
-    /// The bounds are allowed values.
+enum SettingKind {
+    /// The bounds are inclusive.
     Number {
         default: i64,
         min: i64,
@@ -38,57 +39,58 @@ enum Kind {
 
 impl Setting {
     pub(crate) const fn number(name: &'static CStr, default: i64, min: i64, max: i64) -> Setting {
-        let kind = Kind::Number { default, min, max };
+        let kind = SettingKind::Number { default, min, max };
         Setting { name, kind }
     }
 
-    /// A setting that is `yes` or `no`; [`Values`] sees 1 or 0.
+    /// A setting that is `yes` or `no`. [`Values`] gets 1 or 0.
     pub(crate) const fn yes_no(name: &'static CStr, default: bool) -> Setting {
-        let kind = Kind::YesNo { default };
+        let kind = SettingKind::YesNo { default };
         Setting { name, kind }
     }
 
     fn default(&self) -> i64 {
         match self.kind {
-            Kind::Number { default, .. } => default,
-            Kind::YesNo { default } => default.into(),
+            SettingKind::Number { default, .. } => default,
+            SettingKind::YesNo { default } => default.into(),
         }
     }
 
-    /// The value that the text of an argument means, or what is allowed instead.
+    /// Reads the value in an argument, or returns which values are allowed.
     fn parse(&self, text: &[u8]) -> Result<i64, String> {
         match self.kind {
-            Kind::Number { min, max, .. } => parse_i64(text)
+            SettingKind::Number { min, max, .. } => parse_i64(text)
                 .filter(|value| (min..=max).contains(value))
                 .ok_or_else(|| format!("not a number from {min} to {max}")),
-            // In any case, as the server reads its own (util.c, yesnotoi).
-            Kind::YesNo { .. } if text.eq_ignore_ascii_case(b"yes") => Ok(1),
-            Kind::YesNo { .. } if text.eq_ignore_ascii_case(b"no") => Ok(0),
-            Kind::YesNo { .. } => Err("neither yes nor no".to_owned()),
+            // In capitals or not, as the server reads its own settings (util.c, yesnotoi).
+            SettingKind::YesNo { .. } if text.eq_ignore_ascii_case(b"yes") => Ok(1),
+            SettingKind::YesNo { .. } if text.eq_ignore_ascii_case(b"no") => Ok(0),
+            SettingKind::YesNo { .. } => Err("neither yes nor no".to_owned()),
         }
     }
 }
 
-/// Where the values are, by row. `set` is called once for each row while the module is loaded.
+/// Gets and sets the values by the number of their row. While the module is loaded, `set` is called once for each row.
 pub(crate) trait Values {
     fn get(row: usize) -> i64;
     fn set(row: usize, to: i64) -> Result<(), String>;
 }
 
-/// A table whose defaults are those that the arguments of `loadmodule` ask for.
+/// A table, with the defaults that the arguments of `loadmodule` ask for.
 pub(crate) struct Checked {
     settings: &'static [Setting],
     defaults: Vec<i64>,
 }
 
-/// Checks the arguments of `loadmodule`, which may refuse the module: before anything is registered.
+/// Checks the arguments of `loadmodule`. To be called before anything is registered, because a wrong one refuses the
+/// module.
 pub(crate) fn check(settings: &'static [Setting], args: Args) -> Result<Checked, String> {
     let given: Vec<&[u8]> = args.iter().collect();
     let defaults = defaults(settings, &given)?;
     Ok(Checked { settings, defaults })
 }
 
-/// Registers the table and applies the directives. Only while the module is loaded.
+/// Registers the table and applies the directives. Possible only during RedisModule_OnLoad.
 pub(crate) fn register<V: Values>(ctx: Ctx, table: &Checked) -> Result<(), String> {
     for (row, (setting, default)) in table.settings.iter().zip(&table.defaults).enumerate() {
         if !register_one::<V>(ctx, setting, *default, row) {
@@ -98,7 +100,7 @@ pub(crate) fn register<V: Values>(ctx: Ctx, table: &Checked) -> Result<(), Strin
             ));
         }
     }
-    // The server has logged the directive it refuses.
+    // The server has logged the directive that it refused.
     if !load_directives(ctx) {
         return Err("a dsync.* directive was refused".to_owned());
     }
@@ -108,50 +110,52 @@ pub(crate) fn register<V: Values>(ctx: Ctx, table: &Checked) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns whether the server, and we, took all directives.
+/// Returns whether the server and the module accepted all directives.
 fn load_directives(ctx: Ctx) -> bool {
-    // SAFETY: a live context, after the registrations.
+    // SAFETY: the context is live; RM_LoadConfigs only calls the setters registered before.
     let status = unsafe { required!(RedisModule_LoadConfigs)(ctx.raw()) };
     status == raw::REDISMODULE_OK as i32
 }
 
-/// Whether all is well if directives are left over now. At the start of a server, when it has no clients,
-/// they are other modules', or keep it from starting. From Redis 8 on a MODULE LOADEX that brings them is
-/// refused.
+/// Returns whether the server handles directives that belong to no setting. When a server starts, which is when it has
+/// no clients, they belong to other modules, or the server exits because of them. Redis 8 and later refuse a MODULE
+/// LOADEX with such directives.
 fn survives_unknown_directives(ctx: Ctx) -> bool {
     let is_start = || ctx.server_info_u64(c"clients", c"connected_clients") == Some(0);
     let is_redis_8 = !api::is_valkey() && !api::is_redis_before(0x0008_0000);
     is_redis_8 || is_start()
 }
 
-/// Has the server forget the directives of MODULE LOADEX that are left over. Redis 7.2, 7.4 and Valkey would
-/// dereference a null pointer, for they cannot unload a module that has data types; Redis 7.0 would answer
-/// an error and keep the module (module.c, moduleLoad).
+/// Makes the server forget the directives of MODULE LOADEX that belong to no setting. Otherwise Redis 7.2, 7.4 and
+/// Valkey would dereference a null pointer, because they cannot unload a module that has data types; Redis 7.0 would
+/// reply an error and keep the module (module.c, moduleLoad).
 ///
-/// They all drop what is left over when a setting refuses its value. So the first one refuses, once more,
-/// the value it has; no setting changes. Nothing tells whether there was anything to drop.
+/// All of them drop the remaining directives when a setting refuses its value. So the directives are loaded a second
+/// time, and the first setting refuses the value that it has already; no setting changes. This is done always, because
+/// no server tells whether there is anything to drop.
 fn forget_unknown_directives(ctx: Ctx) {
     REFUSES_ALL.store(true, Relaxed);
     load_directives(ctx);
     REFUSES_ALL.store(false, Relaxed);
 }
 
+/// Whether every setting refuses every value now.
 static REFUSES_ALL: AtomicBool = AtomicBool::new(false);
 
-/// The server puts this into its log, as what is wrong with the default of a setting.
+/// The server logs this as the reason why a setting's default is wrong.
 const NOTHING_IS_WRONG: &str = "nothing is wrong with it. This is how dsync has the server forget directives of \
     MODULE LOADEX that dsync does not know, for this server cannot refuse them";
 
-/// Returns whether the server took the setting.
+/// Returns whether the server accepted the setting.
 fn register_one<V: Values>(ctx: Ctx, setting: &Setting, default: i64, row: usize) -> bool {
     let name = setting.name.as_ptr();
     let flags = raw::REDISMODULE_CONFIG_DEFAULT;
     let row = std::ptr::without_provenance_mut(row);
-    // SAFETY: a live context; the name is copied; the callbacks are functions of this library, and
-    // the private data is a number nobody dereferences.
+    // SAFETY: the context is live; the server copies the name, and forgets the callbacks before it unloads this
+    // library. The private data is a number that nothing dereferences.
     let status = unsafe {
         match setting.kind {
-            Kind::Number { min, max, .. } => required!(RedisModule_RegisterNumericConfig)(
+            SettingKind::Number { min, max, .. } => required!(RedisModule_RegisterNumericConfig)(
                 ctx.raw(),
                 name,
                 default,
@@ -163,7 +167,7 @@ fn register_one<V: Values>(ctx: Ctx, setting: &Setting, default: i64, row: usize
                 None,
                 row,
             ),
-            Kind::YesNo { .. } => required!(RedisModule_RegisterBoolConfig)(
+            SettingKind::YesNo { .. } => required!(RedisModule_RegisterBoolConfig)(
                 ctx.raw(),
                 name,
                 (default != 0).into(),
@@ -178,8 +182,8 @@ fn register_one<V: Values>(ctx: Ctx, setting: &Setting, default: i64, row: usize
     status == raw::REDISMODULE_OK as i32
 }
 
-/// The defaults of all rows, as changed by the arguments: `name value` pairs, with or without
-/// `dsync.` before the name.
+/// Returns the defaults of all rows, with the changes that the arguments ask for. Arguments are pairs of name and
+/// value; the name may begin with `dsync.`.
 fn defaults(settings: &[Setting], args: &[&[u8]]) -> Result<Vec<i64>, String> {
     let mut given: Vec<Option<i64>> = vec![None; settings.len()];
     let mut args = args.iter();
@@ -225,7 +229,7 @@ unsafe extern "C" fn set<V: Values>(
     row: *mut c_void,
     err: *mut *mut raw::RedisModuleString,
 ) -> i32 {
-    // SAFETY: the server's own pointer, as `write` wants it.
+    // SAFETY: `err` is the pointer that the server gives a setter for its error text.
     unsafe { write::<V>(row.addr(), value, err) }
 }
 
@@ -235,12 +239,12 @@ unsafe extern "C" fn set_yes_no<V: Values>(
     row: *mut c_void,
     err: *mut *mut raw::RedisModuleString,
 ) -> i32 {
-    // SAFETY: as in `set`.
+    // SAFETY: `err` is the pointer that the server gives a setter for its error text.
     unsafe { write::<V>(row.addr(), (value != 0).into(), err) }
 }
 
 /// # Safety
-/// `err` is where the server takes the text of a refusal from.
+/// `err` must be the pointer that the server gives a setter for its error text.
 unsafe fn write<V: Values>(row: usize, value: i64, err: *mut *mut raw::RedisModuleString) -> i32 {
     let outcome = guard(
         c"a setting's writer",
@@ -255,8 +259,8 @@ unsafe fn write<V: Values>(row: usize, value: i64, err: *mut *mut raw::RedisModu
     let Err(refusal) = outcome else {
         return raw::REDISMODULE_OK as i32;
     };
-    // SAFETY: the caller's promise; the server frees the string itself (module.c,
-    // propagateErrorString).
+    // SAFETY: the caller guarantees that the server reads `err`. The server frees the string that it finds there
+    // (module.c, propagateErrorString).
     unsafe {
         let text = required!(RedisModule_CreateString)(
             std::ptr::null_mut(),

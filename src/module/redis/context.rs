@@ -1,5 +1,5 @@
-//! The context of a callback: who calls, in which database, under which circumstances, and what may
-//! be told to others.
+//! The context of a callback: its client, its database and its circumstances, and what a callback can do with the
+//! server besides replying: replicate, notify, log.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -13,98 +13,97 @@ pub(crate) use super::log::{Level, log};
 use super::name::KeyString;
 use super::open;
 
-/// Valid for the callback it was given to: it cannot be kept, nor sent to another thread.
+/// Valid only during the callback that got it. It cannot be kept or sent to another thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Ctx<'a> {
     raw: *mut raw::RedisModuleCtx,
     lifetime: PhantomData<&'a ()>,
-    kind: Kind,
+    kind: CtxKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    /// Of a command, whose client can be parked.
+enum CtxKind {
+    /// The handler of a command, whose client can be parked.
     Command,
-    /// Of any other callback.
+    /// Any other callback.
     Callback,
-    /// Our own: what is written with it would be propagated outside of any unit of execution.
+    /// A context of our own. A replicated command would stand outside of any unit of execution, which the server
+    /// asserts against.
     Detached,
 }
 
 impl<'a> Ctx<'a> {
     /// # Safety
-    /// `raw` is the context of a callback that is running for all of `'a`, under the server's
-    /// global lock.
+    /// `raw` must be the context of a callback that runs during all of `'a` under the server's global lock.
     pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleCtx) -> Self {
         Ctx {
             raw,
             lifetime: PhantomData,
-            kind: Kind::Callback,
+            kind: CtxKind::Callback,
         }
     }
 
     /// # Safety
-    /// The same, and the callback is the handler of a command.
+    /// As for [`from_raw`](Self::from_raw), and the callback must be the handler of a command.
     pub(super) unsafe fn of_command(raw: *mut raw::RedisModuleCtx) -> Self {
         Ctx {
             raw,
             lifetime: PhantomData,
-            kind: Kind::Command,
+            kind: CtxKind::Command,
         }
     }
 
     /// # Safety
-    /// `raw` is a detached context that lives for all of `'a`, which this thread spends under the server's
-    /// global lock.
+    /// `raw` must be a detached context that lives for all of `'a`, and this thread must hold the server's global lock
+    /// during that time.
     pub(super) unsafe fn detached(raw: *mut raw::RedisModuleCtx) -> Self {
         Ctx {
             raw,
             lifetime: PhantomData,
-            kind: Kind::Detached,
+            kind: CtxKind::Detached,
         }
     }
 
     pub(super) fn is_command(self) -> bool {
-        self.kind == Kind::Command
+        self.kind == CtxKind::Command
     }
 
     pub(super) fn raw(self) -> *mut raw::RedisModuleCtx {
         self.raw
     }
 
-    /// The connection's number, never reused; `u64::MAX` while an AOF is loaded, 0 where there is
-    /// no client.
+    /// The id of the client, which is never used again; `u64::MAX` while an AOF is loaded, 0 without a client.
     pub(crate) fn client_id(self) -> u64 {
-        // SAFETY: a live context.
+        // SAFETY: the context is live, and RM_GetClientId only reads it.
         unsafe { required!(RedisModule_GetClientId)(self.raw) }
     }
 
     pub(crate) fn db(self) -> i32 {
-        // SAFETY: a live context.
+        // SAFETY: the context is live, and RM_GetSelectedDb only reads it.
         unsafe { required!(RedisModule_GetSelectedDb)(self.raw) }
     }
 
-    /// False when there is no such database.
+    /// Returns false if there is no such database.
     pub(crate) fn select_db(self, db: i32) -> bool {
-        // SAFETY: a live context; a number out of range is refused.
+        // SAFETY: the context is live; RM_SelectDb refuses a number out of range.
         unsafe { required!(RedisModule_SelectDb)(self.raw, db) == raw::REDISMODULE_OK as i32 }
     }
 
     pub(crate) fn facts(self) -> CtxFacts {
-        // SAFETY: a live context.
+        // SAFETY: the context is live, and RM_GetContextFlags only reads it.
         CtxFacts::from_bits(unsafe { required!(RedisModule_GetContextFlags)(self.raw) } as u32)
     }
 
-    /// Whether anything propagated now would trip an assertion of the server: a pause, a failover,
-    /// a shutdown in progress.
+    /// Whether replicating anything now would trip an assertion of the server: during CLIENT PAUSE WRITE, a failover or
+    /// a shutdown.
     pub(crate) fn avoid_replica_traffic(self) -> bool {
-        // SAFETY: no argument, reads the server's state under the global lock.
+        // SAFETY: RM_AvoidReplicaTraffic has no arguments and only reads the server's state, under the global lock.
         unsafe { required!(RedisModule_AvoidReplicaTraffic)() != 0 }
     }
 
     pub(crate) fn log(self, level: Level, text: &str) {
         let text = c_string(text);
-        // SAFETY: a live context; one C string for one %s.
+        // SAFETY: the context is live, and RM_Log gets one C string for the one `%s` of its format.
         unsafe {
             required!(RedisModule_Log)(
                 self.raw,
@@ -117,19 +116,19 @@ impl<'a> Ctx<'a> {
 
     /// Sends `command name argument` to the AOF and the replicas when this callback ends.
     ///
-    /// Always made, also when nobody listens: it is what counts the change towards `save` points,
-    /// and no flag tells whether a replica is being synchronised at this moment. False when the
-    /// server does not know the command.
+    /// Calls the server whether anything listens or not: the call counts the change for the server's `save` points, and
+    /// no flag of the server tells whether a replica is being synchronised now. Returns false if the server does not
+    /// know the command.
     ///
     /// # Panics
-    /// With the detached context: the server would stop at an assertion.
+    /// With the detached context, where the server would stop at an assertion.
     pub(crate) fn replicate(self, command: &CStr, name: &KeyString, argument: &[u8]) -> bool {
         assert!(
-            self.kind != Kind::Detached,
+            self.kind != CtxKind::Detached,
             "nothing is replicated outside of a command or a timer"
         );
-        // SAFETY: RM_Replicate takes a reference of its own to the string object of `s`, which needs no
-        // copy of the name, and copies the bytes that the pair for `b` names.
+        // SAFETY: the context is live; RM_Replicate takes its own reference to the string object for `s`, and copies
+        // the bytes given by pointer and length for `b`.
         let status = unsafe {
             required!(RedisModule_Replicate)(
                 self.raw,
@@ -143,29 +142,29 @@ impl<'a> Ctx<'a> {
         status == raw::REDISMODULE_OK as i32
     }
 
-    /// Sends the running command, as it came, to the AOF and the replicas when this callback ends.
+    /// Sends the running command, as the client sent it, to the AOF and the replicas when this callback ends.
     ///
-    /// Where nobody listens, it counts a change for the server's `save` points and does nothing else. A timer
-    /// has no command: there, find out in the same callback that the server has neither an AOF nor a backlog.
+    /// If nothing listens, it only counts a change for the server's `save` points. A timer has no command: it may call
+    /// this only after it has found out, in the same callback, that the server has neither an AOF nor a backlog.
     pub(crate) fn replicate_as_it_came(self) {
-        // SAFETY: a live context, whose client's arguments are copied if the server propagates anything
-        // (server.c, shouldPropagate): those of the running command, or none in a timer.
+        // SAFETY: the context is live; RM_ReplicateVerbatim copies the arguments of the context's client if the server
+        // propagates anything (server.c, shouldPropagate): those of the running command, or none in a timer.
         unsafe { required!(RedisModule_ReplicateVerbatim)(self.raw) };
     }
 
-    /// Aborts the MULTI of those who WATCH the key and invalidates it in client-side caches.
+    /// Aborts the MULTI of clients that WATCH the key, and invalidates the key in client-side caches.
     pub(crate) fn signal_modified(self, name: &KeyString) {
-        // SAFETY: a live context and a live string object.
+        // SAFETY: the context and the string object are live, and RM_SignalModifiedKey keeps neither.
         unsafe { required!(RedisModule_SignalModifiedKey)(self.raw, name.raw()) };
     }
 
-    /// A keyspace notification of class `d` in the selected database.
+    /// Sends a keyspace notification of class `d` for a key of the selected database.
     ///
     /// # Panics
-    /// While a key is open: other modules hear it, and may change what it refers to.
+    /// If a key is open, because other modules get the notification and may change the key.
     pub(crate) fn notify(self, event: &CStr, name: &KeyString) {
         open::assert_none();
-        // SAFETY: a live context, a C string, a live string object.
+        // SAFETY: the context and the string object are live, and the event is a C string.
         unsafe {
             required!(RedisModule_NotifyKeyspaceEvent)(
                 self.raw,
@@ -176,7 +175,7 @@ impl<'a> Ctx<'a> {
         };
     }
 
-    /// Keeps one argument of the running command out of MONITOR and SLOWLOG.
+    /// Hides one argument of the running command from MONITOR and SLOWLOG. Does nothing on a server that cannot.
     pub(crate) fn redact(self, arg_index: usize) {
         let (Some(redact), Ok(index)) = (
             optional!(RedisModule_RedactClientCommandArgument),
@@ -184,15 +183,15 @@ impl<'a> Ctx<'a> {
         ) else {
             return;
         };
-        // SAFETY: a live context; an index out of range is refused.
+        // SAFETY: the context is live; RM_RedactClientCommandArgument refuses an index out of range.
         unsafe { redact(self.raw, index) };
     }
 
-    /// One number of INFO. Builds the whole section: not for a hot path.
+    /// One number of the server's INFO. Too slow for every request, because the server composes the whole section.
     pub(crate) fn server_info_u64(self, section: &CStr, field: &CStr) -> Option<u64> {
         let mut missing = 0i32;
-        // SAFETY: the data is ours from RM_GetServerInfo to RM_FreeServerInfo; without a context
-        // nothing else frees it.
+        // SAFETY: without a context, RM_GetServerInfo leaves its data to the caller, who frees it once with
+        // RM_FreeServerInfo.
         let value = unsafe {
             let data = required!(RedisModule_GetServerInfo)(std::ptr::null_mut(), section.as_ptr());
             let value = required!(RedisModule_ServerInfoGetFieldUnsigned)(
@@ -206,7 +205,7 @@ impl<'a> Ctx<'a> {
         (missing == 0).then_some(value)
     }
 
-    /// How often the server's own cron runs a second.
+    /// How often the server's own cron runs in a second.
     pub(crate) fn hz(self) -> u64 {
         self.server_info_u64(c"server", c"hz").unwrap_or(10)
     }

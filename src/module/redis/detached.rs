@@ -1,8 +1,8 @@
-//! A context of our own, for callbacks that are given none: a value that leaves its key, a client
-//! that leaves.
+//! A context of our own, for callbacks that get none from the server: a value that leaves its key, a client that
+//! disconnects.
 //!
-//! It serves to arm a timer and to log, and for nothing else: it has no client's database and, in
-//! the middle of somebody's command, nothing may be written anyway.
+//! It serves only to arm a timer and to log. It does not have a client's database, and such callbacks come in the
+//! middle of other clients' commands, when nothing may be written.
 
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -14,29 +14,29 @@ use super::guard;
 
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes it, while the module is loaded. It lives as long as the module.
+/// Makes the context while the module is loaded. It lives as long as the module.
 pub(crate) fn make(ctx: Ctx<'_>) {
-    // SAFETY: a live context; RM_GetDetachedThreadSafeContext returns one that lives until it is
-    // freed.
+    // SAFETY: the context is live; RM_GetDetachedThreadSafeContext returns another, which lives until it is freed.
     let detached = unsafe { required!(RedisModule_GetDetachedThreadSafeContext)(ctx.raw()) };
     DETACHED.store(detached, Relaxed);
 }
 
-/// Frees it, where the module is not loaded after all.
+/// Frees the context if the server refuses the module.
 pub(crate) fn free() {
     let detached = DETACHED.swap(std::ptr::null_mut(), Relaxed);
     if !detached.is_null() {
-        // SAFETY: made by `make`, and taken out of the static, so freed once and used by nobody.
+        // SAFETY: `make` made this context, and the swap above makes sure that it is freed once and used no more.
         unsafe { required!(RedisModule_FreeThreadSafeContext)(detached) };
     }
 }
 
-/// Calls `body` with it, from a callback that holds the server's global lock.
+/// Calls `body` with the context. Does nothing on a thread without the server's global lock.
 pub(crate) fn with(body: impl FnOnce(Ctx<'_>)) {
     let detached = DETACHED.load(Relaxed);
-    // A value may be freed on a thread without the lock: there is no context for that.
+    // The server can free a value on a thread without the lock, where no context may be used.
     if !detached.is_null() && guard::is_inside() {
-        // SAFETY: alive while the static has it; this thread holds the global lock, as for every context.
+        // SAFETY: the context lives as long as the static has it, and `is_inside` shows that this thread holds the
+        // server's global lock.
         body(unsafe { Ctx::detached(detached) });
     }
 }

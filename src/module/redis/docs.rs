@@ -1,7 +1,8 @@
-//! What COMMAND DOCS, COMMAND INFO and ACL rules know about a command.
+//! Tells the server what COMMAND DOCS, COMMAND INFO and ACL rules need to know about a command.
 //!
-//! Set after the command was registered, once, while the module is loaded. ACL categories are an API of
-//! 7.2, and new ones of 7.4 and Valkey 8: on 7.0 the commands belong to none, and rules name them.
+//! That happens once for each command, after it was registered, while the module is loaded. The server has an API for
+//! ACL categories since 7.2, and for new categories since Redis 7.4 and Valkey 8. On 7.0 the commands belong to no
+//! category, and ACL rules must name them.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::{null, null_mut};
@@ -17,7 +18,7 @@ pub(crate) struct Docs {
     pub(crate) summary: String,
     pub(crate) complexity: &'static str,
     pub(crate) key: KeyUse,
-    /// What a client in front of several servers should know, in the server's words; or nothing.
+    /// Tips of COMMAND INFO for clients that use several servers, separated by spaces; empty if there are none.
     pub(crate) tips: &'static str,
     pub(crate) categories: Categories,
     pub(crate) args: Vec<ArgDocs>,
@@ -27,21 +28,21 @@ pub(crate) struct Docs {
 #[derive(Default)]
 pub(crate) struct Categories {
     pub(crate) servers: String,
-    /// The module's own, see [`add_categories`].
+    /// Categories of the module's own, see [`add_categories`].
     pub(crate) own: String,
 }
 
-/// What the command does with argument 1: with the key, and with what is in it.
+/// How the command uses its key, argument 1, and the value in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyUse {
     NoKey,
-    /// Tells what is in it.
+    /// Returns something of the value.
     Reads,
-    /// Changes what is in it.
+    /// Changes the value.
     Changes,
-    /// Changes what is in it and tells.
+    /// Changes the value and returns something of it.
     ReadsAndChanges,
-    /// Takes something out of it.
+    /// Removes something from the value.
     Removes,
 }
 
@@ -49,7 +50,7 @@ pub(crate) enum ArgKind {
     Key,
     Text,
     Integer,
-    /// Only its token.
+    /// A word without a value.
     Word,
     OneOf(Vec<ArgDocs>),
 }
@@ -57,9 +58,9 @@ pub(crate) enum ArgKind {
 pub(crate) struct ArgDocs {
     pub(crate) name: &'static str,
     pub(crate) kind: ArgKind,
-    /// The word before the value, or instead of one.
+    /// The word before the value, or the word alone.
     pub(crate) token: Option<&'static str>,
-    /// Nothing where it is empty.
+    /// Empty if there is none.
     pub(crate) summary: String,
     pub(crate) optional: bool,
     pub(crate) multiple: bool,
@@ -85,7 +86,7 @@ impl ArgDocs {
     }
 }
 
-/// The layout of the structures below, for servers whose own have grown.
+/// The sizes of the structures that are passed to the server, because those of later servers may be larger.
 static LAYOUT: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
     version: 1,
     sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -93,23 +94,24 @@ static LAYOUT: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoV
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
 
-/// Makes categories of the module's own; false where the server cannot, or has no room for them.
+/// Makes ACL categories of the module's own. Returns false if the server cannot, or has no room for them.
 pub(crate) fn add_categories(ctx: Ctx, names: &[&CStr]) -> bool {
     let Some(add) = optional!(RedisModule_AddACLCategory) else {
         return false;
     };
     names.iter().all(|name| {
-        // SAFETY: a live context, a C string, while the module is loaded.
+        // SAFETY: the context is live, the name is a C string, and the module is being loaded, as RM_AddACLCategory
+        // needs.
         let status = unsafe { add(ctx.raw(), name.as_ptr()) };
         status == raw::REDISMODULE_OK as i32
     })
 }
 
-/// Describes a command that was registered before. `has_own` says whether the own categories exist.
+/// Describes a command that was registered before. `has_own` tells whether the module's own categories exist.
 pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &str, has_own: bool) -> Result<(), String> {
     let refused = |what: &str| format!("the server refused the {what} of {}", docs.name);
     let name = c_string(&docs.name);
-    // SAFETY: a live context and a C string; NULL when there is no such command.
+    // SAFETY: the context is live and the name is a C string; RM_GetCommand returns NULL if there is no such command.
     let command = unsafe { required!(RedisModule_GetCommand)(ctx.raw(), name.as_ptr()) };
     if command.is_null() {
         return Err(refused("lookup"));
@@ -138,8 +140,8 @@ pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &str, has_own: bool) -> Res
         },
         args,
     };
-    // SAFETY: a command of ours; all arrays end with an empty element, and everything is copied
-    // before the call returns.
+    // SAFETY: the command is ours; RM_SetCommandInfo copies everything before it returns, and all arrays end with an
+    // empty element.
     let status = unsafe { required!(RedisModule_SetCommandInfo)(command, &raw const info) };
     if status != raw::REDISMODULE_OK as i32 {
         return Err(refused("description"));
@@ -150,7 +152,8 @@ pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &str, has_own: bool) -> Res
     let Categories { servers, own } = &docs.categories;
     let own = if has_own { own } else { "" };
     let categories = c_string(format!("{servers} {own}").trim());
-    // SAFETY: a command of ours, a C string, while the module is loaded.
+    // SAFETY: the command is ours, the categories are a C string, and the module is being loaded, as
+    // RM_SetCommandACLCategories needs.
     let status = unsafe { set_categories(command, categories.as_ptr()) };
     if status != raw::REDISMODULE_OK as i32 {
         return Err(refused("ACL categories"));
@@ -158,18 +161,19 @@ pub(crate) fn describe(ctx: Ctx, docs: &Docs, since: &str, has_own: bool) -> Res
     Ok(())
 }
 
-/// The number of arguments with the name; negative: at least so many. The server refuses any other.
+/// The number of arguments, with the command's name. A negative number means at least so many. The server refuses
+/// requests with any other number.
 fn arity(args: &[ArgDocs]) -> i32 {
     let required = args.iter().filter(|arg| !arg.optional).count();
-    let least = i32::try_from(1 + required).unwrap_or(i32::MAX);
+    let required = i32::try_from(1 + required).unwrap_or(i32::MAX);
     if args.iter().any(|arg| arg.optional || arg.multiple) {
-        -least
+        -required
     } else {
-        least
+        required
     }
 }
 
-/// What raw arguments point to.
+/// The texts and lists that raw arguments point to.
 #[derive(Default)]
 struct Held {
     lists: Vec<Vec<raw::RedisModuleCommandArg>>,
@@ -177,20 +181,20 @@ struct Held {
 }
 
 impl Held {
-    /// The text for C; NULL where it is empty.
+    /// The text as a C string that lives as long as `self`; NULL if it is empty.
     fn text(&mut self, text: &str) -> *const c_char {
         if text.is_empty() {
             return null();
         }
         let text = c_string(text);
-        // The bytes stay where they are when the list grows.
+        // The pointer stays valid when the list grows, because the bytes are on the heap.
         let start = text.as_ptr();
         self.texts.push(text);
         start
     }
 }
 
-/// The arguments as C wants them: an array that ends with an empty element, kept alive by `held`.
+/// The arguments for C: an array that ends with an empty element. `held` keeps it alive.
 fn raw_args(args: &[ArgDocs], held: &mut Held) -> *mut raw::RedisModuleCommandArg {
     let mut list: Vec<_> = args.iter().map(|arg| raw_arg(arg, held)).collect();
     list.push(raw::RedisModuleCommandArg {
@@ -254,7 +258,7 @@ fn raw_arg(arg: &ArgDocs, held: &mut Held) -> raw::RedisModuleCommandArg {
     }
 }
 
-/// The spec of argument 1, or for `NoKey` the empty element that ends the list.
+/// The key spec of argument 1; for `NoKey` the empty element that ends a list of specs.
 fn key_spec(key: KeyUse) -> raw::RedisModuleCommandKeySpec {
     let flags = match key {
         KeyUse::NoKey => 0,

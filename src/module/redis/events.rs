@@ -1,12 +1,12 @@
-//! What happens to the server, as one enum to one function.
+//! The server's events and keyspace notifications, translated into one enum and given to one listener.
 //!
-//! Subscribed to with raw numbers, since the crate's handlers lack the client, swap and event-loop
-//! ones. All are in Redis 7.0 and Valkey alike. Numbers from 18 on mean different things (Redis
-//! 8.4: slot migration and trimming; Valkey: 18 authentication, 19 atomic slot migration), so none
-//! of them is subscribed to; key events (17) are 7.2's.
+//! The subscriptions use raw event numbers, because the `redis_module` crate lacks the events for clients, SWAPDB and
+//! the event loop. Redis 7.0 and Valkey have all events that are used here, with the same numbers. Numbers from 18 on
+//! mean different things (Redis 8.4: slot migration and trimming; Valkey: 18 authentication, 19 atomic slot migration),
+//! and key events (17) exist only since 7.2, so none of these is used.
 //!
-//! Redis 7.0 refuses a module and keeps its subscriptions, with the callbacks of an unloaded library. Those
-//! to server events can be taken back; those to keyspace notifications cannot, so they come last of all.
+//! When Redis 7.0 refuses a module it keeps the subscriptions, whose callbacks are then in an unloaded library. The
+//! subscriptions to server events can be taken back. Those to keyspace notifications cannot, so they come last of all.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -28,19 +28,21 @@ pub(crate) enum LoadKind {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ServerEvent {
-    /// The server's cron, `hz` times a second, on its monotonic clock.
+    /// The server's cron ran. It runs `hz` times in a second, by the monotonic clock.
     Cron,
-    /// The event loop is about to poll, or has polled. Nothing may be propagated in `BeforeSleep`.
+    /// The event loop is about to wait in poll. Nothing may be replicated now.
     BeforeSleep,
+    /// The event loop has returned from poll.
     AfterSleep,
-    /// A connection is gone. May come in the middle of a script: only memory may be touched.
+    /// A connection has closed. The event can come in the middle of a script, so the handler may only change memory.
     Disconnected {
         client_id: u64,
     },
-    /// `None`: all databases.
+    /// `None` means all databases.
     FlushStarted {
         db: Option<i32>,
     },
+    /// `None` means all databases.
     FlushEnded {
         db: Option<i32>,
     },
@@ -53,25 +55,26 @@ pub(crate) enum ServerEvent {
     LoadingStarted(LoadKind),
     LoadingEnded,
     LoadingFailed,
-    /// A child was forked: to write an RDB file, an AOF or a replica's snapshot.
+    /// The server forked a child, which writes an RDB file, an AOF or a replica's snapshot.
     ChildBorn,
     ReplicaOnline,
     Shutdown,
-    /// Some settings of the server were changed: whether these are among them.
+    /// Some settings of the server were changed; the fields tell whether these are among them.
     ConfigChanged {
         loglevel: bool,
         hz: bool,
     },
 }
 
-/// What is done about events.
+/// Handles the events.
 pub(crate) trait Listener {
     fn on_event(ctx: Ctx<'_>, event: ServerEvent);
-    /// A keyspace notification. It must not write.
+    /// Handles a keyspace notification. Must not write, because replicas would get the write before the command that
+    /// caused the notification.
     fn on_keyspace(ctx: Ctx<'_>, event: &[u8], db: i32, key: &[u8]);
 }
 
-/// Events of deletion, renaming, moving.
+/// The class of notifications for deleted, renamed and moved keys.
 pub(crate) const CLASS_GENERIC: i32 = raw::REDISMODULE_NOTIFY_GENERIC;
 
 const IDS: [u64; 11] = [
@@ -88,14 +91,14 @@ const IDS: [u64; 11] = [
     raw::REDISMODULE_EVENT_REPLICA_CHANGE,
 ];
 
-/// How many of them, from the first, are subscribed to.
+/// How many of [`IDS`], from the first on, are subscribed to.
 static SUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
 
-/// Subscribes to all events. To be taken back with [`unsubscribe`] if the module is not loaded after all.
+/// Subscribes to all events. If the server refuses the module afterwards, call [`unsubscribe`].
 pub(crate) fn subscribe<L: Listener>(ctx: Ctx) -> Result<(), String> {
     for (at, id) in IDS.into_iter().enumerate() {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: a live context; the callback is a function of this library.
+        // SAFETY: the context is live; `unsubscribe` removes the callback before the server unloads this library.
         let status = unsafe {
             required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(on_event::<L>))
         };
@@ -107,24 +110,25 @@ pub(crate) fn subscribe<L: Listener>(ctx: Ctx) -> Result<(), String> {
     Ok(())
 }
 
-/// Harmless when nothing is subscribed to.
+/// Takes back the subscriptions to events, if there are any.
 pub(crate) fn unsubscribe(ctx: Ctx) {
-    // No others: to unsubscribe from what is not subscribed to is to subscribe with a null callback.
+    // Only those: to unsubscribe from an event without a subscription would subscribe a null callback.
     let count = SUBSCRIBED.swap(0, Relaxed);
     for id in &IDS[..count] {
         let event = raw::RedisModuleEvent {
             id: *id,
             dataver: 1,
         };
-        // SAFETY: a live context; without a callback the server forgets the subscription (module.c,
-        // RM_SubscribeToServerEvent).
+        // SAFETY: the context is live; without a callback RM_SubscribeToServerEvent removes the subscription.
         unsafe { required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, None) };
     }
 }
 
-/// Subscribes to the keyspace notifications of the classes in `classes`. To be called when nothing can refuse the module any more: this is the one subscription that cannot be taken back.
+/// Subscribes to the keyspace notifications of these classes. To be called last, when nothing can refuse the module any
+/// more, because this subscription cannot be taken back.
 pub(crate) fn subscribe_keyspace<L: Listener>(ctx: Ctx, classes: i32) -> Result<(), String> {
-    // SAFETY: a live context; the callback is a function of this library.
+    // SAFETY: the context is live. Redis 7.0 does not refuse the module after this, so the callback stays in memory;
+    // later servers forget the callback before they unload this library.
     let status = unsafe {
         required!(RedisModule_SubscribeToKeyspaceEvents)(ctx.raw(), classes, Some(on_keyspace::<L>))
     };
@@ -143,19 +147,18 @@ unsafe extern "C" fn on_event<L: Listener>(
         c"a server event",
         || (),
         || {
-            // SAFETY: `data` is what the server passes with this event.
+            // SAFETY: `data` is what the server passes with this event, as `translate` requires.
             let Some(event) = (unsafe { translate(event.id, subevent, data) }) else {
                 return;
             };
-            // SAFETY: the server's context, alive until this returns (module.c,
-            // moduleFireServerEvent).
+            // SAFETY: the server keeps the context until this returns (module.c, moduleFireServerEvent).
             L::on_event(unsafe { Ctx::from_raw(ctx) }, event);
         },
     );
 }
 
 /// # Safety
-/// `data` is what moduleFireServerEvent passes with event `id`: NULL or the structure read here.
+/// `data` must be what the server's moduleFireServerEvent passes with event `id`: NULL, or the structure read here.
 unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerEvent> {
     let event = match id {
         raw::REDISMODULE_EVENT_CRON_LOOP => ServerEvent::Cron,
@@ -168,12 +171,12 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
             if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
                 return None;
             }
-            // SAFETY: the caller's promise: a RedisModuleClientInfo.
+            // SAFETY: the server passes a RedisModuleClientInfo with this event.
             let info = unsafe { data.cast::<raw::RedisModuleClientInfo>().as_ref() }?;
             ServerEvent::Disconnected { client_id: info.id }
         }
         raw::REDISMODULE_EVENT_FLUSHDB => {
-            // SAFETY: the caller's promise: a RedisModuleFlushInfo.
+            // SAFETY: the server passes a RedisModuleFlushInfo with this event.
             let info = unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }?;
             let db = (info.dbnum >= 0).then_some(info.dbnum);
             match subevent {
@@ -183,7 +186,7 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
             }
         }
         raw::REDISMODULE_EVENT_SWAPDB => {
-            // SAFETY: the caller's promise: a RedisModuleSwapDbInfo.
+            // SAFETY: the server passes a RedisModuleSwapDbInfo with this event.
             let info = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }?;
             ServerEvent::SwapDb {
                 first: info.dbnum_first,
@@ -219,7 +222,7 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
         },
         raw::REDISMODULE_EVENT_SHUTDOWN => ServerEvent::Shutdown,
         raw::REDISMODULE_EVENT_CONFIG => {
-            // SAFETY: the caller's promise: a RedisModuleConfigChange.
+            // SAFETY: the server passes a RedisModuleConfigChange with this event.
             let names = unsafe { changed_settings(data.cast::<raw::RedisModuleConfigChange>()) };
             let has = |name: &[u8]| names.iter().any(|changed| changed.to_bytes() == name);
             ServerEvent::ConfigChanged {
@@ -233,10 +236,10 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
 }
 
 /// # Safety
-/// NULL, or a live RedisModuleConfigChange of the server.
+/// `change` must be NULL or a RedisModuleConfigChange of the server that lives for all of `'a`.
 unsafe fn changed_settings<'a>(change: *const raw::RedisModuleConfigChange) -> Vec<&'a CStr> {
-    // SAFETY: the caller's promise; it has as many names as it says, each of them a C string that lives as
-    // long (config.c, configSetCommand).
+    // SAFETY: the structure has `num_changes` names, each a C string that lives as long as the structure (config.c,
+    // configSetCommand).
     unsafe {
         let Some(change) = change.as_ref() else {
             return Vec::new();
@@ -257,7 +260,7 @@ unsafe extern "C" fn on_keyspace<L: Listener>(
         c"a keyspace notification",
         || (),
         || {
-            // SAFETY: context, event and key are the server's, alive until this returns.
+            // SAFETY: the server keeps the context, the event's name and the key's name until this returns.
             let (ctx, event, key) =
                 unsafe { (Ctx::from_raw(ctx), CStr::from_ptr(event), bytes_of(key)) };
             L::on_keyspace(ctx, event.to_bytes(), ctx.db(), key);

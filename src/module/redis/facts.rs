@@ -1,6 +1,7 @@
-//! The circumstances of a call. Raw bits: the crate's own flags leave some of them out.
+//! The circumstances of a callback, from RM_GetContextFlags. The bits are raw numbers, because the flags of the
+//! `redis_module` crate leave some of them out.
 
-/// What RM_GetContextFlags tells, read once.
+/// The flags of a context, read once.
 #[derive(Clone, Copy)]
 pub(crate) struct CtxFacts(u32);
 
@@ -35,17 +36,17 @@ impl CtxFacts {
         self.any(Self::CLUSTER)
     }
 
-    /// An AOF is written, or is about to be.
+    /// An AOF is being written, or will be soon.
     pub(crate) fn aof(self) -> bool {
         self.any(Self::AOF)
     }
 
-    /// A forked child is at work: it writes an RDB file, an AOF or a replica's snapshot.
+    /// A forked child is writing an RDB file, an AOF or a replica's snapshot.
     pub(crate) fn active_child(self) -> bool {
         self.any(Self::ACTIVE_CHILD)
     }
 
-    /// The command comes over the replication link (also on a primary: Valkey's slot import).
+    /// The command comes over a replication link. That happens also on a primary, while Valkey imports a slot.
     pub(crate) fn replicated(self) -> bool {
         self.any(Self::REPLICATED)
     }
@@ -54,8 +55,8 @@ impl CtxFacts {
         self.any(Self::LOADING)
     }
 
-    /// Where blocking is refused a request is a try, as for BLPOP; and so it is on a replica that takes
-    /// writes, where nobody would ever serve a queue.
+    /// Whether the command's client can be parked. Where it cannot, a request is a try, as with BLPOP. False also on a
+    /// writable replica, where nothing would ever serve the queue.
     pub(crate) fn may_block(self) -> bool {
         self.is_primary()
             && !self.any(

@@ -1,8 +1,8 @@
-//! What clients say to the cluster: every CLUSTER command, a moment before it is carried out.
+//! A command filter that sees every CLUSTER command just before the server runs it.
 //!
-//! No event of Redis before 8.4 tells that a slot comes or goes; the commands that do it can be overheard.
-//! The server shows a filter every command there is, so there is one only in a cluster, and it lets go of
-//! all others at their first word.
+//! It is needed because no event of Redis before 8.4 tells that a slot comes or goes. The server calls a filter for
+//! every command, so the module registers it only in a cluster, and the filter ignores all other commands at their
+//! first word. It never changes a command.
 
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -13,19 +13,20 @@ use super::context::Ctx;
 use super::guard::guard;
 use super::name::bytes_of;
 
-pub(crate) trait Listener {
-    /// Receives the words after CLUSTER, the first three at most.
-    fn overhear(words: &[&[u8]]);
+/// Handles the CLUSTER commands.
+pub(crate) trait CommandListener {
+    /// `words` are the words after CLUSTER, the first three at most.
+    fn on_cluster_command(words: &[&[u8]]);
 }
 
-/// The server's handle of the filter; null when there is none.
+/// The server's handle of the filter; null if none is registered.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(std::ptr::null_mut());
 
-/// To be taken back with [`stop_overhearing`] if the module is refused after this: Redis 7.0
-/// would go on calling the filter of an unloaded library.
-pub(crate) fn overhear_cluster<L: Listener>(ctx: Ctx<'_>) -> Result<(), String> {
+/// Registers the filter. If the server refuses the module afterwards, call [`stop_watching`]: Redis 7.0 would go on
+/// calling the filter of a library that it has unloaded.
+pub(crate) fn watch_cluster_commands<L: CommandListener>(ctx: Ctx<'_>) -> Result<(), String> {
     let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
-    // SAFETY: a live context; the callback is a function of this library.
+    // SAFETY: the context is live; the filter is unregistered before the server unloads this library.
     let filter = unsafe {
         required!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(on_command::<L>), flags)
     };
@@ -35,19 +36,19 @@ pub(crate) fn overhear_cluster<L: Listener>(ctx: Ctx<'_>) -> Result<(), String> 
         .ok_or_else(|| "the server refused a command filter".to_owned())
 }
 
-/// Harmless when nothing is overheard.
-pub(crate) fn stop_overhearing(ctx: Ctx<'_>) {
+/// Unregisters the filter, if it is registered.
+pub(crate) fn stop_watching(ctx: Ctx<'_>) {
     let filter = FILTER.swap(std::ptr::null_mut(), Relaxed);
     if !filter.is_null() {
-        // SAFETY: a live context of this module, and its own filter, which is unregistered once:
-        // RM_UnregisterCommandFilter frees it.
+        // SAFETY: the context is live and this module's; RM_UnregisterCommandFilter frees the filter, and the swap
+        // above lets that happen only once.
         unsafe { required!(RedisModule_UnregisterCommandFilter)(ctx.raw(), filter) };
     }
 }
 
-unsafe extern "C" fn on_command<L: Listener>(filter: *mut raw::RedisModuleCommandFilterCtx) {
-    // SAFETY: the server's, alive until this returns; arguments are asked for by numbers below their count,
-    // and nothing here changes them.
+unsafe extern "C" fn on_command<L: CommandListener>(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    // SAFETY: the server keeps the filter context and the command's arguments until this returns. Arguments are read by
+    // numbers below their count, and nothing here changes them.
     let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
     let argument =
         |at: i32| unsafe { bytes_of(required!(RedisModule_CommandFilterArgGet)(filter, at)) };
@@ -59,7 +60,7 @@ unsafe extern "C" fn on_command<L: Listener>(filter: *mut raw::RedisModuleComman
         || (),
         || {
             let words: Vec<&[u8]> = (1..count.min(4)).map(argument).collect();
-            L::overhear(&words);
+            L::on_cluster_command(&words);
         },
     );
 }

@@ -1,9 +1,9 @@
-//! State shared by all callbacks, guarded by the server's global lock instead of a lock of our own.
+//! A cell for state that all callbacks share. The server's global lock protects it, not a lock of our own.
 //!
-//! Why not a `Mutex`: a callback can be entered from within another (a DEL made by us calls
-//! `unlink2`), and a mutex would deadlock where a `RefCell` reports. Why it is sound: `with`
-//! refuses on a thread that is not inside a callback that runs under the lock (see `guard`), and
-//! `Inside` cannot be obtained any other way. The forked child that writes an RDB has its own copy.
+//! A `Mutex` was rejected: one callback can run inside another (a DEL of ours calls `unlink2`), and there a mutex would
+//! deadlock, while a `RefCell` reports it. The cell is sound because `with` panics on a thread that is not inside a
+//! callback that runs under the lock, and only `guard` marks a thread as inside. The forked child that writes an RDB
+//! file has its own copy of the memory.
 
 use std::cell::RefCell;
 
@@ -11,10 +11,9 @@ use super::guard;
 
 pub(crate) struct GilCell<T>(RefCell<T>);
 
-// SAFETY: every access checks that this thread is inside a callback for which the server holds its
-// global lock (module.c, moduleAcquireGIL: the main thread holds it except while it sleeps in
-// poll), so accesses never overlap in time. `T: Send` because that thread need not be the same one
-// each time: other modules may call commands from theirs.
+// SAFETY: every access checks that this thread is inside a callback for which the server holds its global lock
+// (module.c, moduleAcquireGIL: the main thread holds it except while it sleeps in poll), so two accesses never overlap
+// in time. `T: Send` is required because the thread can differ: other modules may call commands from theirs.
 unsafe impl<T: Send> Sync for GilCell<T> {}
 
 impl<T> GilCell<T> {
@@ -23,7 +22,7 @@ impl<T> GilCell<T> {
     }
 
     /// # Panics
-    /// When it is in use further up the stack, or when this thread does not hold the server's lock.
+    /// If a caller further up the stack uses the value, or if this thread does not hold the server's global lock.
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
         assert!(
             guard::is_inside(),
@@ -32,7 +31,7 @@ impl<T> GilCell<T> {
         body(&mut self.0.borrow_mut())
     }
 
-    /// `None` where `with` would panic.
+    /// [`with`](Self::with), but returns `None` where that would panic.
     pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         if !guard::is_inside() {
             return None;

@@ -1,8 +1,7 @@
-//! The doorway every callback from C comes through.
+//! Every callback from C runs inside [`guard`] or [`guard_unlocked`].
 //!
-//! It does two things. A panic stops here and costs one request, not the server. And the thread is
-//! marked as *inside*: it holds the server's global lock until the callback returns, which is what
-//! makes `GilCell` sound.
+//! Both catch a panic, which then costs one request and not the server. `guard` also marks the thread as *inside*: the
+//! thread holds the server's global lock until the callback returns. `GilCell` relies on that mark.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,11 +15,10 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Runs one callback that the server makes while the global lock is held; `fallback` is its result
-/// if it panics.
+/// Runs a callback that the server calls while it holds its global lock. Returns the result of `fallback` if it panics.
 ///
-/// The state above may be half-changed after a panic; that is judged better than taking the data of
-/// others down.
+/// The module's state can be half-changed after a panic. That was judged better than to stop the server, which has
+/// other data too.
 pub(super) fn guard<R>(
     callback: &CStr,
     fallback: impl FnOnce() -> R,
@@ -30,8 +28,8 @@ pub(super) fn guard<R>(
     caught(callback, fallback, body)
 }
 
-/// The same for a callback that may run without the global lock (a lazyfree thread, a crash
-/// report): not inside.
+/// [`guard`] for a callback that can run without the global lock (on a lazyfree thread, in a crash report). Does not
+/// mark the thread as inside.
 pub(super) fn guard_unlocked<R>(
     callback: &CStr,
     fallback: impl FnOnce() -> R,
@@ -49,32 +47,32 @@ fn caught<R>(callback: &CStr, fallback: impl FnOnce() -> R, body: impl FnOnce() 
                 &format!("dsync panic in {}", callback.to_string_lossy()),
             );
             discard(payload);
-            // The fallback only talks to the server; were it to panic too, a second doorway would
-            // not help.
+            // The fallbacks are simple values. If one panics all the same, nothing safe is left to return.
             catch_unwind(AssertUnwindSafe(fallback)).unwrap_or_else(|_| std::process::abort())
         }
     }
 }
 
-/// A payload may itself panic when dropped.
+/// Drops the panic's payload, which can itself panic when it is dropped.
 fn discard(payload: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);
     }
 }
 
-/// Whether this thread holds the server's global lock as far as we know.
+/// Whether this thread is known to hold the server's global lock.
 pub(super) fn is_inside() -> bool {
     DEPTH.get() > 0
 }
 
-/// Whether this is the thread that loaded the module. Data freed on any other may be freed without
-/// the lock.
+/// Whether this is the thread that loaded the module. The server frees values also on other threads, without its global
+/// lock.
 pub(crate) fn on_main_thread() -> bool {
     MAIN.get()
 }
 
-/// To be called once, while the module is loaded: that always happens on the main thread.
+/// Marks this thread as the main thread, and sends the text of panics to the server's log. To be called once, while the
+/// module is loaded, which always happens on the main thread.
 pub(super) fn mark_main_thread() {
     MAIN.set(true);
     std::panic::set_hook(Box::new(|panic| {
@@ -82,7 +80,7 @@ pub(super) fn mark_main_thread() {
     }));
 }
 
-/// Inside until dropped.
+/// The mark that this thread is inside, until it is dropped.
 pub(crate) struct Inside(());
 
 impl Inside {

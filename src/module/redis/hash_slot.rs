@@ -1,7 +1,8 @@
-//! The slot of a key: the server's own function, which the module API has only since Redis 7.4.
+//! Computes the slot of a key as the server does. The module API has a function for it only since Redis 7.4.
 
 use crc::{CRC_16_XMODEM, Crc};
 
+/// The number of slots of every cluster.
 pub(crate) const SLOTS: u16 = 1 << 14;
 
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
@@ -10,9 +11,10 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
     CRC.checksum(hash_tag(key).unwrap_or(key)) % SLOTS
 }
 
-/// A key in this slot. No hash tag fits into two bytes, so they stand for themselves.
+/// Returns a key of two bytes in this slot. Two bytes have no room for a hash tag, so both count.
 ///
-/// A slot is a remainder of the bytes as a polynomial; these 16 steps divide by x where `slot` multiplies.
+/// The slot is the remainder of a polynomial division of the key's bits. `slot` multiplies by x for each bit; these 16
+/// steps divide by x for each bit, and so undo it.
 pub(crate) fn key_in(slot: u16) -> [u8; 2] {
     const XMODEM: u16 = 0x1021;
     let divide = |rest: u16| match rest & 1 {
@@ -22,8 +24,8 @@ pub(crate) fn key_in(slot: u16) -> [u8; 2] {
     (0..16).fold(slot, |rest, _| divide(rest)).to_be_bytes()
 }
 
-/// The part of the key that decides its slot (cluster.c, keyHashSlot): between the first `{` and
-/// the first `}` after it.
+/// The hash tag of the key, which alone decides its slot if there is one (cluster.c, keyHashSlot): what stands between
+/// the first `{` and the first `}` after it, unless that is empty.
 pub(super) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let open = key.iter().position(|byte| *byte == b'{')?;
     let inner = &key[open + 1..];
@@ -36,15 +38,15 @@ mod tests {
     use super::{SLOTS, key_in, slot};
 
     #[test]
-    fn each_slot_has_its_key() {
+    fn key_in_returns_a_key_of_the_slot() {
         for number in 0..SLOTS {
             assert_eq!(slot(&key_in(number)), number);
         }
     }
 
-    /// Slots as CLUSTER KEYSLOT gives them.
+    /// The expected slots are those of CLUSTER KEYSLOT.
     #[test]
-    fn the_slot_function_is_the_servers() {
+    fn slot_is_the_same_as_the_servers() {
         assert_eq!(slot(b"123456789"), 0x31c3 % super::SLOTS);
         assert_eq!(slot(b"foo"), 12182);
         assert_eq!(slot(b"{foo}bar"), 12182);
@@ -56,7 +58,7 @@ mod tests {
         ] {
             assert_eq!(slot(key), slot(same));
         }
-        // Without a tag between the braces the whole key counts.
+        // With empty or unclosed braces the whole key counts.
         assert_ne!(slot(b"a{}{foo}"), slot(b"foo"));
         assert_ne!(slot(b"{foo"), slot(b"foo"));
     }

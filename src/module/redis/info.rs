@@ -1,4 +1,4 @@
-//! The module's section of INFO.
+//! Writes the module's section of INFO.
 
 use std::ffi::CStr;
 
@@ -8,15 +8,16 @@ use super::api::required;
 use super::context::Ctx;
 use super::guard::guard;
 
-/// Fields of INFO; the server puts the module's name before each.
+/// Writes fields of INFO. The server puts the module's name before each.
 pub(crate) struct InfoSink(*mut raw::RedisModuleInfoCtx);
 
+/// Writes a section when the server composes INFO.
 pub(crate) trait Section {
     fn write(sink: &mut InfoSink);
 }
 
 pub(crate) fn register<S: Section>(ctx: Ctx) -> Result<(), String> {
-    // SAFETY: a live context; the callback is a function of this library.
+    // SAFETY: the context is live; the server forgets the callback before it unloads this library.
     let status = unsafe { required!(RedisModule_RegisterInfoFunc)(ctx.raw(), Some(on_info::<S>)) };
     (status == raw::REDISMODULE_OK as i32)
         .then_some(())
@@ -24,10 +25,10 @@ pub(crate) fn register<S: Section>(ctx: Ctx) -> Result<(), String> {
 }
 
 impl InfoSink {
-    /// Begins a section, `dsync_<name>`, or `dsync` for an empty name. False when it was not asked
-    /// for: write no fields.
+    /// Begins a section `dsync_<name>`, or `dsync` if the name is empty. Returns false if the client did not ask for
+    /// it; then write no fields.
     pub(crate) fn section(&mut self, name: &CStr) -> bool {
-        // SAFETY: a live info context.
+        // SAFETY: the server keeps the info context until its callback returns, and so longer than `self`.
         unsafe {
             required!(RedisModule_InfoAddSection)(self.0, name.as_ptr())
                 == raw::REDISMODULE_OK as i32
@@ -35,7 +36,7 @@ impl InfoSink {
     }
 
     pub(crate) fn u64(&mut self, field: &CStr, value: u64) {
-        // SAFETY: a live info context; the server refuses a field outside of a section.
+        // SAFETY: the info context lives longer than `self`; the server refuses a field outside of a section.
         unsafe { required!(RedisModule_InfoAddFieldULongLong)(self.0, field.as_ptr(), value) };
     }
 }
@@ -44,7 +45,7 @@ unsafe extern "C" fn on_info<S: Section>(
     info: *mut raw::RedisModuleInfoCtx,
     for_crash_report: i32,
 ) {
-    // A crash report may be written by any thread, with any state half changed: say nothing.
+    // Write nothing into a crash report: any thread can write one, while any state is half changed.
     if for_crash_report != 0 {
         return;
     }

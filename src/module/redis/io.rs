@@ -1,8 +1,8 @@
-//! Reading and writing values: RDB, AOF rewrite, DEBUG DIGEST.
+//! Reads and writes values: RDB files and DUMP payloads, AOF rewrite, DEBUG DIGEST.
 //!
-//! The module handles read errors itself: without that option a payload cut short would abort the
-//! server, with it a failed read returns zero. So every read is checked before its result is seen,
-//! and a `Loader` gives nothing without a `Result`.
+//! The module handles read errors itself (option HANDLE_IO_ERRORS). Without that option a payload that is cut short
+//! would abort the server; with it a failed read returns zero. So every read is checked before its value is used, and
+//! a `Loader` returns only `Result`s.
 
 use std::ffi::{CStr, c_char};
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use redis_module::raw;
 use super::api::required;
 use super::name::bytes_of;
 
-/// The payload ended early or is not what was asked for.
+/// The payload ended early, or has something else at this place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed;
 
@@ -20,27 +20,28 @@ pub(crate) struct Loader(*mut raw::RedisModuleIO);
 
 impl Loader {
     /// # Safety
-    /// `io` is the argument of a load callback that is running while the loader lives.
+    /// `io` must be the argument of a load callback that runs as long as the loader lives.
     pub(super) unsafe fn from_raw(io: *mut raw::RedisModuleIO) -> Self {
         Loader(io)
     }
 
     fn checked<T>(&self, value: T) -> Result<T, Malformed> {
-        // SAFETY: a live io.
+        // SAFETY: `io` lives as long as `self`.
         let failed = unsafe { required!(RedisModule_IsIOError)(self.0) != 0 };
         if failed { Err(Malformed) } else { Ok(value) }
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
-        // SAFETY: a live io; a read past an error returns zero.
+        // SAFETY: `io` lives as long as `self`; RM_LoadUnsigned returns zero after an error.
         let value = unsafe { required!(RedisModule_LoadUnsigned)(self.0) };
         self.checked(value)
     }
 
-    /// A string of the payload, of at most `max_len` bytes, in the server's own buffer.
+    /// Reads a string of at most `max_len` bytes. It stays in the server's own buffer.
     pub(crate) fn bytes(&mut self, max_len: usize) -> Result<Loaded, Malformed> {
         let mut len = 0usize;
-        // SAFETY: a live io; NULL on error, else `len` bytes that are ours to free.
+        // SAFETY: `io` lives as long as `self`; RM_LoadStringBuffer returns NULL on error, otherwise `len` bytes that
+        // the caller must free.
         let start = unsafe { required!(RedisModule_LoadStringBuffer)(self.0, &raw mut len) };
         if start.is_null() {
             return Err(Malformed);
@@ -52,20 +53,20 @@ impl Loader {
             .ok_or(Malformed)
     }
 
-    /// The key being loaded; `None` where the server does not say.
+    /// The name of the key that is being loaded; `None` if the server does not tell.
     pub(crate) fn key_name(&self) -> Option<&[u8]> {
-        // SAFETY: a live io.
+        // SAFETY: `io` lives as long as `self`.
         unsafe { key_name(self.0) }
     }
 
-    /// The database being loaded into, or -1.
+    /// The database that the key is loaded into; -1 if the server does not tell.
     pub(crate) fn db(&self) -> i32 {
-        // SAFETY: a live io.
+        // SAFETY: `io` lives as long as `self`.
         unsafe { required!(RedisModule_GetDbIdFromIO)(self.0) }
     }
 }
 
-/// A string that RM_LoadStringBuffer has allocated.
+/// A string in a buffer of RM_LoadStringBuffer. Freed on drop.
 pub(crate) struct Loaded {
     start: *mut c_char,
     len: usize,
@@ -75,14 +76,14 @@ impl Deref for Loaded {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the buffer is not NULL, has `len` bytes, and is nobody else's until it is freed.
+        // SAFETY: the buffer is not NULL, has `len` bytes, and belongs to `self` until it is freed.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // SAFETY: RM_LoadStringBuffer leaves its buffer to be freed by RM_Free, once.
+        // SAFETY: RM_LoadStringBuffer leaves its buffer to the caller, who frees it with RM_Free, only here.
         unsafe { required!(RedisModule_Free)(self.start.cast()) }
     }
 }
@@ -91,20 +92,20 @@ pub(crate) struct Saver(*mut raw::RedisModuleIO);
 
 impl Saver {
     /// # Safety
-    /// `io` is the argument of a save callback that is running while the saver lives.
+    /// `io` must be the argument of a save callback that runs as long as the saver lives.
     pub(super) unsafe fn from_raw(io: *mut raw::RedisModuleIO) -> Self {
         Saver(io)
     }
 
-    // A write that fails makes the whole save fail; there is nothing to check here.
+    // Writes are not checked: if one fails, the server makes the whole save fail.
 
     pub(crate) fn u64(&mut self, value: u64) {
-        // SAFETY: a live io.
+        // SAFETY: `io` lives as long as `self`.
         unsafe { required!(RedisModule_SaveUnsigned)(self.0, value) }
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        // SAFETY: a live io; pointer and length are one slice's.
+        // SAFETY: `io` lives as long as `self`; pointer and length are those of one slice.
         unsafe {
             required!(RedisModule_SaveStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
         }
@@ -118,7 +119,7 @@ pub(crate) struct AofWriter {
 
 impl AofWriter {
     /// # Safety
-    /// `io` and `key` are the arguments of a rewrite callback that is running while the writer lives.
+    /// `io` and `key` must be the arguments of a rewrite callback that runs as long as the writer lives.
     pub(super) unsafe fn from_raw(
         io: *mut raw::RedisModuleIO,
         key: *mut raw::RedisModuleString,
@@ -126,11 +127,11 @@ impl AofWriter {
         AofWriter { io, key }
     }
 
-    /// Writes `command key argument`. The server has selected the database already.
+    /// Writes `command key argument`. The server has written SELECT before.
     pub(crate) fn emit(&mut self, command: &CStr, argument: &[u8]) {
-        // SAFETY: the key is the callback's own argument, alive until it returns. RM_EmitAOF copies the
-        // bytes that the pairs for `b` name; the key goes as bytes because the server has it on its stack,
-        // where no reference to it can be taken.
+        // SAFETY: `io` and the key live until the callback returns, and RM_EmitAOF copies the bytes given by pointer
+        // and length for `b`. The key is passed as bytes, because the server has its string object on the stack, where
+        // nothing can take a reference to it.
         unsafe {
             let key = bytes_of(self.key);
             required!(RedisModule_EmitAOF)(
@@ -146,34 +147,34 @@ impl AofWriter {
     }
 }
 
-/// DEBUG DIGEST-VALUE: what two servers must agree on.
+/// Collects the parts of a value for DEBUG DIGEST-VALUE, which must be equal on a primary and its replicas.
 pub(crate) struct Digest(*mut raw::RedisModuleDigest);
 
 impl Digest {
     /// # Safety
-    /// `digest` is the argument of a digest callback that is running while this lives.
+    /// `digest` must be the argument of a digest callback that runs as long as this lives.
     pub(super) unsafe fn from_raw(digest: *mut raw::RedisModuleDigest) -> Self {
         Digest(digest)
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        // SAFETY: a live digest; pointer and length are one slice's.
+        // SAFETY: the digest lives as long as `self`; pointer and length are those of one slice.
         unsafe {
             required!(RedisModule_DigestAddStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
         }
     }
 
-    /// What came since the last end is ordered; whole sequences are not.
+    /// Ends a sequence. The order of the parts within a sequence counts; the order of sequences does not.
     pub(crate) fn end_sequence(&mut self) {
-        // SAFETY: a live digest.
+        // SAFETY: the digest lives as long as `self`.
         unsafe { required!(RedisModule_DigestEndSequence)(self.0) }
     }
 }
 
 /// # Safety
-/// `io` stays alive during `'a`.
+/// `io` must live for all of `'a`.
 unsafe fn key_name<'a>(io: *mut raw::RedisModuleIO) -> Option<&'a [u8]> {
-    // SAFETY: the name belongs to the operation that `io` stands for; NULL when it has none.
+    // SAFETY: RM_GetKeyNameFromIO returns NULL, or a name that lives as long as `io`.
     unsafe {
         let name = required!(RedisModule_GetKeyNameFromIO)(io);
         (!name.is_null()).then(|| bytes_of(name))

@@ -1,9 +1,10 @@
-//! An open key whose value, if it is ours, is a number: the engine owns all state, and the server
-//! keeps the number in the place of a pointer it never follows. So nothing read from the keyspace
-//! is ever dereferenced.
+//! Opens keys, reads and stores their values.
 //!
-//! A key is open alone, see [`open`]: opening another one, notifying or probing meanwhile panics. Close
-//! before effects.
+//! A value of ours is only a number: the engine owns all states, and the server keeps the number in the place of a
+//! pointer, which it never follows. So the module never dereferences anything that it reads from the keyspace.
+//!
+//! Only one key can be open at a time, see [`open`]. To open another one, to notify or to probe meanwhile panics, so
+//! close the key before the effects are carried out.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -17,24 +18,24 @@ use super::open;
 use super::value::{id_of, pointer_of};
 use super::value_type::{self, TypeNumber};
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Content {
+pub(crate) enum KeyContent {
     Absent,
     Ours { family: TypeNumber, id: NonZeroU32 },
     Other,
 }
 
-/// Open from `open_read` or `open_write` until it is dropped.
+/// A key that is open until this is dropped.
 pub(crate) struct OpenKey<'a> {
-    /// NULL where the key is absent and open for reading.
+    /// NULL if the key is absent and was opened for reading.
     raw: *mut raw::RedisModuleKey,
     lifetime: PhantomData<Ctx<'a>>,
 }
 
 impl<'a> OpenKey<'a> {
-    /// To look, without being a use: the eviction clock does not notice, nor, since 7.2, do hit
-    /// counters and `keymiss`.
+    /// Opens a key for reading. It does not count as a use of the key: it does not affect eviction, nor, since 7.2, the
+    /// hit counters and `keymiss`.
     pub(crate) fn open_read(ctx: Ctx<'a>, name: &KeyString) -> Self {
         let quiet = raw::REDISMODULE_OPEN_KEY_NOTOUCH
             | raw::REDISMODULE_OPEN_KEY_NONOTIFY
@@ -42,7 +43,7 @@ impl<'a> OpenKey<'a> {
         Self::open(ctx, name, raw::REDISMODULE_READ as i32 | quiet as i32)
     }
 
-    /// To read and change. A key that is past its EXPIRE is deleted first, and then absent.
+    /// Opens a key for reading and writing. The server deletes a key past its EXPIRE first, and then it is absent.
     pub(crate) fn open_write(ctx: Ctx<'a>, name: &KeyString) -> Self {
         Self::open(
             ctx,
@@ -53,19 +54,19 @@ impl<'a> OpenKey<'a> {
 
     fn open(ctx: Ctx<'a>, name: &KeyString, mode: i32) -> Self {
         open::assert_none();
-        // SAFETY: a live context and a live string, of which RM_OpenKey takes its own reference. No
-        // other handle is open.
+        // SAFETY: the context and the string are live, and RM_OpenKey takes its own reference to the string. No other
+        // handle is open.
         let raw = unsafe { required!(RedisModule_OpenKey)(ctx.raw(), name.raw(), mode) };
-        open::note(true);
+        open::set(true);
         OpenKey {
             raw,
             lifetime: PhantomData,
         }
     }
 
-    pub(crate) fn content(&self) -> Content {
-        // SAFETY: RM_KeyType, RM_ModuleTypeGetType and -GetValue accept an open key or NULL; the
-        // value is only compared.
+    pub(crate) fn content(&self) -> KeyContent {
+        // SAFETY: RM_KeyType, RM_ModuleTypeGetType and RM_ModuleTypeGetValue accept an open key or NULL, and the value
+        // is never dereferenced.
         let (kind, value_type, value) = unsafe {
             (
                 required!(RedisModule_KeyType)(self.raw),
@@ -74,34 +75,33 @@ impl<'a> OpenKey<'a> {
             )
         };
         if kind == raw::REDISMODULE_KEYTYPE_EMPTY as i32 {
-            return Content::Absent;
+            return KeyContent::Absent;
         }
         match (value_type::family_of(value_type), id_of(value)) {
-            (Some(family), Some(id)) => Content::Ours { family, id },
-            _ => Content::Other,
+            (Some(family), Some(id)) => KeyContent::Ours { family, id },
+            _ => KeyContent::Other,
         }
     }
 
-    /// Stores `id`; the value that was there goes first, through `unlinked` and `free`. False when
-    /// the key is not open for writing or the type was not registered.
+    /// Stores `id`. The server first removes the present value, and calls `unlinked` and `free` for it. Returns false
+    /// if the key is not open for writing or the type was not registered.
     #[must_use]
     pub(crate) fn set_value(&self, family: TypeNumber, id: NonZeroU32) -> bool {
         let value_type = value_type::raw_type(family);
         if self.raw.is_null() || value_type.is_null() {
             return false;
         }
-        // SAFETY: an open key and a type made by RM_CreateDataType, whose callbacks take the value
-        // as the number it is.
+        // SAFETY: the key is open, and RM_CreateDataType has made the type, whose callbacks take the value as a number.
         unsafe {
             required!(RedisModule_ModuleTypeSetValue)(self.raw, value_type, pointer_of(id))
                 == raw::REDISMODULE_OK as i32
         }
     }
 
-    /// False when the key is not open for writing. An absent key is deleted already.
+    /// Deletes the key. Returns false if it is not open for writing, and true for an absent key.
     #[must_use]
     pub(crate) fn delete(&self) -> bool {
-        // SAFETY: RM_DeleteKey accepts an open key, empty or not; it checks the mode itself.
+        // SAFETY: RM_DeleteKey accepts an open key, whether it is absent or not, and checks the mode itself.
         !self.raw.is_null()
             && unsafe { required!(RedisModule_DeleteKey)(self.raw) == raw::REDISMODULE_OK as i32 }
     }
@@ -109,8 +109,8 @@ impl<'a> OpenKey<'a> {
 
 impl Drop for OpenKey<'_> {
     fn drop(&mut self) {
-        // SAFETY: RM_CloseKey accepts NULL, and an open key once.
+        // SAFETY: RM_CloseKey accepts NULL or an open key, and drop closes the key only once.
         unsafe { required!(RedisModule_CloseKey)(self.raw) }
-        open::note(false);
+        open::set(false);
     }
 }

@@ -1,4 +1,4 @@
-//! The server's log.
+//! Writes into the server's log.
 
 use std::ffi::{CStr, CString};
 
@@ -21,13 +21,14 @@ impl Level {
     }
 }
 
-/// A line in the server's log. From any thread.
+/// Writes a line into the server's log. Can be called on any thread.
 pub(crate) fn log(level: Level, text: &str) {
     let Some(write) = optional!(RedisModule_Log) else {
         return;
     };
     let text = c_string(text);
-    // SAFETY: RM_Log accepts a NULL context, is thread safe, and formats one C string.
+    // SAFETY: RM_Log accepts NULL for the context, is thread-safe, and gets one C string for the one `%s` of its
+    // format.
     unsafe {
         write(
             std::ptr::null_mut(),
@@ -38,7 +39,7 @@ pub(crate) fn log(level: Level, text: &str) {
     }
 }
 
-/// Text that C can read to its end: what follows a NUL would be lost, so NULs become spaces.
+/// The text as a C string. NULs become spaces, because C would read only up to the first of them.
 pub(super) fn c_string(text: &str) -> CString {
     let bytes: Vec<u8> = text
         .bytes()

@@ -1,13 +1,14 @@
-//! The small rooms with all the `unsafe` of this crate: a thin safe layer over the C module API of
-//! Redis and Valkey.
+//! A thin safe layer over the C module API of Redis and Valkey. All `unsafe` code of this crate is here.
 //!
-//! What the layer promises to the code above it: no function here can corrupt the server's memory,
-//! whatever it is given, and no panic above it crosses into C. What it does not know: locks,
-//! waiters, effects; a keyspace value is a number to it.
+//! The layer guarantees to the code above it that no function here can corrupt the server's memory, whatever its
+//! arguments are, and that no panic above it crosses into C. It knows nothing of locks, waiters or effects; a keyspace
+//! value is only a number here.
 //!
-//! The functions of the server are reached through the `redis_module::raw` pointers only. The
-//! crate's own wrappers were rejected: they refuse to load on Redis 7.0, or their timers and keys
-//! are unsound.
+//! It calls the server only through the function pointers of `redis_module::raw`. The wrappers of that crate were
+//! rejected: some refuse to load on Redis 7.0, and its timers and keys are unsound.
+//!
+//! In the SAFETY comments, *a live context* is one that the server keeps until the running callback returns: every
+//! [`Ctx`](context::Ctx) has one. The server's functions are named `RM_…` as in its own source.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod api;

@@ -1,8 +1,7 @@
-//! A key's name as the server wants it: a reference-counted string object.
+//! A key's name as the server needs it: a reference-counted string object.
 //!
-//! Made from a command's argument it costs nothing; made from bytes it is allocated, and freed on
-//! drop. One function that takes either keeps the hot path free of copies and the timer path free
-//! of special cases.
+//! One made from a command's argument costs nothing. One made from bytes is allocated, and freed on drop. Because both
+//! have the same type, commands need no copy of the name, and the timer can use the same functions.
 
 use std::marker::PhantomData;
 
@@ -10,6 +9,7 @@ use redis_module::raw;
 
 use super::api::required;
 
+/// A string object, borrowed from a command or owned.
 pub(crate) struct KeyString<'a> {
     string: *mut raw::RedisModuleString,
     owned: bool,
@@ -18,8 +18,7 @@ pub(crate) struct KeyString<'a> {
 
 impl<'a> KeyString<'a> {
     pub(crate) fn new(bytes: &[u8]) -> KeyString<'static> {
-        // SAFETY: RM_CreateString copies `len` bytes; without a context the caller owns the one
-        // reference it returns.
+        // SAFETY: RM_CreateString copies the bytes; without a context the caller owns the only reference to the string.
         let string = unsafe {
             required!(RedisModule_CreateString)(
                 std::ptr::null_mut(),
@@ -35,7 +34,7 @@ impl<'a> KeyString<'a> {
     }
 
     /// # Safety
-    /// `string` is a live string object for all of `'a`.
+    /// `string` must be a string object that lives for all of `'a`.
     pub(super) unsafe fn borrowed(string: *mut raw::RedisModuleString) -> Self {
         KeyString {
             string,
@@ -45,7 +44,7 @@ impl<'a> KeyString<'a> {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the object lives as long as `self`, and nobody changes the bytes of a name.
+        // SAFETY: the string object lives as long as `self`, and nothing changes the bytes of a name.
         unsafe { bytes_of(self.string) }
     }
 
@@ -57,18 +56,17 @@ impl<'a> KeyString<'a> {
 impl Drop for KeyString<'_> {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: gives back the one reference that RM_CreateString returned.
+            // SAFETY: RM_FreeString gives back the only reference, which RM_CreateString returned.
             unsafe { required!(RedisModule_FreeString)(std::ptr::null_mut(), self.string) }
         }
     }
 }
 
 /// # Safety
-/// `string` is a live string object, not changed during `'a`.
+/// `string` must be a string object that lives and does not change for all of `'a`.
 pub(super) unsafe fn bytes_of<'a>(string: *const raw::RedisModuleString) -> &'a [u8] {
     let mut len = 0usize;
-    // SAFETY: RM_StringPtrLen returns the object's own buffer and its length; that is never NULL
-    // for a live object.
+    // SAFETY: RM_StringPtrLen returns the string object's own buffer, which is never NULL, and its length.
     unsafe {
         let start = required!(RedisModule_StringPtrLen)(string, &raw mut len);
         std::slice::from_raw_parts(start.cast(), len)

@@ -1,7 +1,7 @@
-//! Where the server enters the library, and where it leaves it.
+//! Loads and unloads the module: the functions that the server looks up in the library.
 //!
-//! A server that refuses a module unloads its library, and what it still knows of it ends the server at
-//! the next occasion. What each server forgets by itself (module.c, moduleLoad and moduleUnload):
+//! A server that refuses a module unloads its library. Any callback that the server still has then crashes it at the
+//! next occasion. The table shows what each server forgets by itself (module.c, moduleLoad and moduleUnload):
 //!
 //! | | refused, Redis 7.0 | refused, later servers | unloaded right after loading, Redis ≥ 8 |
 //! |---|---|---|---|
@@ -12,14 +12,15 @@
 //! | receiver of the cluster's messages | no | Valkey 9.1 only | no |
 //! | detached context | no: a leak | no | no |
 //!
-//! So everything that can refuse the module comes first, [`Library::take_back`] undoes what can be undone, the keyspace notifications are subscribed to last, and the receiver waits
-//! until the server has gone on to its event loop with the module loaded.
+//! So everything that can refuse the module comes first, [`Library::take_back`] undoes what can be undone, the keyspace
+//! notifications are subscribed to last, and the receiver waits until the server has gone on to its event loop with the
+//! module loaded.
 //!
-//! Whether the library really leaves the process is up to the C library (one that has left destructors of
-//! thread-locals stays). So a later load may find all statics as they were, and starts them anew.
+//! The C library decides whether the library really leaves the process (one with destructors of thread-locals stays).
+//! So a later load can find all statics as they were, and must reset them.
 //!
-//! An unloading that Redis ≥ 8 forces right after the loading is MODULE LOADEX with a directive that nobody
-//! knows. All others are refused because of the data types, before we are asked.
+//! Redis 8 and later unload the module right after loading if MODULE LOADEX has a directive that belongs to no setting.
+//! Every other unloading is refused because of the data types, before the module is asked.
 
 use std::ffi::c_int;
 
@@ -38,16 +39,16 @@ static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAl
 #[global_allocator]
 static ALLOCATOR: std::alloc::System = std::alloc::System;
 
-/// 0.2.0
+/// Version 0.2.0, as MODULE LIST shows it.
 const VERSION: c_int = 200;
 
-/// What the server loads.
+/// The module, as the root of the crate implements it.
 pub(crate) trait Library {
     /// Registers everything. An error refuses the module.
     fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String>;
-    /// Undoes what [`Library::load`] has done, as far as it came, and the server would not undo by itself.
+    /// Takes back what [`Library::load`] has registered so far and the server does not forget by itself.
     fn take_back(ctx: Ctx<'_>);
-    /// Whether the server may have callbacks by now that cannot be taken back.
+    /// Whether the server may have callbacks that cannot be taken back, so that the library must stay.
     fn is_at_work() -> bool;
 }
 
@@ -55,24 +56,24 @@ pub(crate) trait Library {
 macro_rules! entry_points {
     ($library:ty) => {
         /// # Safety
-        /// Called by the server, once, on its main thread.
+        /// Only the server may call this, once, on its main thread.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn RedisModule_OnLoad(
             ctx: *mut redis_module::raw::RedisModuleCtx,
             argv: *mut *mut redis_module::raw::RedisModuleString,
             argc: std::ffi::c_int,
         ) -> std::ffi::c_int {
-            // SAFETY: the server's own call (module.c, moduleLoad).
+            // SAFETY: the arguments are those of the server's call (module.c, moduleLoad).
             unsafe { $crate::module::redis::on_load::on_load::<$library>(ctx, argv, argc) }
         }
 
         /// # Safety
-        /// Called by the server, on its main thread, before it unloads the library.
+        /// Only the server may call this, on its main thread, before it unloads the library.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn RedisModule_OnUnload(
             ctx: *mut redis_module::raw::RedisModuleCtx,
         ) -> std::ffi::c_int {
-            // SAFETY: the server's own call (module.c, moduleUnload).
+            // SAFETY: the argument is that of the server's call (module.c, moduleUnload).
             unsafe { $crate::module::redis::on_load::on_unload::<$library>(ctx) }
         }
     };
@@ -80,15 +81,15 @@ macro_rules! entry_points {
 pub(crate) use entry_points;
 
 /// # Safety
-/// The arguments are those of RedisModule_OnLoad, and so is the moment.
+/// Only RedisModule_OnLoad may call this, with its own arguments.
 pub(crate) unsafe fn on_load<L: Library>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
     let (ok, err) = (raw::REDISMODULE_OK as c_int, raw::REDISMODULE_ERR as c_int);
-    // SAFETY: the context given by the server; the name is a C string. Nothing is allocated before
-    // this returns: it is what finds the server's allocator.
+    // SAFETY: the context is the server's, and the name is a C string. Nothing may be allocated before this call,
+    // because it looks up the server's allocator.
     let status = unsafe {
         raw::Export_RedisModule_Init(
             ctx,
@@ -101,7 +102,7 @@ pub(crate) unsafe fn on_load<L: Library>(
         return err;
     }
     mark_main_thread();
-    // SAFETY: context and arguments live until this returns.
+    // SAFETY: the server keeps the context and the arguments until this returns.
     let (ctx, args) = unsafe { (Ctx::from_raw(ctx), Args::from_raw(argv, argc)) };
     let panicked = || Err("internal error".to_owned());
     let Err(refusal) = guard(c"loading", panicked, || load::<L>(ctx, args)) else {
@@ -119,7 +120,7 @@ pub(crate) unsafe fn on_load<L: Library>(
 }
 
 /// # Safety
-/// The argument is that of RedisModule_OnUnload, and so is the moment.
+/// Only RedisModule_OnUnload may call this, with its own argument.
 pub(crate) unsafe fn on_unload<L: Library>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     let (ok, err) = (raw::REDISMODULE_OK as c_int, raw::REDISMODULE_ERR as c_int);
     guard(
@@ -129,7 +130,7 @@ pub(crate) unsafe fn on_unload<L: Library>(ctx: *mut raw::RedisModuleCtx) -> c_i
             if L::is_at_work() {
                 return err;
             }
-            // SAFETY: the context lives until this returns.
+            // SAFETY: the server keeps the context until this returns.
             L::take_back(unsafe { Ctx::from_raw(ctx) });
             ok
         },
@@ -149,13 +150,13 @@ fn load<L: Library>(ctx: Ctx, args: Args) -> Result<(), String> {
 fn set_options(ctx: Ctx) {
     const HANDLE_IO_ERRORS: c_int = 1 << 0;
     const NO_IMPLICIT_SIGNAL_MODIFIED: c_int = 1 << 1;
-    /// Without it `CLUSTER MIGRATESLOTS` is refused server-wide; in Redis the bit may come to mean
-    /// something else.
+    /// Without it Valkey refuses `CLUSTER MIGRATESLOTS` for the whole server. Set on Valkey only, because Redis may
+    /// give the bit another meaning.
     const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
     let mut options = HANDLE_IO_ERRORS | NO_IMPLICIT_SIGNAL_MODIFIED;
     if api::is_valkey() {
         options |= VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION;
     }
-    // SAFETY: a live context; unknown bits are kept and ignored.
+    // SAFETY: the context is live; RM_SetModuleOptions ignores bits that it does not know.
     unsafe { required!(RedisModule_SetModuleOptions)(ctx.raw(), options) };
 }

@@ -1,19 +1,19 @@
-//! Whether a key is open.
+//! Keeps track of whether a key is open.
 //!
-//! A key is open alone: a second handle, or a call that lets others delete, would leave the first one with
-//! a freed object, which the server reads when it closes it.
+//! Only one key may be open at a time. Through a second handle, or in a call that lets others delete keys, the first
+//! handle's object could be freed, and the server reads it when it closes the handle.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Only touched under the server's global lock.
+/// Used only under the server's global lock.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
 /// # Panics
-/// When a key is open.
+/// If a key is open.
 pub(super) fn assert_none() {
     assert!(!OPEN.load(Relaxed), "a key is still open");
 }
 
-pub(super) fn note(is_open: bool) {
+pub(super) fn set(is_open: bool) {
     OPEN.store(is_open, Relaxed);
 }

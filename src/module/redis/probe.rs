@@ -1,15 +1,13 @@
-//! Would the server let a client write here, now? Asked before every grant that no client's command
-//! makes.
+//! Finds out whether the server would let a client write to a key now. The timer asks before every grant.
 //!
-//! The server answers by refusing, or not, a command that is flagged as a write and names the key. In
-//! script mode RM_Call applies what it would to EVAL: `min-replicas-to-write`, MISCONF, a read-only
-//! replica; and in a cluster whether the slot is served here and the key, while its slot migrates,
-//! still is. RM_OpenKey checks none of that.
+//! The module calls a command that is flagged as a write and names the key, and sees whether the server refuses it. In
+//! script mode RM_Call checks the same as for EVAL: `min-replicas-to-write`, MISCONF, a read-only replica, and in a
+//! cluster whether the slot is served here and, while it migrates, whether the key is still here. RM_OpenKey checks
+//! none of that.
 //!
-//! Since Redis 7.2 there are dry runs: the server checks a command of its own, PERSIST, and does not run
-//! it, so nobody sees or counts it. On Redis 7.0 a command of ours is run that does nothing: MONITOR and
-//! SLOWLOG do not show it, commandstats count it. Nothing is propagated, for it changes nothing and is
-//! called without `!`.
+//! Redis 7.2 and later have dry runs: the server checks its own command PERSIST and does not run it, so nothing shows
+//! or counts it. On Redis 7.0 the module calls a command of its own that does nothing. MONITOR and SLOWLOG do not show
+//! it, but commandstats count it. It is not replicated, because it changes nothing and is called without `!`.
 
 use std::ffi::CStr;
 use std::io::{Error, ErrorKind};
@@ -25,14 +23,15 @@ use super::open;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WriteState {
     Ok,
-    /// The slot is another node's, or migrates and the key has left.
+    /// The slot belongs to another node, or it is migrating and the key has left.
     Moved,
     ClusterDown,
-    /// Too few good replicas, a failed save or AOF write, or this is a replica. No event tells when
-    /// it ends: ask again.
+    /// Too few good replicas, a failed save or AOF write, or this is a replica. No event tells when that ends, so ask
+    /// again later.
     Refused,
 }
 
+/// DSYNC.PROBE, the command of our own for Redis 7.0.
 struct Probe;
 
 impl Command for Probe {
@@ -45,9 +44,10 @@ impl Command for Probe {
     }
 }
 
-/// Whether to ask by dry runs.
+/// Whether this server has dry runs.
 static DRY: AtomicBool = AtomicBool::new(false);
 
+/// Finds out whether the server has dry runs, and registers DSYNC.PROBE if it does not.
 pub(crate) fn register(ctx: Ctx) -> Result<(), String> {
     let is_dry = !api::is_redis_before(0x0007_0200) && has_persist(ctx);
     DRY.store(is_dry, Relaxed);
@@ -57,21 +57,21 @@ pub(crate) fn register(ctx: Ctx) -> Result<(), String> {
     command::register::<Probe>(ctx)
 }
 
-/// Whether this server has the command of our own.
+/// Whether DSYNC.PROBE is registered on this server.
 pub(crate) fn is_a_command() -> bool {
     !DRY.load(Relaxed)
 }
 
-/// A server's commands can be renamed.
+/// Whether there is a command PERSIST: `rename-command` can take it away.
 fn has_persist(ctx: Ctx) -> bool {
     !matches!(ask(ctx, true, b""), Err(ErrorKind::NotFound))
 }
 
-/// Of writes to this key; where there is no cluster, of writes in general. From a client's command there
-/// is nothing to ask, the server has checked that one.
+/// Returns whether the server accepts writes to this key, or outside of a cluster whether it accepts writes at all. A
+/// client's command need not ask, because the server has checked it before.
 ///
 /// # Panics
-/// While a key is open: other modules may filter the call.
+/// If a key is open, because other modules may filter the call and change the key.
 pub(crate) fn writes_allowed(ctx: Ctx, key: &[u8]) -> WriteState {
     open::assert_none();
     match ask(ctx, DRY.load(Relaxed), key) {
@@ -81,14 +81,14 @@ pub(crate) fn writes_allowed(ctx: Ctx, key: &[u8]) -> WriteState {
 }
 
 fn ask(ctx: Ctx, is_dry: bool, key: &[u8]) -> Result<(), ErrorKind> {
-    // With `E`, which `D` implies, a refusal is a reply: without, Valkey 9 reads the words of a reply that
-    // it has not made.
+    // `E`, which `D` implies, makes a refusal a reply. Without it Valkey 9 crashes, because it reads a reply that it
+    // has not made.
     let (command, format) = match is_dry {
         true => (c"PERSIST", c"SDb"),
         false => (Probe::NAME, c"SEb"),
     };
-    // SAFETY: a live context with a client (each one a Ctx is made of has); `b` takes one pointer
-    // and one length. The command does not block.
+    // SAFETY: the context is live and has a client, as that of every callback; for `b` RM_Call reads one pointer and
+    // one length. The command does not block.
     let reply = unsafe {
         required!(RedisModule_Call)(
             ctx.raw(),
@@ -98,13 +98,13 @@ fn ask(ctx: Ctx, is_dry: bool, key: &[u8]) -> Result<(), ErrorKind> {
             key.len(),
         )
     };
-    // RM_Call names the reason of a refusal in errno.
+    // RM_Call leaves the reason of a refusal in errno: read it before anything else can change it.
     let reason = Error::last_os_error().kind();
-    // SAFETY: what RM_Call has just returned.
+    // SAFETY: RM_Call has just returned this reply, and it leaves freeing it to the caller.
     match unsafe { CallReply::owned(reply.cast()) } {
         Some(reply) if reply.is_error() => Err(reason),
         Some(_) => Ok(()),
-        // A dry run that is not refused has no reply (but an empty one on Valkey 9).
+        // A dry run that is not refused has no reply, or on Valkey 9 an empty one.
         None if is_dry => Ok(()),
         None => Err(reason),
     }

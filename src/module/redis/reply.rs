@@ -1,8 +1,7 @@
-//! Replies, and the count of how many are still owed.
+//! Writes replies, and counts how many values a command still owes.
 //!
-//! A command owes one reply; an array of three owes three more. When a handler stops early, by a
-//! panic or by mistake, the debt is settled here, so that the connection never loses its place in
-//! the protocol.
+//! A command owes one reply; an array of three owes three more. If a handler stops early, because of a panic or a
+//! mistake, the missing values are written here, so that the connection stays in step with the protocol.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -11,38 +10,38 @@ use super::api::required;
 use super::context::Ctx;
 use super::log::c_string;
 
-/// How many values the running command or answer still owes. Only touched under the server's global
-/// lock.
+/// How many values the running command or answer still owes. Used only under the server's global lock.
 static OWED: AtomicI64 = AtomicI64::new(0);
-/// Whether it has written anything yet.
+/// 1 if the running command or answer has written anything, otherwise 0.
 static BEGUN: AtomicI64 = AtomicI64::new(0);
 
-fn pay(and_owe: i64) {
-    OWED.store(OWED.load(Relaxed) - 1 + and_owe, Relaxed);
+/// Counts one value as written; an array or a map owes its elements in turn.
+fn count_value(elements: i64) {
+    OWED.store(OWED.load(Relaxed) - 1 + elements, Relaxed);
     BEGUN.store(1, Relaxed);
 }
 
-/// The debt of one request; those of requests further up the stack (RM_Call) are set aside.
-pub(super) struct Debt {
+/// The values that one request owes. Keeps the numbers of the request further up the stack, if one called this one by
+/// RM_Call.
+pub(super) struct OwedReply {
     outer: (i64, i64),
 }
 
-impl Debt {
-    pub(super) fn one() -> Self {
+impl OwedReply {
+    pub(super) fn begin() -> Self {
         let outer = (OWED.load(Relaxed), BEGUN.load(Relaxed));
         OWED.store(1, Relaxed);
         BEGUN.store(0, Relaxed);
-        Debt { outer }
+        OwedReply { outer }
     }
 
-    /// The reply comes later, from a blocked client's answer.
+    /// Notes that the reply comes later, when the parked client is answered.
     pub(super) fn postpone() {
         OWED.store(0, Relaxed);
     }
 
-    /// Pays what is left: an error where nothing was said yet, nulls for the missing elements of a
-    /// begun reply.
-    pub(super) fn pay(self, ctx: Ctx) {
+    /// Writes what is missing: an error if nothing was written yet, or nulls for the missing elements of a reply.
+    pub(super) fn complete(self, ctx: Ctx) {
         if OWED.load(Relaxed) > 0 && BEGUN.load(Relaxed) == 0 {
             ctx.error("ERR internal error, see the server's log");
         }
@@ -56,20 +55,20 @@ impl Debt {
 
 impl Ctx<'_> {
     pub(crate) fn null(self) {
-        pay(0);
-        // SAFETY: a live context, as for every call below; RM_ReplyWith* copy what they are given.
+        count_value(0);
+        // SAFETY: the context is live, as in every call below, and the functions RM_ReplyWith… copy what they get.
         unsafe { required!(RedisModule_ReplyWithNull)(self.raw()) };
     }
 
     pub(crate) fn integer(self, value: i64) {
-        pay(0);
+        count_value(0);
         // SAFETY: as for `null`.
         unsafe { required!(RedisModule_ReplyWithLongLong)(self.raw(), value) };
     }
 
     pub(crate) fn bulk(self, bytes: &[u8]) {
-        pay(0);
-        // SAFETY: as for `null`; pointer and length are one slice's.
+        count_value(0);
+        // SAFETY: as for `null`; pointer and length are those of one slice.
         unsafe {
             required!(RedisModule_ReplyWithStringBuffer)(
                 self.raw(),
@@ -79,31 +78,31 @@ impl Ctx<'_> {
         };
     }
 
-    /// A status line such as `OK`; the text is ours, without CR or LF.
+    /// Writes a status line such as `OK`. The text must not contain CR or LF.
     pub(crate) fn simple(self, text: &'static CStr) {
-        pay(0);
+        count_value(0);
         // SAFETY: as for `null`.
         unsafe { required!(RedisModule_ReplyWithSimpleString)(self.raw(), text.as_ptr()) };
     }
 
-    /// `len` values follow.
+    /// Begins an array; `len` values must follow.
     pub(crate) fn array(self, len: usize) {
-        pay(len as i64);
-        // SAFETY: as for `null`; the debt makes sure that `len` values follow.
+        count_value(len as i64);
+        // SAFETY: as for `null`; `OwedReply::complete` makes sure that `len` values follow.
         unsafe { required!(RedisModule_ReplyWithArray)(self.raw(), len as i64) };
     }
 
-    /// `len` pairs follow: a map in RESP3, a flat array in RESP2.
+    /// Begins a map; `len` pairs must follow. In RESP2 it is a flat array.
     pub(crate) fn map(self, len: usize) {
-        pay(2 * len as i64);
+        count_value(2 * len as i64);
         // SAFETY: as for `array`.
         unsafe { required!(RedisModule_ReplyWithMap)(self.raw(), len as i64) };
     }
 
-    /// An error: its code, a space, a sentence. Control characters become spaces, since a line
-    /// break would end the reply.
+    /// Writes an error: its code, a space and a sentence. Control characters become spaces, because a line break would
+    /// end the reply.
     pub(crate) fn error(self, text: &str) {
-        pay(0);
+        count_value(0);
         let line = c_string(&one_line(text));
         // SAFETY: as for `null`.
         unsafe { required!(RedisModule_ReplyWithError)(self.raw(), line.as_ptr()) };
@@ -125,7 +124,7 @@ mod tests {
     use super::one_line;
 
     #[test]
-    fn an_error_stays_on_its_line() {
+    fn error_text_stays_on_one_line() {
         assert_eq!(one_line("ERR a\r\nb\0c\td"), "ERR a  b c d");
     }
 }

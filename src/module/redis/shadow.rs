@@ -1,13 +1,13 @@
-//! The shadow name: where the waiters of a key are parked.
+//! The shadow name of a key: the name that the key's waiters are parked on.
 //!
-//! A parked client is redirected when the slot of the name it waits on moves, and looked at
-//! whenever that name is created. So it waits on a name that nobody creates in the key's own slot:
-//! the same hash tag, or the whole key as one. A key that no tag can express (empty, or with a `}`
-//! and no tag) stands for itself; its waiters are looked at and left parked when it is created.
+//! The server redirects a parked client when the slot of that name moves, and calls the client's callback whenever a
+//! key with that name is created. So the shadow name is in the key's own slot, and no client creates it: it has the
+//! key's hash tag, or the whole key as the tag. If no tag can express the key (an empty one, or one with a `}` and no
+//! tag), the shadow name is the key itself; when the key is created, its waiters' callbacks leave them parked.
 
 use super::hash_slot::hash_tag;
 
-/// Not text that anyone would choose, and no brace.
+/// Begins every shadow name that has a tag. A text that nobody would choose, without a brace.
 const PREFIX: &[u8] = b"\0dsync:waiting:";
 
 /// Writes the shadow name of `key` to `out`.
@@ -23,7 +23,7 @@ pub(crate) fn shadow_name(key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The whole key, where it can stand between braces.
+/// The whole key, if it can stand between braces.
 fn as_tag(key: &[u8]) -> Option<&[u8]> {
     (!key.is_empty() && !key.contains(&b'}')).then_some(key)
 }
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shadow_is_in_the_slot_of_its_key() {
+    fn shadow_name_is_in_the_slot_of_its_key() {
         let letters = b"{}ab";
         for len in 0..=5u32 {
             for mut number in 0..letters.len().pow(len) {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shadow_is_another_name_wherever_a_tag_can_say_it() {
+    fn shadow_name_differs_from_the_key_if_a_tag_can_express_it() {
         for key in ["a", "{a}b", "x{a}b{c}", "a{b", "{", "{a}}"] {
             assert_ne!(shadow(key.as_bytes()), key.as_bytes(), "{key}");
         }

@@ -1,10 +1,8 @@
-//! A keyspace type, as a Rust type: the callbacks of the server translated to numbers and safe
-//! handles.
+//! A keyspace type, as a Rust type. Translates the server's callbacks into calls with numbers and safe handles.
 //!
-//! Deliberately absent: `free_effort`, so that a value counts 1 and DEL frees it at once (FLUSHALL
-//! ASYNC and UNLINK of a whole database still free elsewhere, hence `on_main_thread`); `defrag`,
-//! since there is no pointer to move; and COPY, which is refused: a copied lock would have two
-//! holders.
+//! Deliberately absent: `free_effort`, so that a value counts 1 and DEL and UNLINK free it at once (FLUSHALL ASYNC, and
+//! on Valkey every FLUSHDB, still free values on other threads, hence `on_main_thread`); `defrag`, because there is no
+//! pointer to move. COPY is refused, because a copied lock would have two holders.
 
 use std::ffi::{CStr, c_void};
 use std::num::NonZeroU32;
@@ -19,7 +17,7 @@ use super::io::{AofWriter, Digest, Loader, Malformed, Saver};
 use super::name::bytes_of;
 use super::value::{id_of, pointer_of};
 
-/// Which of our types a value has: the number its `ValueType` chose, below `FAMILIES`.
+/// The number of a type of ours, as its `ValueType` chose it, below `FAMILIES`.
 pub(crate) type TypeNumber = u8;
 
 pub(crate) const FAMILIES: usize = 8;
@@ -33,20 +31,21 @@ pub(crate) trait ValueType {
     const ENCVER: i32;
     const FAMILY: TypeNumber;
 
-    /// The number of a new value read from a payload; `None` makes the load fail as bad data.
+    /// Reads a new value from a payload and returns its number. `None` makes the load fail as bad data.
     fn load(io: &mut Loader, encver: i32) -> Option<NonZeroU32>;
     fn save(io: &mut Saver, id: NonZeroU32);
     fn rewrite(io: &mut AofWriter, id: NonZeroU32);
-    /// The server forgets the value. Off the main thread there is no lock: no `GilCell`, no server.
+    /// The server forgets the value. On another thread than the main one there is no global lock, so neither a
+    /// `GilCell` nor the server may be used.
     fn free(id: NonZeroU32, on_main_thread: bool);
-    /// The value leaves this name, by deletion, overwriting or renaming; only memory may be
-    /// touched. Not called for FLUSHDB, FLUSHALL and SWAPDB: those are events.
+    /// The value leaves this name, because the key is deleted, overwritten or renamed. May only change memory. Not
+    /// called for FLUSHDB, FLUSHALL and SWAPDB, which are events.
     fn unlinked(db: i32, name: &[u8], id: NonZeroU32);
     fn memory(id: NonZeroU32) -> usize;
     fn digest(digest: &mut Digest, id: NonZeroU32);
 }
 
-/// Data beside the keys of an RDB file, before the first of them.
+/// Data in an RDB file besides the keys, before the first key.
 pub(crate) trait Aux {
     fn save(io: &mut Saver);
     fn load(io: &mut Loader, encver: i32) -> Result<(), Malformed>;
@@ -56,7 +55,7 @@ pub(crate) fn register_type<T: ValueType>(ctx: Ctx) -> Result<(), String> {
     create::<T>(ctx, methods::<T>())
 }
 
-/// The same for the one type that carries the auxiliary data.
+/// [`register_type`] for the one type that also has auxiliary data.
 pub(crate) fn register_type_with_aux<T: ValueType, A: Aux>(ctx: Ctx) -> Result<(), String> {
     let mut methods = methods::<T>();
     methods.aux_load = Some(aux_load::<A>);
@@ -91,8 +90,8 @@ fn methods<T: ValueType>() -> raw::RedisModuleTypeMethods {
 }
 
 fn create<T: ValueType>(ctx: Ctx, mut methods: raw::RedisModuleTypeMethods) -> Result<(), String> {
-    // SAFETY: RM_CreateDataType copies the methods; they are functions of this library, which the
-    // server unloads only together with the type, before there can be a value of it.
+    // SAFETY: RM_CreateDataType copies the methods, and the server forgets the type when it unloads this library, which
+    // it does only before a value of the type can exist.
     let created = unsafe {
         required!(RedisModule_CreateDataType)(
             ctx.raw(),
@@ -111,12 +110,14 @@ fn create<T: ValueType>(ctx: Ctx, mut methods: raw::RedisModuleTypeMethods) -> R
     Ok(())
 }
 
+/// The server's type; NULL if it was not registered.
 pub(super) fn raw_type(family: TypeNumber) -> *mut raw::RedisModuleType {
     TYPES
         .get(usize::from(family))
         .map_or(std::ptr::null_mut(), |created| created.load(Relaxed))
 }
 
+/// The number of a type of ours; `None` for any other type.
 pub(super) fn family_of(value_type: *mut raw::RedisModuleType) -> Option<TypeNumber> {
     if value_type.is_null() {
         return None;
@@ -129,7 +130,7 @@ unsafe extern "C" fn rdb_load<T: ValueType>(
     encver: i32,
 ) -> *mut c_void {
     guard(c"rdb_load", std::ptr::null_mut, || {
-        // SAFETY: the server's io, alive until this returns; as in every callback below.
+        // SAFETY: the server keeps `io` until this returns, as in every callback below.
         let mut io = unsafe { Loader::from_raw(io) };
         T::load(&mut io, encver).map_or(std::ptr::null_mut(), pointer_of)
     })
@@ -181,8 +182,7 @@ unsafe extern "C" fn unlink2<T: ValueType>(
         || (),
         || {
             let Some(id) = id_of(value) else { return };
-            // SAFETY: the server's context, alive until this returns, and so is the name it refers
-            // to.
+            // SAFETY: the server keeps `opt` and the name that it refers to until this returns.
             let (db, name) = unsafe {
                 let name = required!(RedisModule_GetKeyNameFromOptCtx)(opt);
                 let name: &[u8] = if name.is_null() { b"" } else { bytes_of(name) };

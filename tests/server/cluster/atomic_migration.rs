@@ -1,10 +1,10 @@
-//! Slots that move as a whole: `CLUSTER MIGRATESLOTS`, of Valkey from 9.0 on.
+//! Slots that move as a whole: `CLUSTER MIGRATESLOTS`, in Valkey from 9.0 on.
 //!
-//! The promise: holds arrive as they are, with what changes while they are on their way; waiters are told
-//! where the slot has gone; the target decides nothing before the slot is its own; the source has nothing
-//! left, or, when the migration is cancelled, everything.
+//! Holds arrive unchanged, with the changes that are made during the migration. Waiters are redirected to the new node.
+//! The target decides nothing before it owns the slot. Afterwards the source has nothing left; if the migration is
+//! cancelled, it still has everything.
 //!
-//! Servers without this command are told nothing: there is no story then.
+//! On servers without this command the tests are skipped.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -13,22 +13,22 @@ use crate::support::*;
 const SOURCE: usize = 0;
 const TARGET: usize = 1;
 
-struct Stage {
+struct MigratingNodes {
     cluster: Cluster,
     tag: String,
     slot: u16,
 }
 
-impl Stage {
-    /// `None` on servers that cannot do this.
-    fn new() -> Option<Stage> {
+impl MigratingNodes {
+    /// Returns `None` on servers without this command.
+    fn new() -> Option<MigratingNodes> {
         if !Cluster::can_migrate_atomically() {
             return None;
         }
         let cluster = Cluster::start();
         let tag = cluster.key_of(SOURCE, "tag");
         let slot = cluster.slot(&tag);
-        Some(Stage { cluster, tag, slot })
+        Some(MigratingNodes { cluster, tag, slot })
     }
 
     fn source(&self) -> &Server {
@@ -43,24 +43,24 @@ impl Stage {
         format!("{{{}}}{name}", self.tag)
     }
 
-    /// Starts the migration and holds it at the point where the target has all, and hears of changes.
+    /// Starts the migration and holds it where the target has every key and receives further changes.
     #[track_caller]
-    fn on_the_way(&self) {
-        self.prevent_the_end(true);
+    fn migrate_and_hold(&self) {
+        self.prevent_end(true);
         self.cluster.start_migration(self.slot, SOURCE, TARGET);
         self.wait_for_state("waiting-to-pause");
     }
 
     #[track_caller]
-    fn prevent_the_end(&self, prevent: bool) {
+    fn prevent_end(&self, prevent: bool) {
         let line = format!("DEBUG SLOTMIGRATION PREVENT-PAUSE {}", u8::from(prevent));
         assert_eq!(ask(&mut self.source().connect(), line), "OK");
     }
 
-    /// Lets the migration that was held go on; returns when all know the slot's new node.
+    /// Lets the migration go on; returns when all nodes know the slot's new owner.
     #[track_caller]
-    fn arrive(&self) {
-        self.prevent_the_end(false);
+    fn finish_migration(&self) {
+        self.prevent_end(false);
         self.cluster.wait_for_owner(&[0, 1, 2], self.slot, TARGET);
     }
 
@@ -72,7 +72,7 @@ impl Stage {
         });
     }
 
-    /// Asserts that a node has no key and no hold, and that nobody waits there.
+    /// Asserts that a node has no key, no hold and no waiter.
     #[track_caller]
     fn assert_empty(&self, node: usize) {
         let server = &self.cluster[node];
@@ -84,7 +84,7 @@ impl Stage {
     }
 }
 
-/// All lapses that this node has carried out.
+/// The number of lapses that this node has carried out.
 #[track_caller]
 fn lapses(server: &Server) -> u64 {
     ["lock", "sem", "wg", "once"]
@@ -93,7 +93,7 @@ fn lapses(server: &Server) -> u64 {
         .sum()
 }
 
-/// A connection that has this number.
+/// A connection whose client id is this number.
 #[track_caller]
 fn connection_numbered(server: &Server, number: u64) -> Client {
     loop {
@@ -107,14 +107,16 @@ fn connection_numbered(server: &Server, number: u64) -> Client {
 }
 
 #[test]
-fn holds_arrive_as_they_are_and_waiters_are_told_where() {
-    let Some(stage) = Stage::new() else { return };
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
+fn migrated_slot_keeps_holds_and_redirects_waiters() {
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     let held = FAMILIES.map(|family| {
-        let request = family.acquire(&stage.key(family.name), "a", "PX 60000 OWNER o");
+        let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
         fence_of(family, &ask(&mut client, request), "a")
     });
-    let [paused, group, done] = ["paused", "group", "done"].map(|name| stage.key(name));
+    let [paused, group, done] = ["paused", "group", "done"].map(|name| nodes.key(name));
     assert_eq!(ask(&mut client, format!("DSEM.LIMIT {paused} 0")), -1);
     assert_eq!(ask(&mut client, format!("DWG.EXPECT {group} 2")), 2);
     ask(&mut client, format!("DWG.ADD {group} TOKEN m1")).grant();
@@ -127,7 +129,7 @@ fn holds_arrive_as_they_are_and_waiters_are_told_where() {
     let mut waiting = Vec::new();
     for family in FAMILIES {
         for token in ["b", "c"] {
-            let request = family.acquire(&stage.key(family.name), token, "BLOCK 0");
+            let request = family.acquire(&nodes.key(family.name), token, "BLOCK 0");
             waiting.push((family, queued(source, request)));
         }
     }
@@ -136,22 +138,22 @@ fn holds_arrive_as_they_are_and_waiters_are_told_where() {
         SEMAPHORE,
         queued(source, format!("DSEM.ACQUIRE {paused} BLOCK 0")),
     ));
-    let mut keys: Vec<String> = FAMILIES.map(|family| stage.key(family.name)).into();
+    let mut keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.name)).into();
     keys.extend([paused.clone(), group.clone(), done.clone()]);
     let before: Vec<String> = keys.iter().map(|key| digest(source, key)).collect();
 
-    stage.cluster.start_migration(stage.slot, SOURCE, TARGET);
-    stage.cluster.wait_for_owner(&[0, 1, 2], stage.slot, TARGET);
+    nodes.cluster.start_migration(nodes.slot, SOURCE, TARGET);
+    nodes.cluster.wait_for_owner(&[0, 1, 2], nodes.slot, TARGET);
     for (family, waiter) in &mut waiting {
-        assert_eq!(end_of(*family, waiter), End::Moved);
+        assert_eq!(end_of(*family, waiter), WaitEnd::Moved);
     }
     let after: Vec<String> = keys.iter().map(|key| digest(target, key)).collect();
     assert_eq!(after, before);
-    stage.assert_empty(SOURCE);
+    nodes.assert_empty(SOURCE);
 
-    let mut router = stage.cluster.router_from(SOURCE);
+    let mut router = nodes.cluster.router_from(SOURCE);
     for (family, held) in FAMILIES.into_iter().zip(held) {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         assert!(router.ask(family.check(&key, "a")).as_int() > 0);
         let mut next = queued(target, family.acquire(&key, "b", "PX 100 BLOCK 0"));
         let mut last = queued(target, family.acquire(&key, "c", "BLOCK 0"));
@@ -171,23 +173,25 @@ fn holds_arrive_as_they_are_and_waiters_are_told_where() {
     );
     let known = router.ask(format!("DONCE.BEGIN {done}"));
     assert_eq!(known.as_array()[1], "found");
-    stage.assert_empty(SOURCE);
+    nodes.assert_empty(SOURCE);
     assert_calm(source);
     assert_calm(target);
 }
 
 #[test]
-fn what_changes_on_the_way_arrives_too() {
-    let Some(stage) = Stage::new() else { return };
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
-    let key = |family: Family, what: &str| stage.key(&format!("{}-{what}", family.name));
+fn changes_during_migration_arrive() {
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let key = |family: ClusterFamily, what: &str| nodes.key(&format!("{}-{what}", family.name));
     for family in FAMILIES {
         for what in ["renewed", "released", "passed", "lapsed"] {
             let request = family.acquire(&key(family, what), "a", "PX 1000");
             fence_of(family, &ask(&mut client, request), "a");
         }
     }
-    stage.on_the_way();
+    nodes.migrate_and_hold();
     for family in FAMILIES {
         let renew = format!(
             "{}.RENEW {} a PX 60000",
@@ -219,10 +223,10 @@ fn what_changes_on_the_way_arrives_too() {
             .collect::<Vec<_>>()
     };
     let before = digests(source);
-    stage.arrive();
+    nodes.finish_migration();
     assert_eq!(digests(target), before);
     assert_eq!(lapses(target), 0);
-    let mut router = stage.cluster.router_from(SOURCE);
+    let mut router = nodes.cluster.router_from(SOURCE);
     for family in FAMILIES {
         for (what, token, is_held) in [
             ("renewed", "a", true),
@@ -236,28 +240,31 @@ fn what_changes_on_the_way_arrives_too() {
             assert_eq!(left > 0, is_held, "{family:?} {what} {token}: {left}");
         }
     }
-    stage.assert_empty(SOURCE);
+    nodes.assert_empty(SOURCE);
     assert_calm(source);
     assert_calm(target);
 }
 
 #[test]
-fn the_target_ends_no_lease_before_the_slot_is_its_own() {
-    // The source stands still for longer than the leases, so that they are over by the target's clock.
+fn target_lapses_nothing_before_it_owns_the_slot() {
+    // Writes are paused at the source for longer than the leases, so that these end by the target's clock.
     const LEASE_MS: u64 = 500;
-    let Some(stage) = Stage::new() else { return };
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
     for family in FAMILIES {
-        let request = family.acquire(&stage.key(family.name), "a", &format!("PX {LEASE_MS}"));
+        let request = family.acquire(&nodes.key(family.name), "a", &format!("PX {LEASE_MS}"));
         fence_of(family, &ask(&mut client, request), "a");
     }
-    stage.on_the_way();
-    let renew = |family: Family| format!("{}.RENEW {} a", family.name, stage.key(family.name));
+    nodes.migrate_and_hold();
+    let renew =
+        |family: ClusterFamily| format!("{}.RENEW {} a", family.name, nodes.key(family.name));
     let mut lines: Vec<String> = FAMILIES.map(renew).into();
     lines.push(format!("CLIENT PAUSE {} WRITE", 3 * LEASE_MS));
     let done = at_once(&mut client, &lines);
     assert!(done[..4].iter().all(|renewed| *renewed == 1), "{done:?}");
-    // These wait for the end of the pause.
+    // The server postpones these requests until the pause is over.
     for renewed in at_once(&mut client, &FAMILIES.map(renew)) {
         assert_eq!(renewed, 1, "the lease ran while writes were paused");
     }
@@ -266,15 +273,15 @@ fn the_target_ends_no_lease_before_the_slot_is_its_own() {
         let line = format!(
             "{}.RENEW {} a PX 60000",
             family.name,
-            stage.key(family.name)
+            nodes.key(family.name)
         );
         assert_eq!(ask(&mut client, line), 1);
     }
-    stage.arrive();
+    nodes.finish_migration();
     assert_eq!((lapses(source), lapses(target)), (0, 0));
-    let mut router = stage.cluster.router_from(TARGET);
+    let mut router = nodes.cluster.router_from(TARGET);
     for family in FAMILIES {
-        let left = router.ask(family.check(&stage.key(family.name), "a"));
+        let left = router.ask(family.check(&nodes.key(family.name), "a"));
         assert!(left.as_int() > 0, "{family:?}: {left:?}");
     }
     assert_calm(source);
@@ -282,24 +289,26 @@ fn the_target_ends_no_lease_before_the_slot_is_its_own() {
 }
 
 #[test]
-fn a_connection_of_the_target_is_not_taken_for_the_one_that_stayed_behind() {
-    let Some(stage) = Stage::new() else { return };
-    let (source, target) = (stage.source(), stage.target());
-    let key = stage.key("k");
-    // The same number at both servers: the hold was bound to the source's.
+fn connection_id_at_target_does_not_end_ephemeral_hold() {
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target) = (nodes.source(), nodes.target());
+    let key = nodes.key("k");
+    // Both servers have a connection with this client id; the hold is bound to that of the source.
     let number = target.connect().id().max(source.connect().id()) + 200;
     let mut owner = connection_numbered(source, number);
     let request = LOCK.acquire(&key, "e", "EPHEMERAL PX 60000");
     let fence = fence_of(LOCK, &ask(&mut owner, &request), "e");
-    stage.cluster.start_migration(stage.slot, SOURCE, TARGET);
-    stage.cluster.wait_for_owner(&[0, 1, 2], stage.slot, TARGET);
+    nodes.cluster.start_migration(nodes.slot, SOURCE, TARGET);
+    nodes.cluster.wait_for_owner(&[0, 1, 2], nodes.slot, TARGET);
 
     let stranger = connection_numbered(target, number);
     stranger.close();
     owner.close();
     let mut waiter = queued(target, LOCK.acquire(&key, "w", "BLOCK 0"));
     waiter.expect_silence(A_WHILE);
-    // Claimed by a connection of the target's, it ends with that.
+    // After a connection of the target has claimed the hold, it ends with that connection.
     let mut owner = target.connect();
     assert_eq!(fence_of(LOCK, &ask(&mut owner, &request), "e"), fence);
     owner.close();
@@ -308,12 +317,14 @@ fn a_connection_of_the_target_is_not_taken_for_the_one_that_stayed_behind() {
 }
 
 #[test]
-fn a_migration_that_is_cancelled_leaves_everything_where_it_was() {
-    let Some(stage) = Stage::new() else { return };
-    let (source, mut client) = (stage.source(), stage.source().connect());
+fn cancelled_migration_leaves_everything_at_source() {
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, mut client) = (nodes.source(), nodes.source().connect());
     let mut waiting = Vec::new();
     for family in FAMILIES {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         fence_of(
             family,
             &ask(&mut client, family.acquire(&key, "a", "")),
@@ -324,36 +335,38 @@ fn a_migration_that_is_cancelled_leaves_everything_where_it_was() {
             queued(source, family.acquire(&key, "c", "PX 60000 BLOCK 0")),
         ]);
     }
-    stage.on_the_way();
+    nodes.migrate_and_hold();
     assert_eq!(ask(&mut client, "CLUSTER CANCELSLOTMIGRATIONS"), "OK");
-    stage.wait_for_state("cancelled");
-    stage.assert_empty(TARGET);
+    nodes.wait_for_state("cancelled");
+    nodes.assert_empty(TARGET);
     for (family, [by_release, by_timer]) in FAMILIES.into_iter().zip(&mut waiting) {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         assert_eq!(ask(&mut client, family.release(&key, "a")), 1);
         let second = fence_of(family, &reply(by_release), "b");
         assert!(fence_of(family, &reply(by_timer), "c") > second);
         assert!(ask(&mut client, family.check(&key, "c")).as_int() > 0);
     }
-    assert_eq!(lapses(stage.target()), 0);
-    stage.assert_empty(TARGET);
+    assert_eq!(lapses(nodes.target()), 0);
+    nodes.assert_empty(TARGET);
     assert_calm(source);
-    assert_calm(stage.target());
+    assert_calm(nodes.target());
 }
 
-/// The target applied a run a moment after the failed attempt before it was over by the clock. It forgot that
-/// attempt first, so the run was attempt 2 at the source and attempt 1 at the target.
+/// The target applied a run a moment after the retention of the failed attempt before it had ended by the clock. It
+/// forgot that attempt first, so the run was attempt 2 at the source and attempt 1 at the target.
 #[test]
-fn work_once_attempts_arrive_though_target_applies_them_too_late() {
+fn late_target_keeps_attempts_that_source_counted() {
     const KEPT_MS: u64 = 1_000;
-    let Some(stage) = Stage::new() else { return };
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
-    let job = stage.key("job");
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let job = nodes.key("job");
     for node in [source, target] {
         let setting = format!("CONFIG SET dsync.once-keep-ms {KEPT_MS}");
         assert_eq!(ask(&mut node.connect(), setting), "OK");
     }
-    stage.on_the_way();
+    nodes.migrate_and_hold();
     target.stop();
     ask(&mut client, format!("DONCE.BEGIN {job} TOKEN a PX 60000"));
     assert_eq!(ask(&mut client, format!("DONCE.FAIL {job} a")), 1);
@@ -363,6 +376,6 @@ fn work_once_attempts_arrive_though_target_applies_them_too_late() {
     // The clock must have passed the time at which a failed attempt is forgotten.
     std::thread::sleep(std::time::Duration::from_millis(2 * KEPT_MS));
     target.cont();
-    stage.arrive();
+    nodes.finish_migration();
     assert_eq!(digest(target, &job), decided);
 }

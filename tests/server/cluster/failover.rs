@@ -1,8 +1,8 @@
-//! What becomes of holds and waiters when a replica takes over in a cluster.
+//! A replica takes over from its primary in a cluster.
 //!
-//! The promise: every waiter gets exactly one end (its grant, an error or the end of its connection); the
-//! new primary has the same holds with the same fences, and gives greater ones; leases that run out in the
-//! middle crash nobody; and the shards that have nothing to do with it are not disturbed.
+//! Every waiter gets exactly one end: its grant, an error, or the end of its connection. The new primary has the same
+//! holds with the same fences, and grants higher ones. Leases that end during the failover crash no node, and the other
+//! shards are not disturbed.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -13,18 +13,18 @@ const PRIMARY: usize = 0;
 const REPLICA: usize = 3;
 const ALL: [usize; 6] = [0, 1, 2, 3, 4, 5];
 
-struct Stage {
+struct FailoverNodes {
     cluster: Cluster,
     tag: String,
     slot: u16,
 }
 
-impl Stage {
-    fn new(builder: ClusterBuilder) -> Stage {
+impl FailoverNodes {
+    fn new(builder: ClusterBuilder) -> FailoverNodes {
         let cluster = builder.with_replicas().start();
         let tag = cluster.key_of(PRIMARY, "tag");
         let slot = cluster.slot(&tag);
-        Stage { cluster, tag, slot }
+        FailoverNodes { cluster, tag, slot }
     }
 
     fn key(&self, name: &str) -> String {
@@ -32,49 +32,49 @@ impl Stage {
     }
 }
 
-/// How waiters of a primary end that hands over: Redis closes their connections with a last word, Valkey
-/// redirects them from 9.0 on.
-fn ends_as_this_server_does(server: &Server, end: End) -> bool {
+/// Returns whether the waiters of a demoted primary end so on this server: Redis and older Valkeys answer UNBLOCKED and
+/// close the connection, Valkey from 9.0 on redirects the client.
+fn ends_as_this_server_does(server: &Server, end: WaitEnd) -> bool {
     let flavour = server.flavour();
     match end {
-        End::Moved => flavour.product == Product::Valkey && flavour.version >= (9, 0, 0),
-        End::UnblockedAndClosed | End::Closed => {
+        WaitEnd::Moved => flavour.product == Product::Valkey && flavour.version >= (9, 0, 0),
+        WaitEnd::UnblockedAndClosed | WaitEnd::Closed => {
             flavour.product == Product::Redis || flavour.version < (9, 0, 0)
         }
-        End::Granted(_) => false,
+        WaitEnd::Granted(_) => false,
     }
 }
 
 #[test]
-fn a_manual_failover_tells_every_waiter_and_keeps_every_hold() {
-    let stage = Stage::new(Cluster::builder());
-    let (old, new) = (&stage.cluster[PRIMARY], &stage.cluster[REPLICA]);
+fn manual_failover_ends_every_wait_and_keeps_every_hold() {
+    let nodes = FailoverNodes::new(Cluster::builder());
+    let (old, new) = (&nodes.cluster[PRIMARY], &nodes.cluster[REPLICA]);
     let mut client = old.connect();
     let held = FAMILIES.map(|family| {
-        let request = family.acquire(&stage.key(family.name), "a", "PX 60000 OWNER o");
+        let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
         fence_of(family, &ask(&mut client, request), "a")
     });
-    let group = stage.key("group");
+    let group = nodes.key("group");
     ask(&mut client, format!("DWG.ADD {group} PX 60000 TOKEN m")).grant();
     let mut waiting = Vec::new();
     for family in FAMILIES {
         for token in ["b", "c"] {
-            let request = family.acquire(&stage.key(family.name), token, "BLOCK 0");
+            let request = family.acquire(&nodes.key(family.name), token, "BLOCK 0");
             waiting.push((family, queued(old, request)));
         }
     }
     waiting.push((LOCK, queued(old, format!("DWG.WAIT {group} BLOCK 0"))));
-    // Of another shard.
-    let other = stage.cluster.key_of(1, "other");
+    // A waiter of another shard.
+    let other = nodes.cluster.key_of(1, "other");
     ask(
-        &mut stage.cluster[1].connect(),
+        &mut nodes.cluster[1].connect(),
         LOCK.acquire(&other, "a", ""),
     );
-    let mut undisturbed = queued(&stage.cluster[1], LOCK.acquire(&other, "b", "BLOCK 0"));
+    let mut undisturbed = queued(&nodes.cluster[1], LOCK.acquire(&other, "b", "BLOCK 0"));
 
-    let keys: Vec<String> = FAMILIES.map(|family| stage.key(family.name)).into();
+    let keys: Vec<String> = FAMILIES.map(|family| nodes.key(family.name)).into();
     let before: Vec<String> = keys.iter().map(|key| digest(old, key)).collect();
-    stage.cluster.fail_over_to(REPLICA, stage.slot, &ALL);
+    nodes.cluster.fail_over_to(REPLICA, nodes.slot, &ALL);
 
     for (family, waiter) in &mut waiting {
         let end = end_of(*family, waiter);
@@ -86,9 +86,9 @@ fn a_manual_failover_tells_every_waiter_and_keeps_every_hold() {
     let after: Vec<String> = keys.iter().map(|key| digest(new, key)).collect();
     assert_eq!(after, before);
 
-    let mut router = stage.cluster.router_from(PRIMARY);
+    let mut router = nodes.cluster.router_from(PRIMARY);
     for (family, held) in FAMILIES.into_iter().zip(held) {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let left = router.ask(family.check(&key, "a")).as_int();
         assert!((1..=65_000).contains(&left), "{left} ms left");
         let mut back = queued(new, family.acquire(&key, "b", "BLOCK 0"));
@@ -104,7 +104,7 @@ fn a_manual_failover_tells_every_waiter_and_keeps_every_hold() {
     );
 
     assert_eq!(
-        ask(&mut stage.cluster[1].connect(), LOCK.release(&other, "a")),
+        ask(&mut nodes.cluster[1].connect(), LOCK.release(&other, "a")),
         1
     );
     fence_of(LOCK, &reply(&mut undisturbed), "b");
@@ -115,23 +115,23 @@ fn a_manual_failover_tells_every_waiter_and_keeps_every_hold() {
     }
     assert_eq!(old.info_number("dsync", "dsync_waiters"), 0);
     for node in ALL {
-        assert_calm(&stage.cluster[node]);
+        assert_calm(&nodes.cluster[node]);
     }
 }
 
 #[test]
-fn failovers_to_and_fro_in_the_middle_of_a_wave_of_lapses() {
+fn failovers_in_wave_of_lapses_end_every_wait() {
     const KEYS: usize = 2_000;
     const WAITERS: usize = 100;
     let grace = ["takeover-grace-ms", "100"];
     let builder = grace
         .into_iter()
         .fold(Cluster::builder(), ClusterBuilder::module_arg);
-    let stage = Stage::new(builder);
-    let old = &stage.cluster[PRIMARY];
+    let nodes = FailoverNodes::new(builder);
+    let old = &nodes.cluster[PRIMARY];
     let mut client = old.connect();
     let requests: Vec<String> = (0..KEYS)
-        .map(|n| LOCK.acquire(&stage.key(&n.to_string()), "a", &format!("PX {}", 400 + n)))
+        .map(|n| LOCK.acquire(&nodes.key(&n.to_string()), "a", &format!("PX {}", 400 + n)))
         .collect();
     for some in requests.chunks(500) {
         for granted in at_once(&mut client, some) {
@@ -140,7 +140,7 @@ fn failovers_to_and_fro_in_the_middle_of_a_wave_of_lapses() {
     }
     let mut waiters: Vec<Client> = (0..WAITERS).map(|_| old.connect()).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
-        let key = stage.key(&(n * KEYS / WAITERS).to_string());
+        let key = nodes.key(&(n * KEYS / WAITERS).to_string());
         tell(waiter, LOCK.acquire(&key, "b", "PX 300 BLOCK 0"));
     }
     let middle = |server: &Server, left: usize| {
@@ -149,69 +149,69 @@ fn failovers_to_and_fro_in_the_middle_of_a_wave_of_lapses() {
         });
     };
 
-    // Each time some are due while the old primary holds still, and some more while the new one starts.
+    // Each failover finds some leases due while the old primary pauses, and some while the new one takes over.
+    // Each server is elected once: one that is elected twice within four node timeouts takes the votes of the first
+    // election for those of the second, and loses.
     let mut serving = PRIMARY;
-    // (A server that is elected twice within four node time-outs takes the votes of the first time for
-    // those of the second, and loses again; so each is elected once.)
     for (next, left) in [(REPLICA, KEYS * 3 / 4), (PRIMARY, KEYS / 2)] {
-        middle(&stage.cluster[serving], left);
-        stage.cluster.fail_over_to(next, stage.slot, &ALL);
-        stage.cluster[serving].wait_for_sync();
+        middle(&nodes.cluster[serving], left);
+        nodes.cluster.fail_over_to(next, nodes.slot, &ALL);
+        nodes.cluster[serving].wait_for_sync();
         serving = next;
     }
     for waiter in &mut waiters {
         let end = end_of(LOCK, waiter);
         assert!(
-            matches!(end, End::Granted(_)) || ends_as_this_server_does(old, end),
+            matches!(end, WaitEnd::Granted(_)) || ends_as_this_server_does(old, end),
             "{end:?}"
         );
     }
     eventually("the end of the wave", SOON * 2, || {
         ask(&mut old.connect(), "DBSIZE") == 0
     });
-    let replica = &stage.cluster[REPLICA];
+    let replica = &nodes.cluster[REPLICA];
     replica.wait_to_catch_up_with(old);
     assert_eq!(ask(&mut replica.connect(), "DBSIZE"), 0);
     for node in ALL {
-        assert_calm(&stage.cluster[node]);
+        assert_calm(&nodes.cluster[node]);
     }
 }
 
 #[test]
-fn a_replica_takes_over_from_a_primary_that_was_killed() {
-    let mut stage = Stage::new(Cluster::builder().node_timeout_ms(1_000));
-    let key = stage.key("k");
-    let (old, new) = (&stage.cluster[PRIMARY], &stage.cluster[REPLICA]);
+fn replica_takes_over_from_killed_primary() {
+    let mut nodes = FailoverNodes::new(Cluster::builder().node_timeout_ms(1_000));
+    let key = nodes.key("k");
+    let (old, new) = (&nodes.cluster[PRIMARY], &nodes.cluster[REPLICA]);
     let granted = ask(&mut old.connect(), LOCK.acquire(&key, "a", "PX 60000"));
     let fence = fence_of(LOCK, &granted, "a");
     let mut waiter = queued(old, LOCK.acquire(&key, "b", "BLOCK 0"));
     new.wait_to_catch_up_with(old);
 
-    stage.cluster[PRIMARY].kill9();
-    assert_eq!(end_of(LOCK, &mut waiter), End::Closed);
+    nodes.cluster[PRIMARY].kill9();
+    assert_eq!(end_of(LOCK, &mut waiter), WaitEnd::Closed);
     let others = &ALL[1..];
-    stage.cluster.wait_for_owner(others, stage.slot, REPLICA);
-    stage.cluster.wait_until_ok(others);
+    nodes.cluster.wait_for_owner(others, nodes.slot, REPLICA);
+    nodes.cluster.wait_until_ok(others);
 
-    let mut router = stage.cluster.router_from(1);
+    let mut router = nodes.cluster.router_from(1);
     assert!(router.ask(LOCK.check(&key, "a")).as_int() > 0);
-    let new = &stage.cluster[REPLICA];
+    let new = &nodes.cluster[REPLICA];
     let mut back = queued(new, LOCK.acquire(&key, "b", "BLOCK 0"));
     assert_eq!(router.ask(LOCK.release(&key, "a")), 1);
     let after = fence_of(LOCK, &reply(&mut back), "b");
-    // The killed one may have given more that were lost: those end an hour ahead of the clock.
+    // The killed primary may have granted higher fences that were lost: the promotion leaps past them.
     let ahead = Duration::from_secs(1).as_micros() as u64;
     assert!(after > fence + ahead, "{after} follows {fence}");
 
-    stage.cluster[PRIMARY].start_again();
-    let old = &stage.cluster[PRIMARY];
+    nodes.cluster[PRIMARY].start_again();
+    let old = &nodes.cluster[PRIMARY];
     eventually("the old primary to follow the new one", SOON * 3, || {
         old.info("replication", "role") == "slave"
     });
     old.wait_for_sync();
-    old.wait_to_catch_up_with(&stage.cluster[REPLICA]);
-    assert_eq!(digest(old, &key), digest(&stage.cluster[REPLICA], &key));
+    old.wait_to_catch_up_with(&nodes.cluster[REPLICA]);
+    assert_eq!(digest(old, &key), digest(&nodes.cluster[REPLICA], &key));
     for node in ALL {
-        assert_calm(&stage.cluster[node]);
+        assert_calm(&nodes.cluster[node]);
     }
 }

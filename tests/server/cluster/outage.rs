@@ -1,21 +1,20 @@
-//! What holds and waiters make of a cluster that is down: a slot that nobody serves, or too few primaries
-//! within reach.
+//! A cluster that is down for a node: a slot that no node serves, or too few primaries within reach.
 //!
-//! The promise: waiters are told -CLUSTERDOWN; nobody is granted anything and no lease lapses, for nobody
-//! could renew; when the cluster is back, all goes on, with what was left of the leases.
+//! Waiters are answered CLUSTERDOWN. No request is granted and no lease lapses, because no client could renew. When the
+//! cluster is back, leases have what was left of them.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 use std::time::{Duration, Instant};
 
-/// A lease that is over before the cluster is back, if it runs; and that outlasts a test that is kept
-/// waiting for the processor when the cluster is back.
+/// A lease shorter than the outage, so that it would end if it ran; and long enough for a test on a machine under load,
+/// once the cluster is back.
 const LEASE_MS: u64 = 2_000;
 /// How long the cluster stays down.
 const OUTAGE: Duration = Duration::from_millis(2_500);
 
-/// A slot of this node's that has no key; without it the node takes the cluster for down.
+/// A slot of this node without keys. When it is taken from the node, the node takes the cluster for down.
 #[track_caller]
 fn spare_slot(cluster: &Cluster, node: usize, key: &str) -> u16 {
     let spare = cluster.slot(&cluster.key_of(node, "spare"));
@@ -23,9 +22,9 @@ fn spare_slot(cluster: &Cluster, node: usize, key: &str) -> u16 {
     spare
 }
 
-/// Asks until the node serves again.
+/// Repeats a request until the node serves again; returns its reply.
 #[track_caller]
-fn served(client: &mut Client, line: &str) -> Reply {
+fn ask_until_served(client: &mut Client, line: &str) -> Reply {
     let mut answer = Reply::Nil;
     eventually("a node that serves again", SOON * 3, || {
         answer = ask(client, line);
@@ -35,12 +34,12 @@ fn served(client: &mut Client, line: &str) -> Reply {
 }
 
 #[test]
-fn when_a_slot_is_uncovered_nobody_is_granted_and_everybody_is_told() {
+fn uncovered_slot_grants_nobody_and_answers_clusterdown() {
     let cluster = Cluster::start();
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let tag = cluster.key_of(0, "tag");
     let spare = spare_slot(&cluster, 0, &tag);
-    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
     let mut waiting = Vec::new();
     for family in FAMILIES {
         let granted = ask(&mut client, family.acquire(&key(family), "a", "PX 60000"));
@@ -51,7 +50,7 @@ fn when_a_slot_is_uncovered_nobody_is_granted_and_everybody_is_told() {
     ask(&mut client, format!("DWG.ADD {group} TOKEN m PX 60000")).grant();
     waiting.push(queued(server, format!("DWG.WAIT {group} BLOCK 0")));
 
-    // In one turn: the leases are about to run out, and the cluster is down.
+    // In one turn: the leases become short, and the cluster goes down.
     let mut lines: Vec<String> = FAMILIES
         .map(|family| format!("{}.RENEW {} a PX 1", family.name, key(family)))
         .into();
@@ -78,11 +77,11 @@ fn when_a_slot_is_uncovered_nobody_is_granted_and_everybody_is_told() {
         );
     }
 
-    // Back again: what was about to end ends, and whoever asks is served.
+    // When the cluster is back, the short leases end and new requests are served.
     assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
     for family in FAMILIES {
         let request = family.acquire(&key(family), "b", "BLOCK 5000");
-        let granted = served(&mut client, &request);
+        let granted = ask_until_served(&mut client, &request);
         fence_of(family, &granted, "b");
     }
     assert_eq!(
@@ -93,7 +92,7 @@ fn when_a_slot_is_uncovered_nobody_is_granted_and_everybody_is_told() {
 }
 
 #[test]
-fn leases_stand_still_while_a_slot_is_uncovered() {
+fn leases_stand_still_while_slot_is_uncovered() {
     let cluster = Cluster::start();
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let key = cluster.key_of(0, "k");
@@ -106,7 +105,7 @@ fn leases_stand_still_while_a_slot_is_uncovered() {
     at(down_since + OUTAGE);
     assert_eq!(server.info_number("dsync", "dsync_holds"), 1);
     assert_eq!(ask(&mut client, format!("CLUSTER ADDSLOTS {spare}")), "OK");
-    let left = served(&mut client, &LOCK.check(&key, "a")).as_int();
+    let left = ask_until_served(&mut client, &LOCK.check(&key, "a")).as_int();
     assert!(left > 0, "the lease ran on: {left} ms left");
     let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
     fence_of(LOCK, &reply(&mut waiter), "b");
@@ -114,7 +113,7 @@ fn leases_stand_still_while_a_slot_is_uncovered() {
 }
 
 #[test]
-fn leases_stand_still_while_the_majority_is_out_of_reach() {
+fn leases_stand_still_without_majority() {
     let cluster = Cluster::builder().node_timeout_ms(1_000).start();
     let (server, mut client) = (&cluster[0], cluster[0].connect());
     let key = cluster.key_of(0, "k");
@@ -125,7 +124,7 @@ fn leases_stand_still_while_the_majority_is_out_of_reach() {
 
     cluster[1].stop();
     cluster[2].stop();
-    // The holder does what it should until the node finds out.
+    // The holder renews until the node notices that it cannot reach the majority.
     eventually("the node to miss the others", SOON, || {
         let renewed = ask(&mut client, &renew);
         renewed != 1 && renewed.error().starts_with("CLUSTERDOWN")
@@ -141,7 +140,7 @@ fn leases_stand_still_while_the_majority_is_out_of_reach() {
 
     cluster[1].cont();
     cluster[2].cont();
-    let left = served(&mut client, &LOCK.check(&key, "a"));
+    let left = ask_until_served(&mut client, &LOCK.check(&key, "a"));
     assert_eq!(ask(&mut client, &renew), 1, "there was left: {left:?}");
     let mut waiter = queued(server, LOCK.acquire(&key, "b", "BLOCK 0"));
     assert_eq!(ask(&mut client, LOCK.release(&key, "a")), 1);
@@ -152,7 +151,7 @@ fn leases_stand_still_while_the_majority_is_out_of_reach() {
 }
 
 #[test]
-fn a_primary_that_died_without_a_replica_takes_the_others_waiters_with_it() {
+fn dead_primary_without_replica_ends_waits_of_other_nodes() {
     let mut cluster = Cluster::builder().node_timeout_ms(1_000).start();
     let key = cluster.key_of(0, "k");
     let mut client = cluster[0].connect();

@@ -1,17 +1,16 @@
 //! Where requests go in a cluster.
 //!
-//! The promise: the key is the first argument of every command, and the server knows it, so that every
-//! client routes every command; a node that does not serve the key says who does; keys with the same hash
-//! tag are served together, and several keys in one transaction or script must have one; a replica answers
-//! what only looks, to clients that asked for it. What has no key (`INFO dsync`, DSYNC.CONTENDED) tells of
-//! the node alone.
+//! The key is the first argument of every command, and the server knows it, so any client can route any command. A node
+//! that does not serve the key answers MOVED. Keys with the same hash tag are served together; the keys of a
+//! transaction or script must share a slot. A replica answers reads after READONLY. Commands without a key (`INFO
+//! dsync`, DSYNC.CONTENDED) report their own node only.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 use std::collections::BTreeSet;
 
-/// Every command with a key, as a request that could be carried out.
+/// A valid request of every command that takes a key.
 fn requests(key: &str) -> Vec<String> {
     let mut requests = vec![
         format!("DLOCK.ACQUIRE {key} SHARED EX 5 BLOCK 10 TOKEN t OWNER o"),
@@ -44,7 +43,7 @@ fn name_of(request: &str) -> String {
 fn keyed_commands(client: &mut Client) -> BTreeSet<String> {
     let listed = ask(client, "COMMAND LIST FILTERBY MODULE dsync");
     let names = listed.as_array().iter().map(|name| name.as_str());
-    // The module's own: nobody calls them.
+    // Internal commands: clients cannot call them.
     let internal = |name: &str| matches!(name, "dsyn" | "dsync.apply" | "dsync.probe");
     let keyed = |name: &str| name != "dsync.contended" && !internal(name);
     names
@@ -54,7 +53,7 @@ fn keyed_commands(client: &mut Client) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_command_is_routed_by_its_first_argument() {
+fn commands_are_routed_by_their_first_argument() {
     let cluster = Cluster::start();
     let key = cluster.key_of(1, "k");
     let slot = cluster.slot(&key);
@@ -78,7 +77,7 @@ fn every_command_is_routed_by_its_first_argument() {
     }
     assert_eq!(cluster[0].info_number("dsync", "dsync_holds"), 0);
 
-    // Whoever follows gets there.
+    // A client that follows MOVED reaches the right node.
     let mut router = cluster.router_from(2);
     let fence = fence_of(LOCK, &router.ask(LOCK.acquire(&key, "t", "")), "t");
     assert!(fence > 0);
@@ -87,7 +86,7 @@ fn every_command_is_routed_by_its_first_argument() {
 }
 
 #[test]
-fn keys_with_the_same_hash_tag_are_served_together_and_others_are_not() {
+fn keys_of_one_hash_tag_are_served_together() {
     let cluster = Cluster::start();
     let mut client = cluster[0].connect();
     let tag = cluster.key_of(0, "tag");
@@ -95,7 +94,7 @@ fn keys_with_the_same_hash_tag_are_served_together_and_others_are_not() {
     let foreign = cluster.key_of(1, "foreign");
     assert_ne!(cluster.slot(&tag), cluster.slot(&elsewhere));
 
-    // Any number of keys of one slot, in a transaction and in a script.
+    // Two keys of one slot, in a script and in a transaction.
     let (lock, permit) = (format!("{{{tag}}}:lock"), format!("{{{tag}}}:permit"));
     let both = "return {redis.call('DLOCK.ACQUIRE', KEYS[1], 'TOKEN', 't'), \
                 redis.call('DSEM.ACQUIRE', KEYS[2], 'LIMIT', 1, 'TOKEN', 't')}";
@@ -115,7 +114,7 @@ fn keys_with_the_same_hash_tag_are_served_together_and_others_are_not() {
     let done = at_once(&mut client, &together);
     assert_eq!(done[3], Reply::Array(vec![Reply::Int(1), Reply::Int(1)]));
 
-    // Of two slots: refused as a whole, though this node serves both.
+    // Keys of two slots are refused, although this node serves both.
     let across = call!(client, "EVAL", both, 2, lock, elsewhere);
     assert!(across.error().starts_with("CROSSSLOT"), "{across:?}");
     let apart = [
@@ -127,7 +126,7 @@ fn keys_with_the_same_hash_tag_are_served_together_and_others_are_not() {
     let refused = at_once(&mut client, &apart);
     assert!(refused[3].error().starts_with("CROSSSLOT"), "{refused:?}");
 
-    // Of another node: refused when it is queued, and the transaction with it.
+    // A key of another node is refused when its command is queued, and so is the transaction.
     let abroad = [
         "MULTI".to_owned(),
         format!("DLOCK.ACQUIRE {lock}"),
@@ -146,7 +145,7 @@ fn keys_with_the_same_hash_tag_are_served_together_and_others_are_not() {
 }
 
 #[test]
-fn what_has_no_key_tells_of_the_node_alone() {
+fn commands_without_key_report_one_node() {
     let cluster = Cluster::start();
     let keys = [0, 1].map(|node| cluster.key_of(node, "k"));
     let mut waiters = Vec::new();
@@ -181,12 +180,12 @@ fn what_has_no_key_tells_of_the_node_alone() {
 }
 
 #[test]
-fn a_replica_answers_what_only_looks_to_clients_that_said_so() {
+fn replica_answers_reads_after_readonly() {
     let cluster = Cluster::builder().with_replicas().start();
     let (primary, replica) = (&cluster[0], &cluster[3]);
     let tag = cluster.key_of(0, "tag");
     let mut writer = primary.connect();
-    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
     let mut fences = Vec::new();
     for family in FAMILIES {
         let granted = ask(&mut writer, family.acquire(&key(family), "t", "OWNER o"));
@@ -212,7 +211,7 @@ fn a_replica_answers_what_only_looks_to_clients_that_said_so() {
         let holder = &info.field("first-holders").as_array()[0];
         assert_eq!(*holder.field("fence"), fence.cast_signed());
         assert_eq!(*holder.field("owner"), "o");
-        // What writes, or would wait to write, goes to the primary all the same.
+        // Requests that write, or wait to write, are redirected to the primary.
         for request in [
             family.acquire(&key, "w", "BLOCK 0"),
             family.release(&key, "t"),

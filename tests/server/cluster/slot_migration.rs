@@ -1,9 +1,9 @@
-//! What becomes of holds and waiters while a slot moves from one node to another, step by step.
+//! A slot moves from one node to another key by key, with CLUSTER SETSLOT and MIGRATE.
 //!
-//! The promise: as long as a key is still at the source it is served there. When it leaves, its hold goes
-//! along (same token, fence and lease); its waiters are told to try again, and nobody is granted anything
-//! at the source any more: that would be a second holder. The target serves what has arrived, also before
-//! the slot is its own. Waiters of a slot that is another node's by now are told whose.
+//! As long as a key is at the source, it is served there. When it leaves, its hold moves with it (same token, fence and
+//! lease), its waiters are answered TRYAGAIN, and the source grants nothing any more: that would be a second holder.
+//! The target serves keys that have arrived, also before it owns the slot. Waiters of a slot that another node owns by
+//! now are redirected to that node.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -13,17 +13,17 @@ const SOURCE: usize = 0;
 const TARGET: usize = 1;
 const BYSTANDER: usize = 2;
 
-/// A cluster, and a slot of the source's with room for a key of each family.
-struct Stage {
+/// A cluster, and a hash tag whose slot belongs to the source.
+struct SlotMoveNodes {
     cluster: Cluster,
     tag: String,
 }
 
-impl Stage {
-    fn new() -> Stage {
+impl SlotMoveNodes {
+    fn new() -> SlotMoveNodes {
         let cluster = Cluster::start();
         let tag = cluster.key_of(SOURCE, "tag");
-        Stage { cluster, tag }
+        SlotMoveNodes { cluster, tag }
     }
 
     fn source(&self) -> &Server {
@@ -43,11 +43,11 @@ impl Stage {
             .open_move(self.cluster.slot(&self.tag), SOURCE, TARGET)
     }
 
-    /// Asserts that the source has no key and no hold, and that nobody waits there.
+    /// Asserts that the source has no key, no hold and no waiter.
     #[track_caller]
     fn assert_nothing_left(&self) {
         assert_eq!(ask(&mut self.source().connect(), "DBSIZE"), 0);
-        // A value that is freed on another thread is counted until that is done.
+        // A value that another thread frees is counted until it is freed.
         eventually("no hold at the source", SOON, || {
             self.source().info_number("dsync", "dsync_holds") == 0
         });
@@ -57,7 +57,7 @@ impl Stage {
     }
 }
 
-/// All grants that this node has made, of all families, at once or after a wait.
+/// The number of grants that this node has made, at once or after a wait.
 #[track_caller]
 fn grants(server: &Server) -> u64 {
     let grants = ["lock", "sem", "wg", "once"].map(|family| {
@@ -69,18 +69,18 @@ fn grants(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_key_that_is_still_here_is_served_here_and_so_it_is_when_the_move_is_given_up() {
-    let stage = Stage::new();
-    let (source, mut client) = (stage.source(), stage.source().connect());
+fn key_not_yet_moved_is_served_at_source() {
+    let nodes = SlotMoveNodes::new();
+    let (source, mut client) = (nodes.source(), nodes.source().connect());
     for family in FAMILIES {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let first = fence_of(
             family,
             &ask(&mut client, family.acquire(&key, "a", "")),
             "a",
         );
         let mut by_release = queued(source, family.acquire(&key, "b", "PX 100 BLOCK 0"));
-        let opened = stage.open();
+        let opened = nodes.open();
         let mut by_timer = queued(source, family.acquire(&key, "c", "BLOCK 0"));
 
         assert_eq!(ask(&mut client, family.release(&key, "a")), 1);
@@ -100,22 +100,22 @@ fn a_key_that_is_still_here_is_served_here_and_so_it_is_when_the_move_is_given_u
 }
 
 #[test]
-fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
-    let stage = Stage::new();
-    let (source, target) = (stage.source(), stage.target());
+fn moved_key_keeps_hold_and_its_waiters_try_again() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target) = (nodes.source(), nodes.target());
     let mut client = source.connect();
     let held = FAMILIES.map(|family| {
-        let request = family.acquire(&stage.key(family.name), "a", "PX 60000 OWNER o");
+        let request = family.acquire(&nodes.key(family.name), "a", "PX 60000 OWNER o");
         fence_of(family, &ask(&mut client, request), "a")
     });
     let mut waiting = FAMILIES.map(|family| {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         ["b", "c"].map(|token| queued(source, family.acquire(&key, token, "BLOCK 0")))
     });
     let granted_before = grants(source);
-    let opened = stage.open();
+    let opened = nodes.open();
     for (n, family) in FAMILIES.into_iter().enumerate() {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let before = digest(source, &key);
         opened.send(&key);
         for waiter in &mut waiting[n] {
@@ -124,12 +124,12 @@ fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
         assert_eq!(digest(target, &key), before, "{family:?}");
     }
     assert_eq!(grants(source), granted_before, "granted where the key was");
-    stage.assert_nothing_left();
+    nodes.assert_nothing_left();
 
-    // The slot is not the target's yet: whoever retries is sent there for this once, and served there.
+    // The target does not own the slot yet: a retry at the source is answered ASK, and then served at the target.
     let mut there = target.connect();
     for (family, held) in FAMILIES.into_iter().zip(held) {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let left = ask_asking(&mut there, family.check(&key, "a")).as_int();
         assert!((1..=60_000).contains(&left), "{left} ms left");
         let request = family.acquire(&key, "b", "BLOCK 0 PX 100");
@@ -142,17 +142,17 @@ fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
         let third = fence_of(family, &reply(&mut by_timer), "c");
         assert!(held < second && second < third, "{family:?}");
     }
-    stage.assert_nothing_left();
+    nodes.assert_nothing_left();
 
-    // Nothing changes for the holders when the slot is the target's.
-    let mut router = stage.cluster.router_from(BYSTANDER);
+    // Nothing changes for the holders when the target gets the slot.
+    let mut router = nodes.cluster.router_from(BYSTANDER);
     let mut last = FAMILIES.map(|family| {
-        let request = family.acquire(&stage.key(family.name), "d", "BLOCK 0");
+        let request = family.acquire(&nodes.key(family.name), "d", "BLOCK 0");
         queued_asking(target, request)
     });
     opened.close();
     for (n, family) in FAMILIES.into_iter().enumerate() {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         assert!(router.ask(family.check(&key, "c")).as_int() > 0);
         assert_eq!(router.ask(family.release(&key, "c")), 1);
         fence_of(family, &reply(&mut last[n]), "d");
@@ -161,10 +161,10 @@ fn a_key_that_leaves_takes_its_hold_along_and_its_waiters_follow() {
 }
 
 #[test]
-fn a_pin_a_result_and_a_watched_round_travel_too() {
-    let stage = Stage::new();
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
-    let [paused, group, done] = ["paused", "group", "done"].map(|name| stage.key(name));
+fn moved_keys_keep_pin_result_and_round() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let [paused, group, done] = ["paused", "group", "done"].map(|name| nodes.key(name));
     assert_eq!(ask(&mut client, format!("DSEM.LIMIT {paused} 0")), -1);
     let permits = format!("DSEM.ACQUIRE {paused} PERMITS 2 TOKEN p BLOCK 0");
     assert_eq!(ask(&mut client, format!("DWG.EXPECT {group} 2")), 2);
@@ -182,7 +182,7 @@ fn a_pin_a_result_and_a_watched_round_travel_too() {
 
     let mut waiting = [&permits, &permits.replace(" p ", " q "), &watch, &watch]
         .map(|request| queued(source, request));
-    let opened = stage.open();
+    let opened = nodes.open();
     for key in [&paused, &group, &done] {
         let before = digest(source, key);
         opened.send(key);
@@ -191,7 +191,7 @@ fn a_pin_a_result_and_a_watched_round_travel_too() {
     for waiter in &mut waiting {
         turned_away(waiter, "TRYAGAIN");
     }
-    stage.assert_nothing_left();
+    nodes.assert_nothing_left();
 
     let mut there = target.connect();
     let mut resumed = queued_asking(target, &permits);
@@ -214,29 +214,29 @@ fn a_pin_a_result_and_a_watched_round_travel_too() {
 }
 
 #[test]
-fn a_travelled_hold_lives_by_its_lease_until_a_connection_claims_it() {
-    let stage = Stage::new();
-    let (source, target) = (stage.source(), stage.target());
-    let (stays, leaves) = (stage.key("stays"), stage.key("leaves"));
+fn moved_ephemeral_hold_lives_by_lease_until_claimed() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target) = (nodes.source(), nodes.target());
+    let (stays, leaves) = (nodes.key("stays"), nodes.key("leaves"));
     let ephemeral = |key: &str| LOCK.acquire(key, "e", "EPHEMERAL PX 60000");
     let mut owner = source.connect();
     let fence = fence_of(LOCK, &ask(&mut owner, ephemeral(&leaves)), "e");
     fence_of(LOCK, &ask(&mut owner, ephemeral(&stays)), "e");
     let mut heir = queued(source, LOCK.acquire(&stays, "h", "BLOCK 0"));
     let mut sent_away = queued(source, LOCK.acquire(&leaves, "h", "BLOCK 0"));
-    let opened = stage.open();
+    let opened = nodes.open();
     opened.send(&leaves);
     turned_away(&mut sent_away, "TRYAGAIN");
     let mut waiter = queued_asking(target, LOCK.acquire(&leaves, "h", "BLOCK 0"));
 
-    // The end of the old connection is the end of what is still here, and of nothing else.
+    // The end of the old connection ends only the hold that is still at the source.
     owner.close();
     fence_of(LOCK, &reply(&mut heir), "h");
     let mut there = target.connect();
     assert!(ask_asking(&mut there, LOCK.check(&leaves, "e")).as_int() > 0);
     assert_eq!(source.info_number("dsync", "dsync_holds"), 1);
 
-    // The same hold, bound to a connection of the target's: its end counts, imported or not.
+    // A connection of the target claims the hold, and its end ends the hold, although the slot is only imported.
     let mut owner = target.connect();
     let same = fence_of(LOCK, &ask_asking(&mut owner, ephemeral(&leaves)), "e");
     assert_eq!(same, fence);
@@ -249,16 +249,15 @@ fn a_travelled_hold_lives_by_its_lease_until_a_connection_claims_it() {
 }
 
 #[test]
-fn a_key_that_is_removed_while_its_slot_moves_is_not_granted_at_the_source() {
-    // Whoever asks for it from now on is sent to the target; a waiter served here would not know of them.
-    let stage = Stage::new();
-    let (source, mut client) = (stage.source(), stage.source().connect());
-    let opened = stage.open();
+fn key_removed_in_migrating_slot_is_not_granted_at_source() {
+    // The source sends new requests for the key to the target, so a grant at the source would be a second holder.
+    let nodes = SlotMoveNodes::new();
+    let (source, mut client) = (nodes.source(), nodes.source().connect());
+    let opened = nodes.open();
     for remove in ["DEL", "UNLINK", "FLUSHALL", "PEXPIRE"] {
-        let key = stage.key(remove);
-        // The slot migrates already, so the key must be there to be taken: it came before.
-        let restored = LOCK.acquire(&key, "a", "");
-        stage_key(&stage, &restored);
+        let key = nodes.key(remove);
+        let request = LOCK.acquire(&key, "a", "");
+        add_key_while_migrating(&nodes, &request);
         let mut waiters =
             ["b", "c"].map(|token| queued(source, LOCK.acquire(&key, token, "BLOCK 0")));
         let granted_before = grants(source);
@@ -272,22 +271,22 @@ fn a_key_that_is_removed_while_its_slot_moves_is_not_granted_at_the_source() {
             turned_away(waiter, "TRYAGAIN");
         }
         assert_eq!(grants(source), granted_before, "granted after {remove}");
-        stage.assert_nothing_left();
-        let mut router = stage.cluster.router_from(SOURCE);
+        nodes.assert_nothing_left();
+        let mut router = nodes.cluster.router_from(SOURCE);
         fence_of(LOCK, &router.ask(LOCK.acquire(&key, "b", "")), "b");
         assert_eq!(ask(&mut client, "DBSIZE"), 0);
     }
     opened.close();
 }
 
-/// Makes a key at the source whose slot migrates already.
+/// Makes a key at the source although its slot migrates: the migration is interrupted for this request.
 #[track_caller]
-fn stage_key(stage: &Stage, request: &str) {
-    let slot = stage.cluster.slot(&stage.tag);
-    let mut client = stage.source().connect();
+fn add_key_while_migrating(nodes: &SlotMoveNodes, request: &str) {
+    let slot = nodes.cluster.slot(&nodes.tag);
+    let mut client = nodes.source().connect();
     let migrating = format!(
         "CLUSTER SETSLOT {slot} MIGRATING {}",
-        stage.cluster.id(TARGET)
+        nodes.cluster.id(TARGET)
     );
     let made = at_once(
         &mut client,
@@ -302,20 +301,20 @@ fn stage_key(stage: &Stage, request: &str) {
 }
 
 #[test]
-fn a_move_that_is_given_up_half_way_brings_the_hold_back() {
-    let stage = Stage::new();
-    let (source, target, mut client) = (stage.source(), stage.target(), stage.source().connect());
-    let (gone, stays) = (stage.key("gone"), stage.key("stays"));
+fn abandoned_move_brings_hold_back() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let (gone, stays) = (nodes.key("gone"), nodes.key("stays"));
     let fence = fence_of(LOCK, &ask(&mut client, LOCK.acquire(&gone, "a", "")), "a");
     fence_of(LOCK, &ask(&mut client, LOCK.acquire(&stays, "a", "")), "a");
     let mut turned = queued(source, LOCK.acquire(&gone, "b", "BLOCK 0"));
     let mut patient = queued(source, LOCK.acquire(&stays, "b", "BLOCK 0"));
-    let opened = stage.open();
+    let opened = nodes.open();
     opened.send(&gone);
     turned_away(&mut turned, "TRYAGAIN");
     let mut followed = queued_asking(target, LOCK.acquire(&gone, "b", "BLOCK 0"));
 
-    // The way back is the same: the key leaves the one that only imported it.
+    // On the way back the target, which only imports the slot, answers its waiters too.
     opened.take_back(&gone);
     turned_away(&mut followed, "TRYAGAIN");
     opened.give_up();
@@ -333,14 +332,14 @@ fn a_move_that_is_given_up_half_way_brings_the_hold_back() {
 }
 
 #[test]
-fn waiters_of_a_slot_that_another_node_has_taken_are_told_whose_it_is() {
-    // Keys that were not sent are lost with the slot, as all keys are in this case; but they must not
-    // come to life again at the old node, in the hands of those who waited.
-    let stage = Stage::new();
-    let (source, mut client) = (stage.source(), stage.source().connect());
+fn waiters_of_taken_slot_are_redirected_to_new_owner() {
+    // The server drops keys that were not sent before the slot was given away. The old node must not grant them to the
+    // waiters afterwards.
+    let nodes = SlotMoveNodes::new();
+    let (source, mut client) = (nodes.source(), nodes.source().connect());
     let mut waiting = Vec::new();
     for family in FAMILIES {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         fence_of(
             family,
             &ask(&mut client, family.acquire(&key, "a", "")),
@@ -350,20 +349,20 @@ fn waiters_of_a_slot_that_another_node_has_taken_are_told_whose_it_is() {
             waiting.push(queued(source, family.acquire(&key, token, "BLOCK 0")));
         }
     }
-    let group = stage.key("group");
+    let group = nodes.key("group");
     ask(&mut client, format!("DWG.ADD {group} TOKEN m")).grant();
     waiting.push(queued(source, format!("DWG.WAIT {group} BLOCK 0")));
-    // One of the same node and another slot has nothing to do with it.
-    let other = stage.cluster.key_of(SOURCE, "other");
-    assert_ne!(stage.cluster.slot(&other), stage.cluster.slot(&stage.tag));
+    // A waiter for another slot of the same node is not disturbed.
+    let other = nodes.cluster.key_of(SOURCE, "other");
+    assert_ne!(nodes.cluster.slot(&other), nodes.cluster.slot(&nodes.tag));
     fence_of(LOCK, &ask(&mut client, LOCK.acquire(&other, "a", "")), "a");
     let mut undisturbed = queued(source, LOCK.acquire(&other, "b", "BLOCK 0"));
     let granted_before = grants(source);
 
-    let opened = stage.open();
+    let opened = nodes.open();
     opened.close_at_target();
-    let slot = stage.cluster.slot(&stage.tag);
-    let moved = format!("MOVED {slot} 127.0.0.1:{}", stage.target().port());
+    let slot = nodes.cluster.slot(&nodes.tag);
+    let moved = format!("MOVED {slot} 127.0.0.1:{}", nodes.target().port());
     for waiter in &mut waiting {
         turned_away(waiter, &moved);
     }
@@ -376,11 +375,11 @@ fn waiters_of_a_slot_that_another_node_has_taken_are_told_whose_it_is() {
     assert_eq!(ask(&mut client, LOCK.release(&other, "a")), 1);
     fence_of(LOCK, &reply(&mut undisturbed), "b");
     assert_eq!(ask(&mut client, LOCK.release(&other, "b")), 1);
-    stage.assert_nothing_left();
+    nodes.assert_nothing_left();
 
-    let mut router = stage.cluster.router_from(SOURCE);
+    let mut router = nodes.cluster.router_from(SOURCE);
     for family in FAMILIES {
-        let key = stage.key(family.name);
+        let key = nodes.key(family.name);
         let granted = router.ask(family.acquire(&key, "b", ""));
         fence_of(family, &granted, "b");
     }

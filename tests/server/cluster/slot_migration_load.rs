@@ -1,7 +1,7 @@
-//! A slot that moves to and fro under load, and what its clients notice: nothing but redirections.
+//! A slot moves between two nodes, to and fro, while clients use a key of it.
 //!
-//! The promise: never two holders at once, wherever the key is; fences rise in the order of the grants, over
-//! all nodes; every request is answered in the end.
+//! There are never two holders at once, fences rise in the order of the grants over all nodes, and every request is
+//! answered. The clients follow redirections and notice nothing else.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -13,20 +13,20 @@ use std::thread;
 const CLIENTS: usize = 6;
 const MOVES: usize = 10;
 
-/// What the clients hold together, as one who guards the resource would see it.
+/// The resource that the key protects: it sees which clients use it, and with which fences.
 #[derive(Default)]
 struct Resource {
     inside: AtomicU64,
     last_fence: Mutex<u64>,
     grants: AtomicU64,
     is_over: AtomicBool,
-    /// What must not have happened. Who sees it goes on, so that nobody waits for one who gave up.
+    /// Broken guarantees. A client that notices one goes on, so that the others do not wait for it.
     complaints: Mutex<Vec<String>>,
 }
 
 impl Resource {
-    /// One client's life: acquire, be alone, release, all over again.
-    fn use_in_turns(&self, family: Family, key: &str, me: usize, mut router: Router) {
+    /// The loop of one client: it acquires the key, asserts that it is alone, and releases it.
+    fn use_in_turns(&self, family: ClusterFamily, key: &str, me: usize, mut router: Router) {
         for turn in 0.. {
             if self.is_over.load(Ordering::SeqCst) {
                 return;
@@ -55,7 +55,7 @@ impl Resource {
         lock(&self.complaints).push(of);
     }
 
-    /// Waits until this many more grants were made.
+    /// Waits until this many more grants were made, or a client has failed.
     fn wait_for_more(&self, count: u64, clients_are_well: impl Fn() -> bool) {
         let goal = self.grants.load(Ordering::SeqCst) + count;
         eventually("more grants", SOON * 3, || {
@@ -68,15 +68,15 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().expect("nobody panics with it")
 }
 
-/// Moves a slot from one node to another; between the steps there is to be time for more grants.
-type Way = fn(&Cluster, u16, (usize, usize), &dyn Fn());
+/// Moves a slot from one node to another, and calls its last argument between the steps, to let more grants happen.
+type MoveSlot = fn(&Cluster, u16, (usize, usize), &dyn Fn());
 
 fn key_by_key(cluster: &Cluster, slot: u16, (from, to): (usize, usize), pause: &dyn Fn()) {
     let opened = cluster.open_move(slot, from, to);
     // The key is still at the source.
     pause();
     opened.send_all();
-    // At the target, or made anew there.
+    // The key is at the target, or was made anew there.
     pause();
     opened.send_all();
     opened.close();
@@ -88,7 +88,7 @@ fn as_a_whole(cluster: &Cluster, slot: u16, (from, to): (usize, usize), _: &dyn 
 }
 
 /// Moves the slot of a key between the nodes 0 and 1 while clients use the key.
-fn to_and_fro(family: Family, way: Way) {
+fn assert_exclusive_while_slot_moves(family: ClusterFamily, move_slot: MoveSlot) {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "k");
     let slot = cluster.slot(&key);
@@ -107,10 +107,10 @@ fn to_and_fro(family: Family, way: Way) {
             }
             let pause = || resource.wait_for_more(20, all_well);
             pause();
-            way(&cluster, slot, (n % 2, (n + 1) % 2), &pause);
+            move_slot(&cluster, slot, (n % 2, (n + 1) % 2), &pause);
         }
         resource.wait_for_more(20, all_well);
-        // Only now, so that whoever fails is still missed above. Each is granted once more and goes.
+        // The clients end only after the last wait, which would miss the grants of one that had failed.
         resource.is_over.store(true, Ordering::SeqCst);
         for client in clients {
             client.join().expect("a client fared as promised");
@@ -125,19 +125,19 @@ fn to_and_fro(family: Family, way: Way) {
 }
 
 #[test]
-fn a_lock_that_moves_to_and_fro_is_never_held_twice() {
-    to_and_fro(LOCK, key_by_key);
+fn lock_moved_key_by_key_is_never_held_twice() {
+    assert_exclusive_while_slot_moves(LOCK, key_by_key);
 }
 
 #[test]
-fn a_semaphore_that_moves_to_and_fro_keeps_its_limit() {
-    to_and_fro(SEMAPHORE, key_by_key);
+fn semaphore_moved_key_by_key_keeps_its_limit() {
+    assert_exclusive_while_slot_moves(SEMAPHORE, key_by_key);
 }
 
 #[test]
-fn a_lock_whose_slot_moves_as_a_whole_is_never_held_twice() {
-    // Of Valkey from 9.0 on.
+fn lock_moved_with_whole_slot_is_never_held_twice() {
+    // Valkey only, from 9.0 on.
     if Cluster::can_migrate_atomically() {
-        to_and_fro(LOCK, as_a_whole);
+        assert_exclusive_while_slot_moves(LOCK, as_a_whole);
     }
 }

@@ -1,7 +1,7 @@
-//! What replicas make of a slot that moves.
+//! Replicas of two nodes between which a slot moves.
 //!
-//! The promise: the replicas of the source forget what has left, those of the target have what has arrived,
-//! value for value, on the way as well as afterwards; and one of them that takes over goes on with it.
+//! The replicas of the source drop the keys that have left, and those of the target have the keys that have arrived,
+//! with equal digests. A replica of the target that takes over serves them.
 
 use crate::cluster::steps::*;
 use crate::support::steps::*;
@@ -13,23 +13,23 @@ const SOURCE_REPLICA: usize = 3;
 const TARGET_REPLICA: usize = 4;
 const ALL: [usize; 6] = [0, 1, 2, 3, 4, 5];
 
-/// Waits until a replica has a key just as its primary has it.
+/// Waits until the replica has caught up, and asserts that the key has the same digest on both.
 #[track_caller]
 fn wait_for_the_same(primary: &Server, replica: &Server, key: &str) {
     replica.wait_to_catch_up_with(primary);
     assert_eq!(digest(replica, key), digest(primary, key), "{key}");
 }
 
-fn followed(way: fn(&Cluster, u16)) {
+fn assert_replicas_follow(move_slot: fn(&Cluster, u16)) {
     let cluster = Cluster::builder()
         .with_replicas()
         .config("appendonly", "yes")
         .start();
     let tag = cluster.key_of(SOURCE, "tag");
-    // Another slot of the target's: where a failover of the target is seen.
+    // Another slot of the target, by which the test notices the failover.
     let home = cluster.slot(&cluster.key_of(TARGET, "home"));
     let slot = cluster.slot(&tag);
-    let key = |family: Family| format!("{{{tag}}}{}", family.name);
+    let key = |family: ClusterFamily| format!("{{{tag}}}{}", family.name);
     let (source, target) = (&cluster[SOURCE], &cluster[TARGET]);
     let mut client = source.connect();
     let held = FAMILIES.map(|family| {
@@ -38,7 +38,7 @@ fn followed(way: fn(&Cluster, u16)) {
     });
     let before = FAMILIES.map(|family| digest(source, key(family)));
 
-    way(&cluster, slot);
+    move_slot(&cluster, slot);
     let (old, new) = (&cluster[SOURCE_REPLICA], &cluster[TARGET_REPLICA]);
     for (family, before) in FAMILIES.into_iter().zip(before) {
         assert_eq!(digest(target, key(family)), before, "{family:?}");
@@ -54,7 +54,7 @@ fn followed(way: fn(&Cluster, u16)) {
     assert_eq!(new.info_number("dsync", "dsync_holds"), 4);
     assert_eq!(new.info_number("dsync", "dsync_unapplied_changes"), 0);
 
-    // What is decided at the target now is followed like anything else.
+    // The replica of the target also follows later changes.
     let mut router = cluster.router_from(SOURCE);
     for family in FAMILIES {
         let renew = format!("{}.RENEW {} a PX 50000", family.name, key(family));
@@ -78,8 +78,8 @@ fn followed(way: fn(&Cluster, u16)) {
 }
 
 #[test]
-fn of_a_slot_that_moves_key_by_key() {
-    followed(|cluster, slot| {
+fn replicas_follow_slot_moved_key_by_key() {
+    assert_replicas_follow(|cluster, slot| {
         let opened = cluster.open_move(slot, SOURCE, TARGET);
         opened.send_all();
         opened.close();
@@ -87,10 +87,10 @@ fn of_a_slot_that_moves_key_by_key() {
 }
 
 #[test]
-fn of_a_slot_that_moves_as_a_whole() {
-    // Of Valkey from 9.0 on.
+fn replicas_follow_slot_moved_as_a_whole() {
+    // Valkey only, from 9.0 on.
     if Cluster::can_migrate_atomically() {
-        followed(|cluster, slot| {
+        assert_replicas_follow(|cluster, slot| {
             cluster.start_migration(slot, SOURCE, TARGET);
             cluster.wait_for_owner(&ALL, slot, TARGET);
         });

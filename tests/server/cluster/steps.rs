@@ -1,49 +1,49 @@
-//! Steps of the stories about clusters: what is the same in all families, a request that was sent on, and
-//! how a wait ends where a slot, a role or the whole cluster changes.
+//! Helpers of the cluster tests: one hold in each family, requests to an importing node, and how a wait ends when a
+//! slot, a role or the whole cluster changes.
 
 use crate::support::steps::*;
 use crate::support::*;
 
-/// A family whose holds exclude one another here, in the words of its commands.
+/// A family and a request of it for a hold that leaves room for no other.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct ClusterFamily {
     pub name: &'static str,
     acquire: &'static str,
     options: &'static str,
 }
 
-pub const LOCK: Family = Family {
+pub const LOCK: ClusterFamily = ClusterFamily {
     name: "DLOCK",
     acquire: "DLOCK.ACQUIRE",
     options: "",
 };
 
-pub const SEMAPHORE: Family = Family {
+pub const SEMAPHORE: ClusterFamily = ClusterFamily {
     name: "DSEM",
     acquire: "DSEM.ACQUIRE",
     options: "LIMIT 1",
 };
 
-/// A lock, a semaphore of one permit, a gate for one and work that is done once.
-pub const FAMILIES: [Family; 4] = [
+/// A lock, a semaphore with one permit, a group with one member, and a work-once key.
+pub const FAMILIES: [ClusterFamily; 4] = [
     LOCK,
     SEMAPHORE,
-    Family {
+    ClusterFamily {
         name: "DWG",
         acquire: "DWG.ADD",
         options: "LIMIT 1",
     },
-    Family {
+    ClusterFamily {
         name: "DONCE",
         acquire: "DONCE.BEGIN",
         options: "",
     },
 ];
 
-impl Family {
-    /// The line that asks for a hold.
+impl ClusterFamily {
+    /// The request for a hold; `more` are further options.
     pub fn acquire(&self, key: &str, token: &str, more: &str) -> String {
-        let Family {
+        let ClusterFamily {
             acquire, options, ..
         } = self;
         format!("{acquire} {key} {options} TOKEN {token} {more}")
@@ -72,13 +72,13 @@ impl Family {
 
 /// Asserts that this request was granted to this token; returns the fence.
 #[track_caller]
-pub fn fence_of(family: Family, reply: &Reply, token: &str) -> u64 {
+pub fn fence_of(family: ClusterFamily, reply: &Reply, token: &str) -> u64 {
     let (granted, fence) = family.grant(reply);
     assert_eq!(granted, token, "{family:?}");
     fence
 }
 
-/// Asserts that one who waits is answered with this error, once, and may go on.
+/// Asserts that a waiter gets this error as its only reply, and that its connection stays open.
 #[track_caller]
 pub fn turned_away(waiter: &mut Client, code: &str) {
     let reply = reply(waiter);
@@ -89,7 +89,7 @@ pub fn turned_away(waiter: &mut Client, code: &str) {
     expect_no_more(waiter);
 }
 
-/// A request to a node that only imports the key's slot.
+/// Sends a request to a node that imports the key's slot; returns its reply.
 #[track_caller]
 pub fn ask_asking(client: &mut Client, line: impl AsRef<str>) -> Reply {
     let replies = at_once(client, &["ASKING", line.as_ref()]);
@@ -97,7 +97,7 @@ pub fn ask_asking(client: &mut Client, line: impl AsRef<str>) -> Reply {
     replies[1].clone()
 }
 
-/// A new connection that waits with this request at a node that only imports the key's slot.
+/// A new connection that waits with this request at a node that imports the key's slot.
 #[track_caller]
 pub fn queued_asking(server: &Server, line: impl AsRef<str>) -> Client {
     let mut client = server.connect();
@@ -106,37 +106,36 @@ pub fn queued_asking(server: &Server, line: impl AsRef<str>) -> Client {
     client
 }
 
-/// How a wait ended in a cluster, and what became of the connection.
+/// How a wait ended in a cluster, and whether the connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum WaitEnd {
     Granted(u64),
     /// `-MOVED`, and the connection stays open.
     Moved,
     /// `-UNBLOCKED`, and the connection is closed.
     UnblockedAndClosed,
-    /// Closed without a word.
+    /// The connection was closed without a reply.
     Closed,
 }
 
-/// The one reply of a waiter, or the end of its connection. Panics for any other end, for two replies, and
-/// for none in time.
+/// Waits for the end of a wait. Panics for two replies, for no reply in time, and for an end not listed in [`WaitEnd`].
 #[track_caller]
-pub fn end_of(family: Family, waiter: &mut Client) -> End {
+pub fn end_of(family: ClusterFamily, waiter: &mut Client) -> WaitEnd {
     let first = match waiter.recv_or_closed(SOON) {
         Ok(Some(reply)) => reply,
         Ok(None) => panic!("a waiter that is never answered"),
-        Err(Closed) => return End::Closed,
+        Err(Closed) => return WaitEnd::Closed,
     };
-    // Its reply is the next one, unless there were two or the connection is closed.
+    // The next reply is that of ECHO, unless the waiter was answered twice or its connection is closed.
     let next = waiter.try_call(&["ECHO", "next"]);
     assert!(
         next.as_ref().is_none_or(|reply| *reply == "next"),
         "two replies: {first:?} and {next:?}"
     );
     match (&first, next) {
-        (Reply::Error(text), Some(_)) if text.starts_with("MOVED ") => End::Moved,
-        (Reply::Error(text), None) if text.starts_with("UNBLOCKED ") => End::UnblockedAndClosed,
-        (Reply::Array(_), Some(_)) => End::Granted(family.grant(&first).1),
+        (Reply::Error(text), Some(_)) if text.starts_with("MOVED ") => WaitEnd::Moved,
+        (Reply::Error(text), None) if text.starts_with("UNBLOCKED ") => WaitEnd::UnblockedAndClosed,
+        (Reply::Array(_), Some(_)) => WaitEnd::Granted(family.grant(&first).1),
         (_, next) => panic!("ended with {first:?}, then {next:?}"),
     }
 }

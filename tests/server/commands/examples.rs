@@ -1,23 +1,27 @@
-//! Every form of reply in the table of commands is what servers send, and so are its errors: the file of examples has
-//! requests for each, and the form of the reply in RESP2 and in RESP3.
+//! The table of commands (`src/commands`) documents every type of reply and every error. `examples.txt` has requests
+//! for each of them; these tests send the requests and compare the replies with the documented types, in RESP2 and
+//! RESP3.
+//!
+//! A unit test of `src/commands` writes the file.
 
-use crate::commands::command_docs::INTERNAL;
+use crate::commands::designed_commands::INTERNAL;
 use crate::support::steps::*;
 use crate::support::*;
 
 const FILE: &str = include_str!("examples.txt");
 
-/// Requests, and the form of the last one's reply in both protocols.
+/// Requests, and the documented type of the last one's reply.
 #[derive(Default)]
-struct Example {
+struct ReplyExample {
     title: &'static str,
     lines: Vec<&'static str>,
+    /// In RESP2 and in RESP3, as the file writes them.
     forms: [&'static str; 2],
 }
 
-fn examples() -> Vec<Example> {
+fn examples() -> Vec<ReplyExample> {
     let read = |block: &'static str| {
-        let mut example = Example::default();
+        let mut example = ReplyExample::default();
         for line in block.lines() {
             if let Some(title) = line.strip_prefix("# ") {
                 example.title = title;
@@ -35,59 +39,59 @@ fn examples() -> Vec<Example> {
     FILE.split("\n\n").skip(1).map(read).collect()
 }
 
-/// A form of reply, as the file writes it.
+/// A type of reply, as the file writes it: `[bulk, integer]`, `null|[integer ...]`, `-WRONGTYPE`.
 #[derive(Debug)]
-enum Form {
+enum ReplyForm {
     Null,
     Integer,
     Is(i64),
     Bulk,
     Word(String),
-    Array(Vec<Form>),
-    List(Box<Form>),
-    Map(Vec<(String, Form)>),
-    Either(Vec<Form>),
-    /// With this code.
+    Array(Vec<ReplyForm>),
+    List(Box<ReplyForm>),
+    Map(Vec<(String, ReplyForm)>),
+    Either(Vec<ReplyForm>),
+    /// An error with this code.
     Error(&'static str),
 }
 
-impl Form {
+impl ReplyForm {
     fn fits(&self, reply: &Reply) -> bool {
         match (self, reply) {
-            (Form::Null, Reply::Nil)
-            | (Form::Integer, Reply::Int(_))
-            | (Form::Bulk, Reply::Bulk(_)) => true,
-            (Form::Is(number), Reply::Int(found)) => number == found,
-            (Form::Word(word), Reply::Bulk(found)) => word.as_bytes() == found,
-            (Form::Array(forms), Reply::Array(found)) => {
+            (ReplyForm::Null, Reply::Nil)
+            | (ReplyForm::Integer, Reply::Int(_))
+            | (ReplyForm::Bulk, Reply::Bulk(_)) => true,
+            (ReplyForm::Is(number), Reply::Int(found)) => number == found,
+            (ReplyForm::Word(word), Reply::Bulk(found)) => word.as_bytes() == found,
+            (ReplyForm::Array(forms), Reply::Array(found)) => {
                 forms.len() == found.len()
                     && forms.iter().zip(found).all(|(form, item)| form.fits(item))
             }
-            // An empty list would show nothing.
-            (Form::List(form), Reply::Array(found)) => {
+            // An empty list would say nothing about the type of its items.
+            (ReplyForm::List(form), Reply::Array(found)) => {
                 !found.is_empty() && found.iter().all(|item| form.fits(item))
             }
-            (Form::Map(fields), Reply::Map(found)) => {
-                let fits =
-                    |((name, form), (found_name, found)): (&(String, Form), &(Reply, Reply))| {
-                        *found_name == **name && form.fits(found)
-                    };
+            (ReplyForm::Map(fields), Reply::Map(found)) => {
+                let fits = |((name, form), (found_name, found)): (
+                    &(String, ReplyForm),
+                    &(Reply, Reply),
+                )| { *found_name == **name && form.fits(found) };
                 fields.len() == found.len() && fields.iter().zip(found).all(fits)
             }
-            (Form::Error(code), Reply::Error(text)) => text.split(' ').next() == Some(code),
-            (Form::Either(forms), reply) => forms.iter().any(|form| form.fits(reply)),
+            (ReplyForm::Error(code), Reply::Error(text)) => text.split(' ').next() == Some(code),
+            (ReplyForm::Either(forms), reply) => forms.iter().any(|form| form.fits(reply)),
             _ => false,
         }
     }
 }
 
-/// Reads a form from the left.
+/// Parses a type of reply; holds the text that is still to be read.
 struct Reader(&'static str);
 
 impl Reader {
-    fn form(text: &'static str) -> Form {
+    fn form(text: &'static str) -> ReplyForm {
         if let Some(code) = text.strip_prefix('-') {
-            return Form::Error(code);
+            return ReplyForm::Error(code);
         }
         let mut reader = Reader(text);
         let form = reader.either();
@@ -101,7 +105,7 @@ impl Reader {
         rest.is_some()
     }
 
-    fn either(&mut self) -> Form {
+    fn either(&mut self) -> ReplyForm {
         let mut forms = vec![self.one()];
         while self.take("|") {
             forms.push(self.one());
@@ -109,15 +113,15 @@ impl Reader {
         if forms.len() == 1 {
             forms.swap_remove(0)
         } else {
-            Form::Either(forms)
+            ReplyForm::Either(forms)
         }
     }
 
-    fn one(&mut self) -> Form {
+    fn one(&mut self) -> ReplyForm {
         for (word, form) in [
-            ("null", Form::Null),
-            ("integer", Form::Integer),
-            ("bulk", Form::Bulk),
+            ("null", ReplyForm::Null),
+            ("integer", ReplyForm::Integer),
+            ("bulk", ReplyForm::Bulk),
         ] {
             if self.take(word) {
                 return form;
@@ -129,10 +133,10 @@ impl Reader {
                 forms.push(self.either());
             }
             if self.take(" ...]") {
-                return Form::List(Box::new(forms.swap_remove(0)));
+                return ReplyForm::List(Box::new(forms.swap_remove(0)));
             }
             assert!(self.take("]"), "no end of an array at {:?}", self.0);
-            return Form::Array(forms);
+            return ReplyForm::Array(forms);
         }
         if self.take("{") {
             let mut fields = Vec::new();
@@ -145,15 +149,15 @@ impl Reader {
                 }
             }
             assert!(self.take("}"), "no end of a map at {:?}", self.0);
-            return Form::Map(fields);
+            return ReplyForm::Map(fields);
         }
         if self.0.starts_with('"') {
-            return Form::Word(self.word());
+            return ReplyForm::Word(self.word());
         }
         let digits = self.0.bytes().take_while(u8::is_ascii_digit).count();
         let (number, rest) = self.0.split_at(digits);
         self.0 = rest;
-        Form::Is(number.parse().expect("a number"))
+        ReplyForm::Is(number.parse().expect("a number"))
     }
 
     fn word(&mut self) -> String {
@@ -165,9 +169,9 @@ impl Reader {
 }
 
 #[test]
-fn every_example_gets_a_reply_of_its_form_in_resp2_and_in_resp3() {
+fn every_example_gets_the_documented_type_of_reply() {
     let server = Server::start();
-    // A waiter of one example keeps no place for the next.
+    // Without this a waiter of one example would keep a vacant place in the next.
     let kept = ask(&mut server.connect(), "CONFIG SET dsync.rejoin-ms 0");
     assert_eq!(kept, "OK");
     for (protocol, connect) in [Server::connect, Server::connect_resp3]
@@ -187,7 +191,7 @@ fn every_example_gets_a_reply_of_its_form_in_resp2_and_in_resp3() {
                 }
                 let line = line.strip_prefix("> ").expect("a request");
                 let line = if line.contains("{fence}") {
-                    line.replace("{fence}", &fence_of(&last).to_string())
+                    line.replace("{fence}", &fence_in(&last).expect("a grant").to_string())
                 } else {
                     line.to_owned()
                 };
@@ -201,13 +205,6 @@ fn every_example_gets_a_reply_of_its_form_in_resp2_and_in_resp3() {
             assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
         }
     }
-}
-
-/// The fence in a grant or in a RUN.
-fn fence_of(reply: &Reply) -> i64 {
-    let is_fence = |item: &&Reply| matches!(item, Reply::Int(_));
-    let fence = reply.as_array().iter().find(is_fence);
-    fence.expect("a fence").as_int()
 }
 
 #[test]

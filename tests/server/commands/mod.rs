@@ -1,12 +1,38 @@
-//! What each command does and refuses: the grammar, the four families, and whole jobs done with them.
+//! What each command does and refuses.
+//!
+//! - `grammar_*`, `reply_shapes`, `examples`: what requests and replies of all commands look like;
+//! - `command_docs`, `acl_users`: what COMMAND DOCS, COMMAND INFO and ACL know of the commands;
+//! - `lock*`, `semaphore*`, `group_*`, `once_*`, `retention`: the rules of each family;
+//! - `scenarios`, `once_scenarios`: whole jobs with many clients, under faults.
+//!
+//! `*_steps`, `grammar_table` and `designed_commands` have no tests, but what tests of several files need.
 
+mod acl_users;
 mod command_docs;
+mod designed_commands;
 mod examples;
-mod grammar;
-mod group;
+mod grammar_options;
+mod grammar_table;
+mod grammar_tokens;
+mod grammar_values;
+mod group_gate;
+mod group_members;
+mod group_rounds;
+mod group_steps;
+mod group_waits;
 mod lock;
-mod once;
+mod lock_leases;
+mod lock_order;
+mod once_give_up;
+mod once_keys;
+mod once_results;
+mod once_runs;
+mod once_saved;
 mod once_scenarios;
+mod once_steps;
+mod reply_shapes;
 mod retention;
 mod scenarios;
 mod semaphore;
+mod semaphore_limit;
+mod semaphore_steps;

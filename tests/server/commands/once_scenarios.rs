@@ -1,7 +1,7 @@
-//! Work-once as fleets use it: workers that are processes and die, a server that dies, work that fails.
+//! Work-once in a fleet: workers are processes and are killed, the server is killed, the work fails.
 //!
-//! The promise in one sentence: however often anybody is killed, the work is done once as far as its
-//! attempts allow, and everybody learns its result.
+//! Whatever process is killed, the work is done once within the attempts that its clients allow, and every client that
+//! asks gets the result.
 
 use crate::support::steps::*;
 use crate::support::*;
@@ -11,21 +11,22 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Where a worker finds its server, and how it begins.
+/// Environment variables of a worker: the port of its server, and the options of its BEGIN.
 const WORKER_PORT: &str = "DSYNC_TEST_WORKER_PORT";
 const WORKER_OPTIONS: &str = "DSYNC_TEST_WORKER_OPTIONS";
 
-/// The attempt that is allowed to get through.
+/// The first attempt that finishes its work; workers with an earlier attempt run until they are killed.
 const LUCKY: i64 = 3;
 
-/// A process of its own, killed with its story.
+/// A worker process. Dropping it kills the process.
 struct Worker(Child);
 
 impl Worker {
     fn start(server: &Server, options: &str) -> Worker {
         let program = std::env::current_exe().expect("this program has a path");
+        let worker = name_of_test(module_path!(), "worker_process");
         let child = Command::new(program)
-            .args(["--exact", "once_scenarios::a_workers_life"])
+            .args(["--exact", &worker])
             .env(WORKER_PORT, server.port().to_string())
             .env(WORKER_OPTIONS, options)
             .stdin(Stdio::null())
@@ -64,16 +65,16 @@ impl Drop for Worker {
     }
 }
 
-/// What a worker does, in a process that the stories of the fleet start; in any other it has nothing to do.
+/// The program of a [`Worker`] process. In a normal run of all tests it returns at once.
 #[test]
-fn a_workers_life() {
+fn worker_process() {
     let (Ok(port), Ok(options)) = (std::env::var(WORKER_PORT), std::env::var(WORKER_OPTIONS))
     else {
         return;
     };
     let port = port.parse().expect("a port");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut client = Client::connect(address).expect("the story's server is there");
+    let mut client = Client::connect(address).expect("the test's server is there");
     let me = std::process::id();
     tell(
         &mut client,
@@ -85,7 +86,7 @@ fn a_workers_life() {
         let attempt = words[3].as_int();
         call!(client, "RPUSH", "started", format!("{me}:{attempt}"));
         if attempt < LUCKY {
-            // At work, and well: only death ends this.
+            // A healthy worker that renews: only the kill ends this loop.
             loop {
                 client.expect_silence(Duration::from_millis(50));
                 assert_eq!(ask(&mut client, format!("DONCE.RENEW job worker-{me}")), 1);
@@ -108,7 +109,7 @@ fn a_workers_life() {
     }
 }
 
-/// The first two who run are killed in the middle of it; the third gets through.
+/// Kills the first two workers that get to run; the third does the work.
 fn kill_two_of_a_fleet(options: &str) {
     const FLEET: usize = 5;
     let server = Server::start();
@@ -155,17 +156,17 @@ fn kill_two_of_a_fleet(options: &str) {
 }
 
 #[test]
-fn a_fleet_whose_worker_is_killed_twice_does_the_work_at_the_third_attempt_exactly_once() {
-    // The connection's end hands on at once; the lease is there for hosts that vanish.
+fn ephemeral_work_is_done_once_after_two_workers_are_killed() {
+    // The work passes on when the connection closes; the long lease plays no part.
     kill_two_of_a_fleet("EPHEMERAL EX 600");
 }
 
 #[test]
-fn a_fleet_whose_connections_may_close_hands_on_when_the_lease_of_a_killed_worker_runs_out() {
+fn leased_work_is_done_once_after_two_workers_are_killed() {
     kill_two_of_a_fleet("PX 600");
 }
 
-/// A client that sends the same request until it has its answer, whatever becomes of the connection.
+/// Sends the same request on new connections until one of them gets a reply other than an error.
 #[track_caller]
 fn ask_until_answered(port: u16, line: &str) -> (Client, Reply) {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -180,7 +181,7 @@ fn ask_until_answered(port: u16, line: &str) -> (Client, Reply) {
             };
             answered = client
                 .try_call(&words)
-                // A server that loads its data says so.
+                // A server that still loads its data answers LOADING.
                 .filter(|reply| !reply.is_error())
                 .map(|reply| (client, reply));
             answered.is_some()
@@ -190,7 +191,7 @@ fn ask_until_answered(port: u16, line: &str) -> (Client, Reply) {
 }
 
 #[test]
-fn a_billing_run_that_five_instances_start_charges_once_also_across_restarts_of_the_server() {
+fn work_started_by_five_instances_is_done_once_across_restarts() {
     let mut server = Server::builder()
         .config("appendonly", "yes")
         .config("appendfsync", "always")
@@ -198,7 +199,7 @@ fn a_billing_run_that_five_instances_start_charges_once_also_across_restarts_of_
     let port = server.port();
     let (running, has_begun) = mpsc::channel();
     let (results, outcome) = mpsc::channel();
-    // Who is told to run waits for the story's word before it charges.
+    // The instance that runs waits for a message on `resume` before it charges.
     let instances: Vec<_> = (0..5)
         .map(|n| {
             let (running, results) = (running.clone(), results.clone());
@@ -206,26 +207,26 @@ fn a_billing_run_that_five_instances_start_charges_once_also_across_restarts_of_
                 let line = format!("DONCE.BEGIN bill:2026-11 TOKEN run-{n} EX 60 BLOCK 0");
                 let (client, begun) = ask_until_answered(port, &line);
                 if begun.as_array()[0] != *"RUN" {
-                    return results.send((n, begun)).expect("the story listens");
+                    return results.send((n, begun)).expect("the test listens");
                 }
                 drop(client);
                 let (resume, resumed) = mpsc::channel::<()>();
                 running
                     .send((begun.clone(), resume))
-                    .expect("the story listens");
+                    .expect("the test listens");
                 resumed
                     .recv_timeout(Duration::from_secs(30))
-                    .expect("the story's word");
-                // Its connection is gone with the server. Asking again tells whether it still runs.
+                    .expect("the message to resume");
+                // The server was killed and the connection with it. BEGIN again tells whether this token still runs.
                 let (mut client, again) = ask_until_answered(port, &line);
                 assert_eq!(again, begun, "the same run: token, fence and attempt");
                 call!(client, "INCR", "charges");
                 let done = format!("DONCE.DONE bill:2026-11 run-{n} RESULT invoice-{n}");
                 assert_eq!(ask(&mut client, &done), 1);
-                // An answer that was lost is had again.
+                // DONE again answers 1 again, for a client whose first reply was lost.
                 assert_eq!(ask(&mut client, &done), 1);
                 let (_, done) = ask_until_answered(port, &line);
-                results.send((n, done)).expect("the story listens");
+                results.send((n, done)).expect("the test listens");
             })
         })
         .collect();
@@ -234,10 +235,10 @@ fn a_billing_run_that_five_instances_start_charges_once_also_across_restarts_of_
     wait_for_blocked(&server, 4);
     server.kill9();
     server.start_again();
-    // The four are back in line, and the run is not theirs to have.
+    // The other four wait again; none of them runs.
     wait_for_blocked(&server, 4);
     resume.send(()).expect("it waits for the word");
-    let told: Vec<_> = (0..5)
+    let answers: Vec<_> = (0..5)
         .map(|_| outcome.recv_timeout(SOON).expect("every instance learns"))
         .collect();
     for instance in instances {
@@ -245,7 +246,7 @@ fn a_billing_run_that_five_instances_start_charges_once_also_across_restarts_of_
     }
     assert!(has_begun.try_recv().is_err(), "only one ran");
     let winner = begun.as_array()[1].as_str().replace("run-", "invoice-");
-    for (n, reply) in told {
+    for (n, reply) in answers {
         let words = reply.as_array();
         assert_eq!(
             (words[0].as_str(), words[1].as_str()),
@@ -254,7 +255,7 @@ fn a_billing_run_that_five_instances_start_charges_once_also_across_restarts_of_
         );
         assert_eq!(words[2], 1, "one attempt");
     }
-    // The whole thing again next morning, after a crash and after a clean restart.
+    // Late requests get the same result after another crash and after a clean restart.
     for clean in [false, true] {
         if clean {
             server.restart();
@@ -275,12 +276,12 @@ fn a_billing_run_that_five_instances_start_charges_once_also_across_restarts_of_
 }
 
 #[test]
-fn work_that_keeps_failing_is_given_up_by_all_and_runs_again_for_who_allows_more() {
+fn work_that_keeps_failing_is_given_up_until_max_is_raised() {
     const INSTANCES: usize = 6;
     let server = Server::start();
     let mut client = server.connect();
-    // Everybody tries until it is told that there is no hope.
-    let begin_until_told = |n: usize| {
+    // Each instance fails its runs and begins again until it is answered FAILED.
+    let begin_until_failed = |n: usize| {
         let mut client = server.connect();
         let mut runs = 0;
         loop {
@@ -298,21 +299,21 @@ fn work_that_keeps_failing_is_given_up_by_all_and_runs_again_for_who_allows_more
             );
         }
     };
-    let told: Vec<_> = thread::scope(|scope| {
+    let answers: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..INSTANCES)
-            .map(|n| scope.spawn(move || begin_until_told(n)))
+            .map(|n| scope.spawn(move || begin_until_failed(n)))
             .collect();
-        let told = threads
+        let answers = threads
             .into_iter()
-            .map(|thread| thread.join().expect("told"));
-        told.collect()
+            .map(|thread| thread.join().expect("an answer"));
+        answers.collect()
     });
     assert_eq!(
-        told.iter().map(|(runs, _)| runs).sum::<i32>(),
+        answers.iter().map(|(runs, _)| runs).sum::<i32>(),
         3,
-        "{told:?}"
+        "{answers:?}"
     );
-    for (_, reply) in &told {
+    for (_, reply) in &answers {
         let words = reply.as_array();
         assert_eq!(
             (&words[0], &words[2]),
@@ -324,7 +325,7 @@ fn work_that_keeps_failing_is_given_up_by_all_and_runs_again_for_who_allows_more
             "the last reason: {reply:?}"
         );
     }
-    // Somebody has a look, repairs it and allows one more.
+    // An operator allows one more attempt.
     let begun = ask(&mut client, "DONCE.BEGIN job MAX 4 TOKEN operator");
     assert_eq!(begun.as_array()[3], 4);
     let mut waiter = queued(&server, "DONCE.BEGIN job MAX 3 BLOCK 0");

@@ -1,34 +1,20 @@
-//! Results and tallies that have been kept long enough are gone at their millisecond of the wall clock, also for a
-//! command that comes before the server's timer: in one batch with the script that held up the event loop, say.
+//! Results and tallies whose time is up are forgotten before the next command on their key, even when that command
+//! comes before the server's timer runs. `DEBUG SLEEP` and the command in one batch make that happen.
 
 use crate::support::steps::*;
 use crate::support::*;
-use std::time::Duration;
 
-/// Sends the lines in one write, so that the server carries them out in one turn of its event loop, without its
-/// timers in between. Returns the replies.
-#[track_caller]
-fn in_one_turn(client: &mut Client, lines: &[&str]) -> Vec<Reply> {
-    let batch: Vec<u8> = lines
-        .iter()
-        .flat_map(|line| format!("{line}\r\n").into_bytes())
-        .collect();
-    client.send_raw(&batch);
-    let within = Duration::from_secs(10);
-    let reply = |_| client.recv(within).expect("every line is answered");
-    lines.iter().map(reply).collect()
-}
-
+/// Whether BEGIN answered RUN.
 fn is_run(reply: &Reply) -> bool {
     matches!(reply, Reply::Array(items) if items.first().is_some_and(|word| *word == "RUN"))
 }
 
 #[test]
-fn result_that_is_over_is_told_to_nobody_though_the_timer_is_late() {
+fn expired_result_is_forgotten_before_the_timer_runs() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     let mut client = primary.connect();
-    let replies = in_one_turn(
+    let replies = at_once(
         &mut client,
         &[
             "DONCE.BEGIN job TOKEN a",
@@ -41,21 +27,21 @@ fn result_that_is_over_is_told_to_nobody_though_the_timer_is_late() {
     );
     assert!(is_run(&replies[0]), "{replies:?}");
     assert!(!is_run(&replies[2]), "the result stands: {replies:?}");
-    assert_eq!(replies[4], 0, "nobody knows the winner any more");
+    assert_eq!(replies[4], 0, "the winning token is forgotten");
     let Reply::Array(items) = &replies[5] else {
         panic!("expected a run, received {:?}", replies[5]);
     };
     assert!(is_run(&replies[5]), "{replies:?}");
-    assert_eq!(items[3], 1, "the attempts begin anew");
+    assert_eq!(items[3], 1, "attempts count from 1 again");
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(digest(&replica, "job"), digest(&primary, "job"));
 }
 
 #[test]
-fn key_whose_result_is_over_takes_a_lock_though_the_timer_is_late() {
+fn expired_result_makes_room_for_a_lock_before_the_timer_runs() {
     let mut server = Server::builder().config("appendonly", "yes").start();
     let mut client = server.connect();
-    let replies = in_one_turn(
+    let replies = at_once(
         &mut client,
         &[
             "DONCE.BEGIN k TOKEN a",
@@ -74,11 +60,11 @@ fn key_whose_result_is_over_takes_a_lock_though_the_timer_is_late() {
 }
 
 #[test]
-fn gate_of_a_group_that_is_over_holds_nobody_up_though_the_timer_is_late() {
+fn expired_group_has_no_gate_before_the_timer_runs() {
     let server = Server::start();
     let mut client = server.connect();
     ask(&mut client, "CONFIG SET dsync.group-keep-ms 50");
-    let replies = in_one_turn(
+    let replies = at_once(
         &mut client,
         &[
             "DWG.ADD g TOKEN a LIMIT 1",
@@ -93,6 +79,6 @@ fn gate_of_a_group_that_is_over_holds_nobody_up_though_the_timer_is_late() {
     assert_eq!(replies[2], tally);
     assert!(
         !replies[5].is_nil(),
-        "the gate went with the group: {replies:?}"
+        "the gate is forgotten with the group: {replies:?}"
     );
 }

@@ -1,10 +1,8 @@
-//! What people build with recipes today, done with the commands, under the faults that break the
-//! recipes: real threads with connections of their own, which crash, stall, retry and come too late.
+//! Whole jobs done with locks, semaphores and groups, by threads that crash, stall, retry and come too late.
 //!
-//! Who is inside is counted outside of the server, under a mutex of this process: a client enters when
-//! it has read its grant, and leaves before it gives the grant back or crashes. A worker that stalls past
-//! its lease is a holder no more, by the contract; so those who play that part do it when they have left
-//! the count, and what they try afterwards must be refused.
+//! [`Room`] counts outside of the server who holds at the same time: a client enters when it has read its grant, and
+//! leaves before it releases or crashes. A worker that stalls past its lease holds nothing by contract, so it leaves
+//! the room before it stalls, and what it sends afterwards must be refused.
 
 use crate::support::*;
 use std::collections::BTreeMap;
@@ -13,22 +11,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Longer than the SOON of `steps`: these tests keep the machine busy.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Who is inside, as the processes themselves see it.
+/// Counts the holders as the clients see them.
 #[derive(Default)]
 struct Room {
-    inside: Mutex<Inside>,
+    inside: Mutex<Occupancy>,
 }
 
 #[derive(Default)]
-struct Inside {
+struct Occupancy {
+    /// The weight inside at present, and its maximum so far.
     now: u64,
     most: u64,
     entries: u64,
 }
 
 impl Room {
+    /// `weight` is the number of permits of the hold.
     fn enter(&self, weight: u64) {
         let mut inside = self.inside.lock().expect("no worker panics inside");
         inside.now += weight;
@@ -54,7 +55,7 @@ fn work() {
     thread::sleep(Duration::from_micros(500));
 }
 
-/// A small generator, so that every run makes the same choices.
+/// A random generator with a fixed seed: every run of a test makes the same choices.
 struct Choices(u64);
 
 impl Choices {
@@ -67,7 +68,7 @@ impl Choices {
     }
 }
 
-/// Waits for the reply to a request that has BLOCK.
+/// Sends a request with BLOCK and returns its reply.
 #[track_caller]
 fn blocked<A: AsRef<[u8]>>(client: &mut Client, request: &[A]) -> Reply {
     client.send(request);
@@ -77,14 +78,14 @@ fn blocked<A: AsRef<[u8]>>(client: &mut Client, request: &[A]) -> Reply {
 }
 
 #[test]
-fn rate_limited_workers_that_crash_never_exceed_the_limit_and_wait_tells_who_was_lost() {
+fn group_of_crashing_workers_keeps_its_limit_and_counts_the_lost() {
     const LIMIT: u64 = 4;
     const WORKERS: u64 = 12;
     const JOBS: u64 = 25;
     let server = Server::start();
     let room = Room::default();
     let (done, lost) = (AtomicU64::new(0), AtomicU64::new(0));
-    // The group must not finish before the last worker has come: it has as many jobs as get done.
+    // A total that no worker reaches, so that the round cannot finish before all workers have come.
     let mut client = server.connect();
     assert_eq!(call!(client, "DWG.EXPECT", "jobs", 1_000_000), 1_000_000);
     thread::scope(|scope| {
@@ -94,8 +95,8 @@ fn rate_limited_workers_that_crash_never_exceed_the_limit_and_wait_tells_who_was
                 let mut choices = Choices(worker);
                 let mut client = server.connect();
                 for _ in 0..JOBS {
-                    // A crash is noticed by the lease or by the connection. Only who is to crash has a
-                    // short lease: a machine that stalls must not make a living worker look dead.
+                    // The server learns of a crash by the lease or by the connection. Only a worker that will
+                    // crash has a short lease: a slow machine must not make a healthy worker lapse.
                     let crash = choices.below(6) == 0;
                     let by_lease = !crash || choices.below(3) == 0;
                     let lease = if crash { "800" } else { "60000" };
@@ -115,7 +116,7 @@ fn rate_limited_workers_that_crash_never_exceed_the_limit_and_wait_tells_who_was
                     } else if call!(client, "DWG.DONE", "jobs", token) == 1 {
                         done.fetch_add(1, Ordering::Relaxed);
                     } else {
-                        // So slow a machine that its lease ran out: then it was lost.
+                        // The machine was so slow that the lease ran out: this job is lost.
                         lost.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -141,7 +142,7 @@ fn rate_limited_workers_that_crash_never_exceed_the_limit_and_wait_tells_who_was
 }
 
 #[test]
-fn when_every_slot_crashes_at_once_the_group_recovers_by_itself() {
+fn group_whose_members_all_crash_serves_its_waiters() {
     const LIMIT: usize = 5;
     let server = Server::start();
     let mut client = server.connect();
@@ -170,7 +171,7 @@ fn when_every_slot_crashes_at_once_the_group_recovers_by_itself() {
         wait_for_blocked(&server, LIMIT as u64);
         let mut watcher = server.connect();
         watcher.send(&["DWG.WAIT", "jobs", "BLOCK", "0"]);
-        // Nobody is left who could clean up by succeeding.
+        // All members crash; none is left that could release.
         slots.drain(..).for_each(Client::close);
         for worker in &mut next {
             let (token, _) = worker.recv(SOON).expect("a slot comes free").grant();
@@ -185,15 +186,15 @@ fn when_every_slot_crashes_at_once_the_group_recovers_by_itself() {
     }
 }
 
-/// A store that remembers the largest fence it was shown, and refuses a smaller one.
+/// A resource that checks fences: it remembers the largest and refuses a write with a smaller one.
 #[derive(Default)]
-struct Store {
+struct FencedStore {
     last_fence: u64,
     writes: Vec<(u64, &'static str)>,
     refused: u64,
 }
 
-impl Store {
+impl FencedStore {
     fn write(&mut self, fence: u64, what: &'static str) -> bool {
         let accepted = fence >= self.last_fence;
         if accepted {
@@ -207,10 +208,10 @@ impl Store {
 }
 
 #[test]
-fn two_billing_processes_exclude_each_other_and_a_stale_writer_is_refused() {
+fn lock_excludes_two_writers_and_fence_refuses_the_stale_one() {
     const BILLS: u64 = 100;
     let server = Server::start();
-    let (room, store) = (Room::default(), Mutex::new(Store::default()));
+    let (room, store) = (Room::default(), Mutex::new(FencedStore::default()));
     let crashes = AtomicU64::new(0);
     thread::scope(|scope| {
         for process in 0..2 {
@@ -233,8 +234,8 @@ fn two_billing_processes_exclude_each_other_and_a_stale_writer_is_refused() {
                     );
                     work();
                     if crash {
-                        // In the middle: the other goes on after the lease, and this one, which does not
-                        // know that it is dead, comes back with its fence when the other has written.
+                        // A crash between begin and end. The other process is granted after the lease. When it
+                        // or this one has written with a later fence, the write with the old fence must fail.
                         crashes.fetch_add(1, Ordering::Relaxed);
                         room.leave(1);
                         client.close();
@@ -272,7 +273,7 @@ fn two_billing_processes_exclude_each_other_and_a_stale_writer_is_refused() {
         "{crashes} crashes, {} stale writes",
         store.refused
     );
-    // What every holder began, but those that crashed, it ended before anybody else began.
+    // Each fence has a begin and an end, but for the holders that crashed in between.
     let mut began: BTreeMap<u64, u64> = BTreeMap::new();
     store
         .writes
@@ -285,7 +286,7 @@ fn two_billing_processes_exclude_each_other_and_a_stale_writer_is_refused() {
 }
 
 #[test]
-fn a_semaphore_whose_holders_die_gets_all_its_permits_back_and_never_exceeds_its_limit() {
+fn semaphore_of_crashing_holders_keeps_its_limit_and_its_permits() {
     const LIMIT: u64 = 6;
     const CLIENTS: u64 = 10;
     const ROUNDS: u64 = 30;
@@ -301,7 +302,7 @@ fn a_semaphore_whose_holders_die_gets_all_its_permits_back_and_never_exceeds_its
                 for round in 0..ROUNDS {
                     let permits = 1 + choices.below(3);
                     let token = format!("{number}:{round}");
-                    // Two in twelve die with their connection, and one without a word, but for its lease.
+                    // Of twelve, two close their connection without a release, and one lets its lease run out.
                     let death = choices.below(12);
                     let lease = if death == 0 { "800" } else { "60000" };
                     let mut acquire = [
@@ -320,7 +321,7 @@ fn a_semaphore_whose_holders_die_gets_all_its_permits_back_and_never_exceeds_its
                     if death == 0 {
                         acquire.retain(|word| word != "EPHEMERAL");
                     }
-                    // As libraries do: wait, lose patience, drop the connection and send it again.
+                    // As client libraries do: wait, time out, drop the connection, connect and send again.
                     let patience = Duration::from_millis(4 + choices.below(20));
                     let grant = loop {
                         let mut request = acquire.clone();
@@ -335,7 +336,7 @@ fn a_semaphore_whose_holders_die_gets_all_its_permits_back_and_never_exceeds_its
                         if choices.below(2) == 0 {
                             std::mem::replace(&mut client, server.connect()).close();
                         } else {
-                            // Or the old connection lingers for a moment.
+                            // Or the new connection sends while the old one is still open.
                             let old = std::mem::replace(&mut client, server.connect());
                             client.send(&request);
                             old.close();
@@ -358,12 +359,9 @@ fn a_semaphore_whose_holders_die_gets_all_its_permits_back_and_never_exceeds_its
     });
     assert!(room.most() <= LIMIT, "{} permits inside", room.most());
     assert_eq!(room.entries(), CLIENTS * ROUNDS);
-    assert!(
-        timeouts.load(Ordering::Relaxed) > 10,
-        "some did lose patience"
-    );
+    assert!(timeouts.load(Ordering::Relaxed) > 10, "some timed out");
     let mut client = server.connect();
-    // All of them, in one request, for a lease is all that anybody can still have.
+    // All permits in one request: it is granted when the last lease of a crashed client has run out.
     let reply = blocked(
         &mut client,
         &[
@@ -386,12 +384,12 @@ fn a_semaphore_whose_holders_die_gets_all_its_permits_back_and_never_exceeds_its
 }
 
 #[test]
-fn of_ten_machines_exactly_one_runs_each_tick_and_a_dead_runner_is_replaced() {
+fn one_of_ten_machines_runs_each_tick_and_a_dead_one_is_replaced() {
     const MACHINES: u64 = 10;
     const TICKS: u64 = 12;
     let server = Server::start();
     let room = Room::default();
-    // How often each tick was run to its end, and by whom it was begun.
+    // By tick: how often it was run to its end, and how often it was begun.
     let ran: Mutex<BTreeMap<u64, u64>> = Mutex::default();
     let begun: Mutex<BTreeMap<u64, u64>> = Mutex::default();
     let dead = AtomicU64::new(0);
@@ -407,8 +405,7 @@ fn of_ten_machines_exactly_one_runs_each_tick_and_a_dead_runner_is_replaced() {
                         if is_done() {
                             return true;
                         }
-                        // Only who is to die has a short lease: it must not seem so of a machine that
-                        // stalls.
+                        // Only a machine that will die has a short lease: a slow one must not lapse.
                         let is_doomed = || tick % 4 == 3 && dead.load(Ordering::SeqCst) <= tick / 4;
                         let lease = if is_doomed() { 500 } else { 60_000 };
                         let reply =
@@ -418,7 +415,7 @@ fn of_ten_machines_exactly_one_runs_each_tick_and_a_dead_runner_is_replaced() {
                         }
                         let (token, _) = reply.grant();
                         room.enter(1);
-                        // Another had it before, and ran the tick to its end.
+                        // Another machine held the lock before and ran the tick to its end.
                         if is_done() {
                             room.leave(1);
                             call!(client, "DLOCK.RELEASE", &key, token);
@@ -427,7 +424,7 @@ fn of_ten_machines_exactly_one_runs_each_tick_and_a_dead_runner_is_replaced() {
                         *begun.lock().expect("unpoisoned").entry(tick).or_default() += 1;
                         work();
                         if is_doomed() {
-                            // The first runner of every fourth tick dies: it neither ends nor releases.
+                            // The first runner of every fourth tick dies: it does not finish and does not release.
                             dead.fetch_add(1, Ordering::SeqCst);
                             room.leave(1);
                             std::mem::replace(&mut client, server.connect()).close();
@@ -458,7 +455,7 @@ fn of_ten_machines_exactly_one_runs_each_tick_and_a_dead_runner_is_replaced() {
 }
 
 #[test]
-fn a_slow_runner_that_renews_is_not_overtaken_and_a_zombie_is_told_that_it_lost() {
+fn lock_that_is_renewed_stays_and_a_lapsed_one_is_lost() {
     let server = Server::start();
     let mut runner = server.connect();
     let (token, fence) = call!(runner, "DLOCK.ACQUIRE", "job", "PX", 1_000).grant();
@@ -467,7 +464,7 @@ fn a_slow_runner_that_renews_is_not_overtaken_and_a_zombie_is_told_that_it_lost(
     let next = thread::scope(|scope| {
         let standby = scope.spawn(|| {
             let mut client = server.connect();
-            // Losers may look at any time: it costs the runner nothing, and gives them nothing.
+            // Tries of the standby neither harm the runner nor succeed while it renews.
             eventually("the runner to end", SOON, || {
                 if !running.load(Ordering::SeqCst) {
                     return true;
@@ -485,7 +482,7 @@ fn a_slow_runner_that_renews_is_not_overtaken_and_a_zombie_is_told_that_it_lost(
             )
             .grant()
         });
-        // Three leases long and more: slow is not dead.
+        // The runner works for more than three leases and renews.
         let until = Instant::now() + Duration::from_millis(3_500);
         eventually("the slow run's end", SOON, || {
             assert_eq!(
@@ -495,7 +492,7 @@ fn a_slow_runner_that_renews_is_not_overtaken_and_a_zombie_is_told_that_it_lost(
             );
             Instant::now() >= until
         });
-        // And now it hangs, for longer than its lease.
+        // Then it stops renewing for longer than its lease.
         running.store(false, Ordering::SeqCst);
         standby.join().expect("the standby takes over")
     });
@@ -504,7 +501,7 @@ fn a_slow_runner_that_renews_is_not_overtaken_and_a_zombie_is_told_that_it_lost(
     assert_eq!(call!(runner, "DLOCK.RENEW", "job", &token), 0, "lost");
     assert_eq!(call!(runner, "DLOCK.CHECK", "job", &token), 0);
     assert_eq!(call!(runner, "DLOCK.RELEASE", "job", &token), 0);
-    // The zombie has touched nothing of its successor's.
+    // What the old runner sent has not touched the next holder.
     assert!(call!(runner, "DLOCK.CHECK", "job", &next.0).as_int() > 0);
     let info = call!(runner, "DLOCK.INFO", "job");
     let fence = info.field("first-holders").as_array()[0]
@@ -514,13 +511,13 @@ fn a_slow_runner_that_renews_is_not_overtaken_and_a_zombie_is_told_that_it_lost(
 }
 
 #[test]
-fn sixteen_workers_on_one_lock_get_nearly_the_same_share() {
+fn sixteen_workers_on_one_lock_get_nearly_equal_shares() {
     const WORKERS: usize = 16;
     const GRANTS: u64 = 8_000;
     let server = Server::start();
     let room = Room::default();
     let granted = AtomicU64::new(0);
-    // Those who come first must not have it all to themselves while the others still connect.
+    // All start together: the first to connect must not count grants while the others still connect.
     let start = std::sync::Barrier::new(WORKERS);
     let shares: Vec<u64> = thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)

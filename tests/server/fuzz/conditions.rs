@@ -1,11 +1,11 @@
-//! States of the server in which it refuses what it would do otherwise, and since when it is in them.
+//! States of the server in which it refuses requests, and since when it is in them.
 
 use std::time::Instant;
 
 use super::doubt::Doubt;
 
-/// From this request's reply on the server refuses no more, unless the condition was set again after it was
-/// sent.
+/// The end of a condition: from the reply to its request on, the server refuses no more, unless the condition was set
+/// again after the request was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Relief {
     condition: usize,
@@ -14,7 +14,7 @@ pub struct Relief {
 
 struct Condition {
     code: &'static str,
-    /// How often it got worse.
+    /// How often the condition was set.
     worse: u64,
     lasts: Doubt,
 }
@@ -37,13 +37,14 @@ impl Conditions {
         )
     }
 
-    /// A request is being sent. From its sending on the server may refuse; or its reply brings relief.
+    /// A request of the operator is being sent. It may set a condition, from now on; or it ends one with its reply,
+    /// which is then returned.
     pub fn sent(&mut self, words: &[String]) -> Option<Relief> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (which, is_worse) = match words.as_slice() {
             ["CONFIG", "SET", "min-replicas-to-write", n] => (NO_REPLICAS, *n != "0"),
             ["CONFIG", "SET", "maxmemory", n] => (NO_MEMORY, *n != "0"),
-            // It is over when it is answered.
+            // The server loads until it answers.
             ["DEBUG", "RELOAD" | "LOADAOF", ..] => {
                 self.begins(LOADING);
                 (LOADING, false)
@@ -77,14 +78,14 @@ impl Conditions {
         self.begins(REPLICA);
     }
 
-    /// The driver talks to a server that has just started, or that nothing of this was done to.
+    /// The driver now talks to a server on which no condition was set.
     pub fn fresh_server(&mut self, now: Instant) {
         self.0
             .iter_mut()
             .for_each(|condition| condition.lasts.end(now));
     }
 
-    /// The refusals that a request may meet that was sent at that moment and is answered now.
+    /// The error codes by which a request may be refused that was sent at `sent` and is answered now.
     pub fn refusals(&self, sent: Instant) -> Vec<&'static str> {
         let lasting = self
             .0

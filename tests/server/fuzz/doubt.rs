@@ -1,15 +1,15 @@
-//! Since when, and until when, something may be going on that ends holds.
+//! The span of time in which something may be going on that ends holds, or that explains a refusal.
 
 use std::time::Instant;
 
-/// What may be going on at one key, or with one token.
+/// What may be going on with one key, one token or one setting.
 #[derive(Default)]
 pub struct Doubt {
-    /// How many requests are on their way.
+    /// How many requests that cause the doubt are unanswered.
     open: u32,
-    /// When the last of them was over.
+    /// Until when the doubt lasts that finished requests have left.
     over: Option<Instant>,
-    /// A TTL that runs out: when it was set, and when it is over at the latest.
+    /// A TTL of the key: when it was set, and until when it has expired at the latest.
     ttl: Option<(Instant, Instant)>,
 }
 
@@ -18,13 +18,13 @@ impl Doubt {
         self.open += 1;
     }
 
-    /// One of the requests is over at that moment.
+    /// One of the requests is over; its doubt lasts until this moment.
     pub fn close(&mut self, at: Instant) {
         self.open = self.open.saturating_sub(1);
         self.extend(at);
     }
 
-    /// All of them are over.
+    /// All of the requests are over; their doubt lasts until this moment.
     pub fn end(&mut self, at: Instant) {
         if self.open > 0 {
             self.open = 0;
@@ -36,7 +36,7 @@ impl Doubt {
         self.over = Some(self.over.map_or(until, |over| over.max(until)));
     }
 
-    /// A TTL was set at that moment.
+    /// A TTL was set, which has expired by `until`.
     pub fn expires(&mut self, set: Instant, until: Instant) {
         let until = self.ttl.map_or(until, |(_, before)| before.max(until));
         self.ttl = Some((set, until));
@@ -46,17 +46,17 @@ impl Doubt {
         self.ttl
     }
 
-    /// The value was removed by a request that was sent then, and its TTL with it.
+    /// A request that was sent at that moment has removed the value and its TTL.
     pub fn forget_ttl(&mut self, sent: Instant) {
         self.ttl = self.ttl.filter(|(set, _)| *set > sent);
     }
 
-    /// Whether anything was going on at that moment or later.
+    /// Returns whether the doubt lasted at that moment or later.
     pub fn covers(&self, since: Instant) -> bool {
         self.covers_besides(0, since)
     }
 
-    /// The same, but for so many requests that are on their way.
+    /// The same, leaving out `own` unanswered requests.
     pub fn covers_besides(&self, own: u32, since: Instant) -> bool {
         let ttl = self.ttl.map(|(_, until)| until);
         self.open > own || self.over.max(ttl).is_some_and(|until| until >= since)

@@ -1,75 +1,72 @@
-//! The one thread that sends everything, reads every reply, and judges it.
+//! One thread that sends every request and reads every reply.
 //!
-//! It never waits for a reply unless a step says so: requests of many connections are on their way at once,
-//! and the server decides how they meet. What it sends, and in which order, is the log's; nothing in here is
-//! left to chance.
+//! It does not wait for a reply unless a step says so: requests of many connections are on their way at once, and the
+//! server decides how they meet. The driver decides nothing at random: steps come from the plan or from a log.
+//!
+//! How a reply is checked is in `judge`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::conditions::{Conditions, Relief};
-use super::ledger::{Ledger, granted};
-use super::link::{Link, Part, Pending};
-use super::meaning::{Family, Meaning};
-use super::replies::{self, Situation};
-use super::step::{Connection, OPERATOR, Request, Step};
+use super::judge::describe;
+use super::ledger::Ledger;
+use super::link::{ClientLink, Part, Pending};
+use super::meaning::{CommandFamily, Meaning};
+use super::step::{Connection, FuzzRequest, OPERATOR, Step};
 use super::words;
 use crate::support::*;
 
-/// By how much a reply may come later than the request says.
+/// How much later than its BLOCK a reply may come.
 const LATE: Duration = Duration::from_secs(20);
-/// How many grants are remembered, to be talked about.
-const TOLD: usize = 48;
-/// How many tokens are remembered with their fences.
-const FENCES: usize = 50_000;
 
-/// A grant that somebody was told of; the hold may be gone.
+/// A grant that a client has read. The hold may have ended since.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct SeenGrant {
     pub database: usize,
     pub key: String,
-    pub family: Family,
-    /// As the log spells it.
+    pub family: CommandFamily,
+    /// As the log spells it: `$token:line` for a token that the server made.
     pub token: String,
 }
 
-/// A request whose client waits.
+/// A request that may be waiting in a queue.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     pub on: usize,
     pub database: usize,
     pub key: String,
-    pub family: Family,
+    pub family: CommandFamily,
     pub token: Option<String>,
     pub since: Instant,
 }
 
 pub struct Driver {
-    links: Vec<Option<Link>>,
+    pub(super) links: Vec<Option<ClientLink>>,
     last_serial: u64,
     pub ledger: Ledger,
     pub conditions: Conditions,
-    flavour: Flavour,
-    told: VecDeque<Told>,
-    /// The token that the server made for the request of a line.
-    made: HashMap<u64, String>,
-    /// The last fence of each token.
-    fences: HashMap<String, u64>,
-    /// How often each command was answered how.
-    counts: BTreeMap<String, u64>,
-    start: Instant,
-    /// What was heard since it was last asked for, a line each.
-    heard: Vec<String>,
-    /// What the operator's requests on their way do to the server, in their order.
-    turns: VecDeque<(Option<Relief>, Option<usize>)>,
+    pub(super) flavour: Flavour,
+    pub(super) seen_grants: VecDeque<SeenGrant>,
+    /// The token that the server made for the request of a log line.
+    pub(super) made: HashMap<u64, String>,
+    /// The last fence that each token was granted.
+    pub(super) fences: HashMap<String, u64>,
+    /// How often each command got each kind of reply.
+    pub(super) counts: BTreeMap<String, u64>,
+    pub(super) start: Instant,
+    /// Replies and closed connections since [`Driver::take_heard`], a line each.
+    pub(super) heard: Vec<String>,
+    /// For each unanswered request of the operator: the condition that its reply ends, and the connection it unblocks.
+    pub(super) turns: VecDeque<(Option<Relief>, Option<usize>)>,
 }
 
 impl Driver {
-    /// With so many connections besides the operator's.
+    /// `connections` is their number without the operator's.
     pub fn new(server: &Server, connections: usize) -> Driver {
         let mut ledger = Ledger::default();
         if server.info_section("keyspace").contains("db") {
-            ledger.knows_not_all();
+            ledger.set_past_unknown();
         }
         Driver {
             links: (0..=connections).map(|_| None).collect(),
@@ -77,7 +74,7 @@ impl Driver {
             ledger,
             conditions: Conditions::new(),
             flavour: server.flavour(),
-            told: VecDeque::new(),
+            seen_grants: VecDeque::new(),
             made: HashMap::new(),
             fences: HashMap::new(),
             counts: BTreeMap::new(),
@@ -87,7 +84,7 @@ impl Driver {
         }
     }
 
-    /// Carries out a step that concerns connections only; the line of the log is for what refers to it.
+    /// Carries out a step that concerns connections only. Later steps may refer to its log line.
     #[track_caller]
     pub fn perform(&mut self, server: &Server, line: u64, step: &Step) {
         match step {
@@ -103,7 +100,7 @@ impl Driver {
         }
     }
 
-    /// Carries out what the operator types, and waits until it is done.
+    /// Sends requests on the operator's connection and waits for their replies.
     #[track_caller]
     pub fn operate(&mut self, server: &Server, lines: &[&str]) {
         self.perform(server, 0, &Step::operator(lines));
@@ -113,13 +110,13 @@ impl Driver {
         }
     }
 
-    /// The server decides nothing from now on.
+    /// Pauses writes: the server decides nothing from now on.
     #[track_caller]
     pub fn stand_still(&mut self, server: &Server) {
         self.operate(server, &["CLIENT PAUSE 600000 WRITE"]);
     }
 
-    /// Ends whatever an operator did to make the server refuse.
+    /// Ends every pause and every setting that makes the server refuse writes.
     #[track_caller]
     pub fn accept(&mut self, server: &Server) {
         let accept = [
@@ -131,11 +128,11 @@ impl Driver {
     }
 
     #[track_caller]
-    fn send(&mut self, server: &Server, line: u64, on: usize, requests: &[Request]) {
+    fn send(&mut self, server: &Server, line: u64, on: usize, requests: &[FuzzRequest]) {
         assert!(on < self.links.len(), "line {line}: no connection {on}");
         if self.links[on].is_none() {
             self.last_serial += 1;
-            self.links[on] = Some(Link::open(server, self.last_serial));
+            self.links[on] = Some(ClientLink::open(server, self.last_serial));
         }
         let mut bytes = Vec::new();
         for request in requests {
@@ -148,7 +145,7 @@ impl Driver {
             self.expect(
                 line,
                 on,
-                Request {
+                FuzzRequest {
                     words: names,
                     odd: request.odd,
                 },
@@ -160,12 +157,12 @@ impl Driver {
         }
     }
 
-    fn link(&mut self, on: usize) -> &mut Link {
+    pub(super) fn link(&mut self, on: usize) -> &mut ClientLink {
         self.links[on].as_mut().expect("the connection is open")
     }
 
-    /// The words with everything in them that only this run knows.
-    fn known_words(&self, request: &Request) -> Vec<String> {
+    /// The words of a request, with the values that only this run knows.
+    fn known_words(&self, request: &FuzzRequest) -> Vec<String> {
         let mut words: Vec<String> = request
             .words
             .iter()
@@ -184,7 +181,7 @@ impl Driver {
                 .parse()
                 .ok()
                 .and_then(|on: usize| self.links.get(on)?.as_ref());
-            // Nobody's.
+            // An id that no connection has.
             return link.map_or(u32::MAX.to_string(), |link| link.id.to_string());
         }
         if let Some(line) = word.strip_prefix("$token:") {
@@ -198,12 +195,12 @@ impl Driver {
         word.to_owned()
     }
 
-    /// Notes what is to be answered. `spelled` is the request as the log has it.
-    fn expect(&mut self, line: u64, on: usize, request: Request, spelled: &Request) {
+    /// Remembers the reply that a request must get. `spelled` is the request as the log has it.
+    fn expect(&mut self, line: u64, on: usize, request: FuzzRequest, spelled: &FuzzRequest) {
         let now = Instant::now();
         let name = request.words.first().map_or("", String::as_str).to_owned();
         if name == "PSUBSCRIBE" {
-            // Answered by messages only.
+            // The server answers with messages only.
             self.link(on).subscribed = true;
             return;
         }
@@ -213,7 +210,7 @@ impl Driver {
             self.turns.push_back((turn, aim));
         }
         let words = request.words.clone();
-        let part = |driver: &mut Driver, request: Request, is_try| {
+        let part = |driver: &mut Driver, request: FuzzRequest, is_try| {
             let link = driver.link(on);
             let (database, serial) = (link.database, link.serial);
             let meaning = Meaning::of(&request.words);
@@ -260,8 +257,8 @@ impl Driver {
         }
     }
 
-    /// CLIENT KILL and CLIENT UNBLOCK: whom they are aimed at. The connection of an unblocking is returned.
-    fn aim(&mut self, spelled: &Request, now: Instant) -> Option<usize> {
+    /// Remembers at which connection CLIENT KILL or CLIENT UNBLOCK is aimed; returns the one that is unblocked.
+    fn aim(&mut self, spelled: &FuzzRequest, now: Instant) -> Option<usize> {
         let words: Vec<&str> = spelled.words.iter().map(String::as_str).collect();
         let at = |word: &str| word.strip_prefix("$client:")?.parse::<usize>().ok();
         match words.as_slice() {
@@ -281,7 +278,7 @@ impl Driver {
         }
     }
 
-    /// Closes a connection, with whatever is on its way.
+    /// Closes a connection; the outcome of its unanswered requests stays unknown.
     pub fn close(&mut self, on: usize) {
         let now = Instant::now();
         if let Some(link) = self.links.get_mut(on).and_then(Option::take) {
@@ -295,12 +292,12 @@ impl Driver {
         }
     }
 
-    /// Closes all of them, the operator's too.
+    /// Closes all connections, also the operator's.
     pub fn close_all(&mut self) {
         (0..self.links.len()).for_each(|on| self.close(on));
     }
 
-    /// The server may close any of the connections there are, whenever it likes.
+    /// From now on the server may close any connection that is open.
     pub fn expect_closing(&mut self) {
         self.links
             .iter_mut()
@@ -320,7 +317,7 @@ impl Driver {
         self.close(on);
     }
 
-    /// Reads and judges whatever has arrived.
+    /// Reads and checks all replies that have arrived.
     #[track_caller]
     pub fn collect(&mut self) {
         for on in 0..self.links.len() {
@@ -359,163 +356,12 @@ impl Driver {
         );
     }
 
-    /// What was heard since this was last asked, a line each.
+    /// Takes the replies since the last call, a line each.
     pub fn take_heard(&mut self) -> Vec<String> {
         std::mem::take(&mut self.heard)
     }
 
-    #[track_caller]
-    fn answered(&mut self, on: usize, reply: &Reply) {
-        let now = Instant::now();
-        let link = self.links[on].as_mut().expect("the connection is open");
-        let line = link.pending.front().and_then(|first| first.parts().first());
-        let line = line.map_or(String::new(), |part| format!(" to {}", part.line));
-        let ms = now.duration_since(self.start).as_millis();
-        self.heard
-            .push(format!("{ms} ms: {}{line}: {reply:?}", Connection(on)));
-        let link = self.link(on);
-        let Some(pending) = link.pending.pop_front() else {
-            panic!(
-                "{} was answered {reply:?}, and had asked for nothing",
-                Connection(on)
-            );
-        };
-        link.first_since = now;
-        let silent_since = std::mem::replace(&mut link.silent_since, now);
-        if on == OPERATOR
-            && let Some((turn, aim)) = self.turns.pop_front()
-        {
-            turn.into_iter()
-                .for_each(|turn| self.conditions.answered(turn, now));
-            if let Some(aimed) = aim.and_then(|on| self.links[on].as_mut()) {
-                aimed.unblocks.close(now);
-            }
-        }
-        match pending {
-            Pending::Request(part) => self.judge(on, &part, reply, silent_since),
-            Pending::Queued { request, sent } => {
-                if *reply != "QUEUED" {
-                    let meaning = Meaning::of(&request.words);
-                    let situation = self.situation(on, sent, false);
-                    let known = reply.is_error()
-                        && replies::check(&request, &meaning, reply, &situation).is_ok();
-                    assert!(known, "{request:?} in a transaction was answered {reply:?}");
-                }
-            }
-            Pending::All { parts, sent } => self.judge_all(on, &parts, reply, sent, silent_since),
-        }
-    }
-
-    fn situation(&mut self, on: usize, sent: Instant, may_wait: bool) -> Situation {
-        let refusals = self.conditions.refusals(sent);
-        let link = self.link(on);
-        Situation {
-            refusals,
-            may_wait,
-            ended_early: link.unblocks.covers(sent) || link.subscribed,
-            took: sent.elapsed(),
-        }
-    }
-
-    /// One of several replies in one, or the reply of its own.
-    #[track_caller]
-    fn judge(&mut self, on: usize, part: &Part, reply: &Reply, silent_since: Instant) {
-        let situation = self.situation(on, part.entry.sent, !part.entry.is_try);
-        if let Err(why) = replies::check(&part.request, &part.entry.meaning, reply, &situation) {
-            panic!(
-                "{}: {} was answered {reply:?}: {why}",
-                Connection(on),
-                describe(part)
-            );
-        }
-        self.count(part, reply);
-        self.ledger
-            .answered(&part.entry, reply, silent_since, Instant::now());
-        if let (Meaning::Ask(ask), Some((token, fence))) = (&part.entry.meaning, granted(reply)) {
-            let spelled = match ask.token {
-                Some(_) => token.clone(),
-                None => format!("$token:{}", part.line),
-            };
-            if self.fences.len() >= FENCES {
-                self.fences.clear();
-                self.made.clear();
-            }
-            if ask.token.is_none() {
-                self.made.insert(part.line, token.clone());
-            }
-            self.fences.insert(token, fence);
-            self.told.push_back(Told {
-                database: part.entry.database,
-                key: ask.key.clone(),
-                family: ask.claim.family(),
-                token: spelled,
-            });
-            if self.told.len() > TOLD {
-                self.told.pop_front();
-            }
-        }
-    }
-
-    fn count(&mut self, part: &Part, reply: &Reply) {
-        let name = part.request.words.first().map_or("", String::as_str);
-        let outcome = match reply {
-            Reply::Error(text) => text.split(' ').next().unwrap_or_default(),
-            Reply::Nil => "nil",
-            Reply::Int(0) => "0",
-            Reply::Int(_) => "n",
-            Reply::Array(items) => match items.first() {
-                Some(kind) if *kind == "DONE" => "DONE",
-                Some(kind) if *kind == "FAILED" => "FAILED",
-                _ => "array",
-            },
-            _ => "other",
-        };
-        *self.counts.entry(format!("{name} {outcome}")).or_default() += 1;
-    }
-
-    /// How often each command was answered how.
-    pub fn counts(&self) -> &BTreeMap<String, u64> {
-        &self.counts
-    }
-
-    /// A reply of EXEC or of a script, which has those of all its requests.
-    #[track_caller]
-    fn judge_all(
-        &mut self,
-        on: usize,
-        parts: &[Part],
-        reply: &Reply,
-        sent: Instant,
-        silent_since: Instant,
-    ) {
-        if let Reply::Array(items) = reply {
-            assert_eq!(items.len(), parts.len(), "{}: {reply:?}", Connection(on));
-            for (part, item) in parts.iter().zip(items) {
-                self.judge(on, part, item, silent_since);
-            }
-            return;
-        }
-        let refusals = self.conditions.refusals(sent);
-        let known = match reply {
-            // A watched key was changed.
-            Reply::Nil => true,
-            Reply::Error(text) => {
-                text.starts_with("EXECABORT") || refusals.iter().any(|code| text.starts_with(code))
-            }
-            _ => parts.is_empty(),
-        };
-        assert!(
-            known,
-            "{}: EXEC or a script was answered {reply:?}",
-            Connection(on)
-        );
-        let now = Instant::now();
-        parts
-            .iter()
-            .for_each(|part| self.ledger.lost(&part.entry, now));
-    }
-
-    /// Waits until everything is answered that does not wait.
+    /// Waits until every request is answered that cannot be waiting in a queue.
     #[track_caller]
     pub fn settle(&mut self) {
         while self
@@ -529,7 +375,7 @@ impl Driver {
         }
     }
 
-    /// Reads on for so long.
+    /// Reads replies for this long.
     #[track_caller]
     pub fn rest(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
@@ -543,13 +389,13 @@ impl Driver {
         }
     }
 
-    /// Whether the connection has nothing on its way.
+    /// Returns whether the connection has no unanswered request.
     pub fn is_idle(&self, on: usize) -> bool {
         let link = self.links.get(on).and_then(Option::as_ref);
         link.is_none_or(|link| link.pending.is_empty())
     }
 
-    /// How much is on its way on this connection.
+    /// The number of unanswered requests of this connection.
     pub fn load(&self, on: usize) -> usize {
         let link = self.links.get(on).and_then(Option::as_ref);
         link.map_or(0, |link| link.pending.len())
@@ -565,13 +411,14 @@ impl Driver {
         link.map_or(0, |link| link.database)
     }
 
-    /// How many connections there are besides the operator's.
+    /// The number of connections without the operator's.
     pub fn connections(&self) -> usize {
         self.links.len() - 1
     }
 
-    pub fn told(&self) -> &VecDeque<Told> {
-        &self.told
+    /// The latest grants that were read, the oldest first.
+    pub fn seen_grants(&self) -> &VecDeque<SeenGrant> {
+        &self.seen_grants
     }
 
     /// The requests that may be waiting in a queue.
@@ -582,9 +429,13 @@ impl Driver {
             Pending::Request(part) if link.is_waiting() => {
                 let (key, family, token) = match &part.entry.meaning {
                     Meaning::Ask(ask) => (ask.key.clone(), ask.claim.family(), ask.token.clone()),
-                    _ => (part.request.words.get(1)?.clone(), Family::Group, None),
+                    _ => (
+                        part.request.words.get(1)?.clone(),
+                        CommandFamily::Group,
+                        None,
+                    ),
                 };
-                // One that the server refuses is nobody's.
+                // The server refuses a token of another length.
                 let token = token.filter(|token| (1..=128).contains(&token.len()));
                 Some(Waiting {
                     on,
@@ -601,7 +452,8 @@ impl Driver {
     }
 }
 
-/// Redis before 7.4 and Valkey 8 can lose a grant that CLIENT UNBLOCK … ERROR meets, or answer twice.
+/// Returns false for Redis before 7.4 and Valkey 8: there a CLIENT UNBLOCK … ERROR in the turn of a grant can lose
+/// the grant, or be a second reply.
 fn can_unblock_with_error(flavour: Flavour) -> bool {
     match flavour.product {
         Product::Redis => flavour.version >= (7, 4, 0),
@@ -609,23 +461,14 @@ fn can_unblock_with_error(flavour: Flavour) -> bool {
     }
 }
 
-/// Whether the server is known to do what it should with this request.
-fn is_safe(request: &Request, in_transaction: bool, flavour: Flavour) -> bool {
+/// Returns false for requests that meet a known defect of this server.
+fn is_safe(request: &FuzzRequest, in_transaction: bool, flavour: Flavour) -> bool {
     let name = request.words.first().map_or("", String::as_str);
     match (flavour.product, name) {
-        // A message is written into the middle of EXEC's reply, if the transaction is what it tells of.
+        // Redis before 7.2 writes a message about a transaction's change into the middle of the reply to EXEC.
         (Product::Redis, "PSUBSCRIBE") => flavour.version >= (7, 2, 0),
-        // In a transaction a module is told of the key in its old database.
+        // Valkey from 9.0 on tells modules of a MOVE in a transaction as if in the old database.
         (Product::Valkey, "MOVE") => flavour.version < (9, 0, 0) || !in_transaction,
         _ => true,
     }
-}
-
-fn describe(part: &Part) -> String {
-    let step = Step::one(OPERATOR, part.request.clone()).to_string();
-    let words = step.strip_prefix("op ").unwrap_or(&step);
-    format!(
-        "line {}, '{words}' in database {}",
-        part.line, part.entry.database
-    )
 }

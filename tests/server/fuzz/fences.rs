@@ -1,24 +1,24 @@
-//! All fences that were read: each names one hold for ever, and they rise over the grants of the whole server,
-//! over its restarts and over changes of the primary.
+//! All fences that were read. Each names one hold for ever, and they rise over the grants of the whole server, also
+//! over its restarts and changes of the primary.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-/// How many are remembered.
+/// How many fences are remembered.
 const REMEMBERED: usize = 200_000;
 
 #[derive(Default)]
-pub struct Fences {
+pub struct SeenFences {
     tokens: HashMap<u64, String>,
-    /// In the order in which they were read.
+    /// The fences in the order in which they were read.
     order: VecDeque<u64>,
-    /// The highest fence so far, at each moment at which it rose.
+    /// Each new highest fence, with the moment at which it was read.
     highest: VecDeque<(Instant, u64)>,
 }
 
-impl Fences {
-    /// A grant has been read. Its request was sent at that moment; `is_fresh` says that its token had never
-    /// been sent before, so this is no repeat of what was granted earlier.
+impl SeenFences {
+    /// A grant has been read, whose request was sent at `sent`. `is_fresh` says that its token had never been sent
+    /// before, so that this is no repeated reply of an earlier grant.
     #[track_caller]
     pub fn granted(
         &mut self,
@@ -57,12 +57,12 @@ impl Fences {
 
 #[test]
 #[should_panic(expected = "after Some(9) had been read")]
-fn a_fence_that_goes_back_is_found() {
+fn lower_fence_after_a_higher_one_is_found() {
     let start = Instant::now();
     let at = |ms| start + std::time::Duration::from_millis(ms);
-    let mut fences = Fences::default();
+    let mut fences = SeenFences::default();
     fences.granted(9, "a", at(0), true, at(1));
-    // Sent before the other was read: nobody can say which was granted first.
+    // This request was sent before the first grant was read, so either may have been granted first.
     fences.granted(7, "b", at(0), true, at(2));
     fences.granted(8, "c", at(2), true, at(3));
 }

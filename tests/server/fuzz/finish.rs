@@ -1,5 +1,5 @@
-//! What must be true when a run is over: nobody waits for what could be had, everybody is answered when
-//! everything is given back, nothing is counted that is gone, and all files can be loaded.
+//! What must be true at the end of a run: no client waits for a key that nobody holds, all waiters are served when
+//! every hold is given back, no gauge counts what is gone, and all files can be loaded.
 
 use std::time::{Duration, Instant};
 
@@ -18,20 +18,20 @@ pub fn finish(fleet: &mut Fleet, driver: &mut Driver) {
     driver.settle();
     fleet.perform(driver, &Step::Compare);
     assert_nothing_overdue(fleet.primary());
-    nobody_waits_in_vain(fleet, driver);
-    everybody_is_answered(fleet, driver);
+    assert_no_wait_without_holder(fleet, driver);
+    assert_all_answered(fleet, driver);
     driver.close_all();
-    nothing_is_counted(fleet);
+    assert_gauges_at_zero(fleet);
     fleet.perform(driver, &Step::Load);
     fleet.check_untroubled();
 }
 
-/// Where somebody waits, somebody holds, or an operator said that nobody shall.
+/// Asserts that a key with waiters has a holder, is paused, or is a group with owed jobs.
 #[track_caller]
-fn nobody_waits_in_vain(fleet: &Fleet, driver: &mut Driver) {
+fn assert_no_wait_without_holder(fleet: &Fleet, driver: &mut Driver) {
     let until = Instant::now() + UNTIL;
     let mut client = fleet.primary().connect();
-    while let Some(key) = waited_for_in_vain(&mut client) {
+    while let Some(key) = contended_without_holder(&mut client) {
         assert!(
             Instant::now() < until,
             "nobody holds {key:?}, and yet there are waiters"
@@ -41,9 +41,9 @@ fn nobody_waits_in_vain(fleet: &Fleet, driver: &mut Driver) {
 }
 
 #[track_caller]
-fn waited_for_in_vain(client: &mut Client) -> Option<Reply> {
+fn contended_without_holder(client: &mut Client) -> Option<Reply> {
     let contended = call!(client, "DSYNC.CONTENDED", "COUNT", 1_000);
-    let in_vain = contended.as_array().iter().find(|row| {
+    let without_holder = contended.as_array().iter().find(|row| {
         let [database, key, family, ..] = row.as_array() else {
             panic!("a row of DSYNC.CONTENDED: {row:?}");
         };
@@ -61,19 +61,19 @@ fn waited_for_in_vain(client: &mut Client) -> Option<Reply> {
         let is_paused = info
             .find_field("pinned-limit")
             .is_some_and(|limit| *limit == 0);
-        // Somebody waits for the end of a round, and its jobs are owed.
+        // DWG.WAIT waits for jobs that are owed.
         let is_owed = info.find_field("owed").is_some_and(|owed| *owed != 0);
         *info.field("holders") == 0 && !is_paused && !is_owed
     });
-    in_vain.cloned()
+    without_holder.cloned()
 }
 
-/// When everything is given back again and again, everybody's turn comes.
+/// Removes all keys again and again, and asserts that every client is answered.
 #[track_caller]
-fn everybody_is_answered(fleet: &Fleet, driver: &mut Driver) {
+fn assert_all_answered(fleet: &Fleet, driver: &mut Driver) {
     let until = Instant::now() + UNTIL;
     let mut client = fleet.primary().connect();
-    driver.ledger.give_up(Instant::now());
+    driver.ledger.make_nothing_certain(Instant::now());
     while let Some(on) = (0..=driver.connections()).find(|on| !driver.is_idle(*on)) {
         assert!(
             Instant::now() < until,
@@ -95,10 +95,10 @@ fn remove_all(client: &mut Client) {
 }
 
 #[track_caller]
-fn nothing_is_counted(fleet: &Fleet) {
+fn assert_gauges_at_zero(fleet: &Fleet) {
     let mut client = fleet.primary().connect();
     eventually("no hold and no waiter on any server", UNTIL, || {
-        // A place that was kept may have been resumed by a request that was still on its way.
+        // A last request may have resumed a vacant place and been granted.
         remove_all(&mut client);
         fleet.servers().all(|server| {
             ["dsync_holds", "dsync_waiters"]

@@ -1,22 +1,22 @@
 //! The servers of a run, and what happens to them as a whole: comparisons, changes of the primary, kills.
 //!
-//! A primary and a replica, both with an AOF that has every write before its reply, and a replica of the
-//! replica. Any of the first two may be the primary.
+//! There are a primary and a replica, both with an AOF that is synced before each reply, and a replica of the replica.
+//! The first two change roles.
 
 use std::time::{Duration, Instant};
 
 use super::driver::Driver;
 use super::requests::{DATABASES, NAMES};
-use super::step::{OPERATOR, Request, Step};
+use super::step::{FuzzRequest, OPERATOR, Step};
 use crate::fuzz::history::{assert_same, assert_untroubled, contents};
 use crate::support::data_files::with_aof;
 use crate::support::*;
 
-/// For what must happen to the servers, on a machine under load.
+/// How long an operation on the servers may take, on a machine under load.
 const UNTIL: Duration = Duration::from_secs(40);
-/// A hold must have so much left to be looked for after a restart.
+/// A hold is looked for after a restart only if this much of its lease is certainly left.
 const AT_LEAST: Duration = Duration::from_secs(20);
-/// Nobody listens there.
+/// An address where no server listens.
 const NOWHERE: &str = "127.0.0.1 1";
 
 pub struct Fleet {
@@ -24,7 +24,7 @@ pub struct Fleet {
     primary: usize,
 }
 
-/// What is kept for a while is not kept for long; a place is kept long enough to be taken again.
+/// A server with short retention, and vacant places that are kept long enough to be resumed.
 fn builder() -> Builder {
     let short = [
         ("default-lease-ms", 80),
@@ -53,7 +53,7 @@ impl Fleet {
             primary: 0,
         };
         fleet.follow(1, 0);
-        // A replica of a replica that has no link yet asks again after a second.
+        // If the replica had no link yet, its own replica would retry only after a second.
         fleet.servers[1].wait_for_sync();
         fleet.follow(2, 1);
         fleet.catch_up();
@@ -82,7 +82,7 @@ impl Fleet {
         assert_eq!(call!(client, "REPLICAOF", "127.0.0.1", port), "OK");
     }
 
-    /// Waits until all others have what the primary has, which must not go on meanwhile.
+    /// Waits until the other servers have everything that the primary has. Its writes must be paused.
     #[track_caller]
     fn catch_up(&self) {
         eventually("replicas that have caught up", UNTIL, || {
@@ -119,7 +119,7 @@ impl Fleet {
         self.check_untroubled();
     }
 
-    /// Nothing was refused that came from elsewhere, and no log tells of a defect.
+    /// Asserts that no server refused a replicated or loaded change, and that no log reports a defect.
     #[track_caller]
     pub fn check_untroubled(&self) {
         self.servers
@@ -127,7 +127,7 @@ impl Fleet {
             .for_each(|server| assert_untroubled(server));
     }
 
-    /// The cheapest question that finds most of what can go wrong with replication.
+    /// Asserts that the replicas applied every change. This check is cheap and finds most defects of replication.
     #[track_caller]
     pub fn check_applied(&self) {
         for other in self.others() {
@@ -139,7 +139,7 @@ impl Fleet {
         }
     }
 
-    /// Those of the first two that are and are not the primary.
+    /// The index of the primary, and that of the other server of the first two.
     fn pair(&self) -> (usize, usize) {
         (self.primary, 1 - self.primary)
     }
@@ -152,7 +152,7 @@ impl Fleet {
         driver.expect_closing();
         let port = self.servers[new].port();
         let until = Instant::now() + UNTIL;
-        // A replica whose link has just come up may not be counted as online yet.
+        // The primary may not yet count a replica as online whose link has just come up.
         loop {
             let mut client = self.servers[old].connect();
             let reply = call!(
@@ -176,7 +176,7 @@ impl Fleet {
             assert!(Instant::now() < until, "the failover does not come about");
             driver.rest(Duration::from_millis(5));
         }
-        self.goes_on(driver, new);
+        self.switch_to(driver, new);
     }
 
     #[track_caller]
@@ -196,12 +196,12 @@ impl Fleet {
             call!(self.servers[old].connect(), "CLIENT", "UNPAUSE"),
             "OK"
         );
-        self.goes_on(driver, new);
+        self.switch_to(driver, new);
     }
 
-    /// Everybody who asked the old primary is answered, or their connection closes; then all go to the new.
+    /// Waits until every request to the old primary is answered or its connection closed, then uses the new primary.
     #[track_caller]
-    fn goes_on(&mut self, driver: &mut Driver, new: usize) {
+    fn switch_to(&mut self, driver: &mut Driver, new: usize) {
         let until = Instant::now() + UNTIL;
         while let Some(on) = (0..=driver.connections()).find(|on| !driver.is_idle(*on)) {
             assert!(
@@ -215,23 +215,23 @@ impl Fleet {
         driver.conditions.fresh_server(Instant::now());
     }
 
-    /// Lets the primary load its own data, in the middle of everything.
+    /// Lets the primary load its own data under traffic.
     #[track_caller]
     fn reload(&self, driver: &mut Driver) {
         driver.accept(self.primary());
         let until = Instant::now() + UNTIL;
-        // Its file would take the place of the one that is about to be loaded.
+        // A background save would replace the file that is about to be loaded.
         while self.primary().info("persistence", "rdb_bgsave_in_progress") != "0" {
             assert!(Instant::now() < until, "a background save takes {UNTIL:?}");
             driver.rest(Duration::from_millis(2));
         }
-        // A primary leaves out what has expired when it loads, and tells nobody: so nothing expires.
+        // A primary that loads skips expired keys without telling its replicas, so no key may have a TTL.
         let mut requests = Vec::new();
         for database in 0..DATABASES {
-            requests.push(Request::line(&format!("SELECT {database}")));
-            requests.extend(NAMES.map(|name| Request::new(["PERSIST", name])));
+            requests.push(FuzzRequest::line(&format!("SELECT {database}")));
+            requests.extend(NAMES.map(|name| FuzzRequest::new(["PERSIST", name])));
         }
-        requests.push(Request::line("DEBUG RELOAD"));
+        requests.push(FuzzRequest::line("DEBUG RELOAD"));
         let reload = Step::Send {
             on: OPERATOR,
             requests,
@@ -243,7 +243,7 @@ impl Fleet {
         }
     }
 
-    /// Kills the primary in the middle of everything, and starts it again with its AOF.
+    /// Kills the primary under traffic, and starts it again with its AOF.
     #[track_caller]
     fn kill(&mut self, driver: &mut Driver) {
         self.servers[self.primary].kill9();
@@ -264,7 +264,7 @@ impl Fleet {
         }
     }
 
-    /// Kills the primary while it stands still, and looks at what it loads before it decides anything.
+    /// Kills the primary while writes are paused, and compares what it loads as a replica, which decides nothing.
     #[track_caller]
     pub fn load(&mut self, driver: &mut Driver) {
         driver.accept(self.primary());
@@ -288,13 +288,13 @@ impl Fleet {
         self.check_untroubled();
         let mut client = self.servers[at].connect();
         assert_eq!(call!(client, "REPLICAOF", "NO", "ONE"), "OK");
-        // For its next start.
+        // So that it starts as a primary the next time.
         assert_eq!(call!(client, "CONFIG", "REWRITE"), "OK");
         driver.conditions.fresh_server(Instant::now());
     }
 }
 
-/// Where a server is in the stream of changes.
+/// How far a server is in the replication stream.
 struct Position {
     id: String,
     offset: u64,

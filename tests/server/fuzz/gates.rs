@@ -1,22 +1,22 @@
-//! Limits: how much of each key may be granted, as far as it can be known.
+//! The limits of semaphores and groups, as far as they can be known.
 //!
-//! Which limit was in force when a grant was made depends on requests whose order nobody saw. So a grant is
-//! compared to the highest that can have been: all limits that were asked for or pinned there, but those that
-//! a later one certainly replaced.
+//! Which limit was in force at a grant depends on requests whose order the driver cannot see. So a grant is compared
+//! with the highest limit that can have been in force: all limits that were requested or pinned, without those that a
+//! later one has certainly replaced.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::ledger::Slot;
-use super::meaning::{Ask, Family};
+use super::known_hold::KeyId;
+use super::meaning::{Ask, CommandFamily};
 use super::requests::DATABASES;
 
-/// What became of a request with a limit.
+/// What became of a request that brought a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Granted what had never been granted before.
+pub enum LimitOutcome {
+    /// Granted, and not as a repeat of an earlier grant.
     Granted,
-    /// It changed nothing.
+    /// Refused: its limit did not take force.
     Refused,
     /// Its limit may have taken force.
     Unknown,
@@ -26,30 +26,30 @@ pub enum Outcome {
 struct Limit {
     value: u64,
     pinned: bool,
-    /// The request on its way, or when it was over.
+    /// `Err` with the number of its unanswered request, or `Ok` with the moment at which that was over.
     state: Result<Instant, u64>,
 }
 
 #[derive(Default)]
 pub struct Gates {
-    limits: HashMap<Slot, Vec<Limit>>,
+    limits: HashMap<KeyId, Vec<Limit>>,
 }
 
 impl Gates {
-    pub fn asked(&mut self, slot: &Slot, ask: &Ask, id: u64) {
+    pub fn asked(&mut self, slot: &KeyId, ask: &Ask, id: u64) {
         if let Some(value) = ask.limit {
             self.enter(slot, value, false, id);
         }
     }
 
     /// DSEM.LIMIT, with `None` for NONE.
-    pub fn pinned(&mut self, slot: &Slot, limit: Option<u64>, id: u64) {
+    pub fn pinned(&mut self, slot: &KeyId, limit: Option<u64>, id: u64) {
         if let Some(value) = limit {
             self.enter(slot, value, true, id);
         }
     }
 
-    fn enter(&mut self, slot: &Slot, value: u64, pinned: bool, id: u64) {
+    fn enter(&mut self, slot: &KeyId, value: u64, pinned: bool, id: u64) {
         let limits = self.limits.entry(slot.clone()).or_default();
         limits.push(Limit {
             value,
@@ -58,13 +58,13 @@ impl Gates {
         });
     }
 
-    /// A request for a hold, sent at that moment, is answered.
+    /// A request for a hold, sent at `sent`, is answered.
     pub fn answered(
         &mut self,
-        slot: &Slot,
+        slot: &KeyId,
         id: u64,
         sent: Instant,
-        outcome: Outcome,
+        outcome: LimitOutcome,
         now: Instant,
     ) {
         let Some(limits) = self.limits.get_mut(slot) else {
@@ -72,20 +72,20 @@ impl Gates {
         };
         let own = limits.iter().any(|limit| limit.state == Err(id));
         match outcome {
-            Outcome::Refused => limits.retain(|limit| limit.state != Err(id)),
-            // Its own limit was put in force after all that were over when it was sent.
-            Outcome::Granted if own => {
+            LimitOutcome::Refused => limits.retain(|limit| limit.state != Err(id)),
+            // Its own limit has replaced every limit whose request was over when this one was sent.
+            LimitOutcome::Granted if own => {
                 limits.retain(|limit| {
                     limit.pinned || limit.state.is_err() || limit.state >= Ok(sent)
                 });
             }
-            Outcome::Granted | Outcome::Unknown => {}
+            LimitOutcome::Granted | LimitOutcome::Unknown => {}
         }
         close(limits, id, now);
     }
 
-    /// DSEM.LIMIT, sent at that moment, is answered, or will never be.
-    pub fn pin_answered(&mut self, slot: &Slot, id: u64, sent: Instant, done: bool, now: Instant) {
+    /// DSEM.LIMIT, sent at `sent`, is answered, or will never be.
+    pub fn pin_answered(&mut self, slot: &KeyId, id: u64, sent: Instant, done: bool, now: Instant) {
         let Some(limits) = self.limits.get_mut(slot) else {
             return;
         };
@@ -95,23 +95,23 @@ impl Gates {
         close(limits, id, now);
     }
 
-    pub fn lost(&mut self, slot: &Slot, id: u64, now: Instant) {
+    pub fn lost(&mut self, slot: &KeyId, id: u64, now: Instant) {
         if let Some(limits) = self.limits.get_mut(slot) {
             close(limits, id, now);
         }
     }
 
-    /// A value may have come from one key to the other.
-    pub fn moved(&mut self, from: &Slot, to: &Slot, now: Instant) {
+    /// A value may have moved from one key to another, with its limit.
+    pub fn moved(&mut self, from: &KeyId, to: &KeyId, now: Instant) {
         let from = self.limits.get(from).cloned().unwrap_or_default();
         let to = self.limits.entry(to.clone()).or_default();
         to.extend(from.into_iter().map(|limit| over(limit, now)));
         merge(to);
     }
 
-    /// Values may have come from any database to any other.
+    /// Values may have moved from any database to any other.
     pub fn mixed(&mut self, now: Instant) {
-        let all: Vec<Slot> = self.limits.keys().cloned().collect();
+        let all: Vec<KeyId> = self.limits.keys().cloned().collect();
         for from in &all {
             for database in (0..DATABASES).filter(|database| *database != from.0) {
                 self.moved(from, &(database, from.1.clone()), now);
@@ -119,20 +119,20 @@ impl Gates {
         }
     }
 
-    /// What was granted to this request fits beside what is certainly held already. `at_once` says that it
-    /// was judged by its own limit when it arrived, if it brought one.
+    /// Asserts that the grant to this request fits beside `held` permits that are certainly held. `at_once` says that
+    /// the request did not wait, so that it was judged by its own limit if it brought one.
     #[track_caller]
-    pub fn check(&self, slot: &Slot, ask: &Ask, at_once: bool, held: u64) {
+    pub fn check(&self, slot: &KeyId, ask: &Ask, at_once: bool, held: u64) {
         let limits = self.limits.get(slot).map_or(&[][..], Vec::as_slice);
         let highest = |pinned: bool| {
             let limits = limits.iter().filter(|limit| limit.pinned || !pinned);
             limits.map(|limit| limit.value).max()
         };
         let most = match (ask.claim.family(), ask.limit, at_once) {
-            // Granted at once, it was judged by its own limit, or by an operator's.
-            (Family::Semaphore, Some(own), true) => Some(own).max(highest(true)),
-            (Family::Semaphore, ..) => highest(false),
-            (Family::Group, Some(own), true) => Some(own),
+            // Granted at once: its own limit was in force, or one that an operator had pinned.
+            (CommandFamily::Semaphore, Some(own), true) => Some(own).max(highest(true)),
+            (CommandFamily::Semaphore, ..) => highest(false),
+            (CommandFamily::Group, Some(own), true) => Some(own),
             // A group may have no limit at all.
             _ => return,
         };
@@ -158,7 +158,7 @@ fn close(limits: &mut Vec<Limit>, id: u64, now: Instant) {
     merge(limits);
 }
 
-/// Of those that are over, one for each value: the latest.
+/// Keeps, of the limits whose requests are over, the latest one of each value.
 fn merge(limits: &mut Vec<Limit>) {
     let mut merged: Vec<Limit> = Vec::new();
     for limit in limits.drain(..) {
@@ -176,7 +176,7 @@ fn merge(limits: &mut Vec<Limit>) {
 }
 
 #[test]
-fn a_limit_counts_until_another_certainly_replaced_it() {
+fn limit_counts_until_another_certainly_replaced_it() {
     use super::meaning::Meaning;
     let start = Instant::now();
     let at = |ms| start + std::time::Duration::from_millis(ms);
@@ -198,16 +198,16 @@ fn a_limit_counts_until_another_certainly_replaced_it() {
     };
     let mut gates = Gates::default();
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 5 BLOCK 9"), 1);
-    gates.answered(&slot, 1, at(0), Outcome::Unknown, at(1));
-    // Sent before the other was over.
+    gates.answered(&slot, 1, at(0), LimitOutcome::Unknown, at(1));
+    // This request was sent before the first was over, so it may not have replaced its limit.
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 3"), 2);
-    gates.answered(&slot, 2, at(0), Outcome::Granted, at(2));
+    gates.answered(&slot, 2, at(0), LimitOutcome::Granted, at(2));
     assert_eq!(most(&gates), 5);
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 2"), 3);
-    gates.answered(&slot, 3, at(3), Outcome::Granted, at(4));
+    gates.answered(&slot, 3, at(3), LimitOutcome::Granted, at(4));
     assert_eq!(most(&gates), 2);
     gates.asked(&slot, &ask("DSEM.ACQUIRE s LIMIT 8"), 4);
-    gates.answered(&slot, 4, at(5), Outcome::Refused, at(6));
+    gates.answered(&slot, 4, at(5), LimitOutcome::Refused, at(6));
     assert_eq!(most(&gates), 2);
     gates.pinned(&slot, Some(4), 5);
     gates.pin_answered(&slot, 5, at(7), true, at(8));

@@ -1,17 +1,15 @@
-//! A random history of everything that can happen to keys, told to a running primary: what [`fuzz`](crate::fuzz)
-//! sends, one step after the other, for as many steps as a story wants.
+//! A random history of requests to a running primary, for tests of replication and persistence: the steps of
+//! [`fuzz`](crate::fuzz), one by one, as many as a test wants.
 //!
-//! Impatient clients ask for holds of all four families in three databases, wait, come back, die and are
-//! killed; operators revoke, pin, pause, rename, move, swap, overwrite, restore and flush. Leases are short
-//! for the most part, so that they lapse in the middle of all this. Every reply is checked, and so is what
-//! grants promise.
+//! Clients ask for holds of all four families in three databases, wait, come back, disconnect and are killed; operators
+//! revoke, pin, pause, rename, move, swap, overwrite, restore and flush. Most leases are short, so that they lapse
+//! during the history. Every reply is checked against the contract.
 //!
-//! The seed decides what is asked; when leases lapse, and so what is answered, is the server's. A history
-//! that fails prints its seed and its last steps; `DSYNC_SEED=n` runs that seed alone, `DSYNC_HISTORIES=n`
-//! that many.
+//! The seed decides the requests; the replies also depend on when leases lapse. A history that fails prints its seed
+//! and its last steps. `DSYNC_SEED=n` runs that seed alone, `DSYNC_HISTORIES=n` runs that many.
 //!
-//! At any moment a history can be made to [stand still](History::still): while writes are paused a primary
-//! decides nothing, so what it holds and what others hold of it can be compared to the letter.
+//! A history can be [paused](History::still): while writes are paused a primary decides nothing, so servers can be
+//! compared exactly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -24,7 +22,7 @@ use crate::support::steps::SOON;
 use crate::support::*;
 
 const CLIENTS: usize = 8;
-/// For what must happen while a history goes on.
+/// How long a history waits for a condition.
 const UNTIL: Duration = Duration::from_secs(30);
 /// How many of the last steps a failure shows.
 const SHOWN: usize = 20_000;
@@ -37,7 +35,7 @@ const MIX: Mix = Mix {
     one_by_one: true,
 };
 
-/// The seeds to run: what the environment says, or so many.
+/// The seeds to run: those of the environment, or `count`.
 pub fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("DSYNC_SEED") {
@@ -46,7 +44,7 @@ pub fn seeds(count: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// A server on which what is kept for a while is not kept for long, so that it goes within a history.
+/// A server with short retention, so that states are forgotten within a history.
 pub fn builder() -> Builder {
     let short = [
         ("default-lease-ms", 40),
@@ -68,7 +66,7 @@ pub struct History<'a> {
     plan: Plan,
     driver: Driver,
     count: u64,
-    /// The last steps, and what was heard.
+    /// The last steps and replies.
     last: VecDeque<String>,
 }
 
@@ -84,15 +82,15 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Keys get no TTL by hand: for a server that loads its own data in the middle. A primary leaves out
-    /// what has expired when it loads, and tells nobody.
+    /// Gives keys no TTL. For a server that reloads its own data: a primary that loads skips expired keys without
+    /// telling its replicas.
     pub fn without_ttls(mut self) -> History<'a> {
         self.plan.mix.ttls = false;
         self
     }
 
-    /// Databases are not flushed: for a story about links that break. From Redis 7.4 on, a replica whose
-    /// link breaks while a flush is under way forgets where it was.
+    /// Flushes no database. For tests with broken links: from Redis 7.4 on, a replica whose link breaks during a flush
+    /// cannot resume.
     pub fn without_flushes(mut self) -> History<'a> {
         self.plan.mix.flushes = false;
         self
@@ -105,7 +103,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Goes on until the condition holds.
+    /// Carries out steps until the condition holds.
     #[track_caller]
     pub fn until(&mut self, what: &str, holds: impl Fn() -> bool) {
         let deadline = Instant::now() + UNTIL;
@@ -119,7 +117,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Lets somebody look while nothing changes: writes are paused, and the server decides nothing.
+    /// Calls `look` while writes are paused and the server decides nothing.
     #[track_caller]
     pub fn still<R>(&mut self, look: impl FnOnce(&Server) -> R) -> R {
         self.stand_still();
@@ -128,13 +126,13 @@ impl<'a> History<'a> {
         seen
     }
 
-    /// The same for good: for a server that is about to be killed.
+    /// Pauses writes for good: for a server that is about to be killed.
     #[track_caller]
     pub fn stand_still(&mut self) {
         self.driver.stand_still(self.server);
     }
 
-    /// The end of the history: every hold whose lease runs out ends, wherever its key has gone since.
+    /// Ends the history, and asserts that no overdue hold stays, wherever its key has moved.
     #[track_caller]
     pub fn end(mut self) {
         // No lease runs while writes are refused.
@@ -171,7 +169,7 @@ impl Drop for History<'_> {
     }
 }
 
-/// Asserts that every hold whose lease has run out ends, wherever its key has gone since.
+/// Asserts that every overdue hold ends soon, wherever its key has moved.
 #[track_caller]
 pub fn assert_nothing_overdue(server: &Server) {
     let mut client = server.connect();
@@ -193,12 +191,12 @@ pub fn assert_nothing_overdue(server: &Server) {
     }
 }
 
-/// What INFO says of the key, if it has a hold whose lease has run out.
+/// The reply of INFO for the key, if it has an overdue hold.
 #[track_caller]
 fn overdue_at(client: &mut Client, key: &str) -> Option<Reply> {
     let infos = ["DLOCK.INFO", "DSEM.INFO", "DWG.INFO", "DONCE.INFO"];
     let infos = infos.map(|info| call!(client, info, key, "COUNT", 1000));
-    // Absent, or of another family.
+    // INFO answers nil for an absent key, and an error for one of another family.
     let mut infos = infos
         .into_iter()
         .filter(|info| !info.is_nil() && !info.is_error());
@@ -208,13 +206,13 @@ fn overdue_at(client: &mut Client, key: &str) -> Option<Reply> {
     })
 }
 
-/// What every key of the history's databases holds, by its digest.
+/// The digests of all keys in the databases of the history.
 pub fn contents(server: &Server) -> BTreeMap<(usize, &'static str), String> {
     let mut client = server.connect();
     let mut all = BTreeMap::new();
     for database in 0..DATABASES {
         assert_eq!(call!(client, "SELECT", database), "OK");
-        // Also of a key that has expired and is still there: KEYS would leave it out on one server only.
+        // Asks for every name, because KEYS leaves out a key that has expired and that another server still has.
         let words = ["DEBUG", "DIGEST-VALUE"].into_iter().chain(NAMES);
         let digests = client.call(&words.collect::<Vec<_>>());
         for (name, digest) in NAMES.into_iter().zip(digests.as_array()) {
@@ -226,27 +224,27 @@ pub fn contents(server: &Server) -> BTreeMap<(usize, &'static str), String> {
     all
 }
 
-/// How many holds each family has, by INFO's count.
+/// The lines of INFO with the number of holds of each family.
 fn holds(server: &Server) -> Vec<String> {
     let info = server.info_section("dsync");
     let lines = info.lines().filter(|line| line.contains("_holds:"));
     lines.map(str::to_owned).collect()
 }
 
-/// Asserts that the servers hold the same. Both must stand still.
+/// Asserts that two servers are equal. Writes must be paused.
 #[track_caller]
 pub fn assert_same(one: &Server, other: &Server, what: &str) {
     assert_eq!(contents(one), contents(other), "{what}: the keys");
-    // What FLUSHDB ASYNC let go of elsewhere is taken off at the next turn of the cron.
+    // Holds that FLUSHDB ASYNC frees on another thread are subtracted in the next turn of the cron.
     eventually(&format!("{what}: as many holds"), SOON, || {
         holds(one) == holds(other)
     });
-    // The keys' TTLs, and whatever else there might be.
+    // DEBUG DIGEST also covers TTLs and keys of other names.
     let whole = |server: &Server| call!(server.connect(), "DEBUG", "DIGEST");
     assert_eq!(whole(one), whole(other), "{what}: everything");
 }
 
-/// Asserts that nothing was refused that came from elsewhere, and that nothing went wrong inside.
+/// Asserts that the server refused no replicated or loaded change, and that its log reports no defect.
 #[track_caller]
 pub fn assert_untroubled(server: &Server) {
     assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 0);

@@ -1,96 +1,42 @@
-//! What clients may rely on: which holds certainly live, by what their holders were told.
+//! The ledger knows which holds certainly live, from the replies that their holders have read.
 //!
-//! A hold is *certain* from the moment its grant was read until the earliest moment at which it may have
-//! ended: its lease counted from the request, not from the grant; the sending, not the carrying out, of
-//! whatever could end it; the closing of its connection. What is unknown is never certain, so nothing here
-//! depends on how fast anybody was. While it is certain, nobody else may have been granted what excludes
-//! it, a request by its own token finds it, and a kill of the server does not end it.
+//! A hold is *certain* from the moment its grant was read until the earliest moment at which it may have ended. That is
+//! the end of its lease, counted from the request; or the sending of a request that could end it; or the closing of its
+//! connection. An unknown outcome never makes a hold certain, so nothing here depends on speed. While a hold is
+//! certain, no grant may exclude it, a request with its token finds it, and a kill of the server does not end it.
 //!
-//! Fences order the grants of the whole server: of two holds of a key the higher fence is the later grant.
+//! Fences order the grants of the whole server: of two holds of a key, the higher fence is the later grant.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::doubt::Doubt;
-use super::fences::Fences;
-use super::gates::{Gates, Outcome};
-use super::meaning::{Ask, Claim, Meaning, Verb, Word};
+use super::fences::SeenFences;
+use super::gates::{Gates, LimitOutcome};
+use super::known_hold::{KeyId, KnownHold, SentRequest, granted, is_everything, lease_end, slots};
+use super::meaning::{Ask, Meaning, Verb, Word};
 use crate::support::Reply;
 
-/// A key by its database and name.
-pub type Slot = (usize, String);
-
-/// Leases are counted in milliseconds from a moment in the middle of one.
-const ROUNDING: Duration = Duration::from_millis(5);
-/// For a grant after waiting: how much earlier than it was seen it may have been made.
+/// How long before it was read a grant after a wait may have been made.
 const UNSEEN: Duration = Duration::from_secs(5);
-/// How late a TTL may run out, and a request be read whose connection is closed.
+
+/// How late a TTL may expire, and how late the server may carry out a request whose connection is closed.
 const LATE: Duration = Duration::from_secs(5);
-/// A hold that is no longer certain is still compared to grants that are read late.
+
+/// How long a hold is kept after it was certain, to be compared with grants that are read late.
 const KEPT: Duration = Duration::from_secs(1);
-/// Without EX or PX: the settings decide, which change.
-const UNKNOWN_LEASE_MS: u64 = 1;
-const MAX_LEASE_MS: u64 = 86_400_000;
 
-#[derive(Clone, Debug)]
-struct Hold {
-    claim: Claim,
-    token: String,
-    fence: u64,
-    /// When the grant was read.
-    known: Instant,
-    /// It has been at this key from then on at the latest.
-    here_since: Instant,
-    lease_end: Instant,
-    /// When its own token was first used to end it.
-    ended_from: Option<Instant>,
-    /// When anything else first was done that could end it.
-    doubted_from: Option<Instant>,
-    /// The connections that may take it along when they close.
-    bound: Vec<u64>,
-}
-
-impl Hold {
-    fn certain_until(&self) -> Instant {
-        let until = self.but_for_its_token();
-        self.ended_from.map_or(until, |ended| ended.min(until))
-    }
-
-    fn but_for_its_token(&self) -> Instant {
-        let until = self.lease_end;
-        self.doubted_from.map_or(until, |from| from.min(until))
-    }
-
-    fn doubt(&mut self, from: Instant) {
-        let earlier = self.doubted_from.map_or(from, |before| before.min(from));
-        self.doubted_from = Some(earlier);
-    }
-}
-
-/// A request on its way, as the ledger knows it.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    pub meaning: Meaning,
-    pub database: usize,
-    /// The connection that it was sent on, a number for each there ever was.
-    pub connection: u64,
-    pub sent: Instant,
-    /// It cannot wait, whatever it says: it is in a transaction or a script.
-    pub is_try: bool,
-    id: u64,
-}
-
-/// A request that gives a lease, on its way.
+/// An unanswered request that gives a lease.
 struct Leasing {
     id: u64,
     end: Instant,
-    /// Others that were answered meanwhile, and may have been carried out after it.
+    /// The earliest lease end of requests that were answered meanwhile and may have been carried out after this one.
     cap: Option<Instant>,
     ephemeral_on: Option<u64>,
 }
 
 #[derive(Default)]
-struct Token {
+struct TokenState {
     first_sent: Option<Instant>,
     ends: Doubt,
     leasing: Vec<Leasing>,
@@ -98,26 +44,26 @@ struct Token {
 
 #[derive(Default)]
 pub struct Ledger {
-    holds: HashMap<Slot, Vec<Hold>>,
-    values: HashMap<Slot, Doubt>,
+    holds: HashMap<KeyId, Vec<KnownHold>>,
+    values: HashMap<KeyId, Doubt>,
     everything: Doubt,
     revocations: HashMap<u64, Doubt>,
-    tokens: HashMap<String, Token>,
-    fences: Fences,
+    tokens: HashMap<String, TokenState>,
+    fences: SeenFences,
     gates: Gates,
-    /// There were values before all this, with limits and holds that nobody here was told of.
+    /// The server had values before the run, with limits and holds that the ledger does not know.
     had_past: bool,
     last_id: u64,
 }
 
 impl Ledger {
-    /// The server has values already, of which nothing is known here.
-    pub fn knows_not_all(&mut self) {
+    /// The server has values already, with holds and limits that the ledger does not know.
+    pub fn set_past_unknown(&mut self) {
         self.had_past = true;
     }
 
-    /// From now on others may do anything to any key.
-    pub fn give_up(&mut self, now: Instant) {
+    /// From now on no hold is certain: others may change any key.
+    pub fn make_nothing_certain(&mut self, now: Instant) {
         self.everything.open();
         self.each_hold(|_, hold| hold.doubt(now));
     }
@@ -130,9 +76,9 @@ impl Ledger {
         connection: u64,
         is_try: bool,
         now: Instant,
-    ) -> Entry {
+    ) -> SentRequest {
         self.last_id += 1;
-        let entry = Entry {
+        let entry = SentRequest {
             meaning,
             database,
             connection,
@@ -181,13 +127,13 @@ impl Ledger {
         entry
     }
 
-    /// A request that starts a lease anew: from now on the hold may have this one instead.
+    /// A request that renews a lease is being sent: from now on the hold may have the lease of this request.
     fn leasing(
         &mut self,
         token: &str,
         lease_ms: Option<u64>,
         ephemeral_on: Option<u64>,
-        entry: &Entry,
+        entry: &SentRequest,
     ) {
         let end = lease_end(entry.sent, lease_ms);
         self.each_hold(|_, hold| {
@@ -206,8 +152,8 @@ impl Ledger {
         });
     }
 
-    /// What other commands do to keys.
-    fn value_changes(&mut self, entry: &Entry, now: Instant) {
+    /// A request that changes whole values is being sent: holds of its keys may end from now on.
+    fn value_changes(&mut self, entry: &SentRequest, now: Instant) {
         for slot in slots(entry) {
             self.values.entry(slot.clone()).or_default().open();
             for hold in self.holds.entry(slot).or_default() {
@@ -220,12 +166,18 @@ impl Ledger {
         }
     }
 
-    /// The reply has been read. `silent_since` is when it was last seen not to be there.
+    /// A reply has been read. At `silent_since` it had not arrived yet.
     #[track_caller]
-    pub fn answered(&mut self, entry: &Entry, reply: &Reply, silent_since: Instant, now: Instant) {
+    pub fn answered(
+        &mut self,
+        entry: &SentRequest,
+        reply: &Reply,
+        silent_since: Instant,
+        now: Instant,
+    ) {
         match &entry.meaning {
             Meaning::Ask(ask) => self.asked(entry, ask, reply, silent_since, now),
-            Meaning::Word(word) => self.spoken(entry, word, reply, now),
+            Meaning::Word(word) => self.word_answered(entry, word, reply, now),
             Meaning::Pin { key, .. } => {
                 let slot = (entry.database, key.clone());
                 self.gates
@@ -236,8 +188,8 @@ impl Ledger {
         }
     }
 
-    /// `reply` is nothing where there will be none.
-    fn value_changed(&mut self, entry: &Entry, reply: Option<&Reply>, now: Instant) {
+    /// A request that changes whole values is over. `reply` is `None` if none will come.
+    fn value_changed(&mut self, entry: &SentRequest, reply: Option<&Reply>, now: Instant) {
         let over = if reply.is_some() { now } else { now + LATE };
         let done = reply.is_some_and(|reply| !reply.is_error());
         for slot in slots(entry) {
@@ -245,14 +197,14 @@ impl Ledger {
             if let Meaning::Remove { later_ms, .. } = &entry.meaning {
                 match later_ms {
                     Some(ms) => doubt.expires(over, over + Duration::from_millis(*ms) + LATE),
-                    // The value that had a TTL is no more.
+                    // The value with the TTL is gone.
                     None if done => doubt.forget_ttl(entry.sent),
                     None => {}
                 }
             }
             doubt.close(over);
         }
-        // A limit goes along with a value, and so does a TTL.
+        // A value that moves takes its limit and its TTL with it.
         if let (Meaning::Move { .. }, [from, to]) = (&entry.meaning, slots(entry).as_slice()) {
             self.gates.moved(from, to, over);
             if let Some((_, until)) = self.values.get(from).and_then(Doubt::ttl) {
@@ -272,8 +224,8 @@ impl Ledger {
         }
     }
 
-    /// The connection closed before there was a reply: the request may still be carried out, or not.
-    pub fn lost(&mut self, entry: &Entry, now: Instant) {
+    /// The connection closed before the reply: the request may still be carried out, or not.
+    pub fn lost(&mut self, entry: &SentRequest, now: Instant) {
         match &entry.meaning {
             Meaning::Ask(Ask { token, key, .. }) => {
                 self.gates
@@ -305,16 +257,16 @@ impl Ledger {
         }
     }
 
-    /// A revocation is over at that moment.
+    /// A REVOKE of this fence has been carried out by the moment `over`, if at all.
     fn revoked(&mut self, fence: u64, over: Instant, now: Instant) {
         self.revocations.entry(fence).or_default().close(over);
-        // No request is on its way for so long.
+        // Forgets revocations that are older than any unanswered request.
         let old = now.checked_sub(LATE * 12);
         self.revocations
             .retain(|_, doubt| old.is_none_or(|old| doubt.covers(old)));
     }
 
-    /// The connection closes, or is told to.
+    /// The connection is being closed, or a CLIENT KILL for it is being sent.
     pub fn disconnects(&mut self, connection: u64, now: Instant) {
         self.each_hold(|_, hold| {
             if hold.bound.contains(&connection) {
@@ -335,7 +287,7 @@ impl Ledger {
     #[track_caller]
     fn asked(
         &mut self,
-        entry: &Entry,
+        entry: &SentRequest,
         ask: &Ask,
         reply: &Reply,
         silent_since: Instant,
@@ -351,10 +303,10 @@ impl Ledger {
             .and_then(|token| self.tokens.get(token)?.first_sent);
         let is_fresh = !self.had_past && first.is_none_or(|first| first >= entry.sent);
         let outcome = match reply {
-            Reply::Array(_) if granted.is_some() && is_fresh => Outcome::Granted,
-            Reply::Nil if ask.block_ms.is_none() || entry.is_try => Outcome::Refused,
-            Reply::Error(text) if !text.starts_with("UNBLOCKED") => Outcome::Refused,
-            _ => Outcome::Unknown,
+            Reply::Array(_) if granted.is_some() && is_fresh => LimitOutcome::Granted,
+            Reply::Nil if ask.block_ms.is_none() || entry.is_try => LimitOutcome::Refused,
+            Reply::Error(text) if !text.starts_with("UNBLOCKED") => LimitOutcome::Refused,
+            _ => LimitOutcome::Unknown,
         };
         self.gates
             .answered(&slot, entry.id, entry.sent, outcome, now);
@@ -378,12 +330,12 @@ impl Ledger {
         let doubtful = revocation.is_some_and(|revocation| revocation.covers(entry.sent))
             || self.is_doubtful(&slot, ask.token.as_deref(), entry.sent, 0);
         let bound = ask.ephemeral.then_some(entry.connection).into_iter();
-        let hold = Hold {
+        let hold = KnownHold {
             claim: ask.claim,
             token,
             fence,
             known: now,
-            // A repeat may tell of a hold that came here from another key.
+            // The reply to a repeated request may be about a hold that came from another key.
             here_since: if is_fresh { entry.sent } else { now },
             lease_end: end,
             ended_from: None,
@@ -393,8 +345,8 @@ impl Ledger {
         self.enter(slot, hold, ask, entry, is_fresh, now);
     }
 
-    /// Takes the request out of those on their way; returns what the others may make of the lease, and what
-    /// those already answered may have made of it.
+    /// Takes the request out of the unanswered ones. Returns the earliest lease end that the other unanswered requests
+    /// may give the hold, and the earliest that answered ones may have given it.
     fn leased(&mut self, token: &str, id: u64) -> (Option<Instant>, Option<Instant>) {
         let leasing = &mut self.token(token).leasing;
         let at = leasing.iter().position(|leasing| leasing.id == id);
@@ -408,9 +360,9 @@ impl Ledger {
         }
     }
 
-    /// Whether something is or was under way since then that could end a hold of this token at this key.
-    /// `own` is how many of those are the caller's.
-    fn is_doubtful(&self, slot: &Slot, token: Option<&str>, since: Instant, own: u32) -> bool {
+    /// Returns whether anything since that moment could have ended a hold of this token at this key. `own` requests of
+    /// the caller are left out.
+    fn is_doubtful(&self, slot: &KeyId, token: Option<&str>, since: Instant, own: u32) -> bool {
         let of_token = token.and_then(|token| self.tokens.get(token));
         self.everything.covers(since)
             || self
@@ -423,10 +375,10 @@ impl Ledger {
     #[track_caller]
     fn enter(
         &mut self,
-        slot: Slot,
-        mut hold: Hold,
+        slot: KeyId,
+        mut hold: KnownHold,
         ask: &Ask,
-        entry: &Entry,
+        entry: &SentRequest,
         is_fresh: bool,
         now: Instant,
     ) {
@@ -436,7 +388,7 @@ impl Ledger {
         if let Some(same) = same {
             let before = holds.swap_remove(same);
             hold.bound.extend(before.bound);
-            // Told again after a doubt, it has outlived what raised it.
+            // A hold that is answered again after a doubt has outlived what raised the doubt.
             if before.doubted_from.is_none() {
                 hold.known = before.known;
                 hold.here_since = before.here_since;
@@ -461,27 +413,35 @@ impl Ledger {
                 older.fence,
             );
         }
-        // A value that has just come from another key may have a limit that nobody asked for here.
+        // A value that has just come from another key may have a limit that no request here brought.
         if same.is_none() && hold.doubted_from.is_none() && !self.had_past {
             let before = holds.iter().filter(|other| other.fence < hold.fence);
             let certain = before.filter(|other| other.certain_until() > hold.known);
             let held: u64 = certain.map(|other| other.claim.permits()).sum();
-            // A repeat is answered its hold, whatever its own limit.
+            // A repeated request is answered its hold, whatever limit it brings.
             let at_once = is_fresh && (entry.is_try || ask.block_ms.is_none());
             self.gates.check(&slot, ask, at_once, held);
         }
-        // A token has one hold of a key at a time: the latest.
-        let is_over =
-            |older: &Hold, newer: &Hold| older.token == newer.token && older.fence < newer.fence;
+        // A token has at most one hold of a key: the latest.
+        let is_over = |older: &KnownHold, newer: &KnownHold| {
+            older.token == newer.token && older.fence < newer.fence
+        };
         if !holds.iter().any(|other| is_over(&hold, other)) {
             holds.retain(|other| !is_over(other, &hold));
             holds.push(hold);
         }
     }
 
-    /// A token that certainly holds is answered its hold, whoever waits.
+    /// Asserts that a refusal was not given to a token that certainly holds: it must be answered its hold.
     #[track_caller]
-    fn not_granted(&self, entry: &Entry, ask: &Ask, reply: &Reply, slot: &Slot, now: Instant) {
+    fn not_granted(
+        &self,
+        entry: &SentRequest,
+        ask: &Ask,
+        reply: &Reply,
+        slot: &KeyId,
+        now: Instant,
+    ) {
         let Some(token) = &ask.token else { return };
         let Some(hold) = self.certain(slot, token, entry.sent, now) else {
             return;
@@ -501,7 +461,7 @@ impl Ledger {
     }
 
     #[track_caller]
-    fn spoken(&mut self, entry: &Entry, word: &Word, reply: &Reply, now: Instant) {
+    fn word_answered(&mut self, entry: &SentRequest, word: &Word, reply: &Reply, now: Instant) {
         let slot = (entry.database, word.key.clone());
         for token in &word.tokens {
             let own = u32::from(word.verb.ends());
@@ -546,7 +506,13 @@ impl Ledger {
         }
     }
 
-    fn certain(&self, slot: &Slot, token: &str, known: Instant, until: Instant) -> Option<&Hold> {
+    fn certain(
+        &self,
+        slot: &KeyId,
+        token: &str,
+        known: Instant,
+        until: Instant,
+    ) -> Option<&KnownHold> {
         let hold = self
             .holds
             .get(slot)?
@@ -556,8 +522,8 @@ impl Ledger {
         (hold.known <= known && hold.certain_until() > until && !doubtful).then_some(hold)
     }
 
-    /// What is certainly held for so long from now on: key, the command that tells, token.
-    pub fn certain_for(&self, now: Instant, least: Duration) -> Vec<(Slot, String, String)> {
+    /// The holds that are certain for at least this long: key, CHECK command, token.
+    pub fn certain_for(&self, now: Instant, least: Duration) -> Vec<(KeyId, String, String)> {
         let mut all = Vec::new();
         for (slot, holds) in &self.holds {
             for hold in holds {
@@ -571,62 +537,16 @@ impl Ledger {
         all
     }
 
-    fn token(&mut self, token: &str) -> &mut Token {
+    fn token(&mut self, token: &str) -> &mut TokenState {
         if !self.tokens.contains_key(token) {
-            self.tokens.insert(token.to_owned(), Token::default());
+            self.tokens.insert(token.to_owned(), TokenState::default());
         }
         self.tokens.get_mut(token).expect("it has just been made")
     }
 
-    fn each_hold(&mut self, mut change: impl FnMut(&Slot, &mut Hold)) {
+    fn each_hold(&mut self, mut change: impl FnMut(&KeyId, &mut KnownHold)) {
         for (slot, holds) in &mut self.holds {
             holds.iter_mut().for_each(|hold| change(slot, hold));
         }
     }
-}
-
-/// The end of a lease that starts at that moment or later.
-fn lease_end(from: Instant, lease_ms: Option<u64>) -> Instant {
-    let lease_ms = lease_ms.unwrap_or(UNKNOWN_LEASE_MS).min(MAX_LEASE_MS);
-    let lease = Duration::from_millis(lease_ms);
-    let end = from + lease;
-    end.checked_sub(ROUNDING).unwrap_or(end)
-}
-
-/// Token and fence of a grant or a run.
-pub fn granted(reply: &Reply) -> Option<(String, u64)> {
-    let Reply::Array(items) = reply else {
-        return None;
-    };
-    let (token, fence) = match items.as_slice() {
-        [token @ Reply::Bulk(_), Reply::Int(fence)] => (token, fence),
-        [
-            run,
-            token @ Reply::Bulk(_),
-            Reply::Int(fence),
-            Reply::Int(_),
-        ] if *run == "RUN" => (token, fence),
-        _ => return None,
-    };
-    let token = String::from_utf8_lossy(token.as_bytes()).into_owned();
-    Some((token, fence.unsigned_abs()))
-}
-
-/// The keys whose values a request changes, besides those that speak of holds.
-fn slots(entry: &Entry) -> Vec<Slot> {
-    match &entry.meaning {
-        Meaning::Remove { keys, .. } => {
-            let slots = keys.iter().map(|key| (entry.database, key.clone()));
-            slots.collect()
-        }
-        Meaning::Move { from, to, database } => vec![
-            (entry.database, from.clone()),
-            (database.unwrap_or(entry.database), to.clone()),
-        ],
-        _ => Vec::new(),
-    }
-}
-
-fn is_everything(meaning: &Meaning) -> bool {
-    matches!(meaning, Meaning::Flush | Meaning::Swap)
 }

@@ -1,30 +1,30 @@
-//! One connection of the driver: what was sent on it and is not answered yet.
+//! One connection of the driver, and the requests that were sent on it and are not answered yet.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::doubt::Doubt;
-use super::ledger::Entry;
-use super::step::Request;
+use super::known_hold::SentRequest;
+use super::step::FuzzRequest;
 use crate::support::*;
 
-/// A request and what the ledger knows of it.
+/// A request, and the ledger's record of it.
 pub struct Part {
-    /// The line of the log.
+    /// The number of its log line.
     pub line: u64,
-    pub request: Request,
-    pub entry: Entry,
+    pub request: FuzzRequest,
+    pub entry: SentRequest,
 }
 
-/// What is to be answered next, and how.
+/// A reply that has yet to come.
 pub enum Pending {
     Request(Part),
-    /// A request of a transaction that has yet to be carried out: QUEUED, or why not.
+    /// The reply to a request after MULTI: QUEUED or an error.
     Queued {
-        request: Request,
+        request: FuzzRequest,
         sent: Instant,
     },
-    /// EXEC with the transaction's requests, or a script with those that it makes.
+    /// The reply to EXEC or to a script, which has the replies to all these requests.
     All {
         parts: Vec<Part>,
         sent: Instant,
@@ -32,7 +32,7 @@ pub enum Pending {
 }
 
 impl Pending {
-    /// Whether the server may take its time, and how much: `Some(None)` is without limit.
+    /// How long the request may wait in a queue: `None` if it cannot wait, `Some(None)` without limit.
     pub fn waits(&self) -> Option<Option<Duration>> {
         match self {
             Pending::Request(part) => match part.entry.meaning.block_ms()? {
@@ -52,37 +52,37 @@ impl Pending {
     }
 }
 
-pub struct Link {
+pub struct ClientLink {
     pub client: Client,
-    /// The server's number of this connection.
+    /// The server's client id of this connection.
     pub id: u64,
-    /// A number that no other connection ever has.
+    /// A number that no other connection of the run has.
     pub serial: u64,
     pub database: usize,
     pub resp3: bool,
-    /// It gets messages, so that some servers do not let it wait.
+    /// It has a subscription, so some servers do not let it wait.
     pub subscribed: bool,
     pub pending: VecDeque<Pending>,
-    /// The requests after MULTI.
+    /// The requests since MULTI, if a transaction is open.
     pub transaction: Option<Vec<Part>>,
-    /// Since when the first of the pending is: when it was sent, or the one before it answered.
+    /// Since when the first pending reply is due: when its request was sent, or the reply before it was read.
     pub first_since: Instant,
-    /// When it was last seen that no reply was there.
+    /// When the driver last saw that no reply had arrived.
     pub silent_since: Instant,
-    /// CLIENT UNBLOCK is or was under way.
+    /// When a CLIENT UNBLOCK for this connection may have taken effect.
     pub unblocks: Doubt,
-    /// The server has a reason to close it.
+    /// Whether the server has a reason to close it.
     pub may_close: bool,
 }
 
-impl Link {
+impl ClientLink {
     #[track_caller]
-    pub fn open(server: &Server, serial: u64) -> Link {
+    pub fn open(server: &Server, serial: u64) -> ClientLink {
         let mut client = server.connect();
         let id = client.id();
         client.set_nonblocking();
         let now = Instant::now();
-        Link {
+        ClientLink {
             client,
             id,
             serial,
@@ -106,14 +106,14 @@ impl Link {
         self.pending.push_back(pending);
     }
 
-    /// Whether the first of the pending may be waiting.
+    /// Returns whether the first unanswered request may be waiting in a queue.
     pub fn is_waiting(&self) -> bool {
         self.pending
             .front()
             .is_some_and(|first| first.waits().is_some())
     }
 
-    /// Everything on its way whose outcome nobody will ever be told.
+    /// All unanswered requests, also those of an open transaction.
     pub fn unanswered(&self) -> impl Iterator<Item = &Part> {
         let pending = self.pending.iter().flat_map(Pending::parts);
         pending.chain(self.transaction.iter().flatten())

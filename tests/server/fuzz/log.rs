@@ -6,9 +6,9 @@
 //! # 2041 ms: c7 to 312: ["t5", 1795268522514740]
 //! ```
 //!
-//! What was heard is a remark, and nothing to whoever reads the log to send it again. The first number names the line, for those that refer to it; the second is how many microseconds passed
-//! between the end of the step before and this one. The file stays when the run fails, and what is printed
-//! then tells how to send the same again.
+//! The first number names the line, for steps that refer to it. The second is the number of microseconds between the
+//! end of the step before and this step. Lines with `#` are remarks: replies and headings, which are skipped when the
+//! log is sent again. The file stays when the run fails, and the failure says how to send the same steps again.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -17,19 +17,19 @@ use std::time::Duration;
 
 use super::step::Step;
 
-/// How many of the last lines a failure shows.
+/// How many of its last lines a failed run shows.
 const SHOWN: usize = 50;
 
 /// A line of a log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct LogLine {
     pub number: u64,
     pub pause: Duration,
     pub step: Step,
 }
 
-impl Line {
-    fn read(text: &str) -> Result<Line, String> {
+impl LogLine {
+    fn read(text: &str) -> Result<LogLine, String> {
         let mut words = text.splitn(3, ' ');
         let number = words.next().and_then(|n| n.parse().ok());
         let pause = words
@@ -38,7 +38,7 @@ impl Line {
         let (Some(number), Some(pause), Some(step)) = (number, pause, words.next()) else {
             return Err(format!("no line of a log: {text}"));
         };
-        Ok(Line {
+        Ok(LogLine {
             number,
             pause: Duration::from_micros(pause),
             step: Step::read(step)?,
@@ -46,7 +46,7 @@ impl Line {
     }
 }
 
-impl std::fmt::Display for Line {
+impl std::fmt::Display for LogLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -58,20 +58,20 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// Reads a log.
+/// Reads the steps of a log.
 #[track_caller]
-pub fn read(path: &Path) -> Vec<Line> {
+pub fn read(path: &Path) -> Vec<LogLine> {
     let text = fs::read_to_string(path);
     let text = text.unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
     let lines = text
         .lines()
         .filter(|line| !line.starts_with('#') && !line.is_empty());
-    let lines: Result<Vec<Line>, String> = lines.map(Line::read).collect();
+    let lines: Result<Vec<LogLine>, String> = lines.map(LogLine::read).collect();
     lines.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Writes lines as a log.
-pub fn write(path: &Path, heading: &str, lines: &[Line]) -> std::io::Result<()> {
+/// Writes steps as a log.
+pub fn write(path: &Path, heading: &str, lines: &[LogLine]) -> std::io::Result<()> {
     let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(path, format!("# {heading}\n{lines}"))
 }
@@ -82,7 +82,7 @@ pub struct Log {
     file: BufWriter<File>,
     last: std::collections::VecDeque<String>,
     lines: u64,
-    /// This run sends a log again: there is one already.
+    /// Whether this run sends a log again.
     is_replay: bool,
 }
 
@@ -104,12 +104,12 @@ impl Log {
         }
     }
 
-    /// Writes the line down before anything of it is done.
-    pub fn note(&mut self, line: &Line) {
+    /// Writes a line before its step is carried out.
+    pub fn note(&mut self, line: &LogLine) {
         let text = line.to_string();
         writeln!(self.file, "{text}").expect("the log is written");
         self.lines += 1;
-        // What a killed test process leaves is not much shorter.
+        // So the log of a killed test process lacks at most 100 lines.
         if self.lines.is_multiple_of(100) {
             self.file.flush().expect("the log is written");
         }
@@ -119,7 +119,7 @@ impl Log {
         }
     }
 
-    /// Writes down what was heard.
+    /// Writes replies as remarks.
     pub fn remark(&mut self, heard: Vec<String>) {
         for line in heard {
             let text = format!("# {line}");
@@ -131,9 +131,9 @@ impl Log {
         }
     }
 
-    /// The run has gone well: nobody needs the log.
+    /// Removes the log of a run that has gone well.
     pub fn discard(self) {
-        // One that cannot be removed harms nobody.
+        // A log that stays does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,42 +1,47 @@
-//! What a request asks for, read from its words: what the ledger and the checks of replies go by.
+//! What a request asks for, read from its words. The ledger and the checks of replies rely on this.
 //!
-//! A log that is sent again has words and nothing else, so nothing here comes from the generator.
+//! A log that is sent again has only words, so nothing here comes from the generator of requests.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
+pub enum CommandFamily {
     Lock,
     Semaphore,
     Group,
     Once,
 }
 
-impl Family {
-    pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
+impl CommandFamily {
+    pub const ALL: [CommandFamily; 4] = [
+        CommandFamily::Lock,
+        CommandFamily::Semaphore,
+        CommandFamily::Group,
+        CommandFamily::Once,
+    ];
 
-    /// What the names of its commands begin with.
+    /// The prefix of its commands.
     pub fn prefix(self) -> &'static str {
         match self {
-            Family::Lock => "DLOCK",
-            Family::Semaphore => "DSEM",
-            Family::Group => "DWG",
-            Family::Once => "DONCE",
+            CommandFamily::Lock => "DLOCK",
+            CommandFamily::Semaphore => "DSEM",
+            CommandFamily::Group => "DWG",
+            CommandFamily::Once => "DONCE",
         }
     }
 
-    /// What DSYNC.CONTENDED and INFO call it.
+    /// Its name in DSYNC.CONTENDED and INFO.
     pub fn word(self) -> &'static str {
         match self {
-            Family::Lock => "lock",
-            Family::Semaphore => "semaphore",
-            Family::Group => "group",
-            Family::Once => "once",
+            CommandFamily::Lock => "lock",
+            CommandFamily::Semaphore => "semaphore",
+            CommandFamily::Group => "group",
+            CommandFamily::Once => "once",
         }
     }
 }
 
-/// What a hold has of its key.
+/// How much of its key a hold takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum HoldClaim {
     Exclusive,
     Shared,
     Permits(u64),
@@ -44,30 +49,30 @@ pub enum Claim {
     Run,
 }
 
-impl Claim {
-    pub fn family(self) -> Family {
+impl HoldClaim {
+    pub fn family(self) -> CommandFamily {
         match self {
-            Claim::Exclusive | Claim::Shared => Family::Lock,
-            Claim::Permits(_) => Family::Semaphore,
-            Claim::Member => Family::Group,
-            Claim::Run => Family::Once,
+            HoldClaim::Exclusive | HoldClaim::Shared => CommandFamily::Lock,
+            HoldClaim::Permits(_) => CommandFamily::Semaphore,
+            HoldClaim::Member => CommandFamily::Group,
+            HoldClaim::Run => CommandFamily::Once,
         }
     }
 
-    /// Whether two such holds of one key cannot be at the same time, whatever the limit.
-    pub fn excludes(self, other: Claim) -> bool {
+    /// Returns whether two such holds of one key cannot exist at the same time, whatever the limit.
+    pub fn excludes(self, other: HoldClaim) -> bool {
         match (self, other) {
-            (Claim::Exclusive, Claim::Exclusive | Claim::Shared)
-            | (Claim::Shared, Claim::Exclusive)
-            | (Claim::Run, Claim::Run) => true,
+            (HoldClaim::Exclusive, HoldClaim::Exclusive | HoldClaim::Shared)
+            | (HoldClaim::Shared, HoldClaim::Exclusive)
+            | (HoldClaim::Run, HoldClaim::Run) => true,
             _ => self.family() != other.family(),
         }
     }
 
-    /// How much of a limit it takes.
+    /// How much of the limit the hold takes.
     pub fn permits(self) -> u64 {
         match self {
-            Claim::Permits(n) => n,
+            HoldClaim::Permits(n) => n,
             _ => 1,
         }
     }
@@ -77,7 +82,7 @@ impl Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     pub key: String,
-    pub claim: Claim,
+    pub claim: HoldClaim,
     pub limit: Option<u64>,
     pub max: Option<u64>,
     pub lease_ms: Option<u64>,
@@ -97,16 +102,16 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it ends the hold.
+    /// Returns whether the command ends the hold.
     pub fn ends(self) -> bool {
         matches!(self, Verb::Release | Verb::Done | Verb::Fail)
     }
 }
 
-/// What is said of a hold by its token.
+/// A command about a hold, by its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    pub family: Family,
+    pub family: CommandFamily,
     pub verb: Verb,
     pub key: String,
     pub tokens: Vec<String>,
@@ -132,12 +137,12 @@ pub enum Meaning {
     Expect,
     Info,
     Contended,
-    /// The values of these keys go, now or so many milliseconds later.
+    /// The values of these keys are removed, at once or `later_ms` later.
     Remove {
         keys: Vec<String>,
         later_ms: Option<u64>,
     },
-    /// A value comes from one key to another of the same database, or to the same key of another one.
+    /// A value moves from one key to another of the same database, or to the same key of another database.
     Move {
         from: String,
         to: String,
@@ -146,17 +151,17 @@ pub enum Meaning {
     /// FLUSHDB and FLUSHALL.
     Flush,
     Swap,
-    /// Concerns no hold.
+    /// A request that concerns no hold.
     Other,
 }
 
 impl Meaning {
-    /// What the words ask for. A request that is malformed asks for nothing.
+    /// Reads the words. A malformed request is [`Meaning::Other`].
     pub fn of(words: &[String]) -> Meaning {
         read(words).unwrap_or(Meaning::Other)
     }
 
-    /// How long it may wait, if it may: 0 for without limit.
+    /// The milliseconds of BLOCK, where 0 is without limit; `None` for a request that does not wait.
     pub fn block_ms(&self) -> Option<u64> {
         match self {
             Meaning::Ask(ask) => ask.block_ms,
@@ -170,7 +175,9 @@ fn read(words: &[String]) -> Option<Meaning> {
     let name = words.first()?.to_ascii_uppercase();
     let key = || words.get(1).cloned();
     if let Some((prefix, verb)) = name.split_once('.')
-        && let Some(family) = Family::ALL.into_iter().find(|f| f.prefix() == prefix)
+        && let Some(family) = CommandFamily::ALL
+            .into_iter()
+            .find(|f| f.prefix() == prefix)
     {
         return read_own(family, verb, words);
     }
@@ -209,7 +216,7 @@ fn read(words: &[String]) -> Option<Meaning> {
     })
 }
 
-fn read_own(family: Family, verb: &str, words: &[String]) -> Option<Meaning> {
+fn read_own(family: CommandFamily, verb: &str, words: &[String]) -> Option<Meaning> {
     let key = words.get(1)?.clone();
     let word = |verb, last: usize| {
         let tokens = words.get(2..last.min(words.len()))?.to_vec();
@@ -231,39 +238,39 @@ fn read_own(family: Family, verb: &str, words: &[String]) -> Option<Meaning> {
         }))
     };
     match (family, verb) {
-        (Family::Lock | Family::Semaphore, "ACQUIRE")
-        | (Family::Group, "ADD")
-        | (Family::Once, "BEGIN") => read_ask(family, words).map(Meaning::Ask),
+        (CommandFamily::Lock | CommandFamily::Semaphore, "ACQUIRE")
+        | (CommandFamily::Group, "ADD")
+        | (CommandFamily::Once, "BEGIN") => read_ask(family, words).map(Meaning::Ask),
         (_, "RELEASE") => word(Verb::Release, 3),
         (_, "RENEW") => word(Verb::Renew, 3),
         (_, "CHECK") => word(Verb::Check, 3),
-        (Family::Group, "DONE") => word(Verb::Done, usize::MAX),
-        (Family::Once, "DONE") => word(Verb::Done, 3),
-        (Family::Once, "FAIL") => word(Verb::Fail, 3),
+        (CommandFamily::Group, "DONE") => word(Verb::Done, usize::MAX),
+        (CommandFamily::Once, "DONE") => word(Verb::Done, 3),
+        (CommandFamily::Once, "FAIL") => word(Verb::Fail, 3),
         (_, "REVOKE") => Some(Meaning::Revoke {
             fence: words.get(2)?.parse().ok()?,
         }),
         (_, "INFO") => Some(Meaning::Info),
-        (Family::Semaphore, "LIMIT") => Some(Meaning::Pin {
+        (CommandFamily::Semaphore, "LIMIT") => Some(Meaning::Pin {
             key,
             limit: words.get(2)?.parse().ok(),
         }),
-        (Family::Group, "EXPECT") => Some(Meaning::Expect),
-        (Family::Group, "WAIT") => Some(Meaning::Wait {
+        (CommandFamily::Group, "EXPECT") => Some(Meaning::Expect),
+        (CommandFamily::Group, "WAIT") => Some(Meaning::Wait {
             block_ms: words.get(3).and_then(|ms| ms.parse().ok()),
         }),
         _ => None,
     }
 }
 
-fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
+fn read_ask(family: CommandFamily, words: &[String]) -> Option<Ask> {
     let mut ask = Ask {
         key: words.get(1)?.clone(),
         claim: match family {
-            Family::Lock => Claim::Exclusive,
-            Family::Semaphore => Claim::Permits(1),
-            Family::Group => Claim::Member,
-            Family::Once => Claim::Run,
+            CommandFamily::Lock => HoldClaim::Exclusive,
+            CommandFamily::Semaphore => HoldClaim::Permits(1),
+            CommandFamily::Group => HoldClaim::Member,
+            CommandFamily::Once => HoldClaim::Run,
         },
         limit: None,
         max: None,
@@ -276,7 +283,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
     while let Some(word) = rest.next() {
         let word = word.to_ascii_uppercase();
         match word.as_str() {
-            "SHARED" => ask.claim = Claim::Shared,
+            "SHARED" => ask.claim = HoldClaim::Shared,
             "EPHEMERAL" => ask.ephemeral = true,
             "TOKEN" => ask.token = Some(rest.next()?.clone()),
             "OWNER" => drop(rest.next()?),
@@ -288,7 +295,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
                     "BLOCK" => ask.block_ms = Some(number),
                     "LIMIT" => ask.limit = Some(number),
                     "MAX" => ask.max = Some(number),
-                    "PERMITS" => ask.claim = Claim::Permits(number),
+                    "PERMITS" => ask.claim = HoldClaim::Permits(number),
                     _ => return None,
                 }
             }
@@ -298,7 +305,7 @@ fn read_ask(family: Family, words: &[String]) -> Option<Ask> {
 }
 
 #[test]
-fn requests_are_understood_as_the_server_understands_them() {
+fn request_words_are_read_as_the_server_reads_them() {
     let of = |line: &str| {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         Meaning::of(&words)
@@ -310,7 +317,7 @@ fn requests_are_understood_as_the_server_understands_them() {
     };
     assert_eq!(
         (ask.claim, ask.limit, ask.token.as_deref()),
-        (Claim::Permits(2), Some(3), Some("t"))
+        (HoldClaim::Permits(2), Some(3), Some("t"))
     );
     assert_eq!(
         (ask.lease_ms, ask.block_ms, ask.ephemeral),

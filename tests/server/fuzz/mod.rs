@@ -1,15 +1,15 @@
-//! A fuzzer: random commands of all families from forty connections, to a primary with replicas and AOFs,
-//! with faults; and whatever the contract promises is checked as it goes.
+//! A fuzzer: random commands of all families from forty connections, to a primary with replicas and AOFs, with faults.
+//! Every reply is checked against the contract, and the servers are compared with each other.
 //!
-//! - `step`, `log`: what is done, as text; `plan`, `requests`: what is done next, at random;
-//! - `driver`, `link`, `words`: one thread sends it all and reads all replies;
-//! - `meaning`, `replies`, `conditions`: what may be answered to what;
-//! - `ledger`, `doubt`, `fences`, `gates`: who certainly holds what, and what that excludes;
-//! - `fleet`: the servers, compared, killed, and changing roles;
-//! - `finish`: what must be true when it is over; `reduce`: the shortest log that still fails.
+//! - `step`, `log`: the steps of a run, and how a log spells them; `plan`, `requests`: the next step, at random;
+//! - `driver`, `link`, `words`: one thread sends all requests and reads all replies; `judge` checks each reply;
+//! - `meaning`, `replies`, `conditions`: which replies a request may get;
+//! - `ledger`, `known_hold`, `doubt`, `fences`, `gates`: which holds certainly live, and which grants that excludes;
+//! - `fleet`: the servers, which are compared, killed, and change roles;
+//! - `finish`: what must be true at the end of a run; `reduce`: the shortest log that still fails.
 //!
-//! `DSYNC_FUZZ_SECONDS=n` (30), `DSYNC_SEED=n`, `DSYNC_FUZZ_REPLAY=file` sends a log again, and
-//! `DSYNC_FUZZ_REDUCE=1` besides looks for the lines of it that matter. `make fuzz` sets them.
+//! `DSYNC_FUZZ_SECONDS=n` (30), `DSYNC_SEED=n`. `DSYNC_FUZZ_REPLAY=file` sends a log again; with `DSYNC_FUZZ_REDUCE=1`
+//! it then looks for the lines of it that matter. `make fuzz` sets these variables.
 
 mod conditions;
 mod doubt;
@@ -19,6 +19,8 @@ mod finish;
 mod fleet;
 mod gates;
 pub mod history;
+mod judge;
+mod known_hold;
 mod ledger;
 mod link;
 mod log;
@@ -35,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use driver::Driver;
 use fleet::Fleet;
-use log::{Line, Log};
+use log::{Log, LogLine};
 use plan::{Mix, Plan};
 use step::Step;
 
@@ -51,14 +53,14 @@ const MIX: Mix = Mix {
     one_by_one: false,
 };
 
-/// How often the servers are compared, and how often one is asked whether it could follow.
+/// How often the servers are compared, and how often the replicas are asked for unapplied changes.
 const COMPARE_EVERY: Duration = Duration::from_millis(1_200);
 const ASK_EVERY: Duration = Duration::from_millis(250);
-/// What happens to the servers as a whole, in turn.
+/// What happens to the servers as a whole: one after the other, over and over.
 const UPHEAVALS: [Step; 4] = [Step::Failover, Step::Kill, Step::Switch, Step::Load];
 
-/// One run: the servers, those who talk to them, and the log of it.
-struct Run {
+/// One run: the servers, the driver that talks to them, and the log.
+struct FuzzRun {
     fleet: Fleet,
     driver: Driver,
     log: Option<Log>,
@@ -66,12 +68,12 @@ struct Run {
     asked: Instant,
 }
 
-impl Run {
+impl FuzzRun {
     #[track_caller]
-    fn start(log: Option<Log>) -> Run {
+    fn start(log: Option<Log>) -> FuzzRun {
         let fleet = Fleet::start();
         let driver = Driver::new(fleet.primary(), CONNECTIONS);
-        Run {
+        FuzzRun {
             fleet,
             driver,
             log,
@@ -80,13 +82,13 @@ impl Run {
         }
     }
 
-    /// Waits, notes the step, and carries it out.
+    /// Waits for `pause` after the step before, logs the step, and carries it out.
     #[track_caller]
     fn perform(&mut self, number: u64, pause: Duration, step: Step) {
         self.driver
             .rest(pause.saturating_sub(self.last_end.elapsed()));
         let pause = self.last_end.elapsed();
-        let line = Line {
+        let line = LogLine {
             number,
             pause,
             step,
@@ -108,7 +110,7 @@ impl Run {
         }
     }
 
-    /// What was heard at the very end belongs to the log as well.
+    /// Writes the last replies to the log.
     fn note_heard(&mut self) {
         if let Some(log) = &mut self.log {
             log.remark(self.driver.take_heard());
@@ -127,19 +129,19 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for FuzzRun {
     fn drop(&mut self) {
         self.note_heard();
     }
 }
 
-/// Makes a run up as it goes.
+/// Runs random steps for so many seconds.
 #[track_caller]
-fn invent(seed: u64, seconds: u64) {
+fn run_random_steps(seed: u64, seconds: u64) {
     let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
     let name = format!("seed-{seed}-{}.log", std::process::id());
     let heading = format!("seed {seed}, {seconds} seconds, {server}");
-    let mut run = Run::start(Some(Log::create(&name, &heading, false)));
+    let mut run = FuzzRun::start(Some(Log::create(&name, &heading, false)));
     let mut plan = Plan::new(seed, MIX);
     let start = Instant::now();
     let upheave_every = Duration::from_millis((seconds * 1_000 / 8).clamp(1_000, 8_000));
@@ -165,10 +167,10 @@ fn invent(seed: u64, seconds: u64) {
     run.finish();
 }
 
-/// Sends a log again.
+/// Carries out the steps of a log again.
 #[track_caller]
-fn replay(lines: &[Line], log: Option<Log>) {
-    let mut run = Run::start(log);
+fn replay(lines: &[LogLine], log: Option<Log>) {
+    let mut run = FuzzRun::start(log);
     for line in lines {
         run.perform(line.number, line.pause, line.step.clone());
     }
@@ -180,10 +182,10 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn random_commands_and_faults_break_no_promise() {
+fn random_commands_and_faults_break_no_guarantee() {
     let Some(path) = std::env::var_os("DSYNC_FUZZ_REPLAY").map(PathBuf::from) else {
         let seed = from_environment("DSYNC_SEED").unwrap_or(SEED);
-        return invent(
+        return run_random_steps(
             seed,
             from_environment("DSYNC_FUZZ_SECONDS").unwrap_or(SECONDS),
         );

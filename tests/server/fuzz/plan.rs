@@ -1,6 +1,6 @@
-//! What happens next: a random mix of requests, of what connections and operators do, and of faults.
+//! The next step of a run: a random mix of requests, of what connections and operators do, and of faults.
 //!
-//! The seed decides, together with what the driver was told so far: who waits, who holds.
+//! The seed decides, together with what the driver knows so far: which requests wait, which grants were read.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,32 +9,32 @@ use rand::RngExt as _;
 
 use super::driver::Driver;
 use super::requests::{NAMES, Requests};
-use super::step::{OPERATOR, Request, Step};
+use super::step::{FuzzRequest, OPERATOR, Step};
 
-/// What may happen.
+/// What may happen in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// How many names of keys are used.
     pub keys: usize,
-    /// Keys get TTLs that may run out.
+    /// Whether keys get TTLs that may expire.
     pub ttls: bool,
     pub flushes: bool,
-    /// Settings change, memory is short, files are written, links break, data are loaded again.
+    /// Whether settings change, memory runs short, files are written, links break, and data are reloaded.
     pub faults: bool,
-    /// Every request is answered before the next step, unless it waits.
+    /// Whether each step waits for the reply to the one before, unless that request waits in a queue.
     pub one_by_one: bool,
 }
 
 pub struct Plan {
     requests: Requests,
     pub mix: Mix,
-    /// Steps that belong behind those already given.
+    /// Steps that must follow the last one.
     next: VecDeque<Step>,
-    /// Steps until writes are accepted again.
+    /// The number of steps until writes are accepted again.
     refusing_for: u32,
 }
 
-/// The longest that a connection's requests may pile up.
+/// How many requests of one connection may be unanswered.
 const PILED: usize = 3;
 
 impl Plan {
@@ -75,11 +75,11 @@ impl Plan {
     }
 
     fn step(&mut self, driver: &Driver) -> Step {
-        // Nobody is free: somebody has to leave.
+        // Every connection waits: close one, so that others can be used.
         let busy = (1..=driver.connections()).all(|on| !driver.is_idle(on));
         if busy && self.requests.chance(30) {
             return Step::Close {
-                on: self.somebody(driver),
+                on: self.any_connection(driver),
             };
         }
         match self.requests.rng.random_range(0..1_000) {
@@ -89,10 +89,10 @@ impl Plan {
             625..740 => {
                 let request = self.requests.keyspace(self.mix.ttls, self.mix.flushes);
                 let database = self.requests.database();
-                self.on_somebody(driver, database, vec![request])
+                self.on_free_connection(driver, database, vec![request])
             }
             740..775 => Step::Close {
-                on: self.somebody(driver),
+                on: self.any_connection(driver),
             },
             775..805 => self.kill(driver),
             805..845 => self.end_and_remove(driver),
@@ -114,13 +114,14 @@ impl Plan {
         }
     }
 
-    /// Somebody with nothing on its way, most often.
-    fn somebody(&mut self, driver: &Driver) -> usize {
+    /// Any connection but the operator's.
+    fn any_connection(&mut self, driver: &Driver) -> usize {
         self.requests.rng.random_range(1..=driver.connections())
     }
 
+    /// A connection without unanswered requests, where there is one; sometimes one with a few.
     fn free(&mut self, driver: &Driver) -> usize {
-        let start = self.somebody(driver);
+        let start = self.any_connection(driver);
         let count = driver.connections();
         let mut all = (0..count).map(|n| (start + n - 1) % count + 1);
         let patient = !self.mix.one_by_one && self.requests.chance(6);
@@ -132,22 +133,22 @@ impl Plan {
         free.unwrap_or(start)
     }
 
-    fn on_somebody(
+    fn on_free_connection(
         &mut self,
         driver: &Driver,
         database: usize,
-        mut requests: Vec<Request>,
+        mut requests: Vec<FuzzRequest>,
     ) -> Step {
         let on = self.free(driver);
         if driver.database(on) != database {
-            requests.insert(0, Request::line(&format!("SELECT {database}")));
+            requests.insert(0, FuzzRequest::line(&format!("SELECT {database}")));
         }
         if !driver.is_resp3(on) && self.requests.chance(2) {
-            requests.insert(0, Request::line("HELLO 3"));
+            requests.insert(0, FuzzRequest::line("HELLO 3"));
             if self.requests.chance(20) {
-                requests.push(Request::line("CLIENT TRACKING ON"));
+                requests.push(FuzzRequest::line("CLIENT TRACKING ON"));
             } else if self.requests.chance(10) {
-                requests.push(Request::line("PSUBSCRIBE __key*__:*"));
+                requests.push(FuzzRequest::line("PSUBSCRIBE __key*__:*"));
             }
         }
         Step::Send {
@@ -157,7 +158,7 @@ impl Plan {
         }
     }
 
-    fn request(&mut self, driver: &Driver, in_script: bool) -> (usize, Request) {
+    fn request(&mut self, driver: &Driver, in_script: bool) -> (usize, FuzzRequest) {
         let (database, request) = if self.requests.chance(55) {
             self.requests.ask(driver, in_script)
         } else {
@@ -176,11 +177,11 @@ impl Plan {
         driver: &Driver,
         most: u32,
         in_script: bool,
-    ) -> (usize, Vec<Request>) {
+    ) -> (usize, Vec<FuzzRequest>) {
         let (database, first) = self.request(driver, in_script);
         let mut requests = vec![first];
         for _ in 1..self.requests.rng.random_range(1..=most) {
-            // Of another database perhaps: then it is about a key of that name here.
+            // Its database is ignored: the request is sent in the database of the first.
             requests.push(self.request(driver, in_script).1);
         }
         (database, requests)
@@ -189,7 +190,7 @@ impl Plan {
     fn send(&mut self, driver: &Driver) -> Step {
         let most = if self.requests.chance(15) { 4 } else { 1 };
         let (database, requests) = self.some_requests(driver, most, false);
-        self.on_somebody(driver, database, requests)
+        self.on_free_connection(driver, database, requests)
     }
 
     fn transaction(&mut self, driver: &Driver) -> Step {
@@ -200,26 +201,26 @@ impl Plan {
         let elsewhere = self.requests.database();
         if self.requests.chance(10) {
             let at = self.requests.rng.random_range(0..=requests.len());
-            requests.insert(at, Request::line(&format!("SELECT {elsewhere}")));
+            requests.insert(at, FuzzRequest::line(&format!("SELECT {elsewhere}")));
         }
-        requests.insert(0, Request::line("MULTI"));
+        requests.insert(0, FuzzRequest::line("MULTI"));
         if self.requests.chance(20) {
             let key = NAMES[self.requests.key()];
-            requests.insert(0, Request::new(["WATCH", key]));
+            requests.insert(0, FuzzRequest::new(["WATCH", key]));
         }
-        requests.push(Request::line("EXEC"));
-        // Wherever the transaction has left it.
-        requests.push(Request::line(&format!("SELECT {database}")));
-        self.on_somebody(driver, database, requests)
+        requests.push(FuzzRequest::line("EXEC"));
+        // The transaction may have selected another database.
+        requests.push(FuzzRequest::line(&format!("SELECT {database}")));
+        self.on_free_connection(driver, database, requests)
     }
 
     fn script(&mut self, driver: &Driver) -> Step {
         if self.requests.chance(15) {
             let ms = self.requests.number(1..6);
-            return self.on_somebody(
+            return self.on_free_connection(
                 driver,
                 0,
-                vec![Request::line(&format!("EVAL $busy:{ms} 0"))],
+                vec![FuzzRequest::line(&format!("EVAL $busy:{ms} 0"))],
             );
         }
         let (database, requests) = self.some_requests(driver, 3, true);
@@ -230,15 +231,15 @@ impl Plan {
             words.extend((nth > 0).then(|| ";".to_owned()));
             words.extend(request.words);
         }
-        self.on_somebody(driver, database, vec![Request { words, odd }])
+        self.on_free_connection(driver, database, vec![FuzzRequest { words, odd }])
     }
 
     fn kill(&mut self, driver: &Driver) -> Step {
-        let on = self.somebody(driver);
+        let on = self.any_connection(driver);
         Step::operator(&[&format!("CLIENT KILL ID $client:{on}")])
     }
 
-    /// In one turn: what somebody waits for becomes free, and that one is killed or sent away.
+    /// In one turn, a hold that a client waits for is ended, and that client is killed or unblocked.
     fn end_and_remove(&mut self, driver: &Driver) -> Step {
         let waiting = driver.waiting();
         if waiting.is_empty() {
@@ -251,28 +252,28 @@ impl Plan {
         let first = first
             .min_by_key(|other| other.since)
             .unwrap_or(&waiting[at]);
-        // First in line, most often.
+        // Most often the first waiter of the key.
         let waiting = if self.requests.chance(70) {
             first
         } else {
             &waiting[at]
         };
         let key = waiting.key.clone();
-        let held = driver.told().iter().rev().find(|told| {
-            told.key == waiting.key
-                && told.database == waiting.database
-                && told.family == waiting.family
+        let held = driver.seen_grants().iter().rev().find(|grant| {
+            grant.key == waiting.key
+                && grant.database == waiting.database
+                && grant.family == waiting.family
         });
         let prefix = waiting.family.prefix();
         let end = match (held, self.requests.rng.random_range(0..10)) {
-            (Some(told), 0..5) => {
-                Request::new([format!("{prefix}.RELEASE"), key, told.token.clone()])
+            (Some(grant), 0..5) => {
+                FuzzRequest::new([format!("{prefix}.RELEASE"), key, grant.token.clone()])
             }
-            (Some(told), 5..8) => {
-                let fence = format!("$fence:{}", told.token);
-                Request::new([format!("{prefix}.REVOKE"), key, fence])
+            (Some(grant), 5..8) => {
+                let fence = format!("$fence:{}", grant.token);
+                FuzzRequest::new([format!("{prefix}.REVOKE"), key, fence])
             }
-            _ => Request::new(["DEL".to_owned(), key]),
+            _ => FuzzRequest::new(["DEL".to_owned(), key]),
         };
         let on = waiting.on;
         let whom = match self.requests.rng.random_range(0..10) {
@@ -280,10 +281,10 @@ impl Plan {
             6..8 => format!("CLIENT UNBLOCK $client:{on}"),
             _ => format!("CLIENT UNBLOCK $client:{on} ERROR"),
         };
-        let mut requests = vec![Request::line(&format!("SELECT {}", waiting.database))];
-        // Redis 7.0 ends itself when a client is unblocked that is held up by a pause.
-        requests.push(Request::line("CLIENT UNPAUSE"));
-        requests.extend([end, Request::line(&whom)]);
+        let mut requests = vec![FuzzRequest::line(&format!("SELECT {}", waiting.database))];
+        // Redis 7.0 crashes when a client is unblocked whose request a pause has postponed.
+        requests.push(FuzzRequest::line("CLIENT UNPAUSE"));
+        requests.extend([end, FuzzRequest::line(&whom)]);
         if self.requests.chance(30) {
             requests.swap(2, 3);
         }
@@ -309,19 +310,20 @@ impl Plan {
         Step::operator(&["CLIENT UNPAUSE", &unblock])
     }
 
-    /// What a key was used for is over, by the word of those who use it, and it is used for something else.
+    /// Releases the holds of a key and closes waiting connections, because the key is used for something else from now
+    /// on.
     fn turn_over(&mut self, driver: &Driver) -> Step {
         let key = self.requests.turn_over();
-        let told: Vec<_> = driver
-            .told()
+        let grants: Vec<_> = driver
+            .seen_grants()
             .iter()
-            .filter(|told| told.key == key)
+            .filter(|grant| grant.key == key)
             .cloned()
             .collect();
-        for told in told.iter().rev().take(4) {
-            let name = format!("{}.RELEASE", told.family.prefix());
-            let release = Request::new([name, key.to_owned(), told.token.clone()]);
-            let step = self.on_somebody(driver, told.database, vec![release]);
+        for grant in grants.iter().rev().take(4) {
+            let name = format!("{}.RELEASE", grant.family.prefix());
+            let release = FuzzRequest::new([name, key.to_owned(), grant.token.clone()]);
+            let step = self.on_free_connection(driver, grant.database, vec![release]);
             self.next.push_back(step);
         }
         let gone: Vec<_> = driver
@@ -381,7 +383,7 @@ impl Plan {
                 let events = self.requests.one_of(&["", "KEA", "Kd"]);
                 return Step::one(
                     OPERATOR,
-                    Request::new(["CONFIG", "SET", "notify-keyspace-events", events]),
+                    FuzzRequest::new(["CONFIG", "SET", "notify-keyspace-events", events]),
                 );
             }
             64..70 => {

@@ -1,27 +1,27 @@
 //! Which replies a request may get: the table of the contract, command by command.
 //!
-//! A refusal that depends on the state of the server (NOREPLICAS, OOM, READONLY, LOADING) is accepted only
-//! while that state lasted, which the driver knows: see [`Situation`].
+//! A refusal that depends on the state of the server (NOREPLICAS, OOM, READONLY, LOADING) is accepted only while that
+//! state may have lasted: see [`Situation`].
 
 use std::time::Duration;
 
-use super::meaning::{Ask, Claim, Family, Meaning, Verb, Word};
-use super::step::Request;
+use super::meaning::{Ask, CommandFamily, HoldClaim, Meaning, Verb, Word};
+use super::step::FuzzRequest;
 use crate::support::Reply;
 
-/// What is known of the moment at which a request was carried out.
+/// What is known of the circumstances in which a request was carried out.
 pub struct Situation {
-    /// How a refusal may begin that has nothing to do with the request.
+    /// The error codes by which the server may have refused any request.
     pub refusals: Vec<&'static str>,
-    /// BLOCK counts here: this is neither a transaction nor a script.
+    /// Whether BLOCK takes effect: the request is in no transaction and no script.
     pub may_wait: bool,
     /// CLIENT UNBLOCK may have ended the wait, or the server does not let this connection wait.
     pub ended_early: bool,
-    /// From the request to the reply.
+    /// The time from the request to the reply.
     pub took: Duration,
 }
 
-/// The server counts milliseconds from a moment in the middle of one.
+/// The server counts the end of a wait in whole milliseconds.
 const ROUNDING_MS: u128 = 2;
 
 const MAX_COUNT: i64 = 1_000_000;
@@ -34,7 +34,7 @@ const MAX_FENCE: i64 = (1 << 53) - 1;
 /// # Errors
 /// When the request may not be answered so; the text says what was wrong.
 pub fn check(
-    request: &Request,
+    request: &FuzzRequest,
     meaning: &Meaning,
     reply: &Reply,
     now: &Situation,
@@ -54,7 +54,7 @@ pub fn check(
         Meaning::Expect => is_within(reply, 0, MAX_COUNT),
         Meaning::Info => reply.is_nil() || is_info(reply),
         Meaning::Contended => is_contended(reply),
-        // The server's own commands: it knows how to answer them.
+        // The server's own commands: their replies are not checked.
         Meaning::Remove { .. }
         | Meaning::Move { .. }
         | Meaning::Flush
@@ -82,18 +82,18 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
         (None, _) => false,
     };
     let fits = match (ask.claim, items) {
-        (Claim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
-            // A repeat of the run's own request may have another MAX.
+        (HoldClaim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
+            // A repeated request of the same run may have another MAX, so `attempt` is not compared with it.
             is_own(token) && is_within(fence, 1, MAX_FENCE) && is_within(attempt, 1, i64::MAX)
         }
-        (Claim::Run, [kind, result, attempt]) if *kind == "DONE" => {
+        (HoldClaim::Run, [kind, result, attempt]) if *kind == "DONE" => {
             matches!(result, Reply::Nil | Reply::Bulk(_)) && is_within(attempt, 0, i64::MAX)
         }
-        (Claim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
+        (HoldClaim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
             let most = ask.max.map_or(i64::MAX, u64::cast_signed);
             matches!(reason, Reply::Bulk(_)) && is_within(attempts, most, i64::MAX)
         }
-        (Claim::Run, _) => false,
+        (HoldClaim::Run, _) => false,
         (_, [token, fence]) => is_own(token) && is_within(fence, 1, MAX_FENCE),
         _ => false,
     };
@@ -104,7 +104,7 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
     }
 }
 
-/// Nil to one who may wait says that the wait has run out.
+/// Nil for a request that may wait means that its BLOCK has run out; asserts that it was not early.
 fn check_nil(block_ms: Option<u64>, now: &Situation) -> Result<(), String> {
     let Some(ms) = block_ms.filter(|_| now.may_wait && !now.ended_early) else {
         return Ok(());
@@ -119,13 +119,13 @@ fn check_nil(block_ms: Option<u64>, now: &Situation) -> Result<(), String> {
 fn check_word(word: &Word, reply: &Reply) -> bool {
     match (word.verb, word.family) {
         (Verb::Check, _) => is_within(reply, 0, MAX_MS),
-        (Verb::Done, Family::Group) => is_within(reply, 0, word.tokens.len() as i64),
+        (Verb::Done, CommandFamily::Group) => is_within(reply, 0, word.tokens.len() as i64),
         _ => is_within(reply, 0, 1),
     }
 }
 
 fn check_error(
-    request: &Request,
+    request: &FuzzRequest,
     meaning: &Meaning,
     text: &str,
     now: &Situation,
@@ -135,7 +135,7 @@ fn check_error(
     let known = match meaning {
         Meaning::Ask(ask) => {
             let of_family: &[&str] = match ask.claim {
-                Claim::Permits(_) => &["TOOMANY", "NOLIMIT"],
+                HoldClaim::Permits(_) => &["TOOMANY", "NOLIMIT"],
                 _ => &[],
             };
             let in_script = ask.ephemeral && !now.may_wait && text.starts_with("ERR EPHEMERAL");
@@ -173,7 +173,7 @@ fn check_error(
         meaning,
         Meaning::Remove { .. } | Meaning::Move { .. } | Meaning::Flush | Meaning::Swap
     );
-    // A bound that an operator has just changed.
+    // A setting that the operator has just changed may forbid the request.
     let by_setting = is_own && text.starts_with("ERR ") && text.contains("(dsync.");
     let odd = request.odd && text.starts_with("ERR ");
     if known || by_setting || odd || begins(&now.refusals) {
@@ -217,7 +217,9 @@ fn is_contended(reply: &Reply) -> bool {
             [database, key, family, waiters, longest_ms] => {
                 is_within(database, 0, 15)
                     && matches!(key, Reply::Bulk(_))
-                    && Family::ALL.iter().any(|known| *family == known.word())
+                    && CommandFamily::ALL
+                        .iter()
+                        .any(|known| *family == known.word())
                     && is_within(waiters, 1, i64::MAX)
                     && is_within(longest_ms, 0, i64::MAX)
             }
@@ -229,7 +231,7 @@ fn is_contended(reply: &Reply) -> bool {
 }
 
 #[test]
-fn replies_out_of_the_contract_are_found() {
+fn reply_outside_the_contract_is_found() {
     let now = |may_wait| Situation {
         refusals: Vec::new(),
         may_wait,
@@ -237,7 +239,7 @@ fn replies_out_of_the_contract_are_found() {
         took: Duration::from_millis(5),
     };
     let judge = |line: &str, reply: Reply, may_wait| {
-        let request = Request::line(line);
+        let request = FuzzRequest::line(line);
         check(
             &request,
             &Meaning::of(&request.words),

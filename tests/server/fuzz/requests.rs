@@ -1,13 +1,13 @@
-//! Random requests: every command of every family with every option, about few keys and few tokens.
+//! Random requests: every command of every family with every option, with few keys and few tokens, so that they meet.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
-use super::driver::{Driver, Told};
-use super::meaning::Family;
-use super::step::Request;
+use super::driver::{Driver, SeenGrant};
+use super::meaning::CommandFamily;
+use super::step::FuzzRequest;
 
-/// All names of keys. A plan uses the first few of them.
+/// All names of keys. A plan uses the first few.
 pub const NAMES: [&str; 9] = [
     "a",
     "b",
@@ -21,7 +21,7 @@ pub const NAMES: [&str; 9] = [
 ];
 pub const DATABASES: usize = 3;
 
-/// Tokens that everybody uses, for everything.
+/// Tokens that are used for any key of any family.
 const SHARED_TOKENS: [&str; 4] = [
     "t",
     "8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59",
@@ -33,9 +33,9 @@ pub struct Requests {
     pub rng: StdRng,
     /// How many of the names are used.
     keys: usize,
-    /// What a key is used for, for some time.
-    families: Vec<Family>,
-    /// The limit that most requests bring, for some time.
+    /// The family that most requests for a key are of, until it changes.
+    families: Vec<CommandFamily>,
+    /// The limit that most requests for a key bring, until it changes.
     limits: Vec<u32>,
     tokens: u32,
 }
@@ -70,8 +70,8 @@ impl Requests {
         choices[self.rng.random_range(0..choices.len())]
     }
 
-    fn family(&mut self) -> Family {
-        Family::ALL[self.rng.random_range(0..Family::ALL.len())]
+    fn family(&mut self) -> CommandFamily {
+        CommandFamily::ALL[self.rng.random_range(0..CommandFamily::ALL.len())]
     }
 
     pub fn key(&mut self) -> usize {
@@ -82,7 +82,7 @@ impl Requests {
         [0, 0, 0, 0, 0, 0, 0, 1, 1, 2][self.rng.random_range(0..10)]
     }
 
-    /// From now on a key is used for something else, or under another limit.
+    /// Gives a key another family and another limit; returns its name.
     pub fn turn_over(&mut self) -> &'static str {
         let key = self.key();
         self.families[key] = self.family();
@@ -105,7 +105,7 @@ impl Requests {
         self.tokens += 1;
         let token = format!("t{}", self.tokens);
         if self.tokens.is_multiple_of(37) {
-            // As long as one may be.
+            // The longest token that is allowed.
             return format!("{token}{}", "x".repeat(128 - token.len()));
         }
         token
@@ -121,8 +121,8 @@ impl Requests {
         vec!["BLOCK".to_owned(), ms]
     }
 
-    /// A request for a hold, and the database it is for.
-    pub fn ask(&mut self, driver: &Driver, in_script: bool) -> (usize, Request) {
+    /// A request for a hold, and its database.
+    pub fn ask(&mut self, driver: &Driver, in_script: bool) -> (usize, FuzzRequest) {
         if self.chance(25)
             && let Some(retry) = self.retry(driver, in_script)
         {
@@ -147,8 +147,8 @@ impl Requests {
         (database, self.ask_for(family, key, token, in_script))
     }
 
-    /// The same token once more, for the same key.
-    fn retry(&mut self, driver: &Driver, in_script: bool) -> Option<(usize, Request)> {
+    /// A repeated request: a known token for the same key.
+    fn retry(&mut self, driver: &Driver, in_script: bool) -> Option<(usize, FuzzRequest)> {
         let (database, key, family, token) = if self.chance(50) {
             let waiting = driver.waiting();
             let at = self.some(waiting.len())?;
@@ -160,8 +160,8 @@ impl Requests {
                 waiting.token?,
             )
         } else {
-            let told = self.told(driver)?;
-            (told.database, told.key, told.family, told.token)
+            let grant = self.seen_grant(driver)?;
+            (grant.database, grant.key, grant.family, grant.token)
         };
         let key = NAMES.iter().position(|name| *name == key)?;
         Some((database, self.ask_for(family, key, Some(token), in_script)))
@@ -171,9 +171,9 @@ impl Requests {
         (count > 0).then(|| self.rng.random_range(0..count))
     }
 
-    /// A hold that somebody was told of, most often of late.
-    pub fn told(&mut self, driver: &Driver) -> Option<Told> {
-        let all = driver.told();
+    /// A grant that was read, most often a late one.
+    pub fn seen_grant(&mut self, driver: &Driver) -> Option<SeenGrant> {
+        let all = driver.seen_grants();
         let older = self.rng.random_range(0.0..1.0f64).powi(3);
         let back = (older * all.len() as f64) as usize;
         all.iter().rev().nth(back).cloned()
@@ -181,30 +181,30 @@ impl Requests {
 
     fn ask_for(
         &mut self,
-        family: Family,
+        family: CommandFamily,
         key: usize,
         token: Option<String>,
         in_script: bool,
-    ) -> Request {
+    ) -> FuzzRequest {
         let limit = match self.rng.random_range(0..20) {
             0..14 => Some(self.limits[key]),
             14..17 => Some(self.rng.random_range(1..6)),
             _ => None,
         };
         let (name, mut options) = match family {
-            Family::Lock if self.chance(40) => ("DLOCK.ACQUIRE", vec!["SHARED".to_owned()]),
-            Family::Lock => ("DLOCK.ACQUIRE", Vec::new()),
-            Family::Semaphore => ("DSEM.ACQUIRE", Vec::new()),
-            Family::Group => ("DWG.ADD", Vec::new()),
-            Family::Once => ("DONCE.BEGIN", Vec::new()),
+            CommandFamily::Lock if self.chance(40) => ("DLOCK.ACQUIRE", vec!["SHARED".to_owned()]),
+            CommandFamily::Lock => ("DLOCK.ACQUIRE", Vec::new()),
+            CommandFamily::Semaphore => ("DSEM.ACQUIRE", Vec::new()),
+            CommandFamily::Group => ("DWG.ADD", Vec::new()),
+            CommandFamily::Once => ("DONCE.BEGIN", Vec::new()),
         };
-        if let (Family::Semaphore | Family::Group, Some(limit)) = (family, limit) {
+        if let (CommandFamily::Semaphore | CommandFamily::Group, Some(limit)) = (family, limit) {
             options.extend(["LIMIT".to_owned(), limit.to_string()]);
         }
-        if family == Family::Semaphore && self.chance(30) {
+        if family == CommandFamily::Semaphore && self.chance(30) {
             options.extend(["PERMITS".to_owned(), self.number(1..4)]);
         }
-        if family == Family::Once && self.chance(50) {
+        if family == CommandFamily::Once && self.chance(50) {
             let most = self.one_of(&["1", "1", "1", "2", "2", "3", "5"]);
             options.extend(["MAX".to_owned(), most.to_owned()]);
         }
@@ -218,17 +218,17 @@ impl Requests {
         }
         let token = token.map(|token| vec!["TOKEN".to_owned(), token]);
         let words = [name, NAMES[key]].map(str::to_owned).into_iter();
-        Request::new(words.chain(token.into_iter().flatten()).chain(options))
+        FuzzRequest::new(words.chain(token.into_iter().flatten()).chain(options))
     }
 
-    /// Something about a hold, or a key, that is there already, and the database it is for.
-    pub fn word(&mut self, driver: &Driver) -> (usize, Request) {
-        let (mut database, mut key, mut family, mut token) = match self.told(driver) {
-            Some(told) => (told.database, told.key, told.family, told.token),
-            None => (0, NAMES[0].to_owned(), Family::Lock, "t".to_owned()),
+    /// A command about an existing hold or key, and its database.
+    pub fn word(&mut self, driver: &Driver) -> (usize, FuzzRequest) {
+        let (mut database, mut key, mut family, mut token) = match self.seen_grant(driver) {
+            Some(grant) => (grant.database, grant.key, grant.family, grant.token),
+            None => (0, NAMES[0].to_owned(), CommandFamily::Lock, "t".to_owned()),
         };
         if self.chance(12) {
-            // Of one who is queued.
+            // About a waiting request.
             let waiting = driver.waiting();
             if let Some(at) = self.some(waiting.len())
                 && let Some(queued) = waiting[at].token.clone()
@@ -251,7 +251,7 @@ impl Requests {
         let prefix = family.prefix();
         let say = |verb: &str, rest: &[String]| {
             let words = [format!("{prefix}.{verb}"), key.clone()].into_iter();
-            Request::new(words.chain(rest.iter().cloned()))
+            FuzzRequest::new(words.chain(rest.iter().cloned()))
         };
         let by_token = |verb: &str, rest: Vec<String>| {
             let rest: Vec<String> = std::iter::once(token.clone()).chain(rest).collect();
@@ -263,7 +263,7 @@ impl Requests {
             (40..45, _) => by_token("CHECK", Vec::new()),
             (45..53, _) => say("REVOKE", &[format!("$fence:{token}")]),
             (53..57, _) => say("INFO", &[]),
-            (57..75, Family::Semaphore) => {
+            (57..75, CommandFamily::Semaphore) => {
                 let limit = if self.chance(50) {
                     "NONE".to_owned()
                 } else {
@@ -271,17 +271,17 @@ impl Requests {
                 };
                 say("LIMIT", &[limit])
             }
-            (57..75, Family::Group) => {
+            (57..75, CommandFamily::Group) => {
                 let mut tokens = Vec::new();
                 for _ in 0..self.rng.random_range(0..3) {
-                    tokens.extend(self.told(driver).map(|told| told.token));
+                    tokens.extend(self.seen_grant(driver).map(|grant| grant.token));
                 }
                 by_token("DONE", tokens)
             }
-            (75..82, Family::Group) => say("EXPECT", &[self.number(1..4)]),
-            (82..95, Family::Group) => say("WAIT", &self.block()),
-            (57..68, Family::Once) => by_token("DONE", self.result()),
-            (68..80, Family::Once) => {
+            (75..82, CommandFamily::Group) => say("EXPECT", &[self.number(1..4)]),
+            (82..95, CommandFamily::Group) => say("WAIT", &self.block()),
+            (57..68, CommandFamily::Once) => by_token("DONE", self.result()),
+            (68..80, CommandFamily::Once) => {
                 let reason = ["REASON", "no disk\r\n"].map(str::to_owned);
                 by_token(
                     "FAIL",
@@ -292,7 +292,7 @@ impl Requests {
                     },
                 )
             }
-            (95.., _) => Request::line("DSYNC.CONTENDED COUNT 5"),
+            (95.., _) => FuzzRequest::line("DSYNC.CONTENDED COUNT 5"),
             _ => by_token("RELEASE", Vec::new()),
         };
         (database, request)
@@ -308,8 +308,8 @@ impl Requests {
         rest
     }
 
-    /// The request with something wrong in it, perhaps.
-    pub fn spoil(&mut self, mut request: Request) -> Request {
+    /// Changes a word of the request, so that it may be malformed.
+    pub fn spoil(&mut self, mut request: FuzzRequest) -> FuzzRequest {
         request.odd = true;
         let words = &mut request.words;
         let at = self.rng.random_range(1..=words.len());
@@ -339,8 +339,8 @@ impl Requests {
         request
     }
 
-    /// What other commands do to keys.
-    pub fn keyspace(&mut self, ttls: bool, flushes: bool) -> Request {
+    /// A command of the server itself that changes keys.
+    pub fn keyspace(&mut self, ttls: bool, flushes: bool) -> FuzzRequest {
         let (key, other) = (NAMES[self.key()], NAMES[self.key()]);
         let elsewhere = self.number(0..DATABASES as u32);
         let ms = if ttls {
@@ -364,7 +364,7 @@ impl Requests {
                 odd = true;
                 let dump = format!("$dump:{key}");
                 let words = ["RESTORE", other, "0", &dump, "REPLACE"].map(str::to_owned);
-                return Request {
+                return FuzzRequest {
                     words: words.to_vec(),
                     odd,
                 };
@@ -374,9 +374,9 @@ impl Requests {
             192 if flushes => vec!["FLUSHALL"],
             _ => vec!["DEL", key, other],
         };
-        Request {
+        FuzzRequest {
             odd,
-            ..Request::new(words)
+            ..FuzzRequest::new(words)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the driver can be told to do, and how a line of the log spells it.
+//! The steps of a run, and how a line of the log spells them.
 //!
 //! ```text
 //! c7 DLOCK.ACQUIRE a BLOCK 20 TOKEN t5            a request on connection 7
@@ -10,35 +10,35 @@
 //! compare | failover | switch | kill | load | reload   what happens to the servers: see `fleet`
 //! ```
 //!
-//! A word may hold what is known only when it is sent, and differs from one run to the next:
-//! `$client:7` is the server's number of connection 7, `$token:312` the token that the server made for the
-//! request of line 312, `$fence:t5` the fence that token t5 was told last, `$dump:a` what DUMP says of a key,
-//! `$each` and `$busy:5` scripts. So a log can be sent again, also with lines left out.
+//! A word may stand for a value that is known only when it is sent, and that differs from run to run: `$client:7` is
+//! the server's id of connection 7, `$token:312` the token that the server made for the request of line 312,
+//! `$fence:t5` the last fence of token t5, `$dump:a` the DUMP payload of a key, `$each` and `$busy:5` are scripts. So a
+//! log can be sent again, also with lines left out.
 
 use std::fmt;
 
-/// The connection of those who interfere: CLIENT KILL, CONFIG SET and the like.
+/// The operator's connection: CLIENT KILL, CONFIG SET and the like.
 pub const OPERATOR: usize = 0;
 
-/// One request as its words.
+/// The words of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct FuzzRequest {
     pub words: Vec<String>,
-    /// It is malformed, or may be.
+    /// Whether it may be malformed.
     pub odd: bool,
 }
 
-impl Request {
-    pub fn new<W: ToString>(words: impl IntoIterator<Item = W>) -> Request {
-        Request {
+impl FuzzRequest {
+    pub fn new<W: ToString>(words: impl IntoIterator<Item = W>) -> FuzzRequest {
+        FuzzRequest {
             words: words.into_iter().map(|word| word.to_string()).collect(),
             odd: false,
         }
     }
 
-    /// A request typed as a line of words without blanks in them.
-    pub fn line(line: &str) -> Request {
-        Request::new(line.split(' '))
+    /// Splits a line into words at its blanks.
+    pub fn line(line: &str) -> FuzzRequest {
+        FuzzRequest::new(line.split(' '))
     }
 }
 
@@ -48,30 +48,30 @@ pub enum Step {
         /// The number of the connection; it is opened if it is not open.
         on: usize,
         /// Sent in one write.
-        requests: Vec<Request>,
-        /// The connection is closed behind them.
+        requests: Vec<FuzzRequest>,
+        /// Whether the connection is closed right after them.
         fin: bool,
     },
     Close {
         on: usize,
     },
     Settle,
-    /// The servers must hold the same, while the primary stands still.
+    /// Writes are paused and the servers compared.
     Compare,
     /// The replica becomes the primary by FAILOVER.
     Failover,
-    /// The replica becomes the primary by REPLICAOF, while the primary stands still.
+    /// The replica becomes the primary by REPLICAOF, while writes are paused.
     Switch,
     /// The primary is killed and started again.
     Kill,
-    /// The primary is killed while it stands still, and must have everything when it is back.
+    /// The primary is killed while writes are paused, and must have everything after its start.
     Load,
     /// DEBUG RELOAD.
     Reload,
 }
 
 impl Step {
-    pub fn one(on: usize, request: Request) -> Step {
+    pub fn one(on: usize, request: FuzzRequest) -> Step {
         Step::Send {
             on,
             requests: vec![request],
@@ -79,11 +79,11 @@ impl Step {
         }
     }
 
-    /// What the operator types, several requests in one write.
+    /// Requests of the operator, in one write.
     pub fn operator(lines: &[&str]) -> Step {
         Step::Send {
             on: OPERATOR,
-            requests: lines.iter().map(|line| Request::line(line)).collect(),
+            requests: lines.iter().map(|line| FuzzRequest::line(line)).collect(),
             fin: false,
         }
     }
@@ -125,13 +125,13 @@ fn number(name: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("'{name}' is no connection"))
 }
 
-fn read_request(text: &str) -> Result<Request, String> {
+fn read_request(text: &str) -> Result<FuzzRequest, String> {
     let (odd, text) = match text.strip_prefix("? ") {
         Some(text) => (true, text),
         None => (false, text),
     };
     let words: Result<_, _> = text.split(' ').map(read_word).collect();
-    Ok(Request { words: words?, odd })
+    Ok(FuzzRequest { words: words?, odd })
 }
 
 impl fmt::Display for Step {
@@ -175,7 +175,7 @@ impl fmt::Display for Connection {
     }
 }
 
-/// A word as the log has it: without blanks, ends of lines, or anything that means something there.
+/// A word as the log spells it: without blanks, line ends, and characters that have a meaning in the log.
 fn spelled(word: &str) -> String {
     if word.is_empty() {
         return r"\e".to_owned();
@@ -216,8 +216,8 @@ fn read_word(text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn every_step_is_read_as_it_was_written() {
-    let odd = Request {
+fn steps_are_read_as_they_were_written() {
+    let odd = FuzzRequest {
         words: vec![
             "GET".to_owned(),
             "a |\\ ?\r\n\u{7f}é".to_owned(),
@@ -225,14 +225,17 @@ fn every_step_is_read_as_it_was_written() {
         ],
         odd: true,
     };
-    let send = |requests: &[Request], fin| Step::Send {
+    let send = |requests: &[FuzzRequest], fin| Step::Send {
         on: 7,
         requests: requests.to_vec(),
         fin,
     };
     let steps = [
         send(std::slice::from_ref(&odd), false),
-        send(&[Request::line("MULTI"), odd, Request::line("EXEC")], true),
+        send(
+            &[FuzzRequest::line("MULTI"), odd, FuzzRequest::line("EXEC")],
+            true,
+        ),
         Step::operator(&["CLIENT KILL ID $client:7", "DEL a"]),
         Step::Close { on: 3 },
         Step::Settle,

@@ -1,9 +1,9 @@
-//! Words of the log that stand for more: scripts, and what DUMP says of a key.
+//! Words of the log that stand for longer arguments: scripts, and DUMP payloads.
 
-use super::step::Request;
+use super::step::FuzzRequest;
 use crate::support::*;
 
-/// Carries out the requests in its arguments, which `;` separates, and returns all their replies.
+/// A script that carries out the requests in its arguments, separated by `;`, and returns their replies.
 const EACH: &str = "local replies, request = {}, {} \
     for _, word in ipairs(ARGV) do \
         if word == ';' then replies[#replies + 1] = redis.pcall(unpack(request)) request = {} \
@@ -12,7 +12,7 @@ const EACH: &str = "local replies, request = {}, {} \
     replies[#replies + 1] = redis.pcall(unpack(request)) \
     return replies";
 
-/// What is sent for each word.
+/// The bytes that are sent for each word.
 #[track_caller]
 pub fn payloads(words: &[String], server: &Server, database: usize) -> Vec<Vec<u8>> {
     let payload = |word: &String| {
@@ -30,7 +30,7 @@ pub fn payloads(words: &[String], server: &Server, database: usize) -> Vec<Vec<u
     words.iter().map(payload).collect()
 }
 
-/// What DUMP says, or nothing that RESTORE would take.
+/// The DUMP payload of a key; empty for a missing key, which RESTORE refuses.
 #[track_caller]
 fn dump(server: &Server, database: usize, key: &str) -> Vec<u8> {
     let mut client = server.connect();
@@ -41,15 +41,15 @@ fn dump(server: &Server, database: usize, key: &str) -> Vec<u8> {
     }
 }
 
-/// The requests that a script makes: `EVAL $each numkeys key … request ; request …`.
-pub fn requests_of_script(eval: &Request) -> Vec<Request> {
+/// The requests that `EVAL $each numkeys key … request ; request …` carries out.
+pub fn requests_of_script(eval: &FuzzRequest) -> Vec<FuzzRequest> {
     if eval.words.get(1).is_none_or(|script| script != "$each") {
         return Vec::new();
     }
     let keys: usize = eval.words.get(2).and_then(|n| n.parse().ok()).unwrap_or(0);
     let arguments = eval.words.get(3 + keys..).unwrap_or_default();
     let requests = arguments.split(|word| word == ";");
-    let requests = requests.map(|words| Request {
+    let requests = requests.map(|words| FuzzRequest {
         words: words.to_vec(),
         odd: eval.odd,
     });

@@ -1,7 +1,7 @@
-//! Values that leave a key as a payload and come back under another, or on another server.
+//! DUMP, RESTORE and MIGRATE of keys that hold locks, permits, members and runs.
 //!
-//! The promise: DUMP has everything, RESTORE and MIGRATE put it where it was told to go, holds and all; and
-//! whoever waits there goes by what came.
+//! A payload has the whole state, also the holds. RESTORE and MIGRATE put it where they are told to; waiters of that
+//! name then wait for the restored state.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::steps::SOON;
 use crate::support::*;
 
 #[test]
-fn a_dumped_value_can_be_restored_under_its_name_and_another() {
+fn dumped_value_is_restored_under_its_own_or_another_name() {
     let server = Server::start();
     add_fixtures(&server);
     let mut client = server.connect();
@@ -40,7 +40,7 @@ fn a_dumped_value_can_be_restored_under_its_name_and_another() {
 }
 
 #[test]
-fn a_restored_hold_lapses_like_any_other() {
+fn restored_hold_lapses_when_its_lease_ends() {
     let server = Server::builder()
         .module_arg("takeover-grace-ms")
         .module_arg(0)
@@ -66,7 +66,7 @@ fn a_restored_hold_lapses_like_any_other() {
 }
 
 #[test]
-fn a_value_restored_over_another_replaces_its_holds_and_keeps_its_waiters() {
+fn restore_with_replace_changes_holds_and_keeps_waiters() {
     let server = Server::start();
     let mut client = server.connect();
     call!(client, "DLOCK.ACQUIRE", "source", "TOKEN", "restored");
@@ -88,7 +88,7 @@ fn a_value_restored_over_another_replaces_its_holds_and_keeps_its_waiters() {
         "waiter"
     );
 
-    // A value with room for those who wait serves them.
+    // A restored value with free permits serves the waiters.
     call!(client, "DSEM.ACQUIRE", "roomy", "LIMIT", 5, "TOKEN", "t");
     let payload = call!(client, "DUMP", "roomy").as_bytes().to_vec();
     call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 1);
@@ -102,7 +102,7 @@ fn a_value_restored_over_another_replaces_its_holds_and_keeps_its_waiters() {
     );
     assert_eq!(*call!(client, "DSEM.INFO", "s").field("holders"), 2);
 
-    // A value of the server's own tells them so.
+    // A restored string answers the waiters WRONGTYPE.
     call!(client, "SET", "string", 1);
     let payload = call!(client, "DUMP", "string").as_bytes().to_vec();
     let mut waiter = server.connect();
@@ -114,7 +114,7 @@ fn a_value_restored_over_another_replaces_its_holds_and_keeps_its_waiters() {
 }
 
 #[test]
-fn a_migrated_lock_is_held_where_it_went_and_granted_afresh_where_it_was() {
+fn migrated_lock_is_held_at_target_and_granted_afresh_at_source() {
     let (source, target) = (Server::start(), Server::start());
     let mut client = source.connect();
     let fence = call!(
@@ -147,6 +147,6 @@ fn a_migrated_lock_is_held_where_it_went_and_granted_afresh_where_it_was() {
     assert!(afresh > fence);
     assert_eq!(call!(client, "DLOCK.CHECK", "k", "holder"), 0);
     assert_eq!(call!(there, "DLOCK.RELEASE", "k", "holder"), 1);
-    // The fences that came with it are behind those to come.
+    // Later fences of the target are higher than the one that arrived.
     assert!(call!(there, "DLOCK.ACQUIRE", "k").grant().1 > fence);
 }

@@ -1,12 +1,13 @@
-//! What was written by any version since 0.2.0, on any server, is read by this one: `tests/golden/` has a
-//! directory for each version that wrote something new, and its README says what is in it and what ages. What
-//! 0.1.0 wrote is refused, with a sentence that says why.
+//! Files of every version since 0.2.0, written by any server, are read by this version.
 //!
-//! A file is loaded twice over. By a replica of a primary that is not there, which decides nothing: all it
-//! finds is to the letter what was written, however long ago. Then that replica is promoted, and the holds
-//! are used with their tokens; what has been kept long enough by the wall clock may be gone by then.
+//! `tests/golden/` has a directory for each version that wrote something new; its README says what is in it and what
+//! ages. Files of 0.1.0 are refused with a message that says why.
 //!
-//! `DSYNC_WRITE_GOLDEN=1` writes the files of this version, where there are none, with Redis 7.0.
+//! Each file is loaded by a replica of a missing primary, which decides nothing: its states must equal what was
+//! written, however long ago. Then that replica is promoted and the holds are used with their tokens; states whose
+//! retention has ended by the wall clock may be gone by then.
+//!
+//! `DSYNC_WRITE_GOLDEN=1` writes the files of this version, if it has none, with Redis 7.0.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,11 +25,11 @@ const CONTENTS: &str = "contents.txt";
 const DUMPS: &str = "dumps";
 /// The version whose files are refused.
 const UNREADABLE: &str = "0.1.0";
-/// The names of an AOF's parts are in its manifest, so each has a directory of its own.
+/// A manifest names the parts of an AOF, so each AOF has a directory of its own.
 const AOF_DIR: &str = "appendonlydir";
 const AOFS: [&str; 2] = ["aof", "aof-with-preamble"];
 
-/// The greatest value each setting takes: whatever goes by it is there for the longest time.
+/// The greatest value of each setting, so that states are kept as long as possible.
 const LONGEST: [(&str, u64); 4] = [
     ("takeover-grace-ms", 3_600_000),
     ("group-keep-ms", 2_592_000_000),
@@ -38,7 +39,7 @@ const LONGEST: [(&str, u64); 4] = [
 
 const DAY_MS: i64 = 86_400_000;
 
-/// What INFO says that is true at one moment only, or on one server only.
+/// Fields of INFO that are true at one moment only, or on one server only.
 const PASSING: [&str; 4] = ["lease-left-ms", "held-ms", "client", "longest-wait-ms"];
 
 fn golden() -> PathBuf {
@@ -53,15 +54,15 @@ fn builder() -> Builder {
         })
 }
 
-/// What was written about one key: facts by name, and the tokens of its holds.
+/// What `contents.txt` says of one key: facts by name, and the tokens of its holds.
 #[derive(Default, Debug)]
-struct Entry {
+struct GoldenKey {
     facts: BTreeMap<String, String>,
     tokens: Vec<Vec<u8>>,
 }
 
-/// By database and key.
-type Contents = BTreeMap<(usize, String), Entry>;
+/// What `contents.txt` says, by database and key.
+type Contents = BTreeMap<(usize, String), GoldenKey>;
 
 fn info_command(key: &str) -> &'static str {
     match key.split(':').next() {
@@ -72,7 +73,7 @@ fn info_command(key: &str) -> &'static str {
     }
 }
 
-/// A map and what is in it, as paths and values.
+/// Flattens a reply into values by their paths.
 fn flatten(path: &str, reply: &Reply, into: &mut BTreeMap<String, String>) {
     match reply {
         Reply::Array(items) if items.iter().all(|item| matches!(item, Reply::Array(_))) => {
@@ -98,7 +99,7 @@ fn flatten(path: &str, reply: &Reply, into: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What is known of a key of a server that follows.
+/// The facts about a key of a replica: its digest, and the fields of INFO that do not change with time.
 fn facts(client: &mut Client, key: &str) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let digest = call!(client, "DEBUG", "DIGEST-VALUE", key);
@@ -123,7 +124,7 @@ fn read_contents(text: &str) -> (u64, Contents) {
         {
             let (database, name) = header.split_once(' ').expect("a database and a key");
             key = (database.parse().expect("a database"), name.to_owned());
-            contents.insert(key.clone(), Entry::default());
+            contents.insert(key.clone(), GoldenKey::default());
             continue;
         }
         let (name, value) = line.split_once(" = ").expect("a name and a value");
@@ -137,7 +138,7 @@ fn read_contents(text: &str) -> (u64, Contents) {
     (last_fence, contents)
 }
 
-/// Back from `escape_ascii`, as far as tokens here need it.
+/// Reverses `escape_ascii`, as far as the tokens here need it.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut left = text;
@@ -150,7 +151,7 @@ fn unescaped(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A server that has yet to find these files at its start, and will follow a primary that is not there.
+/// A stopped server with these files, which will start as a replica of a missing primary.
 fn prepared(version: &Path, files: &str) -> Server {
     let is_aof = files != RDB;
     let builder = if is_aof {
@@ -181,7 +182,7 @@ fn copy_dir(from: &Path, to: &Path) {
 }
 
 #[test]
-fn files_of_every_version_are_read_to_the_letter_and_their_holds_are_used() {
+fn files_of_every_version_are_read_and_their_holds_used() {
     if std::env::var_os("DSYNC_WRITE_GOLDEN").is_some() {
         write();
     }
@@ -208,8 +209,8 @@ fn files_of_every_version_are_read_to_the_letter_and_their_holds_are_used() {
     }
 }
 
-/// Each DUMP payload is the state that it was made of. Those of groups are left out: they are kept for a year
-/// at most, and a server that decides removes them then.
+/// Asserts that each DUMP payload restores the state it was made from. Groups are left out: they are kept for a year at
+/// most, and a primary removes them then.
 #[track_caller]
 fn assert_restored(version: &Path, contents: &Contents) {
     let server = builder().start();
@@ -226,10 +227,10 @@ fn assert_restored(version: &Path, contents: &Contents) {
     }
 }
 
-/// Version 0.1.0 wrote formats of its own, which no version reads. A server does not crash over its files and
-/// does not lose their holds without a word: it does not start, and says why.
+/// No later version reads the formats of 0.1.0. A server neither crashes over such files nor loses their holds
+/// silently: it does not start, and logs why.
 #[test]
-fn files_of_0_1_0_stop_the_start_with_a_sentence_that_names_both_versions() {
+fn files_of_0_1_0_stop_the_start_and_the_log_names_both_versions() {
     let version = golden().join(UNREADABLE);
     for files in [RDB, AOFS[0], AOFS[1]] {
         let mut server = prepared(&version, files);
@@ -247,14 +248,14 @@ fn files_of_0_1_0_stop_the_start_with_a_sentence_that_names_both_versions() {
     }
 }
 
-/// On a server that decides nothing, everything is as it was written.
+/// Asserts that a server that decides nothing has everything that was written.
 #[track_caller]
 fn assert_found(server: &Server, contents: &Contents, what: &str) {
     let mut client = server.connect();
     for ((database, key), entry) in contents {
         assert_eq!(call!(client, "SELECT", database), "OK");
         let found = facts(&mut client, key);
-        // A later version may tell more; what was told then must be true still.
+        // A later version may have more facts; those that were written must still be true.
         for (name, value) in &entry.facts {
             assert_eq!(
                 found.get(name),
@@ -281,7 +282,7 @@ fn by_database(contents: &Contents) -> BTreeMap<usize, i64> {
     sizes
 }
 
-/// On a server that has taken over, every hold is its token's, and everybody is told what was known.
+/// Asserts that on a promoted server every token has its hold, and that results and tallies are answered.
 #[track_caller]
 fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &str) {
     let mut client = server.connect();
@@ -289,7 +290,7 @@ fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &s
     assert!(fence > last_fence, "{what}: {fence} after {last_fence}");
     let fact = |key: &str, name: &str| &contents[&(0, key.to_owned())].facts[name];
 
-    // Nobody else gets in, and the limits are what they were.
+    // Other tokens are not granted, and the limits are as before.
     for request in [
         "DLOCK.ACQUIRE lock:owned",
         "DLOCK.ACQUIRE lock:shared",
@@ -317,7 +318,7 @@ fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &s
     assert_eq!(call!(client, "SELECT", 0), "OK");
     assert_eq!(ask(&mut client, "DSEM.LIMIT sem:pinned NONE"), 4);
 
-    // Retention runs on the wall clock: what has been kept for ten years is not asked about.
+    // Retention runs on the wall clock: after ten years the result may be gone.
     let written: u64 = fact("once:done", "kept-until-unix-ms")
         .parse()
         .expect("a moment");
@@ -356,7 +357,7 @@ fn write() {
         .replica_of(&primary)
         .start();
     let mut tokens = BTreeMap::new();
-    // Half of it before the rewriting, half of it behind.
+    // Database 0 comes before the rewriting of the AOF, database 4 after it.
     let ephemeral = add_fixtures(&primary, 0, &mut tokens);
     rewrite_aof(&primary);
     let also_ephemeral = add_fixtures(&primary, 4, &mut tokens);
@@ -403,11 +404,11 @@ fn write() {
 /// The tokens of the holds of each key.
 type Tokens = BTreeMap<(usize, String), Vec<Vec<u8>>>;
 
-/// Every field in use, in this database. The connection has an EPHEMERAL hold.
+/// Makes keys that use every field, in this database. The returned connection has an EPHEMERAL hold.
 fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client {
     let mut client = server.connect();
     assert_eq!(call!(client, "SELECT", database), "OK");
-    // A day is the longest lease there is by default; what is left of it is not told by the files.
+    // A day is the longest lease by default; the files do not say what is left of it.
     let mut hold = |client: &mut Client, line: &str| {
         let reply = ask(client, format!("{line} EX 86400"));
         let key = line.split(' ').nth(1).expect("a key").to_owned();

@@ -1,26 +1,26 @@
-//! Whatever happened on a server, its files have all of it: an AOF with RDB preamble and without, rewritten
-//! in the middle or not, synced at once or later, and an RDB file; and whatever a server loads while it
-//! runs changes nothing.
+//! Random histories on a server that is then killed: its files have every state.
 //!
-//! A server is killed while it stands still, and starts again as the replica of a primary that is not there:
-//! it decides nothing then, so what it holds, to the letter, is what was in its files. After that it is
-//! promoted, and history goes on.
+//! The files are an AOF with and without RDB preamble, rewritten in the middle or not, synced at once or later, and an
+//! RDB file. A reload while the server runs changes nothing.
+//!
+//! The server is killed while writes are paused, and starts again as a replica of a missing primary: it decides nothing
+//! then, so what it holds is what was in its files. Afterwards it is promoted, and the history goes on.
 
 use crate::fuzz::history::{self, History, assert_same, assert_untroubled, contents, seeds};
 use crate::support::data_files::{wait_for_rewrite, with_aof};
 use crate::support::steps::SOON;
 use crate::support::*;
 
-/// Nobody listens there: ports below 1024 are given to nobody by chance.
+/// An address where no server listens: ports below 1024 are not assigned by chance.
 const NOWHERE: &str = "127.0.0.1 1";
 
-/// Kills the server, which stands still, and asserts that it comes back with everything.
+/// Kills the server, whose writes are paused, and asserts that it starts again with everything.
 #[track_caller]
 fn kill_and_compare(server: &mut Server, seed: u64, what: &str) {
     let before = contents(server);
     assert!(
         before.len() >= 5,
-        "{what}: there is something to compare: {before:?}"
+        "{what}: too little to compare: {before:?}"
     );
     let whole = call!(server.connect(), "DEBUG", "DIGEST");
     server.kill9();
@@ -36,14 +36,14 @@ fn kill_and_compare(server: &mut Server, seed: u64, what: &str) {
     assert_untroubled(server);
 }
 
-/// The history goes on until there is something to compare, and stands still.
+/// Lets the history go on until there are keys to compare, and pauses writes.
 fn stand_still(history: &mut History<'_>, server: &Server) {
     history.until("something to compare", || contents(server).len() >= 8);
     history.stand_still();
 }
 
 #[test]
-fn an_aof_has_all_of_a_history() {
+fn aof_restores_a_random_history() {
     for seed in seeds(1) {
         for (preamble, fsync, rewritten) in [
             ("yes", "always", false),
@@ -74,12 +74,12 @@ fn an_aof_has_all_of_a_history() {
 }
 
 #[test]
-fn an_rdb_file_has_all_of_a_history() {
+fn rdb_file_restores_a_random_history() {
     for seed in seeds(3) {
         let mut server = history::builder().start();
         let mut history = History::new(&server, seed);
         history.steps(200);
-        // One that is written while history goes on, and one of the moment at which it stands still.
+        // One save while the history goes on, and a later one while writes are paused.
         assert!(!call!(server.connect(), "BGSAVE").is_error());
         history.steps(100);
         eventually("the background save", SOON, || {
@@ -93,7 +93,7 @@ fn an_rdb_file_has_all_of_a_history() {
 }
 
 #[test]
-fn a_server_that_loads_its_own_data_in_the_middle_goes_on_as_if_nothing_had_been() {
+fn reload_in_a_random_history_changes_nothing() {
     for seed in seeds(2) {
         for preamble in ["yes", "no"] {
             let server = with_aof(history::builder(), "always", preamble).start();
@@ -111,7 +111,7 @@ fn a_server_that_loads_its_own_data_in_the_middle_goes_on_as_if_nothing_had_been
                     assert_eq!(contents(server), before, "{reload:?}");
                 });
                 history.steps(40);
-                // What came after it fits what the replica had before it.
+                // The replica, which was not reloaded, applies the changes that follow.
                 history.still(|server| {
                     replica.wait_to_catch_up_with(server);
                     assert_same(server, &replica, "after a reload");

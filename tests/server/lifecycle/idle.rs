@@ -1,10 +1,8 @@
-//! A server that only waits for something far away sleeps: our timer hardly fires, and no processor time
-//! is spent.
+//! A server whose next deadline is far away sleeps: the module's timer hardly fires, and no processor time is spent.
 //!
-//! The story behind it: Redis 7.0 multiplies the milliseconds to the next timer of a module by 1000 in a
-//! 32-bit integer (`ae.c`, processTimeEvents). With 36 to 71 minutes left the product is negative, and the
-//! event loop turned without a pause until that time was over. Further away it wraps around, so the same
-//! comes later.
+//! The loss behind it: Redis 7.0 multiplies the milliseconds to the next timer of a module by 1000 in a 32-bit integer
+//! (`ae.c`, processTimeEvents). With 36 to 71 minutes left the product is negative, and the event loop spun until that
+//! time was over. Longer times wrap around, so the same happened later.
 
 use crate::support::*;
 use std::thread;
@@ -17,16 +15,16 @@ const HOUR_MS: u64 = 60 * MINUTE_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;
 const YEAR_MS: u64 = 365 * DAY_MS;
 
-/// While nothing happens.
+/// How long a server is watched while nothing happens.
 const WATCHED_FOR: Duration = Duration::from_secs(1);
-/// How many such times a server has to be found asleep in one.
+/// A server must be found asleep in one of this many such times.
 const WATCHED_TIMES: u32 = 5;
 /// How often the timer may fire in that time: the lease index moves entries down a few levels.
 const MAX_TICKS: u64 = 5;
-/// Processor time that may be spent in it. The server's own cron takes two or three.
+/// Processor time that may be spent in that time. The server's own cron takes two or three milliseconds.
 const MAX_CPU_MS: f64 = 50.0;
 
-/// A server and what keeps its deadlines far away: connections that wait.
+/// A server whose deadlines are far away, and the clients that wait there.
 struct Sleeper {
     case: String,
     server: Server,
@@ -64,8 +62,8 @@ impl Sleeper {
         self
     }
 
-    /// Lets the timer fire once, for a waiter whose time is over. What is far away is then asked for from
-    /// within the timer, which is where Redis 7.0 gets it wrong.
+    /// Lets the timer fire once, for a waiter whose BLOCK ends. The far deadline is then armed from within the timer,
+    /// which is where Redis 7.0 computes it wrongly.
     #[track_caller]
     fn nudge(&self) {
         let mut client = self.server.connect();

@@ -1,9 +1,8 @@
 //! A server that is killed in the middle of traffic.
 //!
-//! The promise: where every write reaches the disk before its reply, no acknowledged grant, no acknowledged
-//! release and no acknowledged result is lost; where the end of the file may be lost, what is lost is the
-//! newest. What was under way when the server died may have happened or not. In either case the fences to
-//! come exceed all that were ever given.
+//! Where every write reaches the disk before its reply, no acknowledged grant, release or result is lost. Where the end
+//! of the file may be lost, only the newest grants are lost. A request that was not answered may have been carried out
+//! or not. In every case later fences are higher than all earlier ones.
 //!
 //! `DSYNC_KILLS=n` kills each server n times instead of five.
 
@@ -22,20 +21,20 @@ use crate::support::*;
 
 const WORKERS: usize = 6;
 
-/// Acknowledged and not given back.
-struct Held {
+/// A hold whose grant was acknowledged and that was not given back.
+struct AcknowledgedHold {
     acquire: String,
     check: String,
     fence: u64,
 }
 
-/// What the workers know for certain.
+/// What the workers know for certain from the replies they read.
 #[derive(Default)]
 struct Known {
-    held: Vec<Held>,
-    /// Questions to which the answer is 0, for what they ask after was given back.
+    held: Vec<AcknowledgedHold>,
+    /// CHECK requests for holds that were given back: the reply must be 0.
     released: Vec<String>,
-    /// Work that is done, by key and result.
+    /// Completed work-once keys and their results.
     done: Vec<(String, String)>,
 }
 
@@ -62,13 +61,13 @@ fn say(client: &mut Client, line: &str) -> Option<Reply> {
     client.try_call(&line.split(' ').collect::<Vec<_>>())
 }
 
-/// Acquires of every family until the server is gone; gives two of three back.
+/// Acquires holds of every family until the server is gone, and gives two of three back.
 fn work(server: &Server, name: &str, acknowledged: &AtomicUsize) -> Known {
     let mut known = Known::default();
     let mut client = server.connect();
     for n in 0.. {
         let token = format!("{name}:{n}");
-        // In turn: a lock that is handed from waiter to waiter, and holds that are alone or among others.
+        // In turn: a lock that all workers wait for, locks and runs of its own, and holds of shared keys.
         let (prefix, key, request) = match n % 5 {
             0 => ("DLOCK", "hot".to_owned(), "DLOCK.ACQUIRE hot".to_owned()),
             1 => (
@@ -95,9 +94,9 @@ fn work(server: &Server, name: &str, acknowledged: &AtomicUsize) -> Known {
         let fence = fence_of(&reply);
         acknowledged.fetch_add(1, Ordering::Relaxed);
         let check = format!("{prefix}.CHECK {key} {token}");
-        // Whatever is handed on must be given back.
+        // The lock that others wait for must be given back.
         if n % 3 == 0 && key != "hot" {
-            known.held.push(Held {
+            known.held.push(AcknowledgedHold {
                 acquire,
                 check,
                 fence,
@@ -109,7 +108,7 @@ fn work(server: &Server, name: &str, acknowledged: &AtomicUsize) -> Known {
             ("DWG", 0) => format!("DWG.DONE {key} {token}"),
             _ => format!("{prefix}.RELEASE {key} {token}"),
         };
-        // From the request until its reply nobody can know.
+        // Without a reply, it is unknown whether the hold has ended.
         if say(&mut client, &end).is_none() {
             return known;
         }
@@ -122,7 +121,7 @@ fn work(server: &Server, name: &str, acknowledged: &AtomicUsize) -> Known {
     known
 }
 
-/// Traffic until so much of it is acknowledged; then the server is killed in the middle of it.
+/// Lets the workers run until `enough` grants are acknowledged, and kills the server under them.
 fn kill_under_traffic(server: &mut Server, round: u64, rewrite: bool, enough: usize) -> Known {
     let acknowledged = AtomicUsize::new(0);
     let mut known = Known::default();
@@ -141,7 +140,7 @@ fn kill_under_traffic(server: &mut Server, round: u64, rewrite: bool, enough: us
         wait_for(enough / 2);
         if rewrite {
             assert!(!call!(server.connect(), "BGREWRITEAOF").is_error());
-            // Every other time it is killed with the rewriting still under way, perhaps.
+            // In other rounds the server may be killed while it rewrites the AOF.
             if round.is_multiple_of(4) {
                 wait_for_rewrite(server);
             }
@@ -166,14 +165,14 @@ fn kills() -> u64 {
 #[track_caller]
 fn assert_all_there(server: &Server, known: &Known) {
     let mut client = server.connect();
-    for Held {
+    for AcknowledgedHold {
         acquire,
         check,
         fence,
     } in &known.held
     {
         assert!(ask(&mut client, check).as_int() > 0, "lost: {check}");
-        // The same request once more is the same hold.
+        // The same request again is answered the same hold.
         assert_eq!(fence_of(&ask(&mut client, acquire)), *fence, "{acquire}");
     }
     for check in &known.released {
@@ -193,7 +192,7 @@ fn assert_fences_rise(server: &Server, known: &Known) {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_to_kills_under_traffic_where_every_write_is_synced() {
+fn kill_loses_nothing_acknowledged_with_fsync_always() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).start();
         let mut known = Known::default();
@@ -203,13 +202,13 @@ fn nothing_acknowledged_is_lost_to_kills_under_traffic_where_every_write_is_sync
             server.start_again();
             assert_all_there(&server, &known);
             assert_fences_rise(&server, &known);
-            // The one that died with the lock in hand never gives it back.
+            // The worker that held this lock is gone and never releases it.
             ask(&mut server.connect(), "DEL hot");
         }
     }
 }
 
-/// Asserts that whatever is lost was given after whatever is kept.
+/// Asserts that every lost hold was granted after every kept one; returns how many are lost.
 #[track_caller]
 fn assert_only_the_newest_lost(server: &Server, known: &Known) -> usize {
     let mut client = server.connect();
@@ -226,7 +225,7 @@ fn assert_only_the_newest_lost(server: &Server, known: &Known) -> usize {
 }
 
 #[test]
-fn a_kill_loses_the_newest_at_most_where_writes_are_synced_later() {
+fn kill_loses_only_the_newest_without_fsync_always() {
     for (fsync, preamble) in [("everysec", "yes"), ("everysec", "no"), ("no", "no")] {
         let mut server = with_aof(Server::builder(), fsync, preamble).start();
         for round in 0..kills().min(2) {
@@ -234,7 +233,7 @@ fn a_kill_loses_the_newest_at_most_where_writes_are_synced_later() {
             server.start_again();
             assert_only_the_newest_lost(&server, &known);
             assert_fences_rise(&server, &known);
-            // Whoever lost a hold asks again, with the same token; whoever did not has the same hold.
+            // A token whose hold is lost is granted a new one; any other token has the same hold.
             let mut client = server.connect();
             for held in &known.held {
                 let fence = fence_of(&ask(&mut client, &held.acquire));
@@ -246,13 +245,13 @@ fn a_kill_loses_the_newest_at_most_where_writes_are_synced_later() {
 }
 
 #[test]
-fn a_file_that_ends_anywhere_has_everything_before_that() {
+fn aof_cut_anywhere_keeps_everything_before_the_cut() {
     let mut rng = StdRng::seed_from_u64(7);
     let mut server = with_safe_aof(false).start();
     let known = kill_under_traffic(&mut server, 1, false, 400);
     let whole = fs::read(aof(&server)).expect("the AOF is read");
     let mut last_lost = 0;
-    // From the end backwards: ever more is lost.
+    // Cuts ever more off the end.
     for nth in 1..6 {
         let from = whole.len() - nth * whole.len() / 6;
         let cut = rng.random_range(from..from + whole.len() / 6);
@@ -271,7 +270,7 @@ fn a_file_that_ends_anywhere_has_everything_before_that() {
 }
 
 #[test]
-fn a_server_that_saves_now_and_then_has_everything_up_to_the_last_time() {
+fn kill_without_aof_loses_what_came_after_the_last_save() {
     let mut server = Server::start();
     let mut client = server.connect();
     let mut fences = Vec::new();
@@ -294,7 +293,7 @@ fn a_server_that_saves_now_and_then_has_everything_up_to_the_last_time() {
             &mut client,
             format!("DSEM.ACQUIRE s LIMIT 99 TOKEN t{n} EX 600"),
         );
-        // What was lost is granted anew, above all that was given before.
+        // A lost hold is granted anew, with a higher fence than all before.
         let is_new = fence_of(&again) > fences[49];
         assert_eq!(is_new, n >= 25, "t{n}: {fence}");
     }

@@ -1,17 +1,24 @@
-//! What a server goes through: loading, settings, removed keys, files, kills, restarts and clocks.
+//! What a server goes through: loading the module, settings, removed keys, files, kills, restarts and clocks.
 
 mod bad_payloads;
+mod clock_jump;
 mod dumps;
+mod forged_payloads;
 mod golden;
 mod histories_persisted;
 mod idle;
 mod kills;
+pub(crate) mod lapse_wave;
 mod lease_clock;
+mod many_lapses;
+mod many_removals;
 mod module_load;
+mod moved_keys;
+mod payload;
 mod persistence;
-mod pitfalls;
 mod removal;
 mod restarts;
 mod settings;
 mod turns;
+mod writes_refused;
 mod wrong_clock;

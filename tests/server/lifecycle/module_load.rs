@@ -1,9 +1,8 @@
-//! Loading the module into a server that runs: refusals, and what they leave behind.
+//! Loading the module into a running server: refusals, and what they leave behind.
 //!
-//! A server unloads the library that it refuses. Whatever it would still call there, a command filter or
-//! the receiver of messages of other nodes, ends the server at the next occasion. So after every refusal
-//! these stories give the server each occasion: commands, events, connections that close, the cluster's
-//! messages. Then the module must load.
+//! A server unloads the library that it refuses. If it still called into that library, by a command filter or the
+//! receiver of other nodes' messages, it would crash at the next occasion. So after every refusal these tests give the
+//! server each occasion: commands, events, closed connections, cluster messages. Then the module must load.
 
 use crate::support::steps::*;
 use crate::support::*;
@@ -34,9 +33,9 @@ fn assert_loaded(server: &Server, is_loaded: bool) {
     assert_eq!(modules.as_array().iter().any(has_name), is_loaded);
 }
 
-/// Gives the server occasion to call whatever it still knows of a library, on a key of its own.
+/// Gives the server every occasion to call into a library that it still knows. `key` is used for it.
 #[track_caller]
-fn live_on(server: &Server, key: &str) {
+fn exercise_server(server: &Server, key: &str) {
     let renamed = format!("{{{key}}}renamed");
     let mut client = server.connect();
     for line in [
@@ -60,7 +59,7 @@ fn live_on(server: &Server, key: &str) {
     let mut victim = server.connect();
     let kill = format!("CLIENT KILL ID {}", victim.id());
     assert_eq!(ask(&mut client, kill), 1);
-    // The server's cron, and with it timers that are due.
+    // A turn of the server's cron, in which due timers fire.
     let uptime = server.info_number("server", "uptime_in_seconds");
     eventually("the server's cron", SOON, || {
         server.info_number("server", "uptime_in_seconds") > uptime
@@ -70,7 +69,7 @@ fn live_on(server: &Server, key: &str) {
     });
 }
 
-/// How many messages of modules have come over the cluster's bus.
+/// The number of module messages that this node has received over the cluster bus.
 #[track_caller]
 fn bus_messages(server: &Server) -> u64 {
     let info = ask(&mut server.connect(), "CLUSTER INFO");
@@ -82,20 +81,20 @@ fn bus_messages(server: &Server) -> u64 {
     value.unwrap_or(0)
 }
 
-/// The same as [`live_on`], in a cluster whose other nodes have the module.
+/// The same as [`exercise_server`], in a cluster whose other nodes have the module.
 #[track_caller]
-fn live_on_in_cluster(server: &Server, key: &str) {
+fn exercise_node(server: &Server, key: &str) {
     let mut client = server.connect();
     for line in ["CLUSTER NODES", "CLUSTER INFO", "CLUSTER SLOTS"] {
         let reply = ask(&mut client, line);
         assert!(!reply.is_error(), "{line}: {reply:?}");
     }
-    // Each node tells all others its last fence once a second.
+    // Each node sends its last fence to all others once a second.
     let before = bus_messages(server);
     eventually("messages of both peers", SOON, || {
         bus_messages(server) >= before + 4
     });
-    live_on(server, key);
+    exercise_server(server, key);
 }
 
 /// Uses the module: a grant, a hand-off, a lapse.
@@ -110,9 +109,9 @@ fn use_locks(server: &Server, key: &str) {
     wait_until_gone(&mut client, key);
 }
 
-/// Whether this server refuses a module for a directive of `MODULE LOADEX` that nobody knows, and goes on.
-/// Redis 7.2 and 7.4 and all of Valkey dereference a null pointer there, and Redis 7.0 answers an error and
-/// keeps the module; so on those dsync has the server forget such directives.
+/// Returns whether this server refuses a module for an unknown directive of `MODULE LOADEX` and goes on. Redis 7.2 and
+/// 7.4 and all Valkeys dereference a null pointer there, and Redis 7.0 answers an error and keeps the module; so on
+/// those dsync makes the server forget such directives.
 #[track_caller]
 fn refuses_unknown_directives(server: &Server) -> bool {
     let flavour = server.flavour();
@@ -131,28 +130,29 @@ const UNKNOWN_DIRECTIVE: (&str, &str) = (
     "CONFIG dsync.rejoin-ms 7 CONFIG dsync.no-such-setting 1",
 );
 
-/// A server without the module refuses it for each reason there is, lives on, and then loads it.
+/// Lets a server without the module refuse it for each reason, exercises the server after each refusal, and then loads
+/// the module.
 #[track_caller]
-fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
+fn refuse_then_load(server: &Server, key: &str, exercise: fn(&Server, &str)) {
     for (how, arguments) in REFUSED {
         assert_refused(server, how, arguments);
-        live_on(server, key);
+        exercise(server, key);
         assert_loaded(server, false);
     }
-    // The library may stay in memory after a refusal: many refusals must not wear it out.
+    // The library may stay in memory after a refusal, and must work after any number of refusals.
     for _ in 0..20 {
         for (how, arguments) in REFUSED {
             assert_refused(server, how, arguments);
         }
     }
-    live_on(server, key);
+    exercise(server, key);
 
     let (how, arguments) = UNKNOWN_DIRECTIVE;
     if refuses_unknown_directives(server) {
         for _ in 0..3 {
             assert_refused(server, how, arguments);
         }
-        live_on(server, key);
+        exercise(server, key);
         assert_loaded(server, false);
         assert_eq!(load(server, "LOADEX", "CONFIG dsync.rejoin-ms 7"), "OK");
     } else {
@@ -163,7 +163,7 @@ fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
     let rejoin = ask(&mut client, "CONFIG GET dsync.*");
     assert_eq!(*rejoin.field("dsync.rejoin-ms"), "7");
     use_locks(server, key);
-    live_on(server, key);
+    exercise(server, key);
     use_locks(server, key);
     assert_calm(server);
 }
@@ -171,7 +171,7 @@ fn refuse_then_load(server: &Server, key: &str, live_on: fn(&Server, &str)) {
 #[test]
 fn refused_load_leaves_a_server_that_serves_and_loads() {
     let server = Server::builder().without_module().start();
-    refuse_then_load(&server, "key", live_on);
+    refuse_then_load(&server, "key", exercise_server);
 }
 
 #[test]
@@ -180,14 +180,14 @@ fn refused_load_of_a_library_that_stays_in_memory_can_be_repeated() {
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("its maps");
     let name = module_path();
     assert!(maps.contains(&*name.to_string_lossy()), "not kept: {maps}");
-    refuse_then_load(&server, "key", live_on);
+    refuse_then_load(&server, "key", exercise_server);
 }
 
 #[test]
 fn refused_load_in_cluster_leaves_a_node_that_serves_and_loads() {
     let cluster = Cluster::builder().without_module_on(0).start();
     let key = cluster.key_of(0, "key");
-    refuse_then_load(&cluster[0], &key, live_on_in_cluster);
+    refuse_then_load(&cluster[0], &key, exercise_node);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn second_load_of_a_loaded_module_is_refused_and_harms_nothing() {
     for (how, arguments) in REFUSED.into_iter().chain([("LOAD", ""), ("LOADEX", "")]) {
         assert_refused(server, how, arguments);
     }
-    // A copy is another library, with the same name for the server.
+    // A copy of the file is another library with the same module name.
     let copy = server.dir().join("copy.so");
     std::fs::copy(module_path(), &copy).expect("the module is copied");
     let again = ask(&mut client, format!("MODULE LOAD {}", copy.display()));

@@ -1,7 +1,8 @@
-//! What a server knows after it was saved, stopped, killed or reloaded.
+//! What a server has after it was saved, stopped, killed or reloaded.
 //!
-//! The promise: holds come back with their tokens, fences, leases and deadlines, and whoever waits goes on
-//! waiting.
+//! Holds are restored with their tokens, fences, leases and deadlines. A reload keeps the waiters.
+//!
+//! Kills under traffic are in `kills`, random histories in `histories_persisted`, leases over a restart in `restarts`.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +12,11 @@ use crate::support::data_files::{
     with_safe_aof,
 };
 use crate::support::fixtures::{add_fixtures, assert_in_use, digests};
-use crate::support::steps::{SOON, ask, queued, reply, unix_us};
+use crate::support::steps::{SOON, ask, assert_calm, granted, queued, reply, unix_us};
 use crate::support::*;
 
 #[test]
-fn a_saved_server_comes_back_as_it_was() {
+fn saved_server_restores_every_state() {
     let mut server = Server::start();
     add_fixtures(&server);
     let before = digests(&server);
@@ -26,7 +27,7 @@ fn a_saved_server_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_clean_restart_saves_by_itself() {
+fn clean_restart_saves_by_itself() {
     let mut server = Server::builder().config("save", "3600 1").start();
     add_fixtures(&server);
     let before = digests(&server);
@@ -36,7 +37,7 @@ fn a_clean_restart_saves_by_itself() {
 }
 
 #[test]
-fn a_killed_server_comes_back_from_its_aof() {
+fn killed_server_restores_its_aof() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).start();
         add_fixtures(&server);
@@ -48,7 +49,7 @@ fn a_killed_server_comes_back_from_its_aof() {
 }
 
 #[test]
-fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it() {
+fn killed_server_restores_rewritten_aof_and_what_follows() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).start();
         add_fixtures(&server);
@@ -62,7 +63,7 @@ fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it()
         kill_and_start(&mut server);
         assert_eq!(digests(&server), before, "preamble {preamble}");
         assert_in_use(&server);
-        // Twice: what was loaded is written as well as what was decided.
+        // Once more, for states that were loaded and not decided by this process.
         let before = digests(&server);
         rewrite_aof(&server);
         kill_and_start(&mut server);
@@ -71,7 +72,7 @@ fn a_killed_server_comes_back_from_a_rewritten_aof_and_what_was_appended_to_it()
 }
 
 #[test]
-fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
+fn reload_changes_nothing_and_keeps_waiters() {
     for reload in [&["DEBUG", "RELOAD"], &["DEBUG", "LOADAOF"]] {
         let server = with_safe_aof(false).start();
         add_fixtures(&server);
@@ -91,7 +92,7 @@ fn a_reload_changes_nothing_and_whoever_waits_goes_on_waiting() {
 }
 
 #[test]
-fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
+fn aof_with_unknown_change_stops_the_start_and_is_logged() {
     let grant = grant_by_hand(unix_us());
     let unpackable = |bytes: &[u8]| ("DSYN", sealed(bytes));
     let by_hand = |changes: &[&str]| ("DSYN", packed("lock", changes));
@@ -160,10 +161,9 @@ fn an_aof_with_a_change_that_is_not_known_stops_the_start_and_says_why() {
     assert_eq!(digests(&server), before);
 }
 
-/// A server would not start for one change of its AOF, and its operator had the choice between all of the
-/// data and none of it.
+/// A server did not start because of one change in its AOF, so its operator had to lose all of the data.
 #[test]
-fn aof_with_unapplied_changes_is_loaded_without_them_if_the_operator_says_so() {
+fn aof_skip_unapplied_loads_the_rest() {
     let mut server = with_safe_aof(false).start();
     add_fixtures(&server);
     let before = digests(&server);
@@ -196,11 +196,11 @@ fn aof_with_unapplied_changes_is_loaded_without_them_if_the_operator_says_so() {
     assert_in_use(&server);
 }
 
-/// A vacant place of a semaphore kept the semaphore's limit for the name; the name became a work-once key, was
-/// deleted, and the next in line was granted under that limit. The replica refused the grant, and the primary
-/// did not start again from its AOF.
+/// A vacant place of a semaphore kept the semaphore's limit for the name. The name became a work-once key and was
+/// deleted, and the next waiter was granted under that limit. The replica refused the grant, and the primary did not
+/// start again from its AOF.
 #[test]
-fn name_reused_by_another_family_is_followed_and_loaded() {
+fn name_reused_by_another_family_is_replicated_and_loaded() {
     let mut server = with_safe_aof(false)
         .module_arg("rejoin-ms")
         .module_arg(60_000)
@@ -234,7 +234,7 @@ fn name_reused_by_another_family_is_followed_and_loaded() {
     assert_eq!(digest(&server, "k"), before);
 }
 
-/// Sends many requests and reads their replies, some at a time.
+/// Sends `count` requests, 500 at a time, and checks their replies.
 fn in_bulk(
     client: &mut Client,
     count: usize,
@@ -252,7 +252,7 @@ fn in_bulk(
 }
 
 #[test]
-fn twenty_thousand_locks_and_twenty_thousand_holds_of_one_key_come_back() {
+fn forty_thousand_holds_are_restored() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).config("appendfsync", "no").start();
         let mut client = server.connect();
@@ -303,7 +303,7 @@ fn twenty_thousand_locks_and_twenty_thousand_holds_of_one_key_come_back() {
 }
 
 #[test]
-fn a_save_with_waiters_in_the_queue_saves_the_holds_alone() {
+fn save_with_waiters_saves_only_holds() {
     let mut server = Server::start();
     let mut client = server.connect();
     call!(client, "DLOCK.ACQUIRE", "k", "EX", 600, "TOKEN", "t");
@@ -325,4 +325,51 @@ fn a_save_with_waiters_in_the_queue_saves_the_holds_alone() {
         *call!(server.connect(), "DLOCK.INFO", "k").field("waiters"),
         0
     );
+}
+
+#[test]
+fn background_save_leaves_a_thousand_waiters_queued() {
+    let server = Server::builder().config("appendonly", "yes").start();
+    let mut client = server.connect();
+    call!(client, "DLOCK.ACQUIRE", "k", "TOKEN", "t");
+    let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        send!(
+            waiter,
+            "DLOCK.ACQUIRE",
+            "k",
+            "SHARED",
+            "BLOCK",
+            0,
+            "TOKEN",
+            format!("w{n}")
+        );
+    }
+    wait_for_blocked(&server, 1_000);
+    for save in ["BGSAVE", "BGREWRITEAOF"] {
+        let reply = call!(client, save);
+        assert!(!reply.is_error(), "{reply:?}");
+        eventually("the end of the save", SOON * 2, || {
+            let info = server.info_section("persistence");
+            [
+                "rdb_bgsave_in_progress:0",
+                "aof_rewrite_in_progress:0",
+                "rdb_last_bgsave_status:ok",
+                "aof_last_bgrewrite_status:ok",
+            ]
+            .iter()
+            .all(|line| info.contains(line))
+        });
+        assert_eq!(blocked_clients(&server), 1_000);
+    }
+    assert_eq!(
+        call!(client, "BGSAVE").as_str(),
+        "Background saving started"
+    );
+    assert_eq!(call!(client, "DLOCK.RELEASE", "k", "t"), 1);
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        assert_eq!(granted(waiter).0, format!("w{n}"));
+    }
+    assert_eq!(*call!(client, "DLOCK.INFO", "k").field("holders"), 1_000);
+    assert_calm(&server);
 }

@@ -1,7 +1,7 @@
-//! What a server that starts makes of the leases and fences it finds.
+//! Leases, fences and finished rounds of a server that starts again.
 //!
-//! The promise: a lease goes on with what was left of it and some grace, never more than all of it; and
-//! fences only ever rise, also where nothing was saved at all.
+//! A lease goes on with its rest and the grace of the start, but never with more than the whole lease. Fences only
+//! rise, also where nothing was saved.
 
 use std::fs;
 
@@ -13,7 +13,8 @@ const MINUTE_US: u64 = 60_000_000;
 const HOUR_US: u64 = 60 * MINUTE_US;
 const DAY_US: u64 = 24 * HOUR_US;
 
-/// What CHECK says of a lease of `lease_ms` after a kill and a start `gone_ms` later, under this grace.
+/// Kills a server with a lease of `lease_ms` and starts it `gone_ms` later with this grace. Returns what CHECK answers,
+/// and how many milliseconds have passed since the grant.
 fn left_after_restart(lease_ms: u64, gone_ms: u64, grace_ms: u64) -> (i64, i64) {
     let mut server = with_safe_aof(false)
         .module_arg("takeover-grace-ms")
@@ -41,7 +42,7 @@ fn left_after_restart(lease_ms: u64, gone_ms: u64, grace_ms: u64) -> (i64, i64) 
     )
 }
 
-/// How each family calls itself and its claims in what is written down.
+/// Prefix, family and claim of a hold, as the AOF names them.
 const FAMILIES: [(&str, &str, &str); 5] = [
     ("DLOCK", "lock", "exclusive"),
     ("DLOCK", "lock", "shared"),
@@ -51,12 +52,12 @@ const FAMILIES: [(&str, &str, &str); 5] = [
 ];
 
 #[test]
-fn a_start_gives_every_hold_the_rest_of_its_lease_and_the_grace_and_no_more_than_the_lease() {
+fn start_gives_rest_of_lease_and_grace_but_at_most_the_lease() {
     const LEASE: i64 = 20_000;
     const HOUR: i64 = 3_600_000;
     for grace in [0, 5_000, 60_000] {
-        // How far the written deadline lies ahead of the start: overdue, just due, and about the point from
-        // which on the whole lease is given; more than a lease ahead is what a clock set back leaves.
+        // How far the written deadline lies ahead of the start: overdue, just due, and around the point from which the
+        // whole lease is given. More than a lease ahead is what a wall clock that was set back leaves.
         let table = [
             -24 * HOUR,
             -1,
@@ -90,7 +91,7 @@ fn a_start_gives_every_hold_the_rest_of_its_lease_and_the_grace_and_no_more_than
         for (f, (prefix, ..)) in FAMILIES.iter().enumerate() {
             for (n, ahead) in table.iter().enumerate() {
                 let left = call!(client, format!("{prefix}.CHECK"), format!("{f}:{n}"), "t");
-                // The start was at some moment since, and some of what was left may have run since.
+                // The server started at some moment since `before`, and the lease has run since then.
                 let gone = i64::try_from(unix_ms() - before).expect("a short while");
                 let (least, most) = (left_at(*ahead - gone) - gone, left_at(*ahead));
                 assert!(
@@ -103,7 +104,7 @@ fn a_start_gives_every_hold_the_rest_of_its_lease_and_the_grace_and_no_more_than
 }
 
 #[test]
-fn what_ran_out_while_the_server_was_down_is_given_to_the_next_after_the_grace_and_not_before() {
+fn lease_ended_while_down_is_handed_on_after_grace() {
     const GRACE: u64 = 700;
     let mut server = with_safe_aof(true)
         .module_arg("takeover-grace-ms")
@@ -135,7 +136,7 @@ fn what_ran_out_while_the_server_was_down_is_given_to_the_next_after_the_grace_a
     server.start_again();
     let mut client = server.connect();
     let mut waiters = acquire.map(|request| {
-        // Renewed within the grace, it is its holder's as before.
+        // A hold that is renewed within the grace stays its holder's.
         let prefix = request.split('.').next().expect("a family");
         let key = request.split(' ').nth(1).expect("a key");
         let renew = format!("{prefix}.RENEW {key}:renewed kept EX 60");
@@ -162,12 +163,12 @@ fn what_ran_out_while_the_server_was_down_is_given_to_the_next_after_the_grace_a
 }
 
 #[test]
-fn after_a_restart_a_lease_has_what_was_left_of_it_and_the_grace() {
-    // The rest and the grace together: less than the lease.
+fn restarted_lease_has_its_rest_and_grace() {
+    // The rest and the grace together are less than the lease.
     let (left, gone) = left_after_restart(60_000, 500, 200);
     assert!(left <= 60_000 - 500 + 200, "{left}");
     assert!(left >= 60_000 - gone + 200 - 1_000, "{left} after {gone}");
-    // Without any grace there is the rest alone.
+    // Without grace only the rest is left.
     let (left, gone) = left_after_restart(20_000, 1_000, 0);
     assert!(
         (20_000 - gone - 1_000..=19_000).contains(&left),
@@ -176,8 +177,8 @@ fn after_a_restart_a_lease_has_what_was_left_of_it_and_the_grace() {
 }
 
 #[test]
-fn after_a_restart_a_lease_is_never_longer_than_it_was_given() {
-    // A second is gone and a minute of grace would be added: all of the lease, no more.
+fn restarted_lease_is_never_longer_than_granted() {
+    // One second is gone and the grace is a minute: the whole lease is given, and no more.
     let (left, _) = left_after_restart(20_000, 1_000, 60_000);
     assert!((19_000..=20_000).contains(&left), "{left}");
     assert!(
@@ -187,7 +188,7 @@ fn after_a_restart_a_lease_is_never_longer_than_it_was_given() {
 }
 
 #[test]
-fn a_lease_that_ran_out_while_the_server_was_down_has_the_grace_left_and_then_lapses() {
+fn lease_ended_while_down_has_grace_and_then_lapses() {
     let mut server = with_safe_aof(true)
         .module_arg("takeover-grace-ms")
         .module_arg(1_200)
@@ -241,13 +242,13 @@ fn a_lease_that_ran_out_while_the_server_was_down_has_the_grace_left_and_then_la
         .1;
     assert!(next > fence);
     assert_eq!(call!(client, "DLOCK.CHECK", "k", "t"), 0);
-    // Never more than the whole lease, however long the grace.
+    // The hold `short` has at most its whole lease of 100 ms, although the grace is longer.
     eventually("a lapse", SOON, || call!(client, "EXISTS", "short") == 0);
     assert!(call!(client, "DLOCK.CHECK", "renewable", "t").as_int() > 0);
 }
 
 #[test]
-fn fences_rise_over_removals_flushes_and_restarts_with_and_without_memory() {
+fn fences_rise_over_removals_flushes_and_restarts() {
     let mut server = Server::start();
     let mut last = 0;
     let mut rises = |server: &Server, by: u64| {
@@ -268,17 +269,17 @@ fn fences_rise_over_removals_flushes_and_restarts_with_and_without_memory() {
     rises(&server, 0);
     call!(server.connect(), "FLUSHALL", "ASYNC");
     rises(&server, 0);
-    // Nothing at all was saved.
+    // The server is killed without any save.
     kill_and_start(&mut server);
     rises(&server, 0);
     assert_eq!(call!(server.connect(), "SAVE"), "OK");
-    // Given after the save, and lost.
+    // This grant comes after the save, and is lost.
     call!(server.connect(), "DEL", "k");
     rises(&server, 0);
     kill_and_start(&mut server);
     call!(server.connect(), "DEL", "k");
     rises(&server, 0);
-    // The last fence alone is saved, without any key.
+    // The file has the last fence and no key.
     call!(server.connect(), "DEL", "k");
     assert_eq!(call!(server.connect(), "SAVE"), "OK");
     kill_and_start(&mut server);
@@ -286,7 +287,7 @@ fn fences_rise_over_removals_flushes_and_restarts_with_and_without_memory() {
 }
 
 #[test]
-fn a_reload_is_no_new_start_and_leaps_over_no_fences() {
+fn reload_does_not_raise_fences() {
     let server = Server::start();
     let mut client = server.connect();
     let before = call!(client, "DLOCK.ACQUIRE", "a").grant().1;
@@ -297,8 +298,8 @@ fn a_reload_is_no_new_start_and_leaps_over_no_fences() {
 }
 
 #[test]
-fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
-    // A last fence that lies further ahead than the hour, as after a clock that was wrong.
+fn start_raises_fences_a_minute_past_the_last() {
+    // The last fence lies more than an hour ahead, as after a wrong clock.
     let far = unix_us() + 100 * DAY_US;
     let mut server = with_safe_aof(false).start();
     server.kill9();
@@ -310,7 +311,7 @@ fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
         "{fence} after {far}, which is {} past it",
         fence.saturating_sub(far)
     );
-    // The same with the RDB file, whose auxiliary data carry it.
+    // The same with an RDB file, which has the last fence in its auxiliary data.
     let mut server = Server::start();
     call!(server.connect(), "DEL", "nothing");
     drop(server.connect());
@@ -333,7 +334,7 @@ fn a_start_goes_a_minute_past_the_last_fence_it_finds() {
 }
 
 #[test]
-fn a_finished_round_is_kept_after_a_restart_as_long_as_it_was_to_be_and_no_longer() {
+fn finished_round_keeps_its_end_over_restart() {
     let mut server = with_safe_aof(true)
         .module_arg("group-keep-ms")
         .module_arg(2_500)
@@ -362,7 +363,7 @@ fn a_finished_round_is_kept_after_a_restart_as_long_as_it_was_to_be_and_no_longe
         call!(client, "EXISTS", "g") == 0
     });
     assert!(unix_ms() >= kept_until);
-    // Its going is in the AOF too.
+    // The end of the tally is in the AOF too.
     kill_and_start(&mut server);
     assert_eq!(call!(server.connect(), "EXISTS", "g"), 0);
 }

@@ -1,7 +1,6 @@
-//! The settings: the same table through CONFIG, the arguments of `loadmodule` and redis.conf, its
-//! bounds, and that each setting does what it is called after.
+//! The settings: set through CONFIG, the arguments of `loadmodule` and redis.conf; their bounds; and what each does.
 //!
-//! `group-keep-ms` and `group-idle-ms` are told in `group`, `takeover-grace-ms` where servers restart.
+//! `group-keep-ms` and `group-idle-ms` are tested in `group`, `takeover-grace-ms` in `restarts`.
 
 use crate::support::*;
 use std::path::Path;
@@ -12,7 +11,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Name, default, least, most: as redis.conf.example has them.
+/// Name, default, least and most, as in redis.conf.example.
 const SETTINGS: [(&str, i64, i64, i64); 10] = [
     ("default-lease-ms", 30_000, 1, 30 * DAY_MS),
     ("max-lease-ms", DAY_MS, 1, 30 * DAY_MS),
@@ -57,7 +56,7 @@ fn queue(server: &Server, request: &[&str], count: u64) -> Client {
     client
 }
 
-/// Starts a server that must refuse to start, and returns what it said.
+/// Starts a server that must refuse to start; returns its log.
 fn refusal(directory: &Path, lines: &[String]) -> String {
     let module = std::env::var("DSYNC_TEST_MODULE")
         .unwrap_or_else(|_| format!("{}/target/release/libdsync.so", env!("CARGO_MANIFEST_DIR")));
@@ -96,7 +95,7 @@ fn refusal(directory: &Path, lines: &[String]) -> String {
 }
 
 #[test]
-fn every_setting_has_its_default_and_no_other_exists() {
+fn settings_have_their_defaults_and_no_other_exists() {
     let server = Server::start();
     let mut client = server.connect();
     for (name, default, ..) in SETTINGS {
@@ -119,7 +118,7 @@ fn every_setting_has_its_default_and_no_other_exists() {
 }
 
 #[test]
-fn config_set_keeps_to_the_bounds_and_a_refusal_changes_nothing() {
+fn config_set_out_of_bounds_changes_nothing() {
     let server = Server::start();
     let mut client = server.connect();
     for (name, default, least, most) in SETTINGS {
@@ -141,7 +140,7 @@ fn config_set_keeps_to_the_bounds_and_a_refusal_changes_nothing() {
             assert_eq!(get(&mut client, name), default, "{name} after {value:?}");
         }
     }
-    // Several at once, all or none.
+    // CONFIG SET of several settings sets all or none.
     let both = call!(
         client,
         "CONFIG",
@@ -156,7 +155,7 @@ fn config_set_keeps_to_the_bounds_and_a_refusal_changes_nothing() {
 }
 
 #[test]
-fn arguments_of_loadmodule_and_directives_set_what_config_set_sets() {
+fn loadmodule_arguments_and_directives_set_the_same() {
     let mut by_argument = Server::builder();
     let mut by_directive = Server::builder();
     for (at, (name, _, least, _)) in (1..).zip(SETTINGS) {
@@ -176,7 +175,7 @@ fn arguments_of_loadmodule_and_directives_set_what_config_set_sets() {
             assert_eq!(get(&mut client, name), least + at, "{name}");
         }
     }
-    // Where both name it, redis.conf has the last word.
+    // redis.conf wins over the arguments of loadmodule.
     let both = Server::builder()
         .module_arg("rejoin-ms")
         .module_arg(5)
@@ -219,7 +218,7 @@ fn yes_or_no_setting_is_set_by_argument_directive_and_config_set() {
 }
 
 #[test]
-fn what_config_rewrite_wrote_is_what_the_next_start_has() {
+fn config_rewrite_is_read_by_the_next_start() {
     let mut server = Server::builder()
         .module_arg("rejoin-ms")
         .module_arg(5)
@@ -241,7 +240,7 @@ fn what_config_rewrite_wrote_is_what_the_next_start_has() {
 }
 
 #[test]
-fn a_server_does_not_start_on_a_setting_that_is_wrong_and_says_which() {
+fn wrong_setting_stops_the_start_and_is_named() {
     let helper = Server::builder().without_module().start();
     for (arguments, said) in [
         ("rejoin-ms", "rejoin-ms"),
@@ -256,7 +255,7 @@ fn a_server_does_not_start_on_a_setting_that_is_wrong_and_says_which() {
         ("\ndsync.aof-skip-unapplied 1", "aof-skip-unapplied"),
         ("rejoin-ms 1 dsync.rejoin-ms 2", "twice"),
         ("\ndsync.rejoin-ms -1", "rejoin-ms"),
-        // Here it is the server that refuses, in words of its own.
+        // The server itself refuses this line, in its own words.
         ("\ndsync.no-such-thing 1", ""),
     ] {
         let log = refusal(helper.dir(), &[arguments.to_owned()]);
@@ -264,7 +263,7 @@ fn a_server_does_not_start_on_a_setting_that_is_wrong_and_says_which() {
     }
 }
 
-/// The file with every dsync line that it shows taken out of its comment.
+/// The dsync lines of redis.conf.example, without their comment marks.
 fn example() -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis.conf.example");
     let text = std::fs::read_to_string(path).expect("the example is in the repository");
@@ -284,7 +283,7 @@ fn example() -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_example_configuration_loads_and_shows_every_setting_with_its_default() {
+fn example_configuration_shows_every_default() {
     let lines = example();
     let shown: Vec<_> = lines
         .iter()
@@ -325,7 +324,7 @@ fn the_example_configuration_loads_and_shows_every_setting_with_its_default() {
 }
 
 #[test]
-fn the_default_lease_is_what_a_request_without_one_gets() {
+fn default_lease_ms_is_lease_of_request_without_one() {
     let server = Server::start();
     let mut client = server.connect();
     let lease_of = |client: &mut Client, request: &[&str]| {
@@ -351,7 +350,7 @@ fn the_default_lease_is_what_a_request_without_one_gets() {
         set(&mut client, "default-lease-ms", 7_000_000);
         let left = lease_of(&mut client, request);
         assert!((6_000_001..=7_000_000).contains(&left), "{left}");
-        // Never more than the longest lease there may be.
+        // The default lease is at most `max-lease-ms`.
         set(&mut client, "max-lease-ms", 90_000);
         let left = lease_of(&mut client, request);
         assert!((60_001..=90_000).contains(&left), "{left}");
@@ -361,7 +360,7 @@ fn the_default_lease_is_what_a_request_without_one_gets() {
 }
 
 #[test]
-fn the_longest_lease_binds_requests_and_renewals_from_then_on() {
+fn max_lease_ms_bounds_requests_and_renewals() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "max-lease-ms", 20_000);
@@ -378,7 +377,7 @@ fn the_longest_lease_binds_requests_and_renewals_from_then_on() {
         assert!(call!(client, "DLOCK.RENEW", "key", "t", option, value).is_error());
     }
     assert_eq!(call!(client, "DLOCK.RENEW", "key", "t", "PX", 20_000), 1);
-    // Raised, it allows more; the largest of all is thirty days.
+    // A higher `max-lease-ms` allows longer leases; its own maximum is thirty days.
     set(&mut client, "max-lease-ms", 30 * DAY_MS);
     assert_eq!(
         call!(client, "DLOCK.RENEW", "key", "t", "PX", 30 * DAY_MS),
@@ -389,7 +388,7 @@ fn the_longest_lease_binds_requests_and_renewals_from_then_on() {
 }
 
 #[test]
-fn once_keep_ms_is_how_long_a_result_is_kept_that_names_no_time() {
+fn once_keep_ms_is_retention_of_result_without_one() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "once-keep-ms", 400);
@@ -422,7 +421,7 @@ fn max_result_bytes_bounds_results_and_reasons() {
 }
 
 #[test]
-fn rejoin_ms_is_how_long_a_place_is_kept() {
+fn rejoin_ms_is_time_a_vacant_place_is_kept() {
     let server = Server::builder()
         .module_arg("rejoin-ms")
         .module_arg(0)
@@ -451,7 +450,7 @@ fn rejoin_ms_is_how_long_a_place_is_kept() {
 }
 
 #[test]
-fn the_queue_of_a_key_is_full_at_its_bound_and_the_refusal_names_it() {
+fn max_waiters_per_key_bounds_queue_and_is_named() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "max-waiters-per-key", 3);
@@ -467,7 +466,7 @@ fn the_queue_of_a_key_is_full_at_its_bound_and_the_refusal_names_it() {
     ] {
         let request = [request, &["BLOCK", "0"]].concat();
         let before = waiters.len() as u64;
-        // The group's queue is full of those who wait to be added, when others want to wait for them.
+        // For DWG.WAIT the queue of the group is full already, with waiting ADD requests.
         if request[0] != "DWG.WAIT" {
             (1..=3).for_each(|more| waiters.push(queue(&server, &request, before + more)));
         }
@@ -480,14 +479,14 @@ fn the_queue_of_a_key_is_full_at_its_bound_and_the_refusal_names_it() {
                 .all(|part| text.contains(part)),
             "{text}"
         );
-        // A try is refused as ever, and whoever holds may ask again.
+        // A try is answered nil as before.
         assert!(client.call(&request[..2]).is_nil());
     }
-    // One who leaves makes room for one.
+    // A waiter that leaves makes room for one request.
     waiters.remove(0).close();
     let _next = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 9);
     assert!(call!(client, "DLOCK.ACQUIRE", "key", "BLOCK", 0).is_error());
-    // Raised, there is room again; lowered, nobody is sent away.
+    // A raised bound makes room; a lowered one sends no waiter away.
     set(&mut client, "max-waiters-per-key", 4);
     let _another = queue(&server, &["DLOCK.ACQUIRE", "key", "BLOCK", "0"], 10);
     set(&mut client, "max-waiters-per-key", 1);
@@ -500,7 +499,7 @@ fn the_queue_of_a_key_is_full_at_its_bound_and_the_refusal_names_it() {
 }
 
 #[test]
-fn the_servers_queues_are_full_together_and_the_refusal_names_that_bound() {
+fn max_waiters_bounds_all_queues_and_is_named() {
     let server = Server::start();
     let mut client = server.connect();
     set(&mut client, "max-waiters", 3);
@@ -525,7 +524,7 @@ fn the_servers_queues_are_full_together_and_the_refusal_names_that_bound() {
             "{text}"
         );
     }
-    // Who can be served at once does not queue.
+    // A request that is granted at once needs no place in a queue.
     call!(client, "DLOCK.ACQUIRE", "free", "BLOCK", 0).grant();
     drop(waiters);
     wait_for_blocked(&server, 0);
@@ -533,7 +532,7 @@ fn the_servers_queues_are_full_together_and_the_refusal_names_that_bound() {
 }
 
 #[test]
-fn vacant_places_give_way_to_waiters_the_oldest_first() {
+fn oldest_vacant_place_gives_way_to_waiter() {
     let server = Server::builder()
         .module_arg("rejoin-ms")
         .module_arg(600_000)
@@ -543,13 +542,13 @@ fn vacant_places_give_way_to_waiters_the_oldest_first() {
         set(&mut client, bound, 3);
         call!(client, "DLOCK.ACQUIRE", "key", "TOKEN", "holder").grant();
         let request = |token| ["DLOCK.ACQUIRE", "key", "BLOCK", "0", "TOKEN", token];
-        // Three places, all vacant, in this order of being left.
+        // Three vacant places, left in this order.
         for token in ["one", "two", "three"] {
             queue(&server, &request(token), 1).close();
             wait_for_blocked(&server, 0);
         }
         assert_eq!(*call!(client, "DLOCK.INFO", "key").field("waiters"), 0);
-        // A newcomer takes the room of the oldest, and so stands behind the others.
+        // The new request takes the room of the oldest place, and queues behind the others.
         let mut newcomer = queue(&server, &request("new"), 1);
         let mut two = queue(&server, &request("two"), 2);
         let mut three = queue(&server, &request("three"), 3);

@@ -1,12 +1,13 @@
-//! What concerns very many holds at once is done in slices, from the server's timer: here it is that the
-//! slices follow each other to the end, on primaries and on replicas, and that leases come out right.
+//! Work on thousands of holds at once, which the module does in slices, from its timer.
+//!
+//! The slices follow each other to the end, on primaries and on replicas, and leases end at the right time.
 
 use std::time::{Duration, Instant};
 
 use crate::support::steps::*;
 use crate::support::*;
 
-/// Sends the lines for 0 to `count` and checks the replies.
+/// Sends the lines for 0 to `count`, 500 at a time, and checks the replies.
 #[track_caller]
 fn in_bulk(
     client: &mut Client,
@@ -32,16 +33,16 @@ fn holds(server: &Server) -> u64 {
     server.info_number("dsync", "dsync_holds")
 }
 
-/// A server that is demoted and promoted again, with nobody else to follow.
+/// Demotes the server and promotes it again.
 fn change_roles(client: &mut Client) {
     assert_eq!(ask(client, "REPLICAOF 127.0.0.1 1"), "OK");
     assert_eq!(ask(client, "REPLICAOF NO ONE"), "OK");
 }
 
-/// Leases run on a clock of the server's own, and what was a deadline in one term of office was taken for one
-/// in the next: or it was not, and nothing lapsed until the longest lease of the term before had run out.
+/// Leases run on a lease clock. A deadline of one term as primary was taken for one of the next term; or, in another
+/// version, nothing lapsed until the longest lease of the earlier term had ended.
 #[test]
-fn leases_of_every_term_run_out_at_their_own_time() {
+fn leases_end_on_time_in_every_term_as_primary() {
     let server = Server::builder()
         .module_arg("takeover-grace-ms")
         .module_arg(0)
@@ -60,7 +61,7 @@ fn leases_of_every_term_run_out_at_their_own_time() {
         assert!((590_000..=600_000).contains(&left), "term {term}: {left}");
         tell(&mut client, "DLOCK.ACQUIRE short BLOCK 0");
         granted(&mut client);
-        // The wall clock of one term is compared with the lease clock of the next: a millisecond may be lost.
+        // The deadline passes from the lease clock to the wall clock and back, which may lose a millisecond.
         assert!(asked.elapsed() >= Duration::from_millis(399));
         let left = ask(&mut client, "DLOCK.CHECK renewed t").as_int();
         assert!((580_000..600_000).contains(&left), "term {term}: {left}");
@@ -70,10 +71,10 @@ fn leases_of_every_term_run_out_at_their_own_time() {
     }
 }
 
-/// So many locks that the walk after the start takes many turns: they all lapse, the first asked for and the
-/// last, but for those that were renewed before the walk had come to them.
+/// The walk over the loaded locks after the start takes many turns. All locks lapse, except those that were renewed
+/// before the walk had reached them.
 #[test]
-fn fifty_thousand_locks_lapse_after_a_start_but_for_those_renewed_during_the_walk() {
+fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
     let mut server = Server::builder()
         .module_arg("takeover-grace-ms")
         .module_arg(1_000)
@@ -96,8 +97,8 @@ fn fifty_thousand_locks_lapse_after_a_start_but_for_those_renewed_during_the_wal
     assert_eq!(ask(&mut client, "DBSIZE").as_int() as u64, renewed);
 }
 
-/// A replica lapses nothing and serves nobody, so its timer was never armed, and what was to be dropped in
-/// slices stayed for good.
+/// A replica lapses nothing and serves nobody, so its timer was never armed, and a state that is dropped in slices was
+/// never dropped.
 #[test]
 fn replica_gives_back_the_memory_of_a_large_semaphore() {
     let primary = Server::start();
@@ -121,9 +122,9 @@ fn replica_gives_back_the_memory_of_a_large_semaphore() {
     }
 }
 
-/// More keys are waited for than one turn would look at, in a database that is flushed or swapped.
+/// A database is flushed or swapped in which more keys are waited for than the module visits in one turn.
 #[test]
-fn waiters_of_three_hundred_keys_are_served_after_a_flush_and_a_swap() {
+fn waiters_of_300_keys_are_served_after_flush_and_swap() {
     for line in ["FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
         let server = Server::start();
         let mut client = server.connect();
@@ -139,7 +140,7 @@ fn waiters_of_three_hundred_keys_are_served_after_a_flush_and_a_swap() {
         wait_for_blocked(&server, 300);
         let listed = ask(&mut client, "DSYNC.CONTENDED COUNT 1000");
         assert_eq!(listed.as_array().len(), 300);
-        // Who asks in the same turn is behind those who wait, whether their queues were visited or not.
+        // A request in the same turn does not overtake the waiters, whether their queues were visited or not.
         let replies = at_once(&mut client, &[line, "DLOCK.ACQUIRE k299"]);
         assert!(replies[1].is_nil(), "{line}: {replies:?}");
         waiters.iter_mut().for_each(|waiter| {
@@ -151,9 +152,9 @@ fn waiters_of_three_hundred_keys_are_served_after_a_flush_and_a_swap() {
     }
 }
 
-/// The connection's holds end one by one; a token that comes back on another connection keeps its own.
+/// The holds of a closed connection end one by one; a token that asks again on another connection keeps its hold.
 #[test]
-fn ten_thousand_ephemeral_holds_end_with_their_connection_but_for_those_asked_for_again() {
+fn ten_thousand_ephemeral_holds_end_unless_claimed_again() {
     let server = Server::start();
     let mut closing = server.connect();
     let acquire = |n| format!("DLOCK.ACQUIRE k{n} EX 600 EPHEMERAL TOKEN t{n}");
@@ -161,7 +162,7 @@ fn ten_thousand_ephemeral_holds_end_with_their_connection_but_for_those_asked_fo
     let mut client = server.connect();
     in_bulk(&mut client, 50, |n| acquire(n * 200), is_grant);
     closing.close();
-    // Some more, while the others end: each has its hold, the old one or a new one.
+    // Fifty more tokens ask while the others end: each has its old hold or a new one.
     in_bulk(&mut client, 50, |n| acquire(n * 200 + 100), is_grant);
     eventually("the end of the others", SOON, || holds(&server) == 100);
     let check = |n| format!("DLOCK.CHECK k{} t{}", n * 100, n * 100);

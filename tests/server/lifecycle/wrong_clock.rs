@@ -1,7 +1,7 @@
-//! Fences that were given by a clock far ahead of this server's: one of the two clocks is wrong.
+//! Fences of a clock that is far ahead of this server's clock: one of the two clocks is wrong.
 //!
-//! The promise: a server's own files and its primary are believed, with a warning, and fences go on from there
-//! without ever going back; a payload that a client brings is refused.
+//! A server believes its own files and its primary, with a warning, and its fences go on from there without going back.
+//! It refuses such a payload when a client restores it.
 
 use crate::support::data_files::{append_changes, grant_by_hand, with_safe_aof};
 use crate::support::steps::*;
@@ -10,8 +10,8 @@ use crate::support::*;
 const DAY_US: u64 = 86_400_000_000;
 const WARNING: &str = "lies more than a year ahead of this server's clock";
 
-/// A server whose AOF has a hold that was granted two years from now, not yet started again; and its fence.
-fn from_the_future() -> (Server, u64) {
+/// A stopped server whose AOF has a hold that was granted two years ahead of the clock, and the fence of that hold.
+fn server_with_future_fence() -> (Server, u64) {
     let mut server = with_safe_aof(false).start();
     assert_eq!(ask(&mut server.connect(), "SET plain value"), "OK");
     server.kill9();
@@ -24,11 +24,10 @@ fn warnings(server: &Server) -> usize {
     server.log_text().matches(WARNING).count()
 }
 
-/// The clock stood two years back after a reboot, and the server exited while it loaded its own AOF; and
-/// then its own RDB.
+/// After a reboot the clock was two years behind, and the server exited while it loaded its own AOF or RDB file.
 #[test]
-fn server_loads_its_own_files_whatever_the_clock_says() {
-    let (mut server, fence) = from_the_future();
+fn server_loads_its_own_files_with_fences_far_ahead() {
+    let (mut server, fence) = server_with_future_fence();
     server.start_again();
     assert_eq!(warnings(&server), 1, "{}", server.log_text());
     let mut client = server.connect();
@@ -49,10 +48,10 @@ fn server_loads_its_own_files_whatever_the_clock_says() {
     assert!(last > next, "{last} after {next}");
 }
 
-/// A primary's clock was 400 days ahead: its replica exited at each full synchronisation.
+/// The clock of a primary was 400 days ahead, and its replica exited at each full synchronisation.
 #[test]
 fn replica_follows_primary_whose_fences_are_far_ahead() {
-    let (mut primary, fence) = from_the_future();
+    let (mut primary, fence) = server_with_future_fence();
     let replica = Server::start();
     primary.start_again();
     call!(replica.connect(), "REPLICAOF", "127.0.0.1", primary.port());
@@ -66,7 +65,7 @@ fn replica_follows_primary_whose_fences_are_far_ahead() {
     assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
     assert_eq!(warnings(&replica), 1, "once, however many follow");
 
-    // The replica's clock is right, and it takes over: its fences go on from those of the primary.
+    // The replica, whose clock is right, is promoted: its fences go on from those of the primary.
     call!(replica.connect(), "REPLICAOF", "NO", "ONE");
     let (_, promoted) = ask(&mut replica.connect(), "DLOCK.ACQUIRE mine").grant();
     assert!(
@@ -77,7 +76,7 @@ fn replica_follows_primary_whose_fences_are_far_ahead() {
 
 #[test]
 fn restored_payload_with_fence_far_ahead_is_refused() {
-    let (mut server, _) = from_the_future();
+    let (mut server, _) = server_with_future_fence();
     server.start_again();
     let mut client = server.connect();
     let dump = call!(client, "DUMP", "future");
@@ -89,7 +88,7 @@ fn restored_payload_with_fence_far_ahead_is_refused() {
             .log_text()
             .contains("a fence in it lies more than a year ahead")
     );
-    // A server that gave such fences itself, or believed them, takes its own values back.
+    // A server that granted such fences, or believed them, accepts its own payloads.
     assert_eq!(call!(client, "DEL", "future"), 1);
     assert_eq!(call!(client, "RESTORE", "future", 0, dump.as_bytes()), "OK");
 }

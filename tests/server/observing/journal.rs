@@ -1,42 +1,44 @@
-//! What the server's log tells of holds that nobody ended: each of a few, and a wave by its number.
+//! The server's log of holds that lapse without a renewal. Up to ten such lapses in a second have a line each. Of more,
+//! ten have a line, and one more line has the number of the others.
 //!
-//! A server opens and closes its log file for every line. When a host with twenty thousand holds died, the
-//! lines took four times as long as the lapses themselves.
+//! A server opens and closes its log file for every line. With 20,000 lapses at once, a line for each took four times
+//! as long as the lapses themselves.
 
 use crate::support::*;
 use std::time::Duration;
 
+/// Longer than the SOON of `steps`: the waves are large.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What the log says of lapses.
+/// The lines about lapses in a server's log.
 #[derive(Default, Debug)]
-struct Told {
-    /// Lines that tell of one lapse.
+struct LapseLines {
+    /// Lines about one lapse each.
     lines: u64,
-    /// Lines that tell how many were left out, and the sum of what they say.
+    /// Lines with the number of lapses that have no line, and the sum of these numbers.
     sums: u64,
     left_out: u64,
 }
 
-impl Told {
-    fn by(server: &Server) -> Told {
-        let mut told = Told::default();
+impl LapseLines {
+    fn by(server: &Server) -> LapseLines {
+        let mut lapses = LapseLines::default();
         for line in server.log_text().lines() {
             let Some((before, after)) = line.split_once(" lapsed without any renewal") else {
                 continue;
             };
             if after.starts_with(" (owner '") {
-                told.lines += 1;
+                lapses.lines += 1;
                 continue;
             }
             let number = before
                 .strip_suffix(" more holds")
                 .and_then(|rest| rest.rsplit(' ').next())
                 .and_then(|number| number.parse::<u64>().ok());
-            told.sums += 1;
-            told.left_out += number.unwrap_or_else(|| panic!("no number in {line:?}"));
+            lapses.sums += 1;
+            lapses.left_out += number.unwrap_or_else(|| panic!("no number in {line:?}"));
         }
-        told
+        lapses
     }
 
     fn in_all(&self) -> u64 {
@@ -72,7 +74,7 @@ fn wait_for_lapses(server: &Server, count: u64) {
 }
 
 #[test]
-fn few_lapses_are_each_told_with_fence_and_owner() {
+fn few_lapses_are_logged_each_with_fence_and_owner() {
     let server = Server::start();
     let mut client = server.connect();
     let mut fences = Vec::new();
@@ -81,7 +83,7 @@ fn few_lapses_are_each_told_with_fence_and_owner() {
         let grant = call!(client, "DLOCK.ACQUIRE", key, "PX", 20, "OWNER", &owner);
         fences.push((key, grant.grant().1, owner));
     }
-    // Renewed once, so its holder was alive.
+    // A hold that was renewed once has no line when it lapses.
     call!(client, "DLOCK.ACQUIRE", "renewed", "TOKEN", "t").grant();
     assert_eq!(call!(client, "DLOCK.RENEW", "renewed", "t", "PX", 20), 1);
     eventually("four lapses", SOON, || {
@@ -92,49 +94,49 @@ fn few_lapses_are_each_told_with_fence_and_owner() {
         let line = format!("hold {fence} of '{key}' lapsed without any renewal (owner '{owner}')");
         assert!(log.contains(&line), "no {line:?}");
     }
-    let told = Told::by(&server);
-    assert_eq!((told.lines, told.sums), (3, 0), "{told:?}");
+    let lapses = LapseLines::by(&server);
+    assert_eq!((lapses.lines, lapses.sums), (3, 0), "{lapses:?}");
 }
 
 #[test]
-fn wave_of_lapses_leaves_few_lines_and_exact_numbers() {
+fn wave_of_lapses_is_logged_in_few_lines_with_exact_numbers() {
     const WAVE: u64 = 20_000;
     let server = Server::start();
     for wave in 1..=2 {
         take(&server, WAVE, 500);
         wait_for_lapses(&server, wave * WAVE);
-        // The number of the last second comes without another lapse.
+        // The number of the last second is logged although no other lapse follows.
         eventually("the number of those left out", SOON, || {
-            Told::by(&server).in_all() >= wave * WAVE
+            LapseLines::by(&server).in_all() >= wave * WAVE
         });
     }
-    let told = Told::by(&server);
-    assert_eq!(told.in_all(), 2 * WAVE, "{told:?}");
-    // Ten lines and a number for each second of lapses, however slow the machine; a last second may have
-    // had no more than ten lapses, and so no number.
-    assert!(told.lines <= 10 * (told.sums + 2), "{told:?}");
-    assert!(told.lines + told.sums < 200, "{told:?}");
+    let lapses = LapseLines::by(&server);
+    assert_eq!(lapses.in_all(), 2 * WAVE, "{lapses:?}");
+    // At most ten lines for each second with a number, on a machine of any speed. The last second of each wave may have
+    // had ten lapses or fewer, and then it has no number.
+    assert!(lapses.lines <= 10 * (lapses.sums + 2), "{lapses:?}");
+    assert!(lapses.lines + lapses.sums < 200, "{lapses:?}");
 }
 
 #[test]
-fn demotion_and_shutdown_first_tell_how_many_were_left_out() {
+fn demotion_and_shutdown_log_the_lapses_left_out_so_far() {
     const WAVE: u64 = 1_000;
     let mut server = Server::start();
     take(&server, WAVE, 50);
     wait_for_lapses(&server, WAVE);
     assert_eq!(call!(server.connect(), "REPLICAOF", "127.0.0.1", 1), "OK");
-    let told = Told::by(&server);
-    assert_eq!(told.in_all(), WAVE, "{told:?}");
+    let lapses = LapseLines::by(&server);
+    assert_eq!(lapses.in_all(), WAVE, "{lapses:?}");
     assert_eq!(call!(server.connect(), "REPLICAOF", "NO", "ONE"), "OK");
     take(&server, WAVE, 50);
     wait_for_lapses(&server, 2 * WAVE);
     server.shutdown();
-    let told = Told::by(&server);
-    assert_eq!(told.in_all(), 2 * WAVE, "{told:?}");
+    let lapses = LapseLines::by(&server);
+    assert_eq!(lapses.in_all(), 2 * WAVE, "{lapses:?}");
 }
 
 #[test]
-fn revocations_are_told_one_by_one_beside_a_wave() {
+fn revocations_are_logged_each_beside_a_wave_of_lapses() {
     const REVOKED: u64 = 50;
     let server = Server::start();
     take(&server, 1_000, 50);
@@ -150,7 +152,7 @@ fn revocations_are_told_one_by_one_beside_a_wave() {
 }
 
 #[test]
-fn loglevel_debug_tells_every_lapse_and_warning_tells_none() {
+fn loglevel_debug_logs_every_lapse_and_warning_none() {
     const WAVE: u64 = 500;
     for (level, lines) in [("debug", WAVE), ("warning", 0)] {
         let server = Server::start();
@@ -160,13 +162,17 @@ fn loglevel_debug_tells_every_lapse_and_warning_tells_none() {
         );
         take(&server, WAVE, 50);
         wait_for_lapses(&server, WAVE);
-        // Back to what it was: what was left out, if anything, is told now at the latest.
+        // The demotion logs the number of lapses left out, if there is any.
         assert_eq!(
             call!(server.connect(), "CONFIG", "SET", "loglevel", "notice"),
             "OK"
         );
         assert_eq!(call!(server.connect(), "REPLICAOF", "127.0.0.1", 1), "OK");
-        let told = Told::by(&server);
-        assert_eq!((told.lines, told.sums), (lines, 0), "{level}: {told:?}");
+        let lapses = LapseLines::by(&server);
+        assert_eq!(
+            (lapses.lines, lapses.sums),
+            (lines, 0),
+            "{level}: {lapses:?}"
+        );
     }
 }

@@ -1,17 +1,18 @@
-//! What the module leaves in MONITOR, SLOWLOG, COMMAND LIST and commandstats by itself: next to nothing.
+//! MONITOR, SLOWLOG, COMMAND LIST and commandstats show next to nothing of the commands that the module calls for
+//! itself.
 
 use crate::support::steps::*;
 use crate::support::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// For how long a server is watched.
+/// How long a server is watched.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// How often at most a node looks at its slots meanwhile: once every ten seconds.
+/// How often a node may read its slots (CLUSTER NODES) in that time; it does so every ten seconds.
 const LOOKS: u64 = 1;
 
-/// Redis 7.0 knows no dry runs: there a command of the module's own is run to learn whether it may write.
+/// Whether the module calls DSYNC.PROBE on this server to learn whether it accepts writes. Redis 7.0 has no dry runs.
 #[track_caller]
 fn has_probe(server: &Server) -> bool {
     let flavour = server.flavour();
@@ -25,11 +26,11 @@ struct Watch {
     since: Instant,
 }
 
-/// What a server did by itself.
+/// The commands that ran while a server was watched.
 struct Seen {
     /// Calls by command, as commandstats have them.
     calls: BTreeMap<String, u64>,
-    /// The commands in SLOWLOG, in which everything is slow here.
+    /// The commands in SLOWLOG, which logs every command here.
     slow: Vec<String>,
     monitored: Vec<String>,
     during: Duration,
@@ -90,7 +91,7 @@ impl Watch {
         }
     }
 
-    /// Watches a server to which nobody talks.
+    /// Watches a server to which no client sends anything.
     #[track_caller]
     fn idle(server: &Server) -> Seen {
         let watch = Watch::begin(server);
@@ -104,7 +105,7 @@ impl Seen {
         self.calls.get(command).copied().unwrap_or(0)
     }
 
-    /// Asserts that the server has called nothing but CLUSTER NODES, so often at most, and the probe.
+    /// Asserts that no commands ran but CLUSTER NODES, at most `looks` times, and the probe if it is allowed.
     #[track_caller]
     fn assert_silent(&self, server: &Server, looks: u64, probes: bool) {
         let by_us: BTreeMap<_, _> = self
@@ -143,7 +144,7 @@ impl Seen {
                 "persist",
                 "\"info\"",
             ] {
-                // The one INFO is this story's own.
+                // The test itself sends one INFO.
                 let is_own = line.contains("commandstats");
                 assert!(is_own || !line.contains(word), "{word} in {line}");
             }
@@ -152,7 +153,7 @@ impl Seen {
 }
 
 #[test]
-fn idle_server_with_holds_leaves_no_trace_of_the_module() {
+fn idle_server_shows_no_commands_of_the_module() {
     let server = Server::start();
     Watch::idle(&server).assert_silent(&server, 0, false);
     ask(&mut server.connect(), "DLOCK.ACQUIRE key EX 600").grant();
@@ -161,7 +162,7 @@ fn idle_server_with_holds_leaves_no_trace_of_the_module() {
 }
 
 #[test]
-fn idle_node_of_a_cluster_looks_at_its_slots_now_and_then_and_leaves_no_other_trace() {
+fn idle_cluster_node_shows_cluster_nodes_and_no_other_command() {
     let cluster = Cluster::start();
     let key = cluster.key_of(0, "key");
     ask(
@@ -177,7 +178,7 @@ fn idle_node_of_a_cluster_looks_at_its_slots_now_and_then_and_leaves_no_other_tr
 }
 
 #[test]
-fn waiters_and_lapses_in_a_cluster_leave_no_trace_but_their_own_commands() {
+fn cluster_node_with_waiters_and_lapses_shows_no_extra_commands() {
     let cluster = Cluster::start();
     let (server, key) = (&cluster[0], cluster.key_of(0, "key"));
     let mut client = server.connect();
@@ -203,7 +204,7 @@ fn waiters_and_lapses_in_a_cluster_leave_no_trace_but_their_own_commands() {
 }
 
 #[test]
-fn config_set_asks_for_the_loglevel_only_when_it_was_set() {
+fn config_set_reads_the_loglevel_only_when_it_was_set() {
     let server = Server::start();
     let mut client = server.connect();
     let watch = Watch::begin(&server);
@@ -220,19 +221,19 @@ fn config_set_asks_for_the_loglevel_only_when_it_was_set() {
     let asked = |line: &&String| line.to_lowercase().starts_with("config get");
     assert_eq!(seen.slow.iter().find(asked), None);
 
-    // And then it is heeded.
-    let (watch, told) = (Watch::begin(&server), "was granted");
+    // When the loglevel is set, the module follows it.
+    let (watch, grant_line) = (Watch::begin(&server), "was granted");
     ask(&mut client, "DLOCK.ACQUIRE before EX 600").grant();
     assert_eq!(ask(&mut client, "CONFIG SET hz 10 loglevel debug"), "OK");
-    assert!(!server.log_text().contains(told));
+    assert!(!server.log_text().contains(grant_line));
     ask(&mut client, "DLOCK.ACQUIRE after EX 600").grant();
-    assert!(server.log_text().contains(told));
+    assert!(server.log_text().contains(grant_line));
     assert_eq!(ask(&mut client, "CONFIG SET loglevel notice"), "OK");
     assert_eq!(watch.end().calls("config|get"), 2);
 }
 
 #[test]
-fn command_list_shows_of_the_internal_commands_what_the_server_cannot_hide() {
+fn command_list_hides_internal_commands_where_possible() {
     let server = Server::start();
     let list = ask(&mut server.connect(), "COMMAND LIST");
     let names: Vec<_> = list.as_array().iter().map(Reply::as_str).collect();
@@ -246,7 +247,7 @@ fn command_list_shows_of_the_internal_commands_what_the_server_cannot_hide() {
 }
 
 #[test]
-fn server_without_the_commands_that_are_asked_serves_all_the_same() {
+fn server_works_with_config_and_persist_renamed_away() {
     let server = Server::builder()
         .config("rename-command", r#"CONFIG """#)
         .config("rename-command", r#"PERSIST """#)

@@ -1,16 +1,16 @@
-//! Tokens are secrets: whoever may look may not learn them, and so can end nobody's hold.
+//! Tokens are secrets: a client that may look at everything learns no token, so it cannot end other clients' holds.
 //!
-//! One long list of commands, right and wrong, each with a marked token; then every place where people
-//! look. Where tokens do remain, as the README says, is asserted as well: in the AOF, in DUMP, on replicas.
+//! The tests send a long list of commands, right and wrong, each with a marked token, and then search everything that
+//! the server shows. They also assert that tokens do remain where the README says so: in the AOF, in DUMP, on replicas.
 
 use crate::support::steps::*;
 use crate::support::*;
 use std::fs;
 
-/// In every token here, and in nothing else.
+/// A part of every token of these tests, and of nothing else.
 const MARK: &str = "s3kr3t";
 
-/// A server that keeps and tells as much as it can.
+/// A server that logs and reports as much as it can.
 fn talkative() -> Builder {
     Server::builder()
         .config("slowlog-log-slower-than", 0)
@@ -21,7 +21,7 @@ fn talkative() -> Builder {
         .config("latency-tracking", "yes")
 }
 
-/// A connection that watches everything, until it is told to stop.
+/// A connection in MONITOR.
 struct Monitor {
     server_port: u16,
     client: Client,
@@ -37,7 +37,7 @@ impl Monitor {
         }
     }
 
-    /// Everything that was seen up to now.
+    /// The lines up to this call.
     #[track_caller]
     fn stop(mut self, server: &Server) -> Vec<String> {
         assert_eq!(server.port(), self.server_port);
@@ -55,17 +55,11 @@ impl Monitor {
     }
 }
 
-/// As [`ask`], and the reply has no token in it unless it is a grant.
+/// As [`ask`]; asserts that the reply has no token, unless it is a grant.
 #[track_caller]
 fn ask_for(client: &mut Client, line: &str) -> Reply {
     let reply = ask(client, line);
-    let is_grant = match &reply {
-        Reply::Array(items) => items
-            .iter()
-            .any(|item| matches!(item, Reply::Int(n) if *n > 1_000_000)),
-        _ => false,
-    };
-    if !is_grant {
+    if fence_in(&reply).is_none() {
         assert_silent(&format!("the reply to {line}"), &format!("{reply:?}"));
     }
     reply
@@ -80,7 +74,7 @@ fn assert_silent(what: &str, text: &str) {
     }
 }
 
-/// The commands that name tokens: right, wrong, late, strange.
+/// Commands with tokens: right and wrong ones, and some whose hold has ended.
 const LINES: &[&str] = &[
     "DLOCK.ACQUIRE lock TOKEN s3kr3t-1 EX 600",
     "dlock.acquire lock token s3kr3t-1 ex 600",
@@ -97,7 +91,7 @@ const LINES: &[&str] = &[
     "DLOCK.CHECK lock s3kr3t-2",
     "DLOCK.RELEASE lock s3kr3t-2",
     "DLOCK.RELEASE lock s3kr3t-1 extra",
-    // The word is another option's value, a key, or nothing that makes sense.
+    // TOKEN as the value of another option, as a key, or in a wrong place.
     "DLOCK.ACQUIRE owned OWNER TOKEN TOKEN s3kr3t-3",
     "DLOCK.ACQUIRE TOKEN TOKEN s3kr3t-4",
     "DLOCK.ACQUIRE wrong TOKEN s3kr3t-5 TOKEN s3kr3t-6",
@@ -147,14 +141,14 @@ const LINES: &[&str] = &[
     "DONCE.BEGIN running TOKEN s3kr3t-1 EX 600",
 ];
 
-/// Says and does everything that has to do with tokens; some who wait are left waiting.
-fn live(server: &Server) -> Vec<Client> {
+/// Sends everything that has to do with tokens. Returns connections that still wait or hold.
+fn send_tokens_everywhere(server: &Server) -> Vec<Client> {
     let mut client = server.connect();
     ask(&mut client, "SET string x");
     for line in LINES {
         ask_for(&mut client, line);
     }
-    // Too long, too short, and in a place where no option is.
+    // Tokens that are too long.
     let long = format!("{MARK}{}", "x".repeat(123));
     for command in [
         "DLOCK.RELEASE",
@@ -185,7 +179,7 @@ fn live(server: &Server) -> Vec<Client> {
     }
     ask(&mut client, "EXEC");
 
-    // In scripts, whose own arguments the server shows: the mark is put together inside.
+    // In a script. The server shows the arguments of EVAL, so the script itself builds the mark.
     let script = "
         local token = 's3k' .. 'r3t-1'
         redis.call('DLOCK.ACQUIRE', KEYS[1], 'TOKEN', token, 'OWNER', 'TOKEN')
@@ -196,7 +190,7 @@ fn live(server: &Server) -> Vec<Client> {
         return redis.call('DLOCK.RELEASE', KEYS[1], token)";
     assert_eq!(call!(client, "EVAL", script, 1, "scripted"), 1);
 
-    // In queues: granted, superseded, timed out, killed; and some that go on waiting.
+    // In queues: granted, superseded, timed out, closed, and still waiting.
     ask(&mut client, "DLOCK.ACQUIRE queue TOKEN s3kr3t-0 EX 600");
     let mut served = queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-1 EX 600 BLOCK 0");
     let mut old = queued(server, "DLOCK.ACQUIRE queue TOKEN s3kr3t-2 BLOCK 0");
@@ -215,13 +209,13 @@ fn live(server: &Server) -> Vec<Client> {
     assert_eq!(ask(&mut client, "DLOCK.RELEASE queue s3kr3t-0"), 1);
     granted(&mut served);
     let waiting = queued(server, "DONCE.BEGIN running TOKEN s3kr3t-9 BLOCK 0");
-    // A revocation and a lapse, which the log tells of.
+    // A revocation and a lapse, which are logged.
     let lapsing = ask(&mut client, "DLOCK.ACQUIRE lapsing TOKEN s3kr3t-1 PX 10");
     lapsing.grant();
     wait_until_gone(&mut client, "lapsing");
     let (_, fence) = ask(&mut client, "DLOCK.ACQUIRE revoked TOKEN s3kr3t-1").grant();
     assert_eq!(ask(&mut client, format!("DLOCK.REVOKE revoked {fence}")), 1);
-    // Somebody who may not.
+    // A user without the permission.
     call!(
         client, "ACL", "SETUSER", "nobody", "on", "nopass", "~*", "+ping"
     );
@@ -237,7 +231,7 @@ fn live(server: &Server) -> Vec<Client> {
     vec![served, new, waiting]
 }
 
-/// Everywhere people look, on any server.
+/// Asserts that no token is in the MONITOR lines, in the replies of commands that show things, or in the log.
 #[track_caller]
 fn assert_nothing_is_seen(server: &Server, seen: &[String]) {
     assert_silent("MONITOR", &seen.join("\n"));
@@ -276,7 +270,7 @@ fn assert_nothing_is_seen(server: &Server, seen: &[String]) {
 }
 
 #[test]
-fn no_token_is_seen_by_anybody_who_looks() {
+fn clients_tokens_are_nowhere_to_be_seen() {
     let primary = talkative()
         .config("appendonly", "yes")
         .config("appendfsync", "always")
@@ -285,9 +279,9 @@ fn no_token_is_seen_by_anybody_who_looks() {
     let mut listener = primary.connect();
     call!(listener, "PSUBSCRIBE", "*");
     let monitors = [Monitor::start(&primary), Monitor::start(&replica)];
-    let clients = live(&primary);
+    let clients = send_tokens_everywhere(&primary);
     replica.wait_to_catch_up_with(&primary);
-    // A replica takes no writes, and answers looks.
+    // A replica refuses the writes and answers the reads.
     let mut client = replica.connect();
     for line in LINES {
         ask_for(&mut client, line);
@@ -299,7 +293,7 @@ fn no_token_is_seen_by_anybody_who_looks() {
 
     let [on_primary, on_replica] = monitors;
     let seen = on_primary.stop(&primary);
-    // It did see what it was to see, and people can still tell what is going on.
+    // MONITOR did show the commands, with "redacted" in place of the token.
     for command in [
         "DLOCK.ACQUIRE",
         "DLOCK.RELEASE",
@@ -319,14 +313,14 @@ fn no_token_is_seen_by_anybody_who_looks() {
     assert_nothing_is_seen(&primary, &seen);
     assert_nothing_is_seen(&replica, &on_replica.stop(&replica));
 
-    // The owner is for people, even if it is the word.
+    // The owner is not hidden, even if it is the word TOKEN.
     let owned = ask(&mut primary.connect(), "DLOCK.INFO owned");
     assert_eq!(
         *owned.field("first-holders").as_array()[0].field("owner"),
         "TOKEN"
     );
 
-    // What subscribers were told.
+    // The keyspace notifications.
     call!(primary.connect(), "PUBLISH", "the-end", "of it");
     loop {
         let message = listener.recv(SOON).expect("the end comes");
@@ -340,7 +334,7 @@ fn no_token_is_seen_by_anybody_who_looks() {
 }
 
 #[test]
-fn tokens_do_remain_where_the_readme_says_so() {
+fn tokens_remain_in_aof_replicas_dump_and_outer_eval() {
     let server = Server::builder()
         .config("appendonly", "yes")
         .config("appendfsync", "always")
@@ -353,9 +347,10 @@ fn tokens_do_remain_where_the_readme_says_so() {
         .flat_map(|file| fs::read(file.expect("a file").path()).expect("it is read"))
         .collect();
     assert!(String::from_utf8_lossy(&aof).contains(MARK), "the AOF");
-    let told = stream.take_so_far(&server);
+    let replicated = stream.take_so_far(&server);
     assert!(
-        told.iter()
+        replicated
+            .iter()
             .any(|command| words(command).join(" ").contains(MARK)),
         "replicas"
     );
@@ -376,9 +371,9 @@ fn tokens_do_remain_where_the_readme_says_so() {
     assert!(!inner.iter().any(|line| line.contains(MARK)), "{inner:?}");
 }
 
-/// The tokens that the server makes are as secret as those that clients bring.
+/// Tokens that the server makes are hidden like tokens of clients.
 #[test]
-fn the_servers_own_tokens_are_seen_by_nobody_either() {
+fn server_made_tokens_are_nowhere_to_be_seen() {
     let server = talkative().start();
     let mut client = server.connect();
     let monitor = Monitor::start(&server);
@@ -425,13 +420,13 @@ fn the_servers_own_tokens_are_seen_by_nobody_either() {
     }
 }
 
-/// A server that dies writes down all it can about itself and its clients, for others to read.
+/// A server that crashes logs a report about itself and its clients.
 #[test]
-fn a_crash_report_has_no_token() {
-    // The report ends with a test of all memory, which tells nothing of it and takes its time.
+fn crash_report_has_no_token() {
+    // Without the memory test at the end of the report, which takes long and logs no contents.
     let server = talkative().config("crash-memcheck-enabled", "no").start();
-    let waiting = live(&server);
-    // Its own words are the one thing of a client's that a report may have: it is the one that asks.
+    let waiting = send_tokens_everywhere(&server);
+    // A report has the command of the client that crashed the server; this client has sent no token.
     server.connect().send(&["DEBUG", "SEGFAULT"]);
     eventually("the report", SOON, || {
         server.log_text().contains("REPORT END")
@@ -440,10 +435,9 @@ fn a_crash_report_has_no_token() {
     drop(waiting);
 }
 
-/// Somebody who asks for the finest log is told what became of every hold, by its fence; others are not
-/// bothered with what is as it should be.
+/// At debug the log has a line for each grant and release, with the fence; at notice it has none.
 #[test]
-fn the_log_tells_of_every_grant_and_release_at_debug_by_fence_and_never_by_token() {
+fn log_at_debug_names_grants_and_releases_by_fence() {
     for (level, is_told) in [("debug", true), ("notice", false)] {
         let server = Server::builder().config("loglevel", level).start();
         let mut client = server.connect();
@@ -471,16 +465,13 @@ fn the_log_tells_of_every_grant_and_release_at_debug_by_fence_and_never_by_token
         ] {
             let lines = |fence: &str| {
                 let log = server.log_text();
-                let told = log.lines().filter(|line| line.contains("<dsync>"));
-                told.filter(|line| line.contains(key) && line.contains(fence))
+                let lines_of_dsync = log.lines().filter(|line| line.contains("<dsync>"));
+                lines_of_dsync
+                    .filter(|line| line.contains(key) && line.contains(fence))
                     .count()
             };
             let reply = ask(&mut client, grant);
-            let fence = reply.as_array().iter().find_map(|item| match item {
-                Reply::Int(n) if *n > 1_000_000 => Some(n.to_string()),
-                _ => None,
-            });
-            let fence = fence.expect("a grant");
+            let fence = fence_in(&reply).expect("a grant").to_string();
             assert_eq!(lines(&fence), usize::from(is_told), "{grant} at {level}");
             assert_eq!(ask(&mut client, release), 1);
             assert_eq!(

@@ -1,13 +1,12 @@
-//! Grants that are known to be somewhere else too before anybody acts on them: `WAIT` and `WAITAOF` right
-//! after the request, on the same connection.
+//! Grants that a client confirms with WAIT or WAITAOF, right after the request and on the same connection.
 //!
-//! The promise: a number of at least 1 means that a replica, or the disk, has the grant; otherwise the
-//! client releases it and takes it as not granted, and what it does not believe in, nobody else ever sees.
+//! A reply of at least 1 means that a replica, or the disk, has the grant. With any other reply the client releases the
+//! hold and works as if it had not been granted.
 
 use crate::support::steps::*;
 use crate::support::*;
 
-/// How to acquire where a failover must not lose the grant: the fence, or nothing.
+/// Acquires as a client does that must not lose its grant in a failover: returns the fence of a confirmed grant.
 #[track_caller]
 fn acquire_confirmed(client: &mut Client, key: &str, token: &str) -> Option<u64> {
     let reply = ask(client, format!("DLOCK.ACQUIRE {key} EX 60 TOKEN {token}"));
@@ -15,7 +14,7 @@ fn acquire_confirmed(client: &mut Client, key: &str, token: &str) -> Option<u64>
         return None;
     }
     let fence = reply.grant().1;
-    // On the same connection: WAIT is about this connection's own writes.
+    // WAIT counts the replicas that have the writes of its own connection.
     if ask(client, "WAIT 1 500").as_int() >= 1 {
         return Some(fence);
     }
@@ -24,7 +23,7 @@ fn acquire_confirmed(client: &mut Client, key: &str, token: &str) -> Option<u64>
 }
 
 #[test]
-fn wait_confirms_a_grant_on_a_healthy_pair_and_not_on_a_primary_that_is_cut_off() {
+fn wait_confirms_grant_unless_primary_is_cut_off() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -33,7 +32,7 @@ fn wait_confirms_a_grant_on_a_healthy_pair_and_not_on_a_primary_that_is_cut_off(
     let replica = Server::builder().on(&there).replica_of(&primary).start();
     let mut client = primary.connect();
     let mut confirmed = None;
-    // Half a second is much, and yet a machine under load may need more.
+    // A machine under load may need more than the 500 ms of WAIT.
     eventually("a confirmed grant", SOON, || {
         confirmed = acquire_confirmed(&mut client, "confirmed", "t");
         confirmed.is_some()
@@ -41,7 +40,7 @@ fn wait_confirms_a_grant_on_a_healthy_pair_and_not_on_a_primary_that_is_cut_off(
     let confirmed = confirmed.expect("the wait ended with one");
     assert!(ask(&mut replica.connect(), "DLOCK.CHECK confirmed t").as_int() > 0);
 
-    // Whoever waits has asked before the cut, and is granted after it: what counts is the grant.
+    // A waiter that asked before the partition is granted after it: its WAIT does not confirm the grant.
     ask(&mut client, "DLOCK.ACQUIRE handed-on TOKEN t");
     let mut waiter = queued(&primary, "DLOCK.ACQUIRE handed-on BLOCK 0 TOKEN w");
     replica.wait_to_catch_up_with(&primary);
@@ -52,7 +51,7 @@ fn wait_confirms_a_grant_on_a_healthy_pair_and_not_on_a_primary_that_is_cut_off(
     assert_eq!(acquire_confirmed(&mut client, "doubtful", "t"), None);
     assert_eq!(ask(&mut client, "EXISTS doubtful"), 0);
 
-    // The replica takes over: it has what was confirmed, and of the rest nothing.
+    // The promoted replica has the confirmed hold and no other.
     let mut across = replica.connect();
     assert_eq!(ask(&mut across, "REPLICAOF NO ONE"), "OK");
     let again = ask(&mut across, "DLOCK.ACQUIRE confirmed EX 60 TOKEN t");
@@ -63,14 +62,14 @@ fn wait_confirms_a_grant_on_a_healthy_pair_and_not_on_a_primary_that_is_cut_off(
 }
 
 #[test]
-fn waitaof_confirms_a_grant_that_then_survives_a_kill() {
+fn waitaof_confirms_grant_that_survives_a_kill() {
     let mut server = Server::builder()
         .config("appendonly", "yes")
         .config("appendfsync", "everysec")
         .start();
     let mut client = server.connect();
     let fence = ask(&mut client, "DLOCK.ACQUIRE k EX 60 TOKEN t").grant().1;
-    // Redis 7.0 has no WAITAOF; there `appendfsync always` does it, see `persistence`.
+    // Redis 7.0 has no WAITAOF; `kills` tests `appendfsync always`.
     if server.flavour().product == Product::Redis && server.flavour().version < (7, 2, 0) {
         assert!(ask(&mut client, "WAITAOF 1 0 1000").is_error());
         return;

@@ -1,8 +1,8 @@
-//! A server to whom nobody listens leaves its changes unwritten; whoever begins to listen, at whatever
-//! moment, must miss none.
+//! The first replica, or the AOF, appears in the middle of traffic.
 //!
-//! Each story waits until the server has had time to find out that it is alone, and lets somebody begin to
-//! listen in the middle of traffic: what that one holds in the end is what the server holds.
+//! A server without replicas and without an AOF does not replicate its changes. Each test waits until the server has
+//! noticed that nobody listens, then lets a replica or an AOF begin to listen, which must miss no change from then on.
+//! Changes that are not replicated must still count for the save points.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::*;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Locks, semaphores and hand-overs on a hundred keys until it is told to stop.
+/// Acquires and releases a hundred locks and semaphores until `stop` is set; returns the number of rounds.
 fn traffic(client: &mut Client, stop: &AtomicBool) -> u64 {
     let mut calls: u64 = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -47,26 +47,26 @@ fn traffic(client: &mut Client, stop: &AtomicBool) -> u64 {
     calls
 }
 
-/// The digests of all keys, `-` for one that is not there.
+/// The digests of all keys, also of those that do not exist.
 fn digests(server: &Server) -> Vec<String> {
     let keys = (0..100).flat_map(|n| [format!("k{n}"), format!("sk{n}")]);
     keys.map(|key| digest(server, &key)).collect()
 }
 
-/// The server has looked around twice by then: its cron runs ten times a second.
-fn let_it_find_out_that_it_is_alone(server: &Server) {
+/// Waits long enough for several turns of the server's cron, in which the module looks whether anybody listens.
+fn wait_until_module_sees_no_listener(server: &Server) {
     let mut client = server.connect();
     let since = std::time::Instant::now();
-    eventually("the server looked around", SOON, || {
+    eventually("some turns of the cron", SOON, || {
         call!(client, "PING");
         since.elapsed() > Duration::from_millis(500)
     });
 }
 
 #[test]
-fn the_first_replica_misses_nothing_that_happens_while_it_comes() {
+fn first_replica_misses_nothing_while_it_synchronises() {
     let primary = Server::start();
-    let_it_find_out_that_it_is_alone(&primary);
+    wait_until_module_sees_no_listener(&primary);
     let stop = AtomicBool::new(false);
     let replica = std::thread::scope(|threads| {
         let mut client = primary.connect();
@@ -85,9 +85,9 @@ fn the_first_replica_misses_nothing_that_happens_while_it_comes() {
 }
 
 #[test]
-fn an_aof_that_is_switched_on_in_the_middle_of_traffic_has_everything_after_it() {
+fn aof_switched_on_under_traffic_has_everything_after() {
     let mut server = Server::builder().config("appendfsync", "always").start();
-    let_it_find_out_that_it_is_alone(&server);
+    wait_until_module_sees_no_listener(&server);
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let mut client = server.connect();
@@ -111,17 +111,16 @@ fn an_aof_that_is_switched_on_in_the_middle_of_traffic_has_everything_after_it()
     assert_eq!(digests(&server), before);
 }
 
-/// A replica asks for its first synchronisation, and the snapshot is put off: the server has a backlog from
-/// then on, and no child has told the module so. What the timer decides in that time is in the snapshot, but
-/// it must not leave anything else in the backlog than what it decided. A command without words was there:
-/// the context of a timer has no running command that could be told of.
+/// A replica asks for its first synchronisation, and the primary delays the snapshot: it has a backlog already, but has
+/// forked no child that would tell the module so. The module then replicated the timer's decisions as if for a running
+/// command, which a timer does not have, and an empty command was in the backlog.
 #[test]
 fn timer_decisions_before_first_snapshot_are_whole_commands_in_backlog() {
     let primary = Server::builder()
         .config("repl-diskless-sync", "yes")
         .config("repl-diskless-sync-delay", 3_600)
         .start();
-    let_it_find_out_that_it_is_alone(&primary);
+    wait_until_module_sees_no_listener(&primary);
     let mut client = primary.connect();
     call!(client, "DLOCK.ACQUIRE", "lapsing", "PX", 1_500).grant();
     call!(client, "DLOCK.ACQUIRE", "passed-on", "PX", 1_500).grant();
@@ -158,10 +157,10 @@ fn timer_decisions_before_first_snapshot_are_whole_commands_in_backlog() {
 }
 
 #[test]
-fn timer_decisions_that_nobody_hears_still_count_for_the_save_points() {
+fn timer_decisions_without_replica_count_for_save_points() {
     const LAPSES: u64 = 100;
     let server = Server::start();
-    let_it_find_out_that_it_is_alone(&server);
+    wait_until_module_sees_no_listener(&server);
     let changes = || server.info_number("persistence", "rdb_changes_since_last_save");
     let mut client = server.connect();
     for n in 0..LAPSES {
@@ -180,9 +179,9 @@ fn timer_decisions_that_nobody_hears_still_count_for_the_save_points() {
 }
 
 #[test]
-fn changes_that_nobody_hears_still_count_for_the_save_points() {
+fn changes_without_replica_count_for_save_points() {
     let server = Server::start();
-    let_it_find_out_that_it_is_alone(&server);
+    wait_until_module_sees_no_listener(&server);
     let before = server.info_number("persistence", "rdb_changes_since_last_save");
     let mut client = server.connect();
     for n in 0..10 {

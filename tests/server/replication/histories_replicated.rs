@@ -1,9 +1,9 @@
-//! Whatever happens on a primary, its replicas and their replicas come out equal to it, however they came
-//! by their data: by the stream from the start, by a full synchronisation in the middle (through a file or
-//! straight into memory, beside the stream or before it), or by going on where the link had broken.
+//! Random histories on a primary: its replicas, and their replicas, end up equal to it.
 //!
-//! Equal is every key's digest: holds, tokens, fences, lease durations, absolute deadlines, limits, tallies,
-//! results. The primary stands still while that is compared, so nothing is left to luck.
+//! They get their data in different ways: by the stream from the start, by a full synchronisation in the middle
+//! (through a file or straight into memory, beside the stream or before it), or by resuming after the link broke. Equal
+//! means that every key has the same digest: holds, tokens, fences, leases, deadlines, limits, tallies, results. Writes
+//! are paused while the servers are compared, so that the result does not depend on timing.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::fuzz::history::{self, History, assert_same, assert_untroubled, seeds}
 use crate::support::steps::SOON;
 use crate::support::*;
 
-/// Asserts that every follower holds what the primary holds, at a moment in the middle of the history.
+/// Pauses the history and asserts that every replica equals the primary.
 #[track_caller]
 fn compare(history: &mut History<'_>, followers: &[&Server], what: &str) {
     history.still(|primary| {
@@ -27,7 +27,7 @@ fn compare(history: &mut History<'_>, followers: &[&Server], what: &str) {
         .for_each(|follower| assert_untroubled(follower));
 }
 
-/// What a change is called here: its verb, with the way in which a hold ended.
+/// The verb of a change, and for END the way in which the hold ended.
 fn verb(change: &str) -> String {
     let mut words = change.split(' ');
     let verb = words.next().unwrap_or_default();
@@ -38,7 +38,7 @@ fn verb(change: &str) -> String {
 }
 
 #[test]
-fn a_replica_from_the_start_and_its_own_replica_equal_the_primary_at_any_moment() {
+fn replica_and_its_replica_equal_primary_at_any_moment() {
     let mut seen = BTreeSet::new();
     let seeds = seeds(3);
     let many = seeds.clone().count() >= 3;
@@ -53,7 +53,6 @@ fn a_replica_from_the_start_and_its_own_replica_equal_the_primary_at_any_moment(
             compare(&mut history, &[&replica, &chained], "in the middle");
         }
         history.end();
-        // Not one of them decided anything of its own: what the chained replica was told is the primary's.
         assert_untroubled(&primary);
         assert_eq!(
             primary.info_number("stats", "sync_full"),
@@ -99,14 +98,14 @@ fn a_replica_from_the_start_and_its_own_replica_equal_the_primary_at_any_moment(
     assert!(missing.is_empty() || !many, "no history had {missing:?}");
 }
 
-/// How a replica may come by its data: settings of the primary, settings of the replica.
-type Way = (
+/// A way of full synchronisation: its name, settings of the primary, settings of the replica.
+type SyncWay = (
     &'static str,
     &'static [(&'static str, &'static str)],
     &'static [(&'static str, &'static str)],
 );
 
-const WAYS: [Way; 5] = [
+const WAYS: [SyncWay; 5] = [
     (
         "through a file on both sides",
         &[("repl-diskless-sync", "no")],
@@ -122,7 +121,7 @@ const WAYS: [Way; 5] = [
         &[("repl-diskless-sync", "yes")],
         &[("repl-diskless-load", "swapdb")],
     ),
-    // Two connections: the stream is kept by the replica while the snapshot arrives.
+    // With two connections: the replica buffers the stream while the snapshot arrives.
     (
         "beside the stream, on Valkey",
         &[
@@ -145,7 +144,7 @@ fn knows(server: &Server, setting: &str) -> bool {
 }
 
 #[test]
-fn a_full_synchronisation_in_the_middle_of_a_history_misses_nothing() {
+fn full_synchronisation_in_random_history_misses_nothing() {
     for seed in seeds(1) {
         let primary = history::builder().start();
         let mut history = History::new(&primary, seed);
@@ -166,7 +165,7 @@ fn a_full_synchronisation_in_the_middle_of_a_history_misses_nothing() {
                     builder.config(name, value)
                 })
                 .start();
-            // It has a past of its own, which ends here, except where it must be empty.
+            // The replica has other data before the synchronisation, except where it must be empty.
             if !of_replica.contains(&("repl-diskless-load", "on-empty-db")) {
                 History::new(&replica, seed + 1_000).steps(60);
             }
@@ -185,7 +184,7 @@ fn a_full_synchronisation_in_the_middle_of_a_history_misses_nothing() {
             assert!(full > full_before, "{way}: {full} full synchronisations");
             replicas.push(replica);
         }
-        // And all of them go on together.
+        // All replicas follow the rest of the history.
         history.steps(150);
         let replicas: Vec<_> = replicas.iter().collect();
         compare(
@@ -197,7 +196,7 @@ fn a_full_synchronisation_in_the_middle_of_a_history_misses_nothing() {
 }
 
 #[test]
-fn a_replica_whose_link_broke_goes_on_where_it_was() {
+fn replica_with_broken_link_resumes_where_it_was() {
     for seed in seeds(1) {
         let primary = history::builder().start();
         let replica = history::builder().replica_of(&primary).start();
@@ -209,7 +208,7 @@ fn a_replica_whose_link_broke_goes_on_where_it_was() {
         let before = [counts(&primary), counts(&replica)];
         for round in 0..3 {
             history.steps(60);
-            // It stands still, so that it has much to catch up with, and finds its link gone.
+            // The replica is stopped, so that it lags behind, and finds its link broken when it goes on.
             replica.stop();
             history.steps(80);
             call!(primary.connect(), "CLIENT", "KILL", "TYPE", "replica");
@@ -217,7 +216,7 @@ fn a_replica_whose_link_broke_goes_on_where_it_was() {
             replica.cont();
             let resumed = |server: &Server, before: [u64; 2]| counts(server)[1] > before[1] + round;
             history.until("a replica that goes on", || resumed(&primary, before[0]));
-            // The next link down the chain breaks as well.
+            // The link of its own replica breaks as well.
             call!(replica.connect(), "CLIENT", "KILL", "TYPE", "replica");
             history.until("its own that goes on", || resumed(&replica, before[1]));
             for follower in [&replica, &chained] {
@@ -243,7 +242,7 @@ fn a_replica_whose_link_broke_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_promoted_replica_goes_on_with_the_history_and_its_own_replica_with_it() {
+fn promoted_replica_and_its_replica_continue_the_history() {
     for seed in seeds(1) {
         let mut primary = history::builder().start();
         let replica = history::builder().replica_of(&primary).start();
@@ -263,7 +262,7 @@ fn a_promoted_replica_goes_on_with_the_history_and_its_own_replica_with_it() {
         history.steps(200);
         chained.wait_for_sync();
         compare(&mut history, &[&chained], "after the promotion");
-        // The old primary comes back without its data, as one of the others.
+        // The old primary starts again without data, as a replica.
         primary.start_again();
         call!(primary.connect(), "REPLICAOF", "127.0.0.1", replica.port());
         history.steps(30);
@@ -273,7 +272,7 @@ fn a_promoted_replica_goes_on_with_the_history_and_its_own_replica_with_it() {
         assert_eq!(
             replica.info_number("stats", "sync_full"),
             full + 1,
-            "only the old primary had to begin afresh"
+            "only the old primary needed a full synchronisation"
         );
         history.end();
         eventually("a client that is served", SOON, || {

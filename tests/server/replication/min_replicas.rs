@@ -1,10 +1,9 @@
-//! A primary that would rather refuse than be the old one of two: `min-replicas-to-write`, in a real cut.
+//! A primary with `min-replicas-to-write` loses its replica in a partition.
 //!
-//! The promise: with `min-replicas-to-write 1` and `min-replicas-max-lag 1` a primary that has lost its
-//! replica refuses every new request about two seconds later, and also grants nothing by itself: no lease
-//! runs, no waiter is served. When the replica is back, all goes on from where it stood.
+//! With `min-replicas-to-write 1` and `min-replicas-max-lag 1` it refuses every new request about two seconds later,
+//! runs no lease and serves no waiter. When the replica is back, leases go on with what was left of them.
 //!
-//! (The same with a replica that hangs up, and with every other way to be refused, is in `lease_clock`.)
+//! A replica that disconnects, and other reasons for refusals, are in `writes_refused`.
 
 use crate::support::steps::*;
 use crate::support::*;
@@ -17,7 +16,7 @@ fn good_replicas(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_primary_that_lost_its_replica_refuses_and_hands_nothing_on_until_it_is_back() {
+fn primary_without_replica_refuses_and_hands_nothing_on() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -61,7 +60,7 @@ fn a_primary_that_lost_its_replica_refuses_and_hands_nothing_on_until_it_is_back
         let reply = ask(&mut client, request);
         assert!(refused(&reply), "{request}: {reply:?}");
     }
-    // It is asked ten times a second whether writes are taken; from then on no lease runs.
+    // The module asks the server ten times a second whether it accepts writes; afterwards no lease runs.
     let mut left = 0;
     eventually("a lease that stands still", SOON, || {
         let before = left;
@@ -70,7 +69,7 @@ fn a_primary_that_lost_its_replica_refuses_and_hands_nothing_on_until_it_is_back
         before == left
     });
     assert!((1..LEASE_MS).contains(&left), "{left}");
-    // Until it would be over if it ran.
+    // Watches for longer than the rest of the lease.
     let until = Instant::now() + Duration::from_millis(left.unsigned_abs() + 300);
     while Instant::now() < until {
         assert_eq!(ask(&mut client, "DLOCK.CHECK lapsing t"), left);
@@ -87,7 +86,7 @@ fn a_primary_that_lost_its_replica_refuses_and_hands_nothing_on_until_it_is_back
     eventually("the replica back", SOON * 3, || {
         good_replicas(&primary) == 1
     });
-    // What was left of the lease runs out now, unless a machine under load makes the replica late again.
+    // The rest of the lease runs now, unless a machine under load makes the replica late again.
     let mut held = Instant::now();
     let mut passed_on = None;
     eventually("a grant after what was left of the lease", SOON * 3, || {
@@ -97,7 +96,7 @@ fn a_primary_that_lost_its_replica_refuses_and_hands_nothing_on_until_it_is_back
         }
         passed_on.is_some()
     });
-    // A tenth of a second is promised; the rest is for that machine.
+    // The module promises 100 ms; the other two seconds are for a machine under load.
     assert!(
         held.elapsed() < Duration::from_millis(2_100),
         "granted {:?} after the end of the lease",

@@ -1,13 +1,18 @@
-//! A primary and its replicas: the stream, changes of role, cuts, and what a confirmed grant is worth.
+//! A primary and its replicas: the replication stream, changes of role, partitions, and confirmed grants.
 
 mod confirmed;
+mod failover_command;
+mod family_effects;
 mod first_listener;
 mod histories_replicated;
 mod min_replicas;
+mod passed_on_release;
 mod paused;
 mod replicas;
 mod replication_effects;
 mod replication_stream;
+mod rewritten_aof;
 mod role_change;
 mod sentinel;
 mod split_brain;
+mod watched_primary;

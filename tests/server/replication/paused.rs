@@ -1,77 +1,63 @@
-//! What goes out while writes are paused: nothing.
+//! CLIENT PAUSE, FAILOVER and SHUTDOWN pause writes in the middle of a wave of lapses.
 //!
-//! The promise: CLIENT PAUSE, FAILOVER and SHUTDOWN in the middle of a wave of leases that come due stop
-//! it where it is. Neither the replication offset nor the AOF moves by a byte, no key ends and nobody is
-//! granted until the pause is over; then all lapse, whoever waits is served, and the replica has the same.
+//! While writes are paused nothing is replicated: neither the replication offset nor the AOF grows by a byte, no
+//! key ends and no waiter is granted. When the pause is over every overdue lease lapses, every waiter is served,
+//! and the replica holds the same keys.
 //!
-//! (That the server survives such pauses again and again is in `pitfalls`, the lease clock's part of it in
-//! `lease_clock`.)
+//! Not here: the lease clock during a pause (`writes_refused`), a failover that succeeds (`failover_command`).
 
+use crate::lifecycle::lapse_wave::{LapseWave, keys};
 use crate::support::steps::*;
 use crate::support::*;
 use std::fs;
 use std::time::{Duration, Instant};
 
-const LEASES: usize = 2_000;
-/// Every so many locks one has a waiter.
-const WAITED: usize = 40;
-/// For what must not happen, while many leases would have come due.
+const WAITERS: usize = 50;
+/// How long a test watches that nothing happens; many leases come due meanwhile.
 const PAUSED_FOR: Duration = Duration::from_millis(500);
 
-/// A primary with an AOF, in the middle of a wave of lapses.
-struct Wave {
+/// A primary with an AOF and a replica, in the middle of a wave of lapses.
+struct PausedPrimary {
     primary: Server,
     replica: Server,
     stream: ReplicationStream,
-    waiters: Vec<Client>,
+    wave: LapseWave,
 }
 
-impl Wave {
-    fn start() -> Wave {
+impl PausedPrimary {
+    fn start() -> PausedPrimary {
+        PausedPrimary::with_shutdown_timeout(600)
+    }
+
+    /// `seconds`: how long SHUTDOWN waits for a replica that lags behind.
+    fn with_shutdown_timeout(seconds: u32) -> PausedPrimary {
         let primary = Server::builder()
             .config("appendonly", "yes")
-            // What is to be written is written at once, and not when an fsync before it is done.
+            // The server writes to the AOF at once, and does not wait for an earlier fsync.
             .config("appendfsync", "no")
-            // Every so often a primary says PING to its replicas, whatever else is paused.
+            // A primary sends PING to its replicas in this period even while writes are paused.
             .config("repl-ping-replica-period", 3600)
-            .config("shutdown-timeout", 600)
+            .config("shutdown-timeout", seconds)
             .start();
         let replica = Server::builder().replica_of(&primary).start();
         let stream = ReplicationStream::attach(&primary);
-        let mut client = primary.connect();
-        let grants: Vec<String> = (0..LEASES)
-            .map(|n| format!("DLOCK.ACQUIRE k{n} PX {}", 600 + n * 3 / 2))
-            .collect();
-        for some in grants.chunks(500) {
-            for granted in at_once(&mut client, some) {
-                granted.grant();
-            }
-        }
-        let waiters = (0..LEASES)
-            .step_by(LEASES / WAITED)
-            .map(|n| {
-                let mut waiter = primary.connect();
-                tell(
-                    &mut waiter,
-                    format!("DLOCK.ACQUIRE k{n} BLOCK 0 PX 200 TOKEN w{n}"),
-                );
-                waiter
-            })
-            .collect();
-        let wave = Wave {
+        let wave = LapseWave::start(&primary, WAITERS);
+        LapseWave::wait_for_middle(&primary);
+        PausedPrimary {
             primary,
             replica,
             stream,
-            waiters,
-        };
-        eventually("the middle of the wave", SOON, || {
-            wave.keys() < LEASES as i64 * 4 / 5
-        });
-        wave
+            wave,
+        }
     }
 
-    fn keys(&self) -> i64 {
-        ask(&mut self.primary.connect(), "DBSIZE").as_int()
+    /// Stops the replica's process and replicates a command that it cannot acknowledge.
+    fn stop_replica(&self) {
+        self.replica.stop();
+        ask(
+            &mut self.primary.connect(),
+            "PUBLISH the-replica cannot-hear-this",
+        );
     }
 
     /// The replication offset, the length of the AOF and the number of keys.
@@ -86,14 +72,14 @@ impl Wave {
             self.primary
                 .info_number("replication", "master_repl_offset"),
             files.map(length).sum(),
-            self.keys(),
+            keys(&self.primary),
         )
     }
 
-    /// Asserts that nothing moves. Writes are paused already.
+    /// Asserts that nothing is replicated, written or ended for a while. Writes are paused already.
     #[track_caller]
     fn assert_stands_still(&mut self) {
-        // What was under way when the pause began arrives first.
+        // Commands that were replicated before the pause arrive first.
         self.stream.take_until_quiet(A_WHILE);
         let before = self.position();
         assert!(before.2 > 0, "the pause came too late");
@@ -106,64 +92,116 @@ impl Wave {
         }
     }
 
-    /// Asserts that all of it ends and everybody is served.
+    /// Asserts that every waiter is served, every lease ends, and the replica has the same.
     #[track_caller]
-    fn assert_ends(mut self) {
-        for (n, waiter) in self.waiters.iter_mut().enumerate() {
-            let number = n * (LEASES / WAITED);
-            assert_eq!(granted(waiter).0, format!("w{number}"));
-            expect_no_more(waiter);
-        }
-        eventually("the end of the wave", SOON, || self.keys() == 0);
+    fn assert_ends(self) {
+        self.wave.assert_ends(&self.primary);
         self.replica.wait_to_catch_up_with(&self.primary);
-        assert_eq!(ask(&mut self.replica.connect(), "DBSIZE"), 0);
+        assert_eq!(keys(&self.replica), 0);
         assert_calm(&self.primary);
         assert_calm(&self.replica);
     }
 }
 
 #[test]
-fn nothing_goes_out_during_client_pause() {
-    let mut wave = Wave::start();
-    let mut client = wave.primary.connect();
+fn client_pause_replicates_nothing() {
+    let mut paused = PausedPrimary::start();
+    let mut client = paused.primary.connect();
     assert_eq!(ask(&mut client, "CLIENT PAUSE 60000 WRITE"), "OK");
-    wave.assert_stands_still();
+    paused.assert_stands_still();
     assert_eq!(ask(&mut client, "CLIENT UNPAUSE"), "OK");
-    wave.assert_ends();
+    paused.assert_ends();
 }
 
 #[test]
-fn nothing_goes_out_while_a_failover_waits_for_its_replica() {
-    let mut wave = Wave::start();
-    let mut client = wave.primary.connect();
-    wave.replica.stop();
-    ask(&mut client, "PUBLISH the-replica cannot-hear-this");
+fn client_pauses_that_expire_lose_no_lapse() {
+    for kind in ["WRITE", "ALL"] {
+        let paused = PausedPrimary::start();
+        for _ in 0..3 {
+            let mut client = paused.primary.connect();
+            assert_eq!(ask(&mut client, format!("CLIENT PAUSE 200 {kind}")), "OK");
+            at(Instant::now() + Duration::from_millis(250));
+        }
+        paused.assert_ends();
+    }
+}
+
+#[test]
+fn client_pause_inside_transaction_still_hands_lock_on() {
+    let server = Server::builder().config("appendonly", "yes").start();
+    let _replica = Server::builder().replica_of(&server).start();
+    let mut client = server.connect();
+    ask(&mut client, "DLOCK.ACQUIRE k TOKEN t").grant();
+    ask(&mut client, "DLOCK.ACQUIRE short PX 100").grant();
+    let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
+    ask(&mut client, "MULTI");
+    ask(&mut client, "CLIENT PAUSE 400 WRITE");
+    ask(&mut client, "DLOCK.RELEASE k t");
+    let done = ask(&mut client, "EXEC");
+    assert_eq!(done.as_array()[1], 1);
+    assert_eq!(granted(&mut waiter).0, "w");
+    // The lease of `short` ends after the pause.
+    wait_until_gone(&mut client, "short");
+    assert_calm(&server);
+}
+
+#[test]
+fn failover_that_waits_for_replica_replicates_nothing() {
+    let mut paused = PausedPrimary::start();
+    let mut client = paused.primary.connect();
+    paused.stop_replica();
     let failover = format!(
         "FAILOVER TO 127.0.0.1 {} TIMEOUT 60000",
-        wave.replica.port()
+        paused.replica.port()
     );
     assert_eq!(ask(&mut client, failover), "OK");
-    wave.assert_stands_still();
+    paused.assert_stands_still();
     assert_eq!(ask(&mut client, "FAILOVER ABORT"), "OK");
-    wave.replica.cont();
-    wave.assert_ends();
+    assert_eq!(paused.primary.info("replication", "role"), "master");
+    paused.replica.cont();
+    paused.assert_ends();
 }
 
 #[test]
-fn nothing_goes_out_while_a_shutdown_waits_for_its_replica() {
-    let mut wave = Wave::start();
-    let mut client = wave.primary.connect();
-    wave.replica.stop();
-    ask(&mut client, "PUBLISH the-replica cannot-hear-this");
-    let mut admin = wave.primary.connect();
+fn shutdown_that_waits_for_replica_replicates_nothing() {
+    let mut paused = PausedPrimary::start();
+    let mut client = paused.primary.connect();
+    paused.stop_replica();
+    let mut admin = paused.primary.connect();
     tell(&mut admin, "SHUTDOWN");
     eventually("a shutdown that waits", SOON, || {
-        let info = wave.primary.info_section("server");
+        let info = paused.primary.info_section("server");
         info.contains("shutdown_in_milliseconds")
     });
-    wave.assert_stands_still();
+    paused.assert_stands_still();
     assert_eq!(ask(&mut client, "SHUTDOWN ABORT"), "OK");
     assert!(reply(&mut admin).is_error());
-    wave.replica.cont();
-    wave.assert_ends();
+    paused.replica.cont();
+    paused.assert_ends();
+}
+
+/// The shutdown waits two seconds for the replica, while leases come due, and then closes the waiters' connections.
+#[test]
+fn shutdown_without_replica_ends_every_wait_and_saves_the_rest() {
+    let paused = PausedPrimary::with_shutdown_timeout(2);
+    paused.stop_replica();
+    let PausedPrimary {
+        mut primary,
+        replica,
+        stream,
+        wave,
+    } = paused;
+    primary.shutdown();
+    drop(stream);
+    let ends: Vec<Ended> = wave.waiters.into_iter().map(ended).collect();
+    assert!(
+        ends.iter()
+            .all(|end| matches!(end, Ended::Granted(_) | Ended::Closed)),
+        "{ends:?}"
+    );
+    assert_clean_log(&primary);
+    replica.cont();
+    primary.start_again();
+    eventually("the rest of the wave", SOON * 2, || keys(&primary) == 0);
+    assert_calm(&primary);
 }

@@ -1,60 +1,55 @@
-//! What replicas make of what they are told.
+//! What a replica holds, lapses and answers.
 //!
-//! The promise: a replica, however it came by its data, holds exactly what the primary holds, lapses nothing
-//! and takes no writes.
+//! However it got its data, a replica holds exactly what its primary holds. It lapses nothing and accepts no writes.
 
 use std::time::Duration;
 
 use crate::support::fixtures::{FIXTURES, add_fixtures, assert_same_fixtures};
-use crate::support::steps::{SOON, unix_ms};
+use crate::support::steps::{SOON, ask, assert_calm, at_once, granted, queued, unix_ms};
 use crate::support::*;
 
-#[track_caller]
-fn received(waiter: &mut Client) -> Reply {
-    waiter.recv(SOON).expect("the waiter is answered")
+/// The replica applies the removal first and the grant that follows it second, and so keeps the new hold.
+#[test]
+fn removal_and_grant_after_it_reach_replica_in_order() {
+    let primary = Server::builder().config("appendonly", "yes").start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut client = primary.connect();
+    for round in 0..10 {
+        for removal in [
+            "DEL",
+            "DEL in Lua",
+            "DEL in MULTI",
+            "PEXPIRE",
+            "FLUSHALL in Lua",
+        ] {
+            let token = format!("waiter-{round}");
+            ask(&mut client, "DLOCK.ACQUIRE k TOKEN holder").grant();
+            let mut waiter = queued(&primary, format!("DLOCK.ACQUIRE k BLOCK 0 TOKEN {token}"));
+            let done = match removal {
+                "DEL" => ask(&mut client, "DEL k"),
+                "DEL in Lua" => call!(client, "EVAL", "return redis.call('DEL', KEYS[1])", 1, "k"),
+                "DEL in MULTI" => {
+                    let lines = ["MULTI", "DEL k", "SET x 1", "EXEC"];
+                    at_once(&mut client, &lines).remove(3)
+                }
+                "PEXPIRE" => ask(&mut client, "PEXPIRE k 20"),
+                _ => call!(client, "EVAL", "redis.call('FLUSHALL')", 0),
+            };
+            assert!(!done.is_error(), "{removal}: {done:?}");
+            assert_eq!(granted(&mut waiter).0, token, "{removal}");
+            replica.wait_to_catch_up_with(&primary);
+            let left = call!(replica.connect(), "DLOCK.CHECK", "k", &token).as_int();
+            assert!(left > 0, "the replica lost the grant after {removal}");
+            assert_eq!(digest(&replica, "k"), digest(&primary, "k"), "{removal}");
+            assert_eq!(call!(client, "DLOCK.RELEASE", "k", &token), 1);
+        }
+    }
+    assert_calm(&primary);
+    assert_calm(&replica);
 }
 
 #[test]
-fn a_removal_and_the_grant_after_it_come_out_right_on_a_real_replica() {
-    let primary = Server::start();
-    let replica = Server::builder().replica_of(&primary).start();
-    let mut client = primary.connect();
-    for round in 0..20 {
-        call!(
-            client,
-            "DLOCK.ACQUIRE",
-            "k",
-            "TOKEN",
-            format!("holder {round}")
-        );
-        let mut waiter = primary.connect();
-        send!(
-            waiter,
-            "DLOCK.ACQUIRE",
-            "k",
-            "BLOCK",
-            0,
-            "TOKEN",
-            format!("waiter {round}")
-        );
-        wait_for_blocked(&primary, 1);
-        call!(client, "DEL", "k");
-        received(&mut waiter).grant();
-        replica.wait_to_catch_up_with(&primary);
-        let left = call!(
-            replica.connect(),
-            "DLOCK.CHECK",
-            "k",
-            format!("waiter {round}")
-        )
-        .as_int();
-        assert!(left > 0, "the replica lost the grant after the DEL");
-        assert_eq!(digest(&replica, "k"), digest(&primary, "k"));
-        call!(client, "DEL", "k");
-    }
-}
-#[test]
-fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
+fn full_synchronisation_brings_every_state() {
     for diskless in ["no", "yes"] {
         let primary = Server::builder()
             .config("repl-diskless-sync", diskless)
@@ -76,7 +71,7 @@ fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
             "{left} ms left on the replica"
         );
 
-        // And what comes behind the snapshot fits it.
+        // Changes after the snapshot apply to it.
         let mut client = primary.connect();
         assert_eq!(call!(client, "DLOCK.RENEW", "lock", "t"), 1);
         assert_eq!(call!(client, "DSEM.RELEASE", "sem", "t"), 1);
@@ -93,7 +88,7 @@ fn what_was_there_before_a_full_synchronisation_is_there_after_it() {
 }
 
 #[test]
-fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own() {
+fn full_synchronisation_replaces_holds_of_new_replica() {
     let primary = Server::start();
     add_fixtures(&primary);
     for load in ["disabled", "swapdb"] {
@@ -106,10 +101,10 @@ fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own(
         assert_same_fixtures(&primary, &other);
         assert_eq!(call!(other.connect(), "EXISTS", "mine"), 0);
         let outlives = "the primary's lock outlives the lease of the one before it";
-        stays(outlives, Duration::from_millis(600), || {
+        assert_always(outlives, Duration::from_millis(600), || {
             call!(other.connect(), "DLOCK.CHECK", "lock", "t").as_int() > 0
         });
-        // Its values are its own: what is changed and removed later is found.
+        // Later changes find the loaded values.
         let mut client = primary.connect();
         call!(client, "DLOCK.RENEW", "lock", "t");
         call!(client, "DWG.ADD", "group", "TOKEN", load);
@@ -119,7 +114,7 @@ fn a_replica_that_already_had_holds_takes_over_the_primarys_and_forgets_its_own(
 }
 
 #[test]
-fn a_replica_that_restarts_goes_on_from_where_it_was() {
+fn restarted_replica_resumes_by_partial_synchronisation() {
     let primary = Server::start();
     let mut replica = Server::builder()
         .config("save", "3600 1")
@@ -147,7 +142,7 @@ fn a_replica_that_restarts_goes_on_from_where_it_was() {
 }
 
 #[test]
-fn a_replicas_own_aof_has_what_it_was_told() {
+fn replica_writes_replicated_changes_to_its_aof() {
     let mut primary = Server::start();
     let mut replica = Server::builder()
         .config("appendonly", "yes")
@@ -155,7 +150,7 @@ fn a_replicas_own_aof_has_what_it_was_told() {
         .config("aof-use-rdb-preamble", "no")
         .replica_of(&primary)
         .start();
-    // It begins anew after the synchronisation, in the background.
+    // After the synchronisation the server rewrites its AOF in the background.
     eventually("the replica's AOF", SOON, || {
         let info = replica.info_section("persistence");
         ["aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
@@ -168,7 +163,7 @@ fn a_replicas_own_aof_has_what_it_was_told() {
     call!(client, "DLOCK.RELEASE", "gone", "t");
     replica.wait_to_catch_up_with(&primary);
     let before = FIXTURES.map(|key| digest(&replica, key));
-    // Alone, it can have its data from nowhere else.
+    // The primary is killed too, so the replica can have its data only from its AOF.
     primary.kill9();
     replica.kill9();
     replica.start_again();
@@ -180,9 +175,9 @@ fn a_replicas_own_aof_has_what_it_was_told() {
     assert_eq!(call!(replica.connect(), "DLOCK.RELEASE", "lock", "t"), 1);
 }
 
-/// Asserts that the condition holds again and again during a while.
+/// Asserts that the condition holds all the time `during` lasts.
 #[track_caller]
-fn stays(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
+fn assert_always(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + during;
     while std::time::Instant::now() < until {
         assert!(holds(), "not any more: {what}");
@@ -191,18 +186,16 @@ fn stays(what: &str, during: Duration, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_replica_that_lags_behind_writes_down_the_primarys_moments_not_its_own() {
+fn lagging_replica_keeps_moments_of_primary() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     replica.stop();
     add_fixtures(&primary);
     call!(primary.connect(), "DWG.ADD", "just added", "TOKEN", "a");
     let done = unix_ms();
-    eventually(
-        "a moment between the decision and its arrival",
-        SOON,
-        || unix_ms() > done + 20,
-    );
+    eventually("20 ms between the decision and its arrival", SOON, || {
+        unix_ms() > done + 20
+    });
     replica.cont();
     replica.wait_to_catch_up_with(&primary);
     for key in FIXTURES.iter().chain(&["just added"]) {
@@ -215,7 +208,7 @@ fn a_replica_that_lags_behind_writes_down_the_primarys_moments_not_its_own() {
 }
 
 #[test]
-fn a_replica_refuses_writes_and_answers_looks() {
+fn replica_refuses_writes_and_answers_reads() {
     let primary = Server::start();
     add_fixtures(&primary);
     let replica = Server::builder().replica_of(&primary).start();
@@ -265,19 +258,19 @@ fn a_replica_refuses_writes_and_answers_looks() {
 }
 
 #[test]
-fn a_replica_lapses_nothing_and_tells_from_the_deadline_what_is_left() {
+fn replica_lapses_nothing_and_checks_by_deadline() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
-    lapses_nothing(&primary, &replica);
-    // Nor does one that was a primary before, and decided.
+    assert_lapses_nothing(&primary, &replica);
+    // The same for a server that was a primary before.
     let demoted = Server::start();
     call!(demoted.connect(), "DLOCK.ACQUIRE", "other", "PX", 60_000);
     call!(demoted.connect(), "REPLICAOF", "127.0.0.1", primary.port());
     demoted.wait_for_sync();
-    lapses_nothing(&primary, &demoted);
+    assert_lapses_nothing(&primary, &demoted);
 }
 
-fn lapses_nothing(primary: &Server, replica: &Server) {
+fn assert_lapses_nothing(primary: &Server, replica: &Server) {
     call!(
         primary.connect(),
         "DLOCK.ACQUIRE",
@@ -297,7 +290,7 @@ fn lapses_nothing(primary: &Server, replica: &Server) {
         "t"
     );
     replica.wait_to_catch_up_with(primary);
-    // A primary that stands still lapses nothing either; the replica is all alone with the deadline.
+    // The primary is stopped, so it lapses nothing either; the replica knows only the deadline.
     primary.stop();
     let mut client = replica.connect();
     let left = call!(client, "DLOCK.CHECK", "k", "t").as_int();
@@ -307,7 +300,7 @@ fn lapses_nothing(primary: &Server, replica: &Server) {
         assert!((0..=1500).contains(&left), "{left}");
         left == 0
     });
-    stays(
+    assert_always(
         "an overdue hold on a replica",
         Duration::from_millis(500),
         || call!(client, "EXISTS", "k") == 1,

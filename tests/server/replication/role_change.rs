@@ -1,23 +1,20 @@
-//! Roles that change hands by command: FAILOVER and REPLICAOF, with holders who hold and waiters who wait.
+//! REPLICAOF: a replica that is promoted, and a primary that is demoted, while clients hold and wait.
 //!
-//! The promise: whoever waited on the old primary gets one answer, or its connection closes, or it goes on
-//! waiting and is served; nobody hangs. The new primary knows every hold by its token and its fence, grants
-//! only higher fences, and lets a queue form at once. A change of role that is given up leaves a primary
-//! that goes on.
+//! A demoted primary ends every wait with one answer or by closing the connection. A promoted replica lapses overdue
+//! holds after its grace period, serves its own queue, and grants fences above all that the old primary may have given.
 //!
-//! (Waves of lapses in the middle of all this are in `pitfalls`, a killed primary is in `sentinel`, one
-//! that is cut off in `split_brain`.)
+//! Not here: FAILOVER (`failover_command`), a killed primary (`sentinel`), a partition (`split_brain`).
 
 use crate::support::steps::*;
 use crate::support::*;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A primary and its replica, which hears at once of what happens.
-fn pair() -> (Server, Server) {
+/// A primary and its replica, whose link already carries commands without delay.
+pub(super) fn pair() -> (Server, Server) {
     pair_with_grace(5_000)
 }
 
-fn pair_with_grace(ms: u32) -> (Server, Server) {
+pub(super) fn pair_with_grace(ms: u32) -> (Server, Server) {
     let builder = || {
         Server::builder()
             .module_arg("takeover-grace-ms")
@@ -25,178 +22,32 @@ fn pair_with_grace(ms: u32) -> (Server, Server) {
     };
     let old = builder().start();
     let new = builder().replica_of(&old).start();
-    // Its link is up some time, often a second, before the primary sends it the first command.
+    // After the link is up, the primary may take a second until it sends the first command.
     new.wait_to_catch_up_with(&old);
     ask(&mut old.connect(), "PUBLISH is-anybody there");
     new.wait_to_catch_up_with(&old);
     (old, new)
 }
 
-/// `FAILOVER` from one to the other; returns when both have changed their roles.
 #[track_caller]
-fn fail_over(from: &Server, to: &Server) {
-    let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 30000", to.port());
-    // A replica whose link has just come up may not be counted as online yet.
-    eventually("a failover that begins", SOON, || {
-        ask(&mut from.connect(), &failover) == "OK"
-    });
-    eventually("the change of roles", SOON * 2, || {
-        role(to) == "master" && role(from) == "slave"
-    });
-    from.wait_for_sync();
-}
-
-#[track_caller]
-fn role(server: &Server) -> String {
+pub(super) fn role(server: &Server) -> String {
     server.info("replication", "role")
 }
 
-/// One request to hold something of each family, by its token.
-const HOLDS: [(&str, &str); 5] = [
-    ("lock", "DLOCK.ACQUIRE lock EX 60 TOKEN lock-holder"),
-    ("room", "DLOCK.ACQUIRE room SHARED EX 60 TOKEN room-holder"),
-    (
-        "seats",
-        "DSEM.ACQUIRE seats LIMIT 3 PERMITS 2 EX 60 TOKEN seats-holder",
-    ),
-    ("group", "DWG.ADD group EX 60 TOKEN group-holder"),
-    (
-        "bound",
-        "DLOCK.ACQUIRE bound EX 60 EPHEMERAL TOKEN bound-holder",
-    ),
-];
-
-const RUN: &str = "DONCE.BEGIN work EX 60 TOKEN worker";
-
-/// Requests that have to wait for the holds above.
-const WAITS: [&str; 6] = [
-    "DLOCK.ACQUIRE lock BLOCK 0 TOKEN lock-next",
-    "DLOCK.ACQUIRE room BLOCK 0 TOKEN room-next",
-    "DSEM.ACQUIRE seats PERMITS 3 BLOCK 0 TOKEN seats-next",
-    "DWG.WAIT group BLOCK 0",
-    "DLOCK.ACQUIRE bound BLOCK 0 TOKEN bound-next",
-    "DONCE.BEGIN work EX 60 BLOCK 0 TOKEN next-worker",
-];
-
 #[test]
-fn after_a_failover_every_token_has_its_hold_and_every_waiter_is_served_where_it_asks_again() {
-    let (old, new) = pair();
-    let mut client = old.connect();
-    let fences = HOLDS.map(|(_, request)| ask(&mut client, request).grant().1);
-    let run = ask(&mut client, RUN);
-    let run_fence = run.as_array()[2].as_int();
-    let highest = fences.iter().copied().max().expect("a fence");
-    let mut waiters: Vec<Client> = WAITS.iter().map(|wait| queued(&old, wait)).collect();
-    // A request without BLOCK that is in the middle of it is answered like any other.
-    waiters.push(queued(&old, "DLOCK.ACQUIRE lock BLOCK 0"));
-    new.wait_to_catch_up_with(&old);
-    let before = HOLDS.map(|(key, _)| digest(&old, key));
-
-    fail_over(&old, &new);
-    for waiter in waiters {
-        let end = ended(waiter);
-        assert!(matches!(end, Ended::Unblocked | Ended::Closed), "{end:?}");
-    }
-    wait_for_blocked(&old, 0);
-    assert_eq!(HOLDS.map(|(key, _)| digest(&new, key)), before);
-
-    // Waiters who come back first do not get past the holders, who come back to what they had.
-    let mut waiters: Vec<Client> = WAITS.iter().map(|wait| queued(&new, wait)).collect();
-    let mut client = new.connect();
-    let mut bound = new.connect();
-    for ((key, request), fence) in HOLDS.iter().zip(fences) {
-        let connection = if *key == "bound" {
-            &mut bound
-        } else {
-            &mut client
-        };
-        assert_eq!(ask(connection, request).grant().1, fence, "{request}");
-    }
-    let again = ask(&mut client, RUN);
-    assert_eq!(again, run, "the same run, the same attempt: {run_fence}");
-
-    for release in [
-        "DLOCK.RELEASE lock lock-holder",
-        "DLOCK.RELEASE room room-holder",
-        "DSEM.RELEASE seats seats-holder",
-        "DWG.DONE group group-holder",
-        "DONCE.FAIL work worker REASON tired",
-    ] {
-        assert_eq!(ask(&mut client, release), 1, "{release}");
-    }
-    // The promoted node saw no connection of the holder's but the one that came back to it.
-    bound.close();
-    for (wait, waiter) in WAITS.iter().zip(&mut waiters) {
-        let answer = reply(waiter);
-        match *wait {
-            "DWG.WAIT group BLOCK 0" => {
-                assert_eq!(answer.as_array(), [Reply::Int(1), Reply::Int(0)]);
-            }
-            wait if wait.starts_with("DONCE") => {
-                let run = answer.as_array();
-                assert_eq!(
-                    (&run[0], &run[3]),
-                    (&Reply::Bulk(b"RUN".to_vec()), &Reply::Int(2))
-                );
-                assert!(run[2].as_int().unsigned_abs() > highest);
-            }
-            _ => assert!(answer.grant().1 > highest, "{wait}: {answer:?}"),
-        }
-        expect_no_more(waiter);
-    }
-    old.wait_to_catch_up_with(&new);
-    for key in ["lock", "room", "seats", "bound", "work"] {
-        assert_eq!(digest(&old, key), digest(&new, key), "{key}");
-    }
-    assert_calm(&old);
-    assert_calm(&new);
-}
-
-#[test]
-fn fences_rise_and_holds_last_through_one_failover_after_another() {
-    let servers = pair();
-    let (mut primary, mut replica) = (&servers.0, &servers.1);
-    let held = ask(&mut primary.connect(), "DLOCK.ACQUIRE held EX 600 TOKEN t");
-    let (mut highest, mut granted_so_far) = (held.grant().1, 1);
-    for round in 0..4 {
-        for n in 0..3 {
-            let fence = ask(
-                &mut primary.connect(),
-                format!("DLOCK.ACQUIRE k{round}-{n}"),
-            );
-            let fence = fence.grant().1;
-            assert!(fence > highest, "round {round}: {fence} after {highest}");
-            highest = fence;
-            granted_so_far += 1;
-        }
-        // Nobody waits: there is nobody to tell.
-        fail_over(primary, replica);
-        std::mem::swap(&mut primary, &mut replica);
-        let mut client = primary.connect();
-        assert_eq!(ask(&mut client, "DBSIZE"), granted_so_far);
-        let again = ask(&mut client, "DLOCK.ACQUIRE held EX 600 TOKEN t");
-        assert_eq!(again, held);
-        replica.wait_to_catch_up_with(primary);
-        assert_eq!(digest(primary, "held"), digest(replica, "held"));
-    }
-    assert_calm(primary);
-    assert_calm(replica);
-}
-
-#[test]
-fn a_promoted_node_lapses_after_the_grace_and_not_before() {
+fn promoted_replica_lapses_only_after_grace() {
     let (old, new) = pair_with_grace(600);
     let mut client = old.connect();
     ask(&mut client, "DLOCK.ACQUIRE due EX 2 TOKEN t");
     ask(&mut client, "DLOCK.ACQUIRE renewed EX 2 TOKEN t");
     new.wait_to_catch_up_with(&old);
-    // Both come due while neither node can do anything about it.
+    // Both leases end while the primary's process is stopped and the replica may not lapse them.
     old.stop();
     eventually("an overdue hold on the replica", SOON, || {
         ask(&mut new.connect(), "DLOCK.CHECK due t") == 0
     });
     let mut client = new.connect();
-    // In one turn, so that the grace cannot be over.
+    // In one turn, so that the grace cannot end in between.
     let promoted = at_once(
         &mut client,
         &[
@@ -218,155 +69,20 @@ fn a_promoted_node_lapses_after_the_grace_and_not_before() {
 }
 
 #[test]
-fn waiters_that_understand_redirects_or_only_read_are_told_like_any_other() {
-    let (old, new) = pair();
-    // Redis knows no redirects but a cluster's.
-    if old.flavour().product == Product::Redis {
-        return;
-    }
-    let mut client = old.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lock EX 60 TOKEN t");
-    ask(&mut client, "DWG.ADD group EX 60 TOKEN t");
-    let mut waiters = [
-        ("CLIENT CAPA redirect", "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w"),
-        ("CLIENT CAPA redirect", "DWG.WAIT group BLOCK 0"),
-        // The server leaves alone whoever only reads here; a WAIT is not taken for that.
-        ("READONLY", "DWG.WAIT group BLOCK 0"),
-    ]
-    .map(|(first, wait)| {
-        let mut waiter = old.connect();
-        assert_eq!(ask(&mut waiter, first), "OK");
-        queue(&old, &mut waiter, wait);
-        waiter
-    });
-    fail_over(&old, &new);
-    for waiter in &mut waiters {
-        // Where it is redirected it stays connected.
-        let Some(reply) = waiter.try_call(&["ECHO", "next"]) else {
-            continue;
-        };
-        let told = reply.error();
-        let redirected = format!("REDIRECT 127.0.0.1:{}", new.port());
-        assert!(
-            told.starts_with("UNBLOCKED") || told == redirected,
-            "{told}"
-        );
-        if let Some(next) = waiter.try_call(&["PING"]) {
-            assert_eq!(next, "next", "a second reply");
-        }
-    }
-    wait_for_blocked(&old, 0);
-    assert_calm(&old);
-    assert_calm(&new);
-}
-
-#[test]
-fn a_failover_that_times_out_leaves_everybody_where_they_were() {
-    let (old, deaf) = pair();
-    let mut client = old.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");
-    ask(&mut client, "DLOCK.ACQUIRE held EX 60 TOKEN t");
-    let mut lapse = queued(&old, "DLOCK.ACQUIRE lapsing BLOCK 0 TOKEN w");
-    let mut release = queued(&old, "DLOCK.ACQUIRE held BLOCK 0 TOKEN w");
-    deaf.wait_to_catch_up_with(&old);
-    // It cannot catch up with what comes now.
-    deaf.stop();
-    ask(&mut client, "SET x 1");
-    let timeout = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 3000", deaf.port());
-    assert_eq!(ask(&mut client, &timeout), "OK");
-    let state = || old.info("replication", "master_failover_state");
-    assert_eq!(state(), "waiting-for-sync");
-    // A request that comes now is put off, not refused.
-    let mut late = old.connect();
-    tell(&mut late, "DLOCK.ACQUIRE held BLOCK 0 TOKEN late");
-    for waiter in [&mut lapse, &mut release, &mut late] {
-        waiter.expect_silence(A_WHILE);
-    }
-    eventually("the failover given up", SOON, || {
-        let waits = [&mut lapse, &mut release, &mut late];
-        let gone_on = state() == "no-failover";
-        if !gone_on {
-            waits
-                .into_iter()
-                .for_each(|w| w.expect_silence(Duration::ZERO));
-        }
-        gone_on
-    });
-    assert_eq!(role(&old), "master");
-    assert_eq!(granted(&mut lapse).0, "w");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE held t"), 1);
-    assert_eq!(granted(&mut release).0, "w");
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE held w"), 1);
-    assert_eq!(granted(&mut late).0, "late");
-    deaf.cont();
-    deaf.wait_to_catch_up_with(&old);
-    assert_eq!(digest(&deaf, "held"), digest(&old, "held"));
-    assert_calm(&old);
-}
-
-#[test]
-fn a_forced_failover_to_a_deaf_replica_makes_a_replica_that_becomes_the_primary_again() {
-    let (old, deaf) = pair_with_grace(300);
-    let mut client = old.connect();
-    ask(&mut client, "DLOCK.ACQUIRE lapsing PX 1500 TOKEN t");
-    let fence = ask(&mut client, "DLOCK.ACQUIRE held EX 60 TOKEN t")
-        .grant()
-        .1;
-    let waits = ["lapsing", "held"].map(|key| {
-        let request = format!("DLOCK.ACQUIRE {key} BLOCK 0 TOKEN w");
-        (key, queued(&old, request))
-    });
-    deaf.wait_to_catch_up_with(&old);
-    deaf.stop();
-    ask(&mut client, "SET x 1");
-    // After a tenth of a second the node makes itself a replica of one that does not answer.
-    let force = format!("FAILOVER TO 127.0.0.1 {} FORCE TIMEOUT 100", deaf.port());
-    assert_eq!(ask(&mut client, force), "OK");
-    eventually("the node to be a replica", SOON, || role(&old) == "slave");
-    let mut client = old.connect();
-    let aborted = ask(&mut client, "FAILOVER ABORT");
-    assert_eq!(aborted, "OK");
-    assert_eq!(role(&old), "master");
-
-    // Whoever still waits is served; whoever was told asks again, and is.
-    let highest = ask(&mut client, "DLOCK.ACQUIRE new").grant().1;
-    assert!(highest > fence);
-    assert_eq!(ask(&mut client, "DLOCK.RELEASE held t"), 1);
-    for (key, waiter) in waits {
-        match ended(waiter) {
-            Ended::Granted(later) => assert!(later > fence),
-            Ended::Unblocked | Ended::Closed => {
-                let mut again = old.connect();
-                tell(&mut again, format!("DLOCK.ACQUIRE {key} BLOCK 0 TOKEN w"));
-                assert!(granted(&mut again).1 > highest, "{key}");
-            }
-            Ended::Nothing => panic!("a wait without limit for {key} ran out"),
-        }
-    }
-    deaf.cont();
-    eventually("the replica back in its place", SOON * 2, || {
-        deaf.info("replication", "master_link_status") == "up"
-            && digest(&deaf, "held") == digest(&old, "held")
-    });
-    assert_calm(&old);
-    assert_calm(&deaf);
-}
-
-#[test]
-fn a_primary_that_is_told_to_follow_nobody_goes_on_as_it_was() {
+fn replicaof_no_one_on_primary_changes_nothing() {
     let server = Server::start();
     let mut client = server.connect();
     let fence = ask(&mut client, "DLOCK.ACQUIRE k PX 700 TOKEN t").grant().1;
     let mut waiter = queued(&server, "DLOCK.ACQUIRE k BLOCK 0 TOKEN w");
     assert_eq!(ask(&mut client, "REPLICAOF NO ONE"), "OK");
     let next = granted(&mut waiter).1;
-    // It was no promotion: the fences go on where they were.
+    // A promotion would raise the fences; this was none.
     assert!((fence + 1..fence + 1_000_000).contains(&next), "{next}");
     assert_calm(&server);
 }
 
 #[test]
-fn a_primary_told_to_follow_one_that_is_not_there_refuses_and_comes_back_with_its_holds() {
+fn replica_of_missing_primary_keeps_holds_for_its_promotion() {
     let mut gone = Server::start();
     gone.shutdown();
     let server = Server::builder()
@@ -398,4 +114,133 @@ fn a_primary_told_to_follow_one_that_is_not_there_refuses_and_comes_back_with_it
     assert!(next > fence + 1_000_000, "a promotion leaps: {next}");
     assert_eq!(ask(&mut client, "DLOCK.RELEASE held t"), 1);
     assert_calm(&server);
+}
+
+#[test]
+fn promoted_replica_serves_at_once_with_higher_fences() {
+    let mut primary = Server::start();
+    let replica = Server::builder()
+        .module_arg("takeover-grace-ms")
+        .module_arg(300)
+        .replica_of(&primary)
+        .start();
+    let mut client = primary.connect();
+    let fence = call!(client, "DLOCK.ACQUIRE", "lasting", "EX", 60, "TOKEN", "t")
+        .grant()
+        .1;
+    call!(client, "DLOCK.ACQUIRE", "due", "PX", 900, "TOKEN", "t");
+    call!(client, "DLOCK.ACQUIRE", "free", "TOKEN", "t");
+    call!(client, "DLOCK.RELEASE", "free", "t");
+    call!(
+        client,
+        "DSEM.ACQUIRE",
+        "s",
+        "LIMIT",
+        2,
+        "EX",
+        60,
+        "TOKEN",
+        "t"
+    );
+    call!(client, "DWG.ADD", "g", "EX", 60, "TOKEN", "t");
+    replica.wait_to_catch_up_with(&primary);
+    // The replica never learns of these grants.
+    replica.stop();
+    let mut lost = 0;
+    for n in 0..100 {
+        lost = call!(client, "DLOCK.ACQUIRE", format!("lost{n}")).grant().1;
+    }
+    let since = Instant::now();
+    primary.kill9();
+    at(since + Duration::from_millis(1_000));
+    replica.cont();
+
+    let mut client = replica.connect();
+    assert_eq!(call!(client, "REPLICAOF", "NO", "ONE"), "OK");
+    let mut waiter = replica.connect();
+    send!(waiter, "DLOCK.ACQUIRE", "due", "BLOCK", 0, "TOKEN", "w");
+    let new = call!(client, "DLOCK.ACQUIRE", "free").grant().1;
+    assert!(
+        new > lost && lost > fence,
+        "{new} outranks what was lost, {lost}"
+    );
+    assert!(
+        new > unix_us() + 3_590_000_000,
+        "not above the fences that a restarted old primary grants: {new}"
+    );
+    assert_eq!(granted(&mut waiter).0, "w");
+    assert!(call!(client, "DLOCK.CHECK", "lasting", "t").as_int() > 50_000);
+    assert!(call!(client, "DSEM.ACQUIRE", "s", "TOKEN", "u").grant().1 > new);
+    assert!(call!(client, "DSEM.ACQUIRE", "s", "TOKEN", "v").is_nil());
+    let mut watcher = replica.connect();
+    send!(watcher, "DWG.WAIT", "g", "BLOCK", 0);
+    wait_for_blocked(&replica, 1);
+    assert_eq!(call!(client, "DWG.DONE", "g", "t"), 1);
+    let finished = watcher.recv(SOON).expect("the round finishes");
+    assert_eq!(finished.as_array(), [Reply::Int(1), Reply::Int(0)]);
+    assert_calm(&replica);
+}
+
+#[test]
+fn demoted_primary_ends_waits_and_can_be_promoted_again() {
+    let first = Server::builder()
+        .module_arg("takeover-grace-ms")
+        .module_arg(0)
+        .start();
+    let second = Server::builder().replica_of(&first).start();
+    for round in 0..3 {
+        let mut client = first.connect();
+        let token = format!("t{round}");
+        call!(client, "DLOCK.ACQUIRE", "k", "PX", 2500, "TOKEN", &token);
+        call!(client, "DSEM.ACQUIRE", "s", "LIMIT", 1, "TOKEN", &token);
+        call!(client, "DWG.ADD", "g", "TOKEN", &token);
+        let mut waiters: Vec<_> = (0..6).map(|_| first.connect()).collect();
+        for (n, waiter) in waiters.iter_mut().enumerate() {
+            match n % 3 {
+                0 => send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", n),
+                1 => send!(waiter, "DSEM.ACQUIRE", "s", "BLOCK", 0),
+                _ => send!(waiter, "DWG.WAIT", "g", "BLOCK", 30_000),
+            }
+        }
+        wait_for_blocked(&first, 6);
+        second.wait_to_catch_up_with(&first);
+        assert_eq!(call!(second.connect(), "REPLICAOF", "NO", "ONE"), "OK");
+        assert_eq!(call!(client, "REPLICAOF", "127.0.0.1", second.port()), "OK");
+        let ends: Vec<Ended> = waiters.into_iter().map(ended).collect();
+        assert!(
+            ends.iter()
+                .all(|end| matches!(end, Ended::Unblocked | Ended::Closed)),
+            "{ends:?}"
+        );
+        wait_for_blocked(&first, 0);
+        first.wait_for_sync();
+        assert_eq!(digest(&first, "k"), digest(&second, "k"));
+        // A replica has no queue, and lapses nothing.
+        let mut client = first.connect();
+        assert_eq!(
+            call!(client, "DLOCK.INFO", "k").field("waiters"),
+            &"unknown on a replica"
+        );
+        assert_eq!(call!(second.connect(), "DLOCK.RELEASE", "k", &token), 1);
+        first.wait_to_catch_up_with(&second);
+        assert_eq!(call!(client, "EXISTS", "k"), 0);
+        // Both change their roles back.
+        assert_eq!(call!(client, "REPLICAOF", "NO", "ONE"), "OK");
+        assert_eq!(
+            call!(second.connect(), "REPLICAOF", "127.0.0.1", first.port()),
+            "OK"
+        );
+        second.wait_for_sync();
+        assert_eq!(*call!(client, "DSEM.INFO", "s").field("waiters"), 0);
+        let (_, fence) = call!(client, "DLOCK.ACQUIRE", "k", "PX", 50, "TOKEN", "again").grant();
+        let mut waiter = first.connect();
+        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "next");
+        assert!(
+            granted(&mut waiter).1 > fence,
+            "the promoted one lapses and serves"
+        );
+        call!(client, "FLUSHALL");
+    }
+    assert_calm(&first);
+    assert_calm(&second);
 }

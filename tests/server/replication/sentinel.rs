@@ -1,25 +1,24 @@
-//! A primary that is killed under three sentinels.
+//! A primary under three sentinels that is killed, or replaced on request.
 //!
-//! The promise: a client that asks a sentinel where the primary is, and sends its request there again with
-//! its TOKEN, has the same hold under the same fence if it had one, and a place in the queue if it waited;
-//! everything granted from then on outranks everything granted before; and the old primary, when it comes
-//! back, ends up holding exactly what the new one holds.
+//! A client asks a sentinel for the primary and sends its request there again with its TOKEN. It then has the same hold
+//! with the same fence, or a place in the queue. Later grants have higher fences than all earlier ones, and the old
+//! primary, when it is back, holds what the new one holds.
 
 use crate::support::steps::*;
 use crate::support::*;
 
-/// Asks a sentinel, then connects to whom it names: what a client library does.
+/// Asks a sentinel and connects to the server that it names, as a client library does.
 #[track_caller]
 fn connect_by(sentinels: &Sentinels, servers: &[&Server]) -> Client {
     let address = sentinels.address_by(0);
     match servers.iter().find(|s| (s.ip(), s.port()) == address) {
         Some(server) => server.connect(),
-        None => panic!("the sentinel names {address:?}, which is nobody"),
+        None => panic!("the sentinel names {address:?}, which is no server of the test"),
     }
 }
 
 #[test]
-fn a_killed_primary_is_replaced_and_every_token_finds_its_hold_again() {
+fn killed_primary_is_replaced_and_tokens_keep_holds() {
     let mut first = Server::start();
     let second = Server::builder().replica_of(&first).start();
     let third = Server::builder().replica_of(&first).start();
@@ -52,7 +51,7 @@ fn a_killed_primary_is_replaced_and_every_token_finds_its_hold_again() {
         &second
     };
 
-    // In the order of their return, and behind the hold that lasts.
+    // The waiters come back in this order, behind the hold.
     let connect = || connect_by(&sentinels, &[&second, &third]);
     let mut client = connect();
     assert_eq!(
@@ -78,7 +77,7 @@ fn a_killed_primary_is_replaced_and_every_token_finds_its_hold_again() {
     }
     assert_eq!(holder, "w2");
 
-    // Back without any memory, and a primary by its own word until a sentinel corrects it.
+    // It starts without data, and takes itself for a primary until a sentinel makes it a replica.
     first.start_again();
     for replica in [other, &first] {
         sentinels.wait_until_it_follows(replica, new);
@@ -93,7 +92,7 @@ fn a_killed_primary_is_replaced_and_every_token_finds_its_hold_again() {
 }
 
 #[test]
-fn a_switch_that_a_sentinel_is_asked_for_moves_the_waiters_on() {
+fn sentinel_failover_ends_waits_and_keeps_holds() {
     let first = Server::start();
     let second = Server::builder().replica_of(&first).start();
     let sentinels = Sentinels::watch(&first, 1);
@@ -103,7 +102,7 @@ fn a_switch_that_a_sentinel_is_asked_for_moves_the_waiters_on() {
     let waiter = queued(&first, "DLOCK.ACQUIRE lock BLOCK 0 TOKEN w");
     second.wait_to_catch_up_with(&first);
 
-    // A sentinel that has not heard from the replica just now finds none that is good enough.
+    // A sentinel refuses as long as it has not heard from the replica lately.
     eventually("a switch that begins", SOON, || {
         let mut sentinel = sentinels.nth(0).connect();
         ask(
@@ -112,7 +111,7 @@ fn a_switch_that_a_sentinel_is_asked_for_moves_the_waiters_on() {
         ) == "OK"
     });
     let new = sentinels.wait_for_another(0, &first, &[&second]);
-    // The old primary was left alone until now, and is made a replica.
+    // The sentinels make the old primary a replica only now.
     sentinels.wait_until_it_follows(&first, new);
     let end = ended(waiter);
     assert!(matches!(end, Ended::Unblocked | Ended::Closed), "{end:?}");
@@ -129,7 +128,7 @@ fn a_switch_that_a_sentinel_is_asked_for_moves_the_waiters_on() {
     assert_calm(new);
 }
 
-/// The lines that the README shows for every server of three, and for the sentinels.
+/// The settings that the README shows for each of three servers, and for the sentinels.
 const EVERY_SERVER: [(&str, &str); 4] = [
     ("appendonly", "yes"),
     ("appendfsync", "everysec"),
@@ -142,7 +141,7 @@ const EVERY_SENTINEL: [(&str, u32); 3] = [
     ("parallel-syncs", 1),
 ];
 
-fn as_the_readme_says() -> Builder {
+fn builder_of_the_readme() -> Builder {
     EVERY_SERVER
         .iter()
         .fold(Server::builder(), |builder, (name, value)| {
@@ -150,10 +149,10 @@ fn as_the_readme_says() -> Builder {
         })
 }
 
-/// The reply to a request, which is repeated while the server refuses it for want of replicas: they have
-/// yet to come, or a machine under load makes one late for a moment.
+/// Repeats a request while it is answered NOREPLICAS, because the replicas have yet to connect or a machine under load
+/// makes one late; returns its reply.
 #[track_caller]
-fn accepted(client: &mut Client, request: &str) -> Reply {
+fn ask_until_accepted(client: &mut Client, request: &str) -> Reply {
     let mut reply = Reply::Nil;
     eventually(request, SOON * 3, || {
         reply = ask(client, request);
@@ -169,26 +168,29 @@ fn accepted(client: &mut Client, request: &str) -> Reply {
 }
 
 #[test]
-fn with_the_readmes_settings_a_lost_primary_that_comes_back_grants_nothing() {
-    let mut first = as_the_readme_says().start();
-    let second = as_the_readme_says().replica_of(&first).start();
-    let third = as_the_readme_says().replica_of(&first).start();
+fn returning_primary_with_readme_settings_grants_nothing() {
+    let mut first = builder_of_the_readme().start();
+    let second = builder_of_the_readme().replica_of(&first).start();
+    let third = builder_of_the_readme().replica_of(&first).start();
     let sentinels = Sentinels::watch_with(&EVERY_SENTINEL, &first, 2);
     let mut client = first.connect();
     let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";
-    let fence = accepted(&mut client, held).grant().1;
-    // Known to both replicas, whichever is promoted.
+    let fence = ask_until_accepted(&mut client, held).grant().1;
+    // Both replicas have the hold, so whichever is promoted has it.
     assert_eq!(ask(&mut client, "WAIT 2 8000"), 2);
 
     first.kill9();
     let new = sentinels.wait_for_another(0, &first, &[&second, &third]);
     let mut client = connect_by(&sentinels, &[&second, &third]);
     // With one server lost, the other replica is enough as soon as it follows.
-    assert_eq!(accepted(&mut client, held).grant().1, fence);
-    assert_eq!(accepted(&mut client, "DLOCK.RELEASE lock holder"), 1);
+    assert_eq!(ask_until_accepted(&mut client, held).grant().1, fence);
+    assert_eq!(
+        ask_until_accepted(&mut client, "DLOCK.RELEASE lock holder"),
+        1
+    );
 
-    // It has the lock in its AOF as it was, and is a primary by its own word until a sentinel corrects it:
-    // without replicas it refuses all the same.
+    // The old primary loads the lock from its AOF and takes itself for a primary until a sentinel makes it a replica.
+    // It has no replicas, so it refuses every write.
     first.start_again();
     eventually("the old primary to be a replica", SOON * 3, || {
         let Some(reply) = first
@@ -207,7 +209,12 @@ fn with_the_readmes_settings_a_lost_primary_that_comes_back_grants_nothing() {
     });
     sentinels.wait_until_it_follows(&first, new);
     assert_eq!(ask(&mut first.connect(), "EXISTS lock"), 0);
-    assert!(accepted(&mut client, "DLOCK.ACQUIRE lock").grant().1 > fence);
+    assert!(
+        ask_until_accepted(&mut client, "DLOCK.ACQUIRE lock")
+            .grant()
+            .1
+            > fence
+    );
     for server in [&first, &second, &third] {
         assert_calm(server);
     }

@@ -1,24 +1,22 @@
-//! A primary that is cut off and does not know it: for a while there are two, and both grant.
+//! A primary in a partition that does not know it has been replaced: for a while two primaries grant.
 //!
-//! The promise is not that this cannot happen, for replication is asynchronous and nobody votes on a
-//! grant. The promise is that the fence tells: whatever the promoted replica grants outranks whatever the
-//! old primary granted and still grants, so that a store that checks fences refuses the old side from the
-//! moment the new side has written. And when the cut heals there is one truth again, and nobody waits in
-//! vain for the other.
+//! Replication is asynchronous, so this can happen. The guarantee is the order of fences: every grant of the promoted
+//! replica has a higher fence than every grant of the old primary, earlier or later. A store that checks fences
+//! therefore refuses the old side as soon as the new side has written. When the partition ends, the old primary follows
+//! the new one and ends its waits.
 //!
-//! Three hosts, on each a server and a sentinel, as one would run them; the client on the old side is
-//! beside the primary, for it talks to it over its socket.
+//! Three hosts, each with a server and a sentinel. The client of the old side runs on the old primary's host.
 
 use crate::support::steps::*;
 use crate::support::*;
 
-/// What a lock protects, if it checks fences: a write by an older holder than the last is refused.
+/// A resource that checks fences: it refuses a write with a lower fence than an earlier one.
 #[derive(Default)]
-struct Store {
+struct FencedStore {
     fence: u64,
 }
 
-impl Store {
+impl FencedStore {
     fn write(&mut self, fence: u64) -> bool {
         let is_newest = fence >= self.fence;
         if is_newest {
@@ -28,16 +26,16 @@ impl Store {
     }
 }
 
-/// One grant, given back at once.
+/// Acquires and releases a lock; returns the fence.
 #[track_caller]
-fn grant_in_passing(client: &mut Client) -> u64 {
+fn acquire_and_release(client: &mut Client) -> u64 {
     let (token, fence) = ask(client, "DLOCK.ACQUIRE passing").grant();
     assert_eq!(ask(client, format!("DLOCK.RELEASE passing {token}")), 1);
     fence
 }
 
 #[test]
-fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
+fn partitioned_primaries_both_grant_and_fences_tell_the_newer() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -47,7 +45,7 @@ fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
         [&hosts[1], &hosts[2]].map(|host| Server::builder().on(host).replica_of(&old).start());
     let sentinels = Sentinels::watch_from(&hosts.each_ref(), &old, 2);
 
-    // Replicated to all: a hold that lasts through everything, and one that both sides will free.
+    // Both replicas have these holds: `lasting` is kept to the end, `lock` is released on both sides.
     let mut beside = old.connect();
     let lasting = "DLOCK.ACQUIRE lasting EX 600 TOKEN lasting";
     let kept = ask(&mut beside, lasting).grant();
@@ -56,11 +54,11 @@ fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
     for replica in &replicas {
         replica.wait_to_catch_up_with(&old);
     }
-    let mut store = Store::default();
+    let mut store = FencedStore::default();
     assert!(store.write(before));
 
     hosts[0].cut_off();
-    // The old side goes on: its lock passes from hand to hand, and nobody else hears of it.
+    // The old side goes on: it passes the lock on, and replicates that to no server.
     assert_eq!(ask(&mut beside, "DLOCK.RELEASE lock before"), 1);
     let theirs = ask(&mut beside, "DLOCK.ACQUIRE lock EX 600 TOKEN theirs");
     let theirs = theirs.grant().1;
@@ -78,16 +76,19 @@ fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
     assert_eq!(ask(&mut across, "DLOCK.RELEASE lock before"), 1);
     let ours = ask(&mut across, "DLOCK.ACQUIRE lock EX 600 TOKEN ours");
     let ours = ours.grant().1;
-    // Two holders of one lock, each by the word of a primary.
+    // Two tokens hold the lock, each on its primary.
     assert!(ask(&mut beside, "DLOCK.CHECK lock theirs").as_int() > 0);
     assert!(ask(&mut across, "DLOCK.CHECK lock ours").as_int() > 0);
 
-    // Until the newer writes, the store cannot know of it; from then on it takes nothing of the old side's.
+    // The store accepts the old side until the new side writes, and refuses it from then on.
     assert!(store.write(theirs));
     assert!(store.write(ours));
     assert!(!store.write(theirs));
     for _ in 0..200 {
-        let (late, newer) = (grant_in_passing(&mut beside), grant_in_passing(&mut across));
+        let (late, newer) = (
+            acquire_and_release(&mut beside),
+            acquire_and_release(&mut across),
+        );
         assert!(late > theirs, "the old side's own order holds");
         assert!(!store.write(late), "{late} was granted after {ours}");
         assert!(store.write(newer));
@@ -107,7 +108,7 @@ fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
         assert_eq!(digest(&old, key), digest(new, key), "{key}");
     }
 
-    // One queue, on the one primary that every sentinel names again.
+    // There is one queue again, on the primary that every sentinel names.
     eventually("sentinels of one mind", SOON * 4, || {
         (0..3).all(|n| sentinels.address_by(n) == (new.ip(), new.port()))
     });
@@ -120,9 +121,9 @@ fn both_sides_of_a_cut_grant_and_the_fence_tells_which_is_newer() {
     assert_calm(new);
 }
 
-/// Whoever restarts is an old primary still: it was not promoted, and nobody follows it.
+/// A restart must not raise the fences of an old primary above those of the promoted replica.
 #[test]
-fn an_old_primary_that_restarts_while_it_is_cut_off_is_outranked_as_before() {
+fn restarted_old_primary_grants_lower_fences() {
     for appendonly in ["yes", "no"] {
         let builder = || {
             Server::builder()
@@ -131,17 +132,17 @@ fn an_old_primary_that_restarts_while_it_is_cut_off_is_outranked_as_before() {
         };
         let mut old = builder().start();
         let new = builder().replica_of(&old).start();
-        grant_in_passing(&mut old.connect());
+        acquire_and_release(&mut old.connect());
         new.wait_to_catch_up_with(&old);
-        // As after a cut: it is promoted, and nobody tells the old one.
+        // As in a partition: the replica is promoted, and the old primary does not learn of it.
         assert_eq!(ask(&mut new.connect(), "REPLICAOF NO ONE"), "OK");
-        let promoted = grant_in_passing(&mut new.connect());
-        assert!(promoted > grant_in_passing(&mut old.connect()));
+        let promoted = acquire_and_release(&mut new.connect());
+        assert!(promoted > acquire_and_release(&mut old.connect()));
 
         old.kill9();
         old.start_again();
-        let late = grant_in_passing(&mut old.connect());
-        let newer = grant_in_passing(&mut new.connect());
+        let late = acquire_and_release(&mut old.connect());
+        let newer = acquire_and_release(&mut new.connect());
         assert!(
             newer > late,
             "appendonly {appendonly}: {late} of the old side outranks {newer} of the new, by {} s",

@@ -1,8 +1,8 @@
 //! One blocking connection to a server.
 //!
-//! A request and its reply can be taken apart ([`Client::send`], [`Client::recv`]), for that is how a
-//! story holds a waiter in its hand. Replies come in the order the server wrote them, pushes of RESP3
-//! included, and nothing is read ahead of what is asked for except into the connection's own buffer.
+//! Sending a request and reading its reply are separate calls ([`Client::send`], [`Client::recv`]), so that a test can
+//! act while a client waits. Replies come in the order in which the server wrote them, with the pushes of RESP3 among
+//! them.
 
 use super::reply::Reply;
 use super::resp;
@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long [`Client::call`] waits. Long enough for a machine under load, short enough that a lost
-/// wake-up fails its test rather than the whole run.
+/// How long [`Client::call`] waits: long enough for a busy machine, short enough that a lost wake-up fails its test and
+/// does not hold up the whole run.
 const CALL_WITHIN: Duration = Duration::from_secs(10);
 
 pub struct Client {
     stream: Socket,
-    /// What was read and not yet taken as a reply.
+    /// Bytes that were read and are not yet taken as replies.
     received: Vec<u8>,
 }
 
@@ -50,8 +50,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::call`], for a server that may not be there: `None` for a connection that closed and
-    /// for a reply that did not come.
+    /// As [`Client::call`], for a server that may be gone: `None` if the connection closed or no reply came in time.
     pub fn try_call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Option<Reply> {
         self.stream.write_all(&resp::request(arguments)).ok()?;
         match self.next(CALL_WITHIN) {
@@ -66,7 +65,7 @@ impl Client {
         self.send_raw(&resp::request(arguments));
     }
 
-    /// Sends bytes as they are: for what no well-behaved client would send.
+    /// Sends bytes as they are: for inline commands, and for what no normal client would send.
     #[track_caller]
     pub fn send_raw(&mut self, bytes: &[u8]) {
         if let Err(error) = self.stream.write_all(bytes) {
@@ -96,15 +95,15 @@ impl Client {
         }
     }
 
-    /// From now on this connection is read with [`Client::poll`] and written with [`Client::push`] only,
-    /// which never wait for a reply.
+    /// Makes the connection non-blocking. From then on read it with [`Client::poll`] and write it with [`Client::push`]
+    /// only; they never wait for a reply.
     pub fn set_nonblocking(&mut self) {
         self.stream
             .set_nonblocking()
-            .expect("every socket can be told not to block");
+            .expect("every socket can be made non-blocking");
     }
 
-    /// The next reply, if it has arrived. For a connection that does not block.
+    /// The next reply, if it has arrived. For a non-blocking connection.
     pub fn poll(&mut self) -> Result<Option<Reply>, Closed> {
         loop {
             if let Some((reply, used)) = resp::parse(&self.received) {
@@ -124,8 +123,8 @@ impl Client {
         }
     }
 
-    /// Sends requests in one write. For a connection that does not block: it waits only while the server
-    /// does not read, and not for long.
+    /// Sends requests in one write. For a non-blocking connection; waits while the server does not read, but not for
+    /// long.
     pub fn push<A: AsRef<[u8]>>(&mut self, requests: &[Vec<A>]) -> Result<(), Closed> {
         let bytes: Vec<u8> = requests
             .iter()
@@ -170,7 +169,7 @@ impl Client {
         }
     }
 
-    /// The server's number for this connection.
+    /// The server's id of this connection.
     #[track_caller]
     pub fn id(&mut self) -> u64 {
         let id = self.call(&["CLIENT", "ID"]).as_int();
@@ -179,19 +178,19 @@ impl Client {
 
     /// Closes the connection, as a client that exits does.
     pub fn close(self) {
-        // Dropping the socket would do as much; the shutdown holds even if a clone of it is alive. An
-        // error means that the server was first.
+        // A shutdown, because dropping this socket closes nothing while a clone of it exists. An error means that the
+        // server closed first.
         let _ = self.stream.shutdown();
     }
 
-    /// The port of this end, by which the server lists the connection.
+    /// The port of this end; the server lists the connection by it.
     pub(super) fn local_port(&self) -> u16 {
         self.stream
             .local_port()
             .expect("a connection to an address has one of its own")
     }
 
-    /// The socket and what was read from it but not taken: for another protocol on the same connection.
+    /// The socket, and the bytes read from it but not taken: for another protocol on the same connection.
     pub(super) fn into_parts(self) -> (Socket, Vec<u8>) {
         (self.stream, self.received)
     }
@@ -203,8 +202,8 @@ impl Client {
                 self.received.drain(..used);
                 return Next::Reply(reply);
             }
-            // Zero would mean "for ever" to the socket. A last look of a millisecond also makes a
-            // `within` of zero ask what has arrived already.
+            // To the socket a timeout of zero means no timeout, so the shortest is a millisecond. With it, a `within`
+            // of zero still reads what has arrived.
             let left = deadline.saturating_duration_since(Instant::now());
             let last_look = left < Duration::from_millis(1);
             self.stream
@@ -237,7 +236,7 @@ enum Next {
     Closed,
 }
 
-/// Something that can stand as an argument in [`call!`] and [`send!`].
+/// A value that can be an argument in [`call!`] and [`send!`].
 pub trait Argument {
     fn to_argument(&self) -> Vec<u8>;
 }

@@ -1,11 +1,10 @@
-//! A cluster of servers of one story's own: three primaries, each with a replica if the story asks for it.
+//! A cluster for one test: three primaries, and a replica for each if the test asks for them.
 //!
-//! It is formed with plain commands, as an operator without tools would do it, and is ready when all nodes
-//! agree on everything. That takes a little over two seconds, nearly all of it the server's own: a primary
-//! serves nothing in its first two seconds (CLUSTER_WRITABLE_DELAY), and the nodes meet meanwhile. So a
-//! story tells as much as it can to one cluster.
+//! It is formed with CLUSTER commands, without tools, and is ready when all nodes agree on slots and roles. That takes
+//! a little over two seconds, because a primary serves nothing in its first two (CLUSTER_WRITABLE_DELAY). So a test
+//! checks as much as it can with one cluster.
 //!
-//! Bus ports are the servers' own default, 10000 above the port: `ports` gives none where that is taken.
+//! The bus port is the server's default, 10000 above the port; `ports` takes care that it is free.
 
 use std::fmt::Display;
 use std::ops::{Index, IndexMut, Range};
@@ -13,22 +12,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, call};
+use super::eventually::eventually;
 use super::flavour::Product;
 use super::nodes_view::NodesView;
 use super::reply::expect_ok;
 use super::router::Router;
 use super::server::{Builder, Server};
 use super::slot_move::Move;
-use super::waiting::eventually;
 
 const PRIMARIES: usize = 3;
 const SLOTS: u16 = 16384;
 const NODE_TIMEOUT: &str = "cluster-node-timeout";
 
-/// The node time-out while the cluster forms: nodes tell one another their news every half of it.
+/// The node timeout while the cluster forms. Nodes exchange news every half of it, so it is short.
 const FORMING_NODE_TIMEOUT_MS: u64 = 1_000;
 
-/// For nodes to agree. On a busy machine the gossip of six takes its time.
+/// The deadline for nodes to agree. On a busy machine the gossip of six nodes takes long.
 const AGREE_WITHIN: Duration = Duration::from_secs(30);
 
 /// How a cluster is to be started. [`Cluster::builder`] makes one.
@@ -41,14 +40,14 @@ pub struct ClusterBuilder {
 }
 
 impl ClusterBuilder {
-    /// Each primary gets a replica: nodes 3, 4 and 5 are those of 0, 1 and 2.
+    /// Gives each primary a replica: nodes 3, 4 and 5 are the replicas of 0, 1 and 2.
     pub fn with_replicas(mut self) -> ClusterBuilder {
         self.with_replicas = true;
         self
     }
 
-    /// How long a node may be silent. Without it the nodes are patient, so that a busy machine fails
-    /// nobody over; stories about dead nodes ask for less.
+    /// How long a node may be silent before the others count it as failed. The default is long, so that a busy machine
+    /// causes no failover; tests of dead nodes set less.
     pub fn node_timeout_ms(mut self, ms: u64) -> ClusterBuilder {
         self.node_timeout_ms = ms;
         self
@@ -66,7 +65,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// This node starts without dsync.
+    /// Starts this node without dsync.
     pub fn without_module_on(mut self, node: usize) -> ClusterBuilder {
         self.node_without_module = Some(node);
         self
@@ -80,7 +79,7 @@ impl ClusterBuilder {
         } else {
             PRIMARIES
         };
-        // Side by side: what takes long in a start is waiting.
+        // At the same time, because a start is mostly waiting.
         let nodes = thread::scope(|scope| {
             let starting: Vec<_> = (0..nodes)
                 .map(|n| self.node(n))
@@ -108,7 +107,7 @@ impl ClusterBuilder {
         node = node
             .config("cluster-enabled", "yes")
             .config(NODE_TIMEOUT, FORMING_NODE_TIMEOUT_MS)
-            // A replica stays with its primary, and takes over from it however old its data are.
+            // A replica stays with its primary, and may be promoted however old its data are.
             .config("cluster-allow-replica-migration", "no")
             .config("cluster-replica-validity-factor", 0);
         for (name, value) in &self.config {
@@ -167,13 +166,13 @@ impl Cluster {
             .collect();
         let cluster = Cluster { nodes, ids };
         for (n, client) in clients.iter_mut().enumerate() {
-            // Different from the start: nodes whose epochs are the same settle that later, at a bad moment.
+            // Different epochs from the start: nodes with equal epochs change them later, perhaps during a test.
             expect_ok(&call!(client, "CLUSTER", "SET-CONFIG-EPOCH", n + 1));
             if n < PRIMARIES {
                 let Range { start, end } = slots_of(n);
                 expect_ok(&call!(client, "CLUSTER", "ADDSLOTSRANGE", start, end - 1));
             }
-            // Every pair meets by command: sooner than by hearsay.
+            // Every pair meets by command, which is faster than by gossip.
             for node in &cluster.nodes[..n] {
                 expect_ok(&call!(client, "CLUSTER", "MEET", "127.0.0.1", node.port()));
             }
@@ -194,8 +193,8 @@ impl Cluster {
         cluster
     }
 
-    /// Waits for a node to see things as they should be, and lets it meet again whom it does not know: a
-    /// handshake that takes longer than the node time-out is given up, and on a busy machine one does.
+    /// Waits until `agrees`. Meanwhile repeats CLUSTER MEET for nodes that this one does not know: a handshake that
+    /// takes longer than the node timeout is given up, which happens on a busy machine.
     #[track_caller]
     fn agree(&self, client: &mut Client, what: &str, mut agrees: impl FnMut(&mut Client) -> bool) {
         let patience = Duration::from_millis(2 * FORMING_NODE_TIMEOUT_MS);
@@ -215,8 +214,8 @@ impl Cluster {
         });
     }
 
-    /// Whether a node sees every primary with its slots and every replica with its primary, all of them
-    /// met and connected, and serves.
+    /// Whether a node sees every primary with its slots and every replica with its primary, is connected to all of
+    /// them, and reports the cluster as ok.
     fn is_as_formed(&self, client: &mut Client) -> bool {
         let view = NodesView::of(client);
         let nodes_are_right = self.ids.iter().enumerate().all(|(n, id)| {
@@ -238,7 +237,7 @@ impl Cluster {
         self.nodes.len()
     }
 
-    /// The name that a node has in the cluster.
+    /// The id of a node in the cluster.
     pub fn id(&self, node: usize) -> &str {
         &self.ids[node]
     }
@@ -250,8 +249,7 @@ impl Cluster {
         found.unwrap_or_else(|| panic!("no node of the cluster has port {port}"))
     }
 
-    /// A slot that was a primary's from the start, and a key in it: the name itself or the name and a
-    /// number, without a hash tag.
+    /// A key in a slot that this primary had from the start: the name, or the name and a number; no hash tag.
     #[track_caller]
     pub fn key_of(&self, primary: usize, name: &str) -> String {
         let mut client = self.nodes[primary].connect();
@@ -272,26 +270,26 @@ impl Cluster {
         slot_of(&mut self.nodes[0].connect(), key)
     }
 
-    /// A client that goes where it is sent, and knows one node to begin with.
+    /// A client that follows redirections and begins with this node.
     #[track_caller]
     pub fn router_from(&self, node: usize) -> Router {
         Router::to(self.nodes[node].port())
     }
 
-    /// Waits until these nodes say that the cluster serves.
+    /// Waits until these nodes report the cluster as ok.
     #[track_caller]
     pub fn wait_until_ok(&self, nodes: &[usize]) {
         self.wait_until(nodes, "the cluster to be ok", is_ok);
     }
 
-    /// Waits until these nodes say that the cluster is down.
+    /// Waits until these nodes report the cluster as down.
     #[track_caller]
     pub fn wait_until_down(&self, nodes: &[usize]) {
         self.wait_until(nodes, "the cluster to be down", |client| !is_ok(client));
     }
 
-    /// Waits until these nodes say that `owner` serves the slot, and have it by the owner's own word: with
-    /// its last epoch. Before that an older word of another node may still change their minds.
+    /// Waits until these nodes see `owner` as serving the slot, with the owner's own epoch: with an older epoch, a late
+    /// message of another node could still change that.
     #[track_caller]
     pub fn wait_for_owner(&self, nodes: &[usize], slot: u16, owner: usize) {
         let what = format!("node {owner} to serve slot {slot}");
@@ -316,26 +314,26 @@ impl Cluster {
         }
     }
 
-    /// The first two steps of a slot's move: the target imports it, the source migrates it.
+    /// The first two steps of a slot's move: `SETSLOT IMPORTING` at the target, `SETSLOT MIGRATING` at the source.
     #[track_caller]
     pub fn open_move(&self, slot: u16, source: usize, target: usize) -> Move<'_> {
         Move::open(self, slot, source, target)
     }
 
-    /// All steps of the move of a slot that has no keys.
+    /// Moves a slot that has no keys.
     #[track_caller]
     pub fn move_empty(&self, slot: u16, source: usize, target: usize) {
         self.open_move(slot, source, target).close();
     }
 
-    /// Whether this server can move slots as a whole.
+    /// Whether the server under test has `CLUSTER MIGRATESLOTS`.
     #[track_caller]
     pub fn can_migrate_atomically() -> bool {
         let flavour = Server::builder().without_module().start().flavour();
         flavour.product == Product::Valkey && flavour.version >= (9, 0, 0)
     }
 
-    /// `CLUSTER MIGRATESLOTS` of one slot: only the beginning, the nodes do the rest.
+    /// Starts `CLUSTER MIGRATESLOTS` of one slot; the nodes do the rest by themselves.
     #[track_caller]
     pub fn start_migration(&self, slot: u16, source: usize, target: usize) {
         let mut client = self.nodes[source].connect();
@@ -346,16 +344,15 @@ impl Cluster {
         expect_ok(&client.call(&[words.as_slice(), &slots, &to].concat()));
     }
 
-    /// `CLUSTER FAILOVER` at a replica; returns when `nodes`, which include it and its old primary, say
-    /// that it serves the slot.
+    /// `CLUSTER FAILOVER` at a replica. Returns when `nodes`, among them the replica and its old primary, see it as
+    /// serving the slot.
     #[track_caller]
     pub fn fail_over_to(&self, replica: usize, slot: u16, nodes: &[usize]) {
         let mut client = self.nodes[replica].connect();
         let id = &self.ids[replica];
         let own = NodesView::of(&mut client);
         let primary = own.line(id).map(|line| line.primary.clone());
-        // A primary does not hand over to a node of which it has not heard that it is its replica now, and
-        // the others do not vote for one.
+        // The primary hands over, and the other primaries vote, only when they know the node as its replica.
         let primaries: Vec<usize> = nodes
             .iter()
             .copied()
@@ -371,7 +368,7 @@ impl Cluster {
     }
 }
 
-/// The third of all slots that a primary begins with.
+/// The third of all slots that a primary has from the start.
 fn slots_of(primary: usize) -> Range<u16> {
     let bound = |n: usize| (usize::from(SLOTS) * n / PRIMARIES) as u16;
     bound(primary)..bound(primary + 1)

@@ -1,4 +1,4 @@
-//! The files in which a server keeps its data: how it is told to write them, and what stands in them.
+//! The AOF of a server: how to configure, rewrite, read and extend it.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::steps::unix_ms;
 use crate::support::*;
 
-/// With an AOF, synced and headed as said.
+/// Adds an AOF with these values of `appendfsync` and `aof-use-rdb-preamble`.
 pub fn with_aof(builder: Builder, fsync: &str, preamble: &str) -> Builder {
     builder
         .config("appendonly", "yes")
@@ -16,7 +16,7 @@ pub fn with_aof(builder: Builder, fsync: &str, preamble: &str) -> Builder {
         .config("aof-use-rdb-preamble", preamble)
 }
 
-/// A server whose every write is on the disk before its reply.
+/// A server that syncs every write to the AOF before it replies.
 pub fn with_safe_aof(preamble: bool) -> Builder {
     with_aof(
         Server::builder(),
@@ -30,7 +30,7 @@ pub fn kill_and_start(server: &mut Server) {
     server.start_again();
 }
 
-/// Has the AOF rewritten, and waits until it is.
+/// Rewrites the AOF; returns when that is done.
 #[track_caller]
 pub fn rewrite_aof(server: &Server) {
     let reply = call!(server.connect(), "BGREWRITEAOF");
@@ -38,7 +38,7 @@ pub fn rewrite_aof(server: &Server) {
     wait_for_rewrite(server);
 }
 
-/// Waits for the end of a rewriting that was asked for.
+/// Waits for the end of a rewrite that was started.
 #[track_caller]
 pub fn wait_for_rewrite(server: &Server) {
     eventually("a rewritten AOF", Duration::from_secs(30), || {
@@ -53,7 +53,7 @@ pub fn wait_for_rewrite(server: &Server) {
     );
 }
 
-/// The file that the AOF is being appended to.
+/// The file to which the server appends.
 pub fn aof(server: &Server) -> PathBuf {
     let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF has a directory");
     let file = files
@@ -62,17 +62,18 @@ pub fn aof(server: &Server) -> PathBuf {
     file.expect("an incremental AOF")
 }
 
-/// Writes changes to a key into the AOF of a stopped server, as this version packs them.
+/// Appends changes of a key to the AOF of a stopped server, packed as this version packs them.
 #[track_caller]
 pub fn append_changes(server: &Server, key: &str, family: &str, changes: &[&str]) {
     append_packed(server, key, &packed(family, changes));
 }
 
+/// Appends a packed string for a key to the AOF of a stopped server.
 pub fn append_packed(server: &Server, key: &str, packed: &[u8]) {
     append_to_aof(server, &[STREAM.as_bytes(), key.as_bytes(), packed]);
 }
 
-/// Writes a command into the AOF of a stopped server, by hand.
+/// Appends a command to the AOF of a stopped server.
 pub fn append_to_aof(server: &Server, command: &[&[u8]]) {
     let mut file = fs::OpenOptions::new()
         .append(true)
@@ -86,6 +87,7 @@ pub fn append_to_aof(server: &Server, command: &[&[u8]]) {
     }
 }
 
+/// A GRANT change for a lock with the token `hand` and a lease of ten minutes from now, see [`packed`].
 pub fn grant_by_hand(fence: u64) -> String {
     let now = unix_ms();
     format!(
@@ -94,7 +96,7 @@ pub fn grant_by_hand(fence: u64) -> String {
     )
 }
 
-/// The file that the last rewriting of the AOF has made.
+/// The base file that the last rewrite of the AOF has made, without an RDB preamble.
 #[track_caller]
 pub fn rewritten(server: &Server) -> PathBuf {
     let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF has a directory");
@@ -104,7 +106,7 @@ pub fn rewritten(server: &Server) -> PathBuf {
     file.expect("a base without preamble")
 }
 
-/// The commands in a file without preamble.
+/// The commands in an AOF without an RDB preamble.
 #[track_caller]
 pub fn commands_in(file: &Path) -> Vec<Vec<Vec<u8>>> {
     let mut left = fs::read(file).expect("the file is read");

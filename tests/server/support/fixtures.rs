@@ -1,10 +1,10 @@
-//! A key in every kind of state, in two databases, and what must be true of each: for stories about where
-//! states can go.
+//! Fixtures: a key for every kind of state, in two databases, and what each of them must still do. For tests that save,
+//! load, copy or replicate states.
 
 use crate::support::steps::{SOON, ask};
 use crate::support::*;
 
-/// Every kind of state, in two databases.
+/// Makes the fixtures: [`FIXTURES`] in database 0 and one more in database 3.
 #[track_caller]
 pub fn add_fixtures(server: &Server) {
     let mut client = server.connect();
@@ -50,6 +50,7 @@ pub fn add_fixtures(server: &Server) {
     say("DLOCK.ACQUIRE elsewhere EX 600 TOKEN t");
 }
 
+/// The keys of [`add_fixtures`] in database 0.
 pub const FIXTURES: [&str; 13] = [
     "lock",
     "renewed",
@@ -66,6 +67,7 @@ pub const FIXTURES: [&str; 13] = [
     "done",
 ];
 
+/// The digest of each fixture and of all databases.
 pub fn digests(server: &Server) -> Vec<(&'static str, String)> {
     let mut all: Vec<_> = FIXTURES
         .iter()
@@ -76,12 +78,13 @@ pub fn digests(server: &Server) -> Vec<(&'static str, String)> {
     all
 }
 
+/// Asserts that the two servers have the same states.
 #[track_caller]
 pub fn assert_same_fixtures(one: &Server, other: &Server) {
     assert_eq!(digests(one), digests(other));
 }
 
-/// Asserts that the furniture does what it did: tokens, limits, tallies, order of fences.
+/// Asserts that the fixtures still work: their tokens, leases, limits, tallies, results, and the order of fences.
 #[track_caller]
 pub fn assert_in_use(server: &Server) {
     let mut client = server.connect();
@@ -127,7 +130,7 @@ pub fn assert_in_use(server: &Server) {
     assert_eq!(ask(&mut client, "DONCE.DONE running t"), 1);
     let failed = ask(&mut client, "DONCE.BEGIN failed MAX 1");
     assert_eq!(failed.as_array()[1], *"failed");
-    // Silent, and nobody began since: believed.
+    // DONE of a lapsed run counts, because no attempt began since.
     assert_eq!(ask(&mut client, "DONCE.DONE silent t RESULT late"), 1);
     let done = ask(&mut client, "DONCE.BEGIN done");
     assert_eq!(done.as_array()[1], *"it \r\n is");

@@ -1,4 +1,4 @@
-//! Which server this is, for the few stories whose promise depends on it.
+//! The product and version of a server, for the few tests whose result depends on them.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {

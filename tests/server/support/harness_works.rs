@@ -1,4 +1,4 @@
-//! The harness against a server without the module: what every other story rests on.
+//! Tests of the harness itself, against a server without the module.
 
 use crate::support::*;
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ fn plain() -> Builder {
 }
 
 #[test]
-fn a_blocked_client_is_counted_and_woken() {
+fn blocked_client_is_counted_and_answered() {
     let server = plain().start();
     let (mut waiter, mut pusher) = (server.connect(), server.connect());
     send!(waiter, "BLPOP", "queue", 0);
@@ -27,7 +27,7 @@ fn a_blocked_client_is_counted_and_woken() {
 }
 
 #[test]
-fn a_client_that_closes_is_blocked_no_more() {
+fn closed_client_is_not_counted_as_blocked() {
     let server = plain().start();
     let mut waiter = server.connect();
     send!(waiter, "BLPOP", "queue", 0);
@@ -37,7 +37,7 @@ fn a_client_that_closes_is_blocked_no_more() {
 }
 
 #[test]
-fn a_killed_client_sees_its_connection_close() {
+fn killed_client_sees_its_connection_close() {
     let server = plain().start();
     let (mut waiter, mut admin) = (server.connect(), server.connect());
     let id = waiter.id();
@@ -77,7 +77,7 @@ fn fields_are_read_alike_in_resp2_and_resp3() {
 }
 
 #[test]
-fn a_clean_restart_and_a_kill_keep_what_the_aof_has() {
+fn restart_and_kill_keep_the_contents_of_the_aof() {
     let mut server = plain()
         .config("appendonly", "yes")
         .config("appendfsync", "always")
@@ -103,7 +103,7 @@ fn a_clean_restart_and_a_kill_keep_what_the_aof_has() {
 }
 
 #[test]
-fn a_server_without_persistence_forgets() {
+fn server_without_persistence_forgets() {
     let mut server = plain().start();
     call!(server.connect(), "SET", "key", "value");
     server.restart();
@@ -111,7 +111,7 @@ fn a_server_without_persistence_forgets() {
 }
 
 #[test]
-fn a_stopped_server_is_silent_and_answers_when_continued() {
+fn stopped_server_is_silent_until_continued() {
     let server = plain().start();
     let mut client = server.connect();
     server.stop();
@@ -122,7 +122,7 @@ fn a_stopped_server_is_silent_and_answers_when_continued() {
 }
 
 #[test]
-fn the_replication_stream_yields_what_is_replicated() {
+fn replication_stream_yields_what_is_replicated() {
     for diskless in ["yes", "no"] {
         let server = plain().config("repl-diskless-sync", diskless).start();
         let mut client = server.connect();
@@ -158,7 +158,7 @@ fn the_replication_stream_yields_what_is_replicated() {
 }
 
 #[test]
-fn the_replication_stream_counts_as_a_good_replica() {
+fn replication_stream_counts_as_a_good_replica() {
     let server = plain()
         .config("min-replicas-to-write", 1)
         .config("min-replicas-max-lag", 2)
@@ -180,7 +180,7 @@ fn the_replication_stream_counts_as_a_good_replica() {
 }
 
 #[test]
-fn a_replica_starts_in_sync_and_catches_up() {
+fn replica_starts_in_sync_and_catches_up() {
     let primary = plain().start();
     call!(primary.connect(), "SET", "key", "value");
     let replica = plain().replica_of(&primary).start();
@@ -193,7 +193,7 @@ fn a_replica_starts_in_sync_and_catches_up() {
 }
 
 #[test]
-fn the_flavour_is_the_servers_own() {
+fn flavour_is_read_from_the_server() {
     let server = plain().start();
     let flavour = server.flavour();
     let binary = server.log_text();
@@ -207,7 +207,7 @@ fn the_flavour_is_the_servers_own() {
 }
 
 #[test]
-fn a_condition_that_never_holds_is_named() {
+fn condition_that_never_holds_is_named() {
     let panic = thread::spawn(|| eventually("pigs fly", Duration::ZERO, || false))
         .join()
         .expect_err("the wait fails");
@@ -216,7 +216,7 @@ fn a_condition_that_never_holds_is_named() {
 }
 
 #[test]
-fn a_server_that_cannot_start_shows_why() {
+fn server_that_cannot_start_shows_why() {
     let started = thread::spawn(|| plain().config("no-such-setting", 1).start()).join();
     let Err(panic) = started else {
         panic!("a server started with a setting that does not exist");
@@ -226,7 +226,7 @@ fn a_server_that_cannot_start_shows_why() {
 }
 
 #[test]
-fn many_servers_start_at_once() {
+fn servers_started_at_once_get_different_ports() {
     let servers: Vec<Server> = thread::scope(|scope| {
         let starting: Vec<_> = (0..8).map(|_| scope.spawn(|| plain().start())).collect();
         starting
@@ -241,29 +241,29 @@ fn many_servers_start_at_once() {
 }
 
 #[test]
-fn a_server_outlives_the_thread_that_started_it() {
+fn server_outlives_the_thread_that_started_it() {
     let server = thread::spawn(|| plain().start()).join().expect("it starts");
     let mut client = server.connect();
-    // The kernel would have killed it when the thread ended, before this reply.
+    // If that thread had forked the server, the kernel would have killed it when the thread ended.
     assert_eq!(call!(client, "PING"), "PONG");
     client.expect_silence(A_WHILE);
 }
 
 #[test]
-fn a_dropped_server_is_gone_with_its_directory() {
+fn dropped_server_is_gone_with_its_directory() {
     let server = plain().start();
     let (dir, port) = (server.dir().to_owned(), server.port());
     drop(server);
     assert!(!dir.exists());
-    TcpStream::connect(("127.0.0.1", port)).expect_err("nobody listens");
+    TcpStream::connect(("127.0.0.1", port)).expect_err("no server listens");
 }
 
-/// The name by which the next test runs this one in a process of its own.
-const VICTIM: &str = "harness_works::victim_of_the_next_test";
+/// The name of the test that the next one runs in a process of its own.
+const VICTIM: &str = "victim_process";
 
-/// Does nothing unless the next test runs it: then it starts a server and waits to be killed.
+/// In a normal run it returns at once. As a victim it starts a server and waits to be killed.
 #[test]
-fn victim_of_the_next_test() {
+fn victim_process() {
     let Some(path) = victims_report() else {
         return;
     };
@@ -276,8 +276,8 @@ fn victim_of_the_next_test() {
 }
 
 #[test]
-fn no_server_outlives_a_killed_test_process() {
-    let mut victim = Victim::run(VICTIM);
+fn server_of_a_killed_test_process_is_killed_too() {
+    let mut victim = Victim::run(&name_of_test(module_path!(), VICTIM));
     let report = victim.report();
     let [port, dir] = &report[..] else {
         panic!("a port and a directory: {report:?}");

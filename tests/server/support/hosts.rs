@@ -1,15 +1,13 @@
-//! Hosts that can be cut off: each a network namespace with an address of its own, all of them at one
-//! bridge, which is in a namespace too.
+//! Hosts that a test can cut off from each other: each is a network namespace with its own address, and all are
+//! connected to one bridge, which is in a namespace too.
 //!
-//! Nothing of it can be seen outside, so that addresses and names need not be free; and nothing of it has
-//! to be cleaned up: a namespace lives as long as a process in it, and every process here dies with the
-//! test process, however that ends. The test process itself stays where it is. It talks to a server on a
-//! host over the server's socket in the file system, which a cut does not concern: so a story is beside
-//! every server at once.
+//! Nothing of it is visible outside, so addresses and names need not be free there. Nothing has to be cleaned up: a
+//! namespace lives as long as a process in it, and all these processes die with the test process. The test process
+//! itself is in none of the namespaces. It connects to a server by the server's Unix socket, which works during a cut.
 //!
-//! Needs `unshare` and `nsenter` (util-linux) and `ip` (iproute2), and the right to make network
-//! namespaces, or else user namespaces, in which one has that right. Where neither is to be had a story
-//! fails and says what to do; `DSYNC_TEST_NO_NAMESPACES=1` leaves such stories out.
+//! Needs `unshare` and `nsenter` (util-linux), `ip` (iproute2), and the right to make network namespaces, or else user
+//! namespaces, which give that right. Where both are forbidden, a test fails and says what to do;
+//! `DSYNC_TEST_NO_NAMESPACES=1` leaves these tests out.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
@@ -21,27 +19,26 @@ use super::process;
 
 const LEAVE_OUT: &str = "DSYNC_TEST_NO_NAMESPACES";
 
-/// What the hosts' addresses have in common. It may well be somebody's outside: the hosts' network does
-/// not lead there.
+/// The first three bytes of the hosts' addresses. The same addresses may exist outside: the hosts cannot reach them.
 const SUBNET: [u8; 3] = [10, 77, 0];
 
-/// The ways to new network namespaces: by one's own right, or as root of a new user namespace.
+/// The two ways to make network namespaces: with the process's own rights, or as root of a new user namespace.
 const WAYS: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
 
-/// Hosts that reach each other, and nobody else.
+/// Hosts that reach each other and nothing else.
 pub struct Network {
     keeper: Keeper,
     hosts: AtomicU8,
 }
 
 impl Network {
-    /// A network without hosts yet; or `None`, having said so, where such stories are to be left out.
+    /// A network without hosts. `None`, after a line on standard error, where these tests are to be left out.
     #[track_caller]
     pub fn new() -> Option<Network> {
         if std::env::var(LEAVE_OUT).is_ok_and(|value| !value.is_empty() && value != "0") {
-            let story = thread::current().name().unwrap_or("a story").to_owned();
-            // Not eprintln, whose text the test runner keeps to itself. A lost line is no failure.
-            let _ = writeln!(io::stderr(), "{LEAVE_OUT} is set: LEFT OUT: {story}");
+            let test = thread::current().name().unwrap_or("a test").to_owned();
+            // Not eprintln, because the test runner captures its text. A lost line is no failure.
+            let _ = writeln!(io::stderr(), "{LEAVE_OUT} is set: LEFT OUT: {test}");
             return None;
         }
         let mut refusals = Vec::new();
@@ -66,21 +63,21 @@ impl Network {
             }
         }
         panic!(
-            "this story cuts hosts off in network namespaces, and none can be made here:\n{}\n\
+            "this test cuts hosts off in network namespaces, and none can be made here:\n{}\n\
              Run the tests as root, or allow user namespaces (sysctl user.max_user_namespaces above 0; \
              kernel.unprivileged_userns_clone=1 on older Debian; \
              kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; in a container, its seccomp \
-             profile forbids them); or set {LEAVE_OUT}=1 to leave such stories out.",
+             profile forbids them); or set {LEAVE_OUT}=1 to leave such tests out.",
             refusals.join("\n")
         );
     }
 
-    /// The process that keeps it.
+    /// The process that keeps the bridge's namespace alive.
     pub fn keeper(&self) -> u32 {
         self.keeper.child.id()
     }
 
-    /// One more host, joined.
+    /// Makes another host, connected to the others.
     #[track_caller]
     pub fn host(&self) -> Host {
         let number = self.hosts.fetch_add(1, Ordering::Relaxed) + 1;
@@ -116,7 +113,7 @@ impl Network {
     }
 }
 
-/// A host, which has its servers' processes to itself as far as the network goes, and nothing else.
+/// A host: a network namespace for servers. Files and processes are those of the machine.
 pub struct Host {
     address: Ipv4Addr,
     /// The host's port of the bridge.
@@ -130,16 +127,16 @@ impl Host {
         self.address
     }
 
-    /// The process that keeps it.
+    /// The process that keeps the host's namespace alive.
     pub fn keeper(&self) -> u32 {
         self.keeper.child.id()
     }
 
-    /// From now on packets to and from this host are lost, in silence: connections stay open, and whoever
-    /// is on them learns nothing.
+    /// Loses all packets to and from this host, until [`Host::join`]. Connections stay open and neither end learns of
+    /// the cut.
     #[track_caller]
     pub fn cut_off(&self) {
-        // Its link stays up, as when a switch fails somewhere behind the next one.
+        // The host's own link stays up, as when a switch further away fails.
         run(
             &self.bridge_entry,
             &format!("ip link set {} nomaster", self.port),
@@ -155,31 +152,32 @@ impl Host {
         );
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn place(&self) -> HostPlace {
+        HostPlace {
             address: self.address,
             entry: self.keeper.entry.clone(),
         }
     }
 }
 
-/// Where a server is to run that is to run on a host.
+/// The host on which a server shall run.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct HostPlace {
     pub address: Ipv4Addr,
-    /// What a command line begins with that is to be carried out there.
+    /// The words before a command that run it on the host.
     pub entry: Vec<String>,
 }
 
-/// A process that does nothing, and so keeps the namespaces it is in.
+/// A process that sleeps: as long as it lives, its namespaces exist.
 struct Keeper {
     child: Child,
+    /// The words before a command that run it in these namespaces.
     entry: Vec<String>,
     in_user_namespace: bool,
 }
 
 impl Keeper {
-    /// Starts it through a command that makes the namespaces; returns when they are there.
+    /// Starts the process by a command that makes the namespaces; returns when they exist.
     fn start(unshare: Vec<String>, in_user_namespace: bool) -> Result<Keeper, String> {
         let shown = unshare.join(" ");
         let mut command = process::mortal_through(&unshare, "sh");
@@ -189,7 +187,7 @@ impl Keeper {
             .stderr(Stdio::piped());
         let child = process::spawn(command).map_err(|error| format!("{shown}: {error}"))?;
         let nsenter: &[&str] = if in_user_namespace {
-            // Who made a user namespace is root in it already, and must not try to become it.
+            // The user that made a user namespace is root in it already; nsenter must not try to become root.
             &[
                 "nsenter",
                 "--net",
@@ -202,7 +200,7 @@ impl Keeper {
         };
         let mut entry: Vec<String> = nsenter.iter().map(|word| word.to_string()).collect();
         entry.push(child.id().to_string());
-        // Known to the guard before anything can go wrong.
+        // A `Keeper` first, so that a failure below still kills the process.
         let mut keeper = Keeper {
             child,
             entry,
@@ -218,7 +216,7 @@ impl Keeper {
         }
         let mut errors = String::new();
         if let Some(mut output) = keeper.child.stderr.take() {
-            // What cannot be read is not shown.
+            // If this fails, the message has no error text.
             let _ = output.read_to_string(&mut errors);
         }
         Err(format!("{shown}: {} ({read:?})", errors.trim()))
@@ -233,7 +231,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Carries out a line of shell in a namespace.
+/// Runs a line of shell in a namespace.
 #[track_caller]
 fn run(entry: &[String], line: &str) {
     let output = Command::new(&entry[0])

@@ -1,5 +1,4 @@
-//! The harness's hosts and sentinels against servers without the module: what the stories of partitions
-//! and failovers rest on.
+//! Tests of the harness's hosts and sentinels, against servers without the module.
 
 use crate::support::steps::SOON;
 use crate::support::*;
@@ -9,7 +8,7 @@ fn plain() -> Builder {
 }
 
 #[test]
-fn hosts_reach_each_other_until_one_is_cut_off_and_again_when_it_is_joined() {
+fn hosts_reach_each_other_except_during_a_cut() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -25,7 +24,7 @@ fn hosts_reach_each_other_until_one_is_cut_off_and_again_when_it_is_joined() {
         there.cut_off();
         assert_eq!(call!(client, "SET", "key", "lost on the way"), "OK");
         assert_eq!(call!(client, "WAIT", 1, 300), 0);
-        // Both answer all the same: they are asked over their sockets.
+        // Both servers still answer the test, which connects by their Unix sockets.
         assert_eq!(call!(replica.connect(), "GET", "key"), &*round.to_string());
 
         there.join();
@@ -35,7 +34,7 @@ fn hosts_reach_each_other_until_one_is_cut_off_and_again_when_it_is_joined() {
 }
 
 #[test]
-fn hosts_of_two_networks_are_strangers() {
+fn hosts_of_two_networks_do_not_reach_each_other() {
     let (Some(one), Some(other)) = (Network::new(), Network::new()) else {
         return;
     };
@@ -48,7 +47,7 @@ fn hosts_of_two_networks_are_strangers() {
 }
 
 #[test]
-fn a_server_on_a_host_is_killed_and_started_again_there() {
+fn server_on_a_host_is_killed_and_started_again_there() {
     let Some(network) = Network::new() else {
         return;
     };
@@ -75,12 +74,12 @@ fn sentinels_name_the_primary_and_promote_a_replica() {
     assert_eq!(new.port(), replica.port());
 }
 
-/// The name by which the next test runs this one in a process of its own.
-const VICTIM: &str = "hosts_work::victim_of_the_next_test";
+/// The name of the test that the next one runs in a process of its own.
+const VICTIM: &str = "victim_process";
 
-/// Does nothing unless the next test runs it: then it sets up a host and waits to be killed.
+/// In a normal run it returns at once. As a victim it sets up a host and waits to be killed.
 #[test]
-fn victim_of_the_next_test() {
+fn victim_process() {
     let Some(path) = victims_report() else {
         return;
     };
@@ -94,11 +93,11 @@ fn victim_of_the_next_test() {
 }
 
 #[test]
-fn no_host_outlives_a_killed_test_process() {
+fn host_of_a_killed_test_process_is_gone_too() {
     let Some(_network) = Network::new() else {
         return;
     };
-    let mut victim = Victim::run(VICTIM);
+    let mut victim = Victim::run(&name_of_test(module_path!(), VICTIM));
     let facts = victim.report();
     let (dir, processes) = facts.split_first().expect("a directory and processes");
     assert_eq!(processes.len(), 3, "{facts:?}");
@@ -111,7 +110,7 @@ fn no_host_outlives_a_killed_test_process() {
     std::fs::remove_dir_all(dir).expect("the victim's directory is still there");
 }
 
-/// Whether a process runs: one that has ended may stay in the table until its parent asks.
+/// Whether a process runs. A zombie, which has ended but was not waited for, does not.
 fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| {

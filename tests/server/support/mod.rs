@@ -1,19 +1,27 @@
-//! Everything a story needs to talk to a real server: start it, hurt it, connect to it, watch what it
-//! replicates, and wait for what it should do.
+//! The harness: starts, stops and kills real servers, connects to them, reads their replication streams, and waits for
+//! conditions.
 //!
-//! Guaranteed to every story: its own server in its own directory and on its own port, so that stories
-//! run in parallel; no server outlives the test process, however that ends; a failing test shows its
-//! servers' logs; every wait has a deadline and names what it waited for.
+//! Each test has its own server in its own directory and on its own port, so tests run in parallel. No server outlives
+//! the test process, however that ends. A failing test prints its servers' logs. Every wait has a deadline, and its
+//! failure names what did not happen.
 //!
-//! Deliberately absent: fixed sleeps, and anything that knows dsync's commands beyond the shape of a
-//! grant. The stories speak the commands themselves.
+//! - `server`, `cluster`, `sentinels`, `hosts`: start servers, alone or together, and cut them off from each other;
+//! - `client`, `router`, `resp`, `reply`, `socket`: talk to them;
+//! - `stream`, `packed`, `data_files`: read what they replicate and write to files;
+//! - `steps`, `eventually`, `fixtures`, `scripts`, `slot_move`: what many tests do;
+//! - `process`, `ports`, `victim`: processes, also test processes that a test kills;
+//! - `harness_works`, `hosts_work`: the harness's own tests.
+//!
+//! Deliberately absent: fixed sleeps. Only `steps`, `fixtures` and `packed` know dsync's commands and changes; tests
+//! write the commands out.
 
-// A tool box: a method that no story happens to use today is not a mistake.
+// Parts of the harness may be unused for a while without a warning.
 #![allow(dead_code, unused_imports)]
 
 mod client;
 mod cluster;
 pub(crate) mod data_files;
+mod eventually;
 pub(crate) mod fixtures;
 mod flavour;
 mod harness_works;
@@ -23,32 +31,31 @@ mod nodes_view;
 mod packed;
 mod ports;
 mod process;
-mod replication;
 mod reply;
 mod resp;
 mod router;
 mod scripts;
-mod sentinel;
+mod sentinels;
 mod server;
 mod slot_move;
 mod socket;
 pub(crate) mod steps;
+mod stream;
 mod victim;
-mod waiting;
 
 pub use client::{Argument, Client, Closed};
 pub(crate) use client::{call, send};
 pub use cluster::{Cluster, ClusterBuilder};
+pub use eventually::{blocked_clients, digest, eventually, wait_for_blocked};
 pub use flavour::{Flavour, Product};
 pub use hosts::{Host, Network};
 pub use packed::{STREAM, packed, sealed};
-pub use replication::{ReplicationStream, words};
 pub use reply::Reply;
 pub use resp::parse as parse_reply;
 pub use router::Router;
 pub use scripts::busy_for;
-pub use sentinel::Sentinels;
+pub use sentinels::Sentinels;
 pub use server::{Builder, Server, module_path};
 pub use slot_move::Move;
-pub use victim::{Victim, report_and_wait, victims_report};
-pub use waiting::{blocked_clients, digest, eventually, wait_for_blocked};
+pub use stream::{ReplicationStream, words};
+pub use victim::{Victim, name_of_test, report_and_wait, victims_report};

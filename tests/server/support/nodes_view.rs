@@ -1,4 +1,4 @@
-//! What a node says in CLUSTER NODES.
+//! Reads CLUSTER NODES: how one node sees the cluster.
 
 use super::client::{Client, call};
 
@@ -50,7 +50,7 @@ impl NodeLine {
 
     pub(super) fn serves(&self, slot: u16) -> bool {
         self.slots.iter().any(|range| {
-            // Slots under way are in brackets, behind the served ones.
+            // Slots that move are in brackets, behind the served ones, and do not parse.
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let bounds = (first.parse::<u16>(), last.parse::<u16>());
             matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&slot))

@@ -1,4 +1,4 @@
-//! The packed strings of the replication stream and of rewritten AOFs, as text that assertions can be made of.
+//! The packed strings of the replication stream and of rewritten AOFs, as text for assertions.
 //!
 //! ```text
 //! GRANT fence claim lease-ms deadline-unix-ms granted-unix-ms renewed length:token length:owner
@@ -18,7 +18,7 @@
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE keep-until-unix-ms length:token result
 //! ```
 //!
-//! The engine's own reader reads them: the bytes themselves are asserted in its tests, and by the files in
+//! The engine's own reader reads them here. The bytes themselves are asserted by the engine's tests and by the files in
 //! `tests/golden`.
 
 use std::num::ParseIntError;
@@ -33,7 +33,7 @@ use dsync_engine::hold::Grant;
 use dsync_engine::types::{Claim, Fence, LeaseMs, Token, UnixMs, new_token_buffer};
 use dsync_engine::wire;
 
-/// The command that carries packed strings: its name, a key, a string.
+/// The command that carries packed strings: `DSYN key packed`.
 pub const STREAM: &str = "DSYN";
 
 const FAMILIES: [(Family, &str); 4] = [
@@ -43,7 +43,7 @@ const FAMILIES: [(Family, &str); 4] = [
     (Family::Once, "once"),
 ];
 
-/// The family, with a `+` where the state goes on in another string, and then each change.
+/// The family and each change of a packed string. The family has a `+` where the state continues in another string.
 #[track_caller]
 pub fn spelled(packed: &[u8]) -> Vec<String> {
     let unpacked = wire::open(packed)
@@ -58,7 +58,7 @@ pub fn spelled(packed: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Packs changes that are written as above, of those kinds that stories make by hand.
+/// Packs changes that are written as above. Knows only the kinds of changes that tests make by hand.
 #[track_caller]
 pub fn packed(family: &str, changes: &[&str]) -> Vec<u8> {
     let mut families = FAMILIES.iter().filter(|(_, name)| *name == family);
@@ -69,7 +69,7 @@ pub fn packed(family: &str, changes: &[&str]) -> Vec<u8> {
     packed
 }
 
-/// Any bytes, with the checksum that a packed string has at its end.
+/// The bytes with the checksum that a packed string has at its end.
 pub fn sealed(bytes: &[u8]) -> Vec<u8> {
     let check = Crc::<u32>::new(&CRC_32_ISCSI).checksum(bytes);
     [bytes, &check.to_le_bytes()].concat()
@@ -139,7 +139,7 @@ fn read(change: &str) -> Change {
         }),
         ["VANISH"] => Change::Vanish,
         ["GIVEUP"] => Change::GiveUp,
-        _ => panic!("no story makes '{change}' by hand"),
+        _ => panic!("no test makes '{change}' by hand"),
     }
 }
 

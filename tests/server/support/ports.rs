@@ -1,9 +1,8 @@
-//! Ports for servers, on 127.0.0.1.
+//! Ports for servers on 127.0.0.1.
 //!
-//! They lie below the range from which Linux takes the ports of outgoing connections (32768 and up), so
-//! that a port a killed server left for a moment is not taken by some test's client before the server is
-//! back; and a cluster node's bus, 10000 higher, lies below it too. A port that was free here can still be
-//! taken before the server binds it: the server's own word decides, and the caller then asks again.
+//! The ports, and the cluster bus 10000 above each, are below 32768, where Linux begins to take ports for outgoing
+//! connections: so no client takes the port of a killed server before it is started again. A port that is free here can
+//! still be taken before the server binds it; then the server says so and the caller takes the next port.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,9 +13,9 @@ const BUS_OFFSET: u16 = 10_000;
 
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// A port nobody listens on, and that this process has not been given before (until it went through all).
+/// A free port that this process has not used before, until it has used all of them.
 pub(super) fn next_port() -> u16 {
-    // Processes that run side by side start far from one another.
+    // Test processes that run at the same time begin at ports far apart.
     let start = std::process::id().wrapping_mul(7919);
     for _ in 0..COUNT {
         let step = start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));

@@ -1,10 +1,10 @@
-//! Child processes that cannot outlive the test process, and the signals stories send them.
+//! Child processes that cannot outlive the test process, and the signals that tests send them.
 //!
-//! Linux kills a child on its parent's death if asked to (`PR_SET_PDEATHSIG`), but "parent" there means
-//! the *thread* that forked: asked for on a test's own thread, it would kill a server that was handed to
-//! another thread as soon as the first returned. So every child is forked by one thread that lives as long
-//! as the process. `setpriv` (util-linux) makes the request between fork and exec without `unsafe` here;
-//! the shell after it closes the gap in which the parent died before the request was made.
+//! With `PR_SET_PDEATHSIG` Linux kills a child when its parent dies, but the parent is the *thread* that forked. If
+//! each test forked its servers, a server handed to another thread would be killed as soon as the first thread
+//! returned. So one thread, which lives as long as the process, forks all children. `setpriv` (util-linux) sets the
+//! signal between fork and exec, which needs no `unsafe` here. The shell behind it checks that the parent did not die
+//! before the signal was set.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::waiting::eventually;
+use super::eventually::eventually;
 
 type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
@@ -22,7 +22,7 @@ static FORKER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
         .name("forker".to_owned())
         .spawn(move || {
             for (mut command, answer) in inbox {
-                // Nobody is left to answer only if the ordering thread panicked; its child must not stay.
+                // The answer cannot be sent only if the thread that asked has panicked; then the child must not stay.
                 if let Err(mpsc::SendError(Ok(mut child))) = answer.send(command.spawn()) {
                     let _ = child.kill();
                     let _ = child.wait();
@@ -33,18 +33,18 @@ static FORKER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
     orders
 });
 
-/// A command that runs `program` with the test process's death as its own. It keeps one process id
-/// through all of its execs: the child's id is the program's.
+/// A command that runs `program` and dies with the test process. Every step replaces the one before by exec, so the
+/// child's process id is the program's.
 pub(super) fn mortal(program: &str) -> Command {
     mortal_through(&[], program)
 }
 
-/// As [`mortal`], through a program that goes to another place (`nsenter --net ...`) and there replaces
-/// itself by its arguments, as the same process.
+/// As [`mortal`], started by a program that enters a namespace (`nsenter --net ...`) and replaces itself there by its
+/// arguments.
 pub(super) fn mortal_through(entry: &[String], program: &str) -> Command {
     let mut words = entry.iter().map(String::as_str).chain(["setpriv"]);
     let mut command = Command::new(words.next().expect("one word at least"));
-    // Asked for inside: on the way the kernel may take back what was asked for before.
+    // `setpriv` comes behind `entry`, because entering a namespace may clear the signal.
     command
         .args(words)
         .args(["--pdeathsig", "KILL", "sh", "-c"])
@@ -66,7 +66,7 @@ pub(super) fn spawn(command: Command) -> io::Result<Child> {
         .expect("the forker thread answers every order")
 }
 
-/// SIGSTOP; returns when the whole process stands still.
+/// SIGSTOP; returns when the process has stopped.
 #[track_caller]
 pub(super) fn stop(pid: u32) {
     signal(pid, "STOP");
@@ -96,13 +96,13 @@ fn signal(pid: u32, name: &str) {
     }
 }
 
-/// The letter the kernel gives the process's state.
+/// The letter of the process's state in /proc.
 #[track_caller]
 fn state(pid: u32) -> char {
     let path = format!("/proc/{pid}/stat");
     let stat = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
-    // The program's name stands before it in parentheses, and may contain both blanks and parentheses.
+    // The program's name before it is in parentheses and may itself contain blanks and parentheses.
     stat.rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next())
         .unwrap_or_else(|| panic!("{path} has no state: {stat:?}"))

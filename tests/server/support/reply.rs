@@ -1,8 +1,7 @@
-//! What a server answered, and the questions a story asks of it.
+//! A reply of a server, and methods to read it.
 //!
-//! A question that does not fit the reply panics with the reply itself, at the story's line, so a failed
-//! test says what the server really sent. RESP2 and RESP3 give the same answers to the same questions:
-//! [`Reply::field`] reads a RESP3 map and a RESP2 field/value array alike.
+//! A method that does not fit the reply panics at the test's line with the reply itself, so a failed test shows what
+//! the server sent. RESP2 and RESP3 read alike: [`Reply::field`] reads a RESP3 map and a RESP2 field/value array.
 
 use std::fmt;
 
@@ -32,7 +31,7 @@ impl Reply {
         matches!(self, Reply::Error(_))
     }
 
-    /// The whole text of an error, its code first.
+    /// The text of an error, with its code.
     #[track_caller]
     pub fn error(&self) -> &str {
         match self {
@@ -138,7 +137,7 @@ impl PartialEq<&str> for Reply {
     }
 }
 
-/// As a person would write it down: strings as text with odd bytes escaped, collections as collections.
+/// For messages: strings as text with odd bytes escaped, `+` and `-` before simple strings and errors.
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,9 +1,8 @@
-//! RESP2 and RESP3 as bytes: requests out, replies in.
+//! RESP2 and RESP3 as bytes: writes requests and parses replies.
 //!
-//! [`parse`] is incremental: from an incomplete reply it takes nothing, so bytes that arrived before a
-//! time-out are never lost. That is why this is not the `redis` crate: its connection is spent after a
-//! time-out, and the stories need to see two replies where there should be one, none where one is late,
-//! and the raw replication stream. Bytes that are not RESP panic: no story expects them of a server.
+//! [`parse`] takes nothing from an incomplete reply, so bytes that arrived before a timeout are not lost. The crate
+//! `redis` would not do: its connection cannot be used after a timeout, and tests must be able to see a second reply, a
+//! missing reply and the raw replication stream. Bytes that are not RESP panic.
 
 use super::reply::Reply;
 
@@ -104,7 +103,7 @@ fn number(text: &str) -> i64 {
 }
 
 #[test]
-fn an_incomplete_reply_takes_nothing_at_any_cut() {
+fn parse_takes_nothing_from_an_incomplete_reply() {
     let whole = b"*4\r\n$2\r\nab\r\n:-7\r\n%1\r\n+k\r\n#t\r\n*-1\r\n";
     for cut in 0..whole.len() {
         assert_eq!(parse(&whole[..cut]), None, "cut at {cut}");

@@ -1,23 +1,23 @@
-//! A client that goes where it is sent.
+//! A cluster client that follows redirections.
 //!
-//! Deliberately absent: the map of slots that real clients keep. It knows the node that was right last, for
-//! the redirections are what the stories are about.
+//! Deliberately absent: the map of slots that real clients keep. This one asks the last node that answered without a
+//! redirection, so that tests see the redirections.
 
 use super::client::Client;
 use super::reply::{Reply, expect_ok};
 use std::time::{Duration, Instant};
 
-/// For a request to be answered, however often it is sent elsewhere.
+/// The deadline for a reply, over all redirections of a request.
 const ROUTE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Connections to the nodes of a cluster, and where to ask first.
+/// Connections to the nodes of a cluster, and the port of the node to ask first.
 pub struct Router {
     at: u16,
     connections: Vec<(u16, Client)>,
 }
 
 impl Router {
-    /// Knows one node to begin with.
+    /// Begins with the node on this port.
     pub(super) fn to(port: u16) -> Router {
         Router {
             at: port,
@@ -48,7 +48,7 @@ impl Router {
         }
     }
 
-    /// The port of the node that was right last, exceptions (ASK) apart.
+    /// The port of the node that answered last. An ASK redirection does not change it.
     pub fn at(&self) -> u16 {
         self.at
     }

@@ -1,11 +1,11 @@
-//! Lua for the stories in which a script keeps the server busy.
+//! Lua for tests in which a script keeps the server busy.
 
-/// Begins a script that does nothing for this many milliseconds of the processor's time: never less by
-/// the clock, more on a machine under load.
+/// Lua code that is busy for this many milliseconds of processor time: never less by the clock, more on a busy machine.
+/// Put it where the script shall be busy.
 ///
-/// INFO is the only clock that goes on within a script on every server. TIME stands still from Redis 7.2
-/// on, and 7.2 has no `os.clock`. The empty loop is for the server, which looks up from a script after so
-/// many steps of Lua, however long they took.
+/// INFO is the only clock that runs within a script on every server: TIME stands still from Redis 7.2 on, and 7.2 has
+/// no `os.clock`. The empty loop is there because the server handles other events after a number of Lua steps, however
+/// long they take.
 pub fn busy_for(ms: u32) -> String {
     format!(
         "local function ms() local cpu = redis.call('INFO', 'cpu') \

@@ -1,10 +1,8 @@
-//! A real server of one story's own, on a free port of 127.0.0.1 or on a [`Host`], and in its own
-//! directory.
+//! A real server for one test, on a free port of 127.0.0.1 or on a [`Host`], in a directory of its own.
 //!
-//! Dropping the guard kills the server and removes the directory; if the test is panicking, the server's
-//! log is printed first. The configuration is a file in that directory, so that a story may use
-//! `CONFIG REWRITE`, and so that a server started again is the same server. The server is known to be
-//! ours, not somebody else's on the same port, by its process id.
+//! Dropping a [`Server`] kills the process and removes the directory; if the test is panicking, it prints the server's
+//! log first. The configuration is a file in that directory, so that `CONFIG REWRITE` works and a server that is
+//! started again has the same settings. A process on the same port that is not ours is told apart by its process id.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -17,33 +15,33 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, call};
+use super::eventually::eventually;
 use super::flavour::Flavour;
-use super::hosts::{Host, Place};
+use super::hosts::{Host, HostPlace};
 use super::reply::Reply;
-use super::waiting::eventually;
 use super::{ports, process};
 
-/// For a server to start, load its data and answer; and for one to save its data and stop.
+/// Deadlines for a server to start, load its data and answer, and to save its data and stop.
 const START_WITHIN: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-/// For a replica's first synchronisation.
+/// The deadline for a replica's synchronisation.
 const SYNC_WITHIN: Duration = Duration::from_secs(30);
 /// How many ports a new server tries.
 const PORTS_TO_TRY: usize = 20;
-/// How much of a log a failing test prints: its end.
+/// How many bytes of a log a failing test prints, counted from its end.
 const LOG_SHOWN: usize = 64 * 1024;
 
 const CONFIG_FILE: &str = "server.conf";
 const LOG_FILE: &str = "server.log";
 const SOCKET_FILE: &str = "server.sock";
 
-/// What every server gets unless the story says otherwise.
+/// The settings of every server, unless a test sets them.
 const DEFAULTS: &[(&str, &str)] = &[
     ("save", ""),
     ("appendonly", "no"),
     ("enable-debug-command", "yes"),
     ("enable-module-command", "yes"),
-    // Five seconds by default, in which a primary waits for more replicas to share one transfer.
+    // By default a primary waits five seconds for more replicas before it sends a snapshot.
     ("repl-diskless-sync-delay", "0"),
 ];
 
@@ -53,14 +51,14 @@ pub struct Builder {
     module_arguments: Vec<String>,
     config: Vec<(String, String)>,
     wait_for_sync: bool,
-    place: Option<Place>,
+    place: Option<HostPlace>,
     is_sentinel: bool,
     keeps_library: bool,
 }
 
 impl Builder {
-    /// A line of the configuration. It replaces the harness's default of that name; given twice, both
-    /// lines stand. The value is written as it is: quote what the server would split.
+    /// Adds a line to the configuration. It replaces the harness's default for this name; a name given twice has both
+    /// lines. The value is written as it is: put quotes around what the server would split.
     pub fn config(mut self, name: &str, value: impl Display) -> Builder {
         self.config.push((name.to_owned(), value.to_string()));
         self
@@ -72,19 +70,20 @@ impl Builder {
         self
     }
 
-    /// The server as it comes, without dsync.
+    /// Starts the server without dsync.
     pub fn without_module(mut self) -> Builder {
         self.with_module = false;
         self
     }
 
-    /// The module's library stays in the process, loaded or not, as on systems that unload none.
+    /// Keeps the module's library in the process although the module is refused or unloaded, as systems do that never
+    /// unload libraries.
     pub fn keeping_library(mut self) -> Builder {
         self.keeps_library = true;
         self
     }
 
-    /// A replica, started when its first synchronisation with `primary` is done.
+    /// Makes the server a replica; `start` returns when its first synchronisation with `primary` is done.
     pub fn replica_of(self, primary: &Server) -> Builder {
         let address = format!("{} {}", primary.ip(), primary.port());
         let mut builder = self.config("replicaof", address);
@@ -92,13 +91,13 @@ impl Builder {
         builder
     }
 
-    /// A server on this host; stories talk to it over its socket in its directory.
+    /// Starts the server on this host; tests connect to it by the socket in its directory.
     pub fn on(mut self, host: &Host) -> Builder {
         self.place = Some(host.place());
         self
     }
 
-    /// The same program as a sentinel, and without the module.
+    /// Starts the program as a sentinel, without the module.
     pub fn sentinel(mut self) -> Builder {
         self.is_sentinel = true;
         self.without_module()
@@ -140,7 +139,7 @@ impl Builder {
             None => lines.push("bind 127.0.0.1".to_owned()),
             Some(place) => {
                 lines.push(format!("bind {}", place.address));
-                // Nobody but the story's own servers can reach it there.
+                // Only the test's own servers can reach this address.
                 lines.push("protected-mode no".to_owned());
                 // In the server's working directory.
                 lines.push(format!("unixsocket {SOCKET_FILE}"));
@@ -174,7 +173,7 @@ pub struct Server {
     binary: String,
     dir: PathBuf,
     port: u16,
-    place: Option<Place>,
+    place: Option<HostPlace>,
     is_sentinel: bool,
     keeps_library: bool,
     child: Option<Child>,
@@ -199,7 +198,7 @@ impl Server {
         }
     }
 
-    /// The address at which other servers reach it.
+    /// The address by which other servers reach this one.
     pub fn ip(&self) -> Ipv4Addr {
         match &self.place {
             None => Ipv4Addr::LOCALHOST,
@@ -283,13 +282,13 @@ impl Server {
         Flavour::from_info(&self.info_section("server"))
     }
 
-    /// All that the server wrote, over all of its starts, standard error included.
+    /// The log of all its starts, with standard error.
     pub fn log_text(&self) -> String {
         String::from_utf8_lossy(&self.log_bytes()).into_owned()
     }
 
-    /// Stops the server the clean way, which saves what its configuration says, and starts it again with
-    /// the same directory and port.
+    /// Stops the server by SHUTDOWN, which saves as its configuration says, and starts it again with the same directory
+    /// and port.
     #[track_caller]
     pub fn restart(&mut self) {
         self.shutdown();
@@ -300,7 +299,7 @@ impl Server {
     #[track_caller]
     pub fn shutdown(&mut self) {
         let mut client = self.connect();
-        // A server that shuts down says nothing and closes; one that cannot says why.
+        // SHUTDOWN has no reply when it works: the connection closes. A reply is an error.
         client.send(&["SHUTDOWN"]);
         client.expect_closed(STOP_WITHIN);
         let child = self.child.as_mut().expect("it answered, so it runs");
@@ -311,8 +310,7 @@ impl Server {
         }
     }
 
-    /// SIGKILL; returns when the process is gone. Its directory and port are kept for
-    /// [`Server::start_again`].
+    /// SIGKILL; returns when the process is gone. [`Server::start_again`] uses the same directory and port.
     #[track_caller]
     pub fn kill9(&mut self) {
         let Some(mut child) = self.child.take() else {
@@ -341,7 +339,7 @@ impl Server {
         loop {
             match self.launch() {
                 Launch::Ready => return,
-                // Its clients know the port, so there is no other to try: whoever has it must let go.
+                // Clients know the port, so no other will do: try again until the other process gives it up.
                 Launch::PortTaken if Instant::now() < deadline => {}
                 Launch::PortTaken => panic!("port {} stays taken by others", self.port),
                 Launch::Failed(how) => panic!("{} {how}", self.binary),
@@ -349,7 +347,7 @@ impl Server {
         }
     }
 
-    /// SIGSTOP: the server stands still, with its connections open, until [`Server::cont`].
+    /// SIGSTOP: the server does nothing until [`Server::cont`]; its connections stay open.
     #[track_caller]
     pub fn stop(&self) {
         process::stop(self.pid());
@@ -386,7 +384,7 @@ impl Server {
         self.dir.join(LOG_FILE)
     }
 
-    /// Starts the process and waits for its first answer. On any outcome but `Ready` no process is left.
+    /// Starts the process and waits until it answers. After any result but `Ready` no process is left.
     fn launch(&mut self) -> Launch {
         let log_start = self.log_bytes().len();
         let entry = self.place.as_ref().map(|place| place.entry.as_slice());
@@ -403,7 +401,7 @@ impl Server {
             .stdout(open_log(&self.log_path()))
             .stderr(open_log(&self.log_path()));
         match process::spawn(command) {
-            // Known to the guard before anything can go wrong.
+            // Stored first, so that a panic below still kills the process.
             Ok(child) => self.child = Some(child),
             Err(error) => {
                 return Launch::Failed(format!(
@@ -441,8 +439,8 @@ impl Server {
         }
     }
 
-    /// Whether a server answers PING on the port, has loaded its data, and is the process `pid`. Whoever
-    /// else is on the port may say anything, or hang up.
+    /// Whether the process `pid` answers on the port and has loaded its data. Another process on the port may answer
+    /// anything, or close the connection.
     fn is_answered_by(&self, pid: u32) -> bool {
         let Ok(mut client) = self.try_connect() else {
             return false;
@@ -463,7 +461,7 @@ impl Server {
     }
 
     fn log_bytes(&self) -> Vec<u8> {
-        // No log yet is an empty one.
+        // Before the first start there is no log.
         fs::read(self.log_path()).unwrap_or_default()
     }
 }
@@ -499,9 +497,9 @@ fn config_line(name: &str, value: &str) -> String {
     }
 }
 
-/// A name to be looked up on PATH, or an absolute path: the server runs in a directory of its own, where a
-/// relative one would mean something else. Links are left alone, for Debian's server is one and knows what
-/// it is by its name.
+/// The server program: a name to look up on PATH, or an absolute path, because the server runs in another directory.
+/// Links are not resolved: Debian's `redis-server` is a link, and the program behind it goes by the name it was called
+/// by.
 fn server_binary() -> String {
     let binary = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
     if !binary.contains('/') {
@@ -540,7 +538,7 @@ fn make_dir() -> PathBuf {
         let dir = std::env::temp_dir().join(name);
         match fs::create_dir(&dir) {
             Ok(()) => return dir,
-            // Left by a killed run whose process id came round again.
+            // The directory of a killed run that had the same process id.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => panic!("cannot make {}: {error}", dir.display()),
         }

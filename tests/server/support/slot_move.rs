@@ -1,10 +1,10 @@
-//! A slot that moves key by key, in steps: what `redis-cli --cluster reshard` does, with room in between.
+//! A slot that moves key by key, as by `redis-cli --cluster reshard`, but in steps between which a test can act.
 
 use super::client::call;
 use super::cluster::Cluster;
 use super::reply::Reply;
 
-/// A slot on its way from one node to another. Nothing happens by itself: the story takes the steps.
+/// A slot that moves from one node to another. The test takes each step.
 pub struct Move<'c> {
     cluster: &'c Cluster,
     slot: u16,
@@ -26,14 +26,14 @@ impl Move<'_> {
         opened
     }
 
-    /// `MIGRATE` of one key. Panics unless it was there to be sent.
+    /// `MIGRATE` of one key. Panics if the key does not exist.
     #[track_caller]
     pub fn send(&self, key: &str) {
         let reply = self.migrate(key);
         assert_eq!(reply, "OK", "MIGRATE {key}: {reply:?}");
     }
 
-    /// `MIGRATE` of all keys that the source still has of this slot, those included that come meanwhile.
+    /// `MIGRATE` of all keys that the source has in this slot, also of those that are made meanwhile.
     #[track_caller]
     pub fn send_all(&self) {
         let mut source = self.cluster.nodes[self.source].connect();
@@ -43,7 +43,7 @@ impl Move<'_> {
                 return;
             }
             for key in keys.as_array() {
-                // Gone in between is as good as sent.
+                // NOKEY: the key has ended meanwhile.
                 let reply = self.migrate(key.as_str());
                 assert!(reply == "OK" || reply == "NOKEY", "{reply:?}");
             }
@@ -56,8 +56,8 @@ impl Move<'_> {
         call!(source, "MIGRATE", "127.0.0.1", target, key, 0, 10_000)
     }
 
-    /// `SETSLOT NODE` at both ends, the target first: from then on the slot is the target's. Whatever the
-    /// source still had of it must have been sent. Returns when all nodes have heard of it from the target.
+    /// `SETSLOT NODE` at both ends, the target first: from then on the target serves the slot. All keys must have been
+    /// sent. Returns when all nodes have heard of it from the target.
     #[track_caller]
     pub fn close(self) {
         self.close_at_target();
@@ -66,23 +66,24 @@ impl Move<'_> {
         self.cluster.wait_for_owner(&all, self.slot, self.target);
     }
 
-    /// `SETSLOT NODE` at the target only: the source, too, hears of it from there.
+    /// `SETSLOT NODE` at the target only: the source learns of it from the target.
     #[track_caller]
     pub fn close_at_target(&self) {
         self.set_slot(self.target, &["NODE", &self.cluster.ids[self.target]]);
     }
 
-    /// `SETSLOT STABLE` at both ends: what was sent stays where it is, and nobody moves any more.
+    /// `SETSLOT STABLE` at both ends: the move ends, and keys that were sent stay at the target.
     #[track_caller]
     pub fn give_up(self) {
         self.set_slot(self.source, &["STABLE"]);
         self.set_slot(self.target, &["STABLE"]);
     }
 
-    /// Brings back a key that was sent, before the move is given up.
+    /// Moves a key that was sent back to the source, before the move is given up.
     #[track_caller]
     pub fn take_back(&self, key: &str) {
-        // First: a node sends nobody to itself for a key that it has not got while the slot migrates.
+        // First SETSLOT STABLE at the source: while the slot migrates it redirects clients for keys that it does not
+        // have.
         self.set_slot(self.source, &["STABLE"]);
         let source = self.cluster.nodes[self.source].port();
         let mut target = self.cluster.nodes[self.target].connect();

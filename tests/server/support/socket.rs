@@ -1,5 +1,4 @@
-//! The two ways to a server: an address, and a path. A path is the way to a server in network namespaces
-//! of its own, for it leads there from anywhere.
+//! A connection by address or by the path of a Unix socket. A server in a network namespace is reached by its path.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -37,7 +36,7 @@ impl Socket {
         }
     }
 
-    /// From now on reads and writes return at once, with `WouldBlock` where they would have to wait.
+    /// Makes reads and writes return at once, with `WouldBlock` where they would have to wait.
     pub fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.set_nonblocking(true),
@@ -52,7 +51,7 @@ impl Socket {
         }
     }
 
-    /// The port of this end, where the way is an address.
+    /// The port of this end; `None` for a Unix socket.
     pub fn local_port(&self) -> Option<u16> {
         match self {
             Socket::Tcp(stream) => Some(stream.local_addr().ok()?.port()),

@@ -1,16 +1,16 @@
-//! Steps that many stories take, in words of the commands.
+//! Steps that many tests take: send a request, wait in a queue, read a grant, ask INFO for a number.
 //!
-//! A request is a line of words separated by blanks, as one would type it; the server reads such lines
-//! beside the protocol's own form. Several lines in one write are carried out in one turn of the server's
-//! event loop, which is how a story decides what happens "at the same moment".
+//! A request is a line of words separated by blanks, as typed into `redis-cli`: the server accepts such inline commands
+//! beside RESP. It carries out several lines of one write in one turn of its event loop, so a test that needs two
+//! things to happen at the same moment sends them in one write ([`at_once`]).
 
 use crate::support::*;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// For what must happen: long beside what it takes, short beside a test run.
+/// The deadline for things that must happen: much longer than they take, much shorter than a test run.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// For what must not happen.
+/// How long a test watches for something that must not happen.
 pub const A_WHILE: Duration = Duration::from_millis(60);
 
 /// Sends a line and returns its reply.
@@ -23,7 +23,7 @@ pub fn ask(client: &mut Client, line: impl AsRef<str>) -> Reply {
     }
 }
 
-/// Sends a line and leaves its reply for later.
+/// Sends a line; the test reads its reply later.
 #[track_caller]
 pub fn tell(client: &mut Client, line: impl AsRef<str>) {
     client.send_raw(format!("{}\r\n", line.as_ref()).as_bytes());
@@ -44,7 +44,7 @@ pub fn at_once<L: AsRef<str>>(client: &mut Client, lines: &[L]) -> Vec<Reply> {
     lines.iter().map(reply).collect()
 }
 
-/// Lets this connection wait with a request; returns when it does.
+/// Sends a request on this connection. Returns when the server has blocked the client.
 #[track_caller]
 pub fn queue(server: &Server, client: &mut Client, line: impl AsRef<str>) {
     let before = blocked_clients(server);
@@ -52,7 +52,7 @@ pub fn queue(server: &Server, client: &mut Client, line: impl AsRef<str>) {
     wait_for_blocked(server, before + 1);
 }
 
-/// A new connection that waits with this request.
+/// A new connection that waits with this request; as [`queue`].
 #[track_caller]
 pub fn queued(server: &Server, line: impl AsRef<str>) -> Client {
     let mut client = server.connect();
@@ -60,28 +60,55 @@ pub fn queued(server: &Server, line: impl AsRef<str>) -> Client {
     client
 }
 
-/// The reply that a waiting connection gets.
+/// The next reply on a connection that waits.
 #[track_caller]
 pub fn reply(client: &mut Client) -> Reply {
     match client.recv(SOON) {
         Some(reply) => reply,
-        None => panic!("no reply within {SOON:?} for one that waits"),
+        None => panic!("no reply within {SOON:?} on a connection that waits"),
     }
 }
 
-/// The grant that a waiting connection gets.
+/// The grant on a connection that waits: its token and fence.
 #[track_caller]
 pub fn granted(client: &mut Client) -> (String, u64) {
     reply(client).grant()
 }
 
-/// Asserts that nothing came besides the replies that were taken: the next one is PING's.
+/// Asserts that the connection has no unread reply: the next one is PING's.
 #[track_caller]
 pub fn expect_no_more(client: &mut Client) {
     assert_eq!(ask(client, "PING"), "PONG", "one reply too many");
 }
 
-/// A number in what `DLOCK.INFO` or one of its sisters says of a key.
+/// Reads the token and the fence of a grant of any family: `[token, fence]`, or `["RUN", token, fence, attempt]`.
+#[track_caller]
+pub fn any_grant(reply: &Reply) -> (Vec<u8>, u64) {
+    let grant = match reply.as_array() {
+        [word, grant @ .., _] if *word == "RUN" => grant,
+        grant => grant,
+    };
+    match grant {
+        [Reply::Bulk(token), Reply::Int(fence)] if *fence > 0 => {
+            (token.clone(), fence.unsigned_abs())
+        }
+        _ => panic!("expected a grant, received {reply:?}"),
+    }
+}
+
+/// The fence of a grant of any family; `None` for every other reply. Fences are microseconds since 1970, so no other
+/// integer in a reply is as large.
+pub fn fence_in(reply: &Reply) -> Option<u64> {
+    let Reply::Array(items) = reply else {
+        return None;
+    };
+    items.iter().find_map(|item| match item {
+        Reply::Int(number) if *number > 1_000_000_000_000_000 => Some(number.unsigned_abs()),
+        _ => None,
+    })
+}
+
+/// A number of a key's INFO, such as `DLOCK.INFO`; 0 where the key does not exist.
 #[track_caller]
 pub fn count(client: &mut Client, info: &str, key: &str, field: &str) -> i64 {
     let info = ask(client, format!("{info} {key}"));
@@ -92,6 +119,18 @@ pub fn count(client: &mut Client, info: &str, key: &str, field: &str) -> i64 {
     }
 }
 
+/// How many hold the lock, by `DLOCK.INFO`.
+#[track_caller]
+pub fn lock_holders(client: &mut Client, key: &str) -> i64 {
+    count(client, "DLOCK.INFO", key, "holders")
+}
+
+/// How many requests wait for the lock, by `DLOCK.INFO`.
+#[track_caller]
+pub fn lock_waiters(client: &mut Client, key: &str) -> i64 {
+    count(client, "DLOCK.INFO", key, "waiters")
+}
+
 /// Waits until the key is gone.
 #[track_caller]
 pub fn wait_until_gone(client: &mut Client, key: &str) {
@@ -100,12 +139,30 @@ pub fn wait_until_gone(client: &mut Client, key: &str) {
     });
 }
 
-/// Returns at the moment, or at once if it has passed. For stories that must do something at a certain
-/// time; whoever waits for a condition uses [`eventually`].
+/// Returns at this moment, or at once if it has passed. For tests that must act at a certain time; to wait for a
+/// condition, use [`eventually`].
 pub fn at(moment: Instant) {
     while Instant::now() < moment {
         std::thread::yield_now();
     }
+}
+
+/// Runs a script on `busy` that ends with `SCRIPT KILL` only. Returns when the server answers BUSY to `other`: from
+/// then on it notices connections that close, but carries out no commands.
+#[track_caller]
+pub fn keep_busy(busy: &mut Client, other: &mut Client) {
+    assert_eq!(ask(busy, "CONFIG SET busy-reply-threshold 10"), "OK");
+    tell(busy, "EVAL \"while true do end\" 0");
+    wait_until_busy(other);
+}
+
+/// Waits until a script has run so long that the server answers BUSY.
+#[track_caller]
+pub fn wait_until_busy(client: &mut Client) {
+    eventually("a busy server", SOON, || {
+        let reply = ask(client, "PING");
+        reply.is_error() && reply.error().starts_with("BUSY")
+    });
 }
 
 /// How a wait ended.
@@ -117,10 +174,10 @@ pub enum Ended {
     Closed,
 }
 
-/// The one reply of a waiter, or the end of its connection.
+/// How the wait of this client ended. Asserts that it got one reply, or that its connection closed.
 #[track_caller]
 pub fn ended(mut waiter: Client) -> Ended {
-    // Sent while it waits, so that the reply to this is the next one: there was one before it and no more.
+    // A blocked client's next commands run after its reply. ECHO's reply comes second, unless the waiter had two.
     let Some(reply) = waiter.try_call(&["ECHO", "next"]) else {
         return Ended::Closed;
     };
@@ -137,14 +194,14 @@ pub fn ended(mut waiter: Client) -> Ended {
     }
 }
 
-/// Asserts that the server is up and has nothing to complain of.
+/// Asserts that the server answers and that its log has no defect.
 #[track_caller]
 pub fn assert_calm(server: &Server) {
     assert_eq!(call!(server.connect(), "PING"), "PONG");
     assert_clean_log(server);
 }
 
-/// Asserts that nothing in the server's log is a defect.
+/// Asserts that the server's log has no panic, crash report or report of a defect.
 #[track_caller]
 pub fn assert_clean_log(server: &Server) {
     let log = server.log_text();

@@ -1,4 +1,5 @@
-//! A test process that is killed, for what must not outlive it: this program, run again for one test alone.
+//! A test process that a test kills, to show that something does not outlive it: this program, run again for one test
+//! alone.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,21 +7,21 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::client::Client;
+use super::eventually::eventually;
 use super::server::Server;
-use super::waiting::eventually;
 
-/// Where the victim reports to.
+/// The environment variable with the file to which the victim reports.
 const REPORT: &str = "DSYNC_TEST_VICTIM_REPORT";
 
 pub struct Victim {
     process: Child,
     report: String,
-    /// Lends the report its directory.
+    /// A server that is used for its directory only: the report is in it.
     _plain: Server,
 }
 
 impl Victim {
-    /// Runs the test of this name, until it has reported.
+    /// Runs the test of this name, see [`name_of_test`]. Returns when that process has reported.
     #[track_caller]
     pub fn run(test: &str) -> Victim {
         let plain = Server::builder().without_module().start();
@@ -54,14 +55,21 @@ impl Victim {
     }
 }
 
-/// In the test that is to be the victim: where to report to, or `None` where it is one test among all.
+/// The name by which the test runner knows `test` of the module `path`; give it `module_path!()`.
+pub fn name_of_test(path: &str, test: &str) -> String {
+    // The runner's names have no crate.
+    let (_, folders) = path.split_once("::").expect("a module in a crate");
+    format!("{folders}::{test}")
+}
+
+/// Called by the test that may be a victim. Returns the file to report to, or `None` in a normal run of all tests.
 pub fn victims_report() -> Option<PathBuf> {
     std::env::var_os(REPORT).map(PathBuf::from)
 }
 
-/// In the victim: reports, and waits to be killed with what it has.
+/// Called by the victim: writes its report, keeps `connected` open and waits to be killed.
 pub fn report_and_wait(path: PathBuf, words: &[String], mut connected: Client) {
-    // Renamed into place, so that whoever reads it reads all of it.
+    // Renamed into place, so that the other process never reads half a report.
     let draft = path.with_extension("draft");
     fs::write(&draft, words.join(" ")).expect("the draft is written");
     fs::rename(&draft, &path).expect("the draft is renamed");

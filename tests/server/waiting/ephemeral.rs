@@ -1,28 +1,28 @@
-//! Holds that end with the connection that got them, besides their lease.
+//! EPHEMERAL: a hold ends when the connection that got it closes, or when its lease runs out, whichever is first.
 //!
-//! The retries of such holds are told in `retries`, scripts in `no_blocking`.
+//! Requests that are sent again are in `retries`, scripts in `no_blocking`.
 
 use crate::support::steps::*;
 use crate::support::*;
 use std::time::Duration;
 
-/// The ways in which a connection ends.
+/// How a connection ends.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum ConnectionEnd {
     Closed,
     Killed,
     Quit,
 }
 
-fn end(mut client: Client, admin: &mut Client, how: End) {
+fn end(mut client: Client, admin: &mut Client, how: ConnectionEnd) {
     match how {
-        End::Closed => client.close(),
-        End::Killed => {
+        ConnectionEnd::Closed => client.close(),
+        ConnectionEnd::Killed => {
             let id = client.id();
             assert_eq!(ask(admin, format!("CLIENT KILL ID {id}")), 1);
             client.expect_closed(SOON);
         }
-        End::Quit => {
+        ConnectionEnd::Quit => {
             assert_eq!(ask(&mut client, "QUIT"), "OK");
             client.expect_closed(SOON);
         }
@@ -30,10 +30,14 @@ fn end(mut client: Client, admin: &mut Client, how: End) {
 }
 
 #[test]
-fn an_ephemeral_hold_ends_with_its_connection_and_passes_on() {
+fn ephemeral_hold_ends_with_its_connection_and_passes_on() {
     let server = Server::start();
     let mut admin = server.connect();
-    for how in [End::Closed, End::Killed, End::Quit] {
+    for how in [
+        ConnectionEnd::Closed,
+        ConnectionEnd::Killed,
+        ConnectionEnd::Quit,
+    ] {
         let mut holder = server.connect();
         let (token, fence) = ask(&mut holder, "DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
         let mut first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first BLOCK 0");
@@ -54,7 +58,7 @@ fn an_ephemeral_hold_ends_with_its_connection_and_passes_on() {
 }
 
 #[test]
-fn without_waiters_the_key_goes_too() {
+fn ephemeral_hold_without_waiters_takes_its_key_along() {
     let server = Server::start();
     let mut admin = server.connect();
     let mut holder = server.connect();
@@ -69,7 +73,7 @@ fn without_waiters_the_key_goes_too() {
 }
 
 #[test]
-fn other_holds_stay_when_a_connection_ends() {
+fn ephemeral_end_leaves_other_holds_alone() {
     let server = Server::start();
     let mut admin = server.connect();
     let mut holder = server.connect();
@@ -100,7 +104,7 @@ fn other_holds_stay_when_a_connection_ends() {
 }
 
 #[test]
-fn a_grant_after_waiting_is_bound_to_the_connection_that_waited() {
+fn ephemeral_grant_after_waiting_is_bound_to_the_waiter() {
     let server = Server::start();
     let mut holder = server.connect();
     ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
@@ -114,20 +118,20 @@ fn a_grant_after_waiting_is_bound_to_the_connection_that_waited() {
 }
 
 #[test]
-fn a_released_or_lapsed_ephemeral_hold_leaves_nothing_that_could_end_the_next() {
+fn ephemeral_hold_that_ended_does_not_end_the_next() {
     let server = Server::start();
     let mut admin = server.connect();
     let mut holder = server.connect();
-    // Released, and held by the same token again without EPHEMERAL, by another.
+    // Released; then another connection takes it with the same token, without EPHEMERAL.
     ask(&mut holder, "DLOCK.ACQUIRE one TOKEN t EPHEMERAL").grant();
     assert_eq!(ask(&mut holder, "DLOCK.RELEASE one t"), 1);
     ask(&mut admin, "DLOCK.ACQUIRE one TOKEN t").grant();
-    // Lapsed, and handed over.
+    // Lapsed; the next waiter has it.
     ask(&mut holder, "DLOCK.ACQUIRE two PX 30 EPHEMERAL").grant();
     let mut next = server.connect();
     tell(&mut next, "DLOCK.ACQUIRE two TOKEN t BLOCK 0");
     granted(&mut next);
-    // Removed, and granted afresh.
+    // Its key was deleted; another connection has it.
     ask(&mut holder, "DLOCK.ACQUIRE three EPHEMERAL").grant();
     assert_eq!(ask(&mut admin, "DEL three"), 1);
     ask(&mut admin, "DLOCK.ACQUIRE three TOKEN t").grant();
@@ -143,7 +147,7 @@ fn a_released_or_lapsed_ephemeral_hold_leaves_nothing_that_could_end_the_next() 
 }
 
 #[test]
-fn its_lease_ends_an_ephemeral_hold_too() {
+fn ephemeral_hold_also_lapses() {
     let server = Server::start();
     let mut holder = server.connect();
     let (token, _) = ask(&mut holder, "DLOCK.ACQUIRE lock PX 150 EPHEMERAL").grant();
@@ -152,7 +156,7 @@ fn its_lease_ends_an_ephemeral_hold_too() {
     granted(&mut waiter);
     assert_eq!(ask(&mut holder, format!("DLOCK.RENEW lock {token}")), 0);
     holder.close();
-    // This one and the one that counts.
+    // Two connections are left: the waiter's, and the one that asks for INFO.
     eventually("the closed connection to be noticed", SOON, || {
         server.info_number("clients", "connected_clients") == 2
     });
@@ -160,7 +164,7 @@ fn its_lease_ends_an_ephemeral_hold_too() {
 }
 
 #[test]
-fn a_renewed_ephemeral_hold_stays_bound() {
+fn ephemeral_hold_renewed_from_elsewhere_stays_bound() {
     let server = Server::start();
     let (mut holder, mut renewer) = (server.connect(), server.connect());
     let (token, _) = ask(&mut holder, "DLOCK.ACQUIRE lock EPHEMERAL").grant();
@@ -169,7 +173,7 @@ fn a_renewed_ephemeral_hold_stays_bound() {
         1
     );
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    // Whoever renews is not who holds.
+    // The hold stays bound to the connection that got it, not to the one that renews.
     renewer.close();
     waiter.expect_silence(Duration::from_millis(100));
     holder.close();
@@ -177,7 +181,7 @@ fn a_renewed_ephemeral_hold_stays_bound() {
 }
 
 #[test]
-fn a_hundred_holds_of_one_connection_end_together() {
+fn ephemeral_holds_of_one_connection_end_together() {
     const EACH: usize = 100;
     let server = Server::start();
     let mut admin = server.connect();
@@ -209,15 +213,17 @@ fn a_hundred_holds_of_one_connection_end_together() {
     granted(&mut all);
     let finished = reply(&mut watcher);
     assert_eq!(finished.as_array()[0], 0, "{finished:?}");
-    assert_eq!(finished.as_array()[1], 100, "lost, not done: {finished:?}");
+    assert_eq!(finished.as_array()[1], 100, "all were lost: {finished:?}");
     assert_eq!(ask(&mut admin, "EXISTS lock:1 lock:99"), 0);
-    eventually("all but what was granted anew", SOON, || {
-        ask(&mut admin, "DBSIZE") == (waiters.len() + 2) as i64
-    });
+    eventually(
+        "the end of all keys but those of the new holds",
+        SOON,
+        || ask(&mut admin, "DBSIZE") == (waiters.len() + 2) as i64,
+    );
 }
 
 #[test]
-fn a_hold_that_was_renamed_moved_or_swapped_ends_with_its_connection_all_the_same() {
+fn ephemeral_hold_renamed_moved_or_swapped_ends_all_the_same() {
     let server = Server::start();
     let mut admin = server.connect();
     for travel in [
@@ -232,7 +238,7 @@ fn a_hold_that_was_renamed_moved_or_swapped_ends_with_its_connection_all_the_sam
         ask(&mut admin, travel[1]);
         assert_eq!(ask(&mut admin, "DBSIZE"), 1, "{travel:?}");
         holder.close();
-        eventually("the hold's end where it went", SOON, || {
+        eventually("the hold's end under its new name", SOON, || {
             ask(&mut admin, "DBSIZE") == 0
         });
         ask(&mut admin, "SELECT 0");
@@ -241,19 +247,14 @@ fn a_hold_that_was_renamed_moved_or_swapped_ends_with_its_connection_all_the_sam
 }
 
 #[test]
-fn a_connection_that_closes_in_the_middle_of_a_busy_script_loses_its_holds_after_it() {
+fn ephemeral_hold_closed_during_busy_script_ends_after_it() {
     let server = Server::start();
     let (mut busy, mut admin) = (server.connect(), server.connect());
     let mut holder = server.connect();
     ask(&mut holder, "DLOCK.ACQUIRE lock EX 600 EPHEMERAL").grant();
     ask(&mut holder, "DLOCK.ACQUIRE alone EX 600 EPHEMERAL").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    assert_eq!(ask(&mut busy, "CONFIG SET busy-reply-threshold 10"), "OK");
-    send!(busy, "EVAL", "while true do end", 0);
-    eventually("a busy server", SOON, || {
-        let reply = ask(&mut admin, "PING");
-        reply.is_error() && reply.error().starts_with("BUSY")
-    });
+    keep_busy(&mut busy, &mut admin);
     holder.close();
     waiter.expect_silence(Duration::from_millis(300));
     assert_eq!(ask(&mut admin, "SCRIPT KILL"), "OK");
@@ -263,7 +264,7 @@ fn a_connection_that_closes_in_the_middle_of_a_busy_script_loses_its_holds_after
 }
 
 #[test]
-fn a_connection_that_closes_while_writes_are_paused_loses_its_holds_when_they_go_on() {
+fn ephemeral_hold_closed_during_client_pause_ends_after_it() {
     let server = Server::start();
     let mut admin = server.connect();
     let mut holder = server.connect();
@@ -277,7 +278,7 @@ fn a_connection_that_closes_while_writes_are_paused_loses_its_holds_when_they_go
 }
 
 #[test]
-fn an_ephemeral_hold_and_the_next_waiter_lost_in_one_turn_pass_to_the_third() {
+fn ephemeral_hold_and_next_waiter_lost_together_serve_the_third() {
     let server = Server::start();
     let mut third = server.connect();
     let mut holder = server.connect();

@@ -1,5 +1,6 @@
-//! Waiters that leave: by a closed connection, CLIENT KILL, CLIENT UNBLOCK, or because their BLOCK runs
-//! out. Whoever comes next is served at once, everybody gets exactly one reply, and nothing is left behind.
+//! Waiters that leave the queue: their connection closes, CLIENT KILL, CLIENT UNBLOCK, or their BLOCK times out. The
+//! next waiter is served at once, every request gets exactly one reply, and nothing is left behind: also during busy
+//! scripts, stalls and CLIENT PAUSE, and when the waiter leaves at the moment of its grant.
 
 use crate::support::steps::*;
 use crate::support::*;
@@ -26,7 +27,7 @@ const WAYS: [Way; 5] = [
     Way::RunsOut,
 ];
 
-/// One that waits, and can be made to leave.
+/// A client that waits and will leave in a certain way.
 struct Leaver {
     way: Way,
     client: Client,
@@ -37,7 +38,7 @@ impl Leaver {
     fn queued(server: &Server, way: Way, request: &str) -> Leaver {
         let mut client = server.connect();
         let id = client.id();
-        // Long enough for the others of the story to queue up behind it.
+        // Long enough for other clients to queue behind it.
         let block_ms = if matches!(way, Way::RunsOut) {
             1_000
         } else {
@@ -47,7 +48,7 @@ impl Leaver {
         Leaver { way, client, id }
     }
 
-    /// Returns when it has left and was told so, by exactly one reply.
+    /// Makes the client leave. Returns when it got its one reply, or when its connection is closed.
     #[track_caller]
     fn leave(mut self, admin: &mut Client) {
         match self.way {
@@ -72,7 +73,7 @@ impl Leaver {
 }
 
 #[test]
-fn behind_an_exclusive_request_that_leaves_the_shared_ones_enter_at_once() {
+fn exclusive_waiter_that_leaves_lets_shared_ones_in() {
     let server = Server::start();
     let mut admin = server.connect();
     for way in WAYS {
@@ -87,16 +88,8 @@ fn behind_an_exclusive_request_that_leaves_the_shared_ones_enter_at_once() {
         for reader in &mut readers {
             granted(reader);
         }
-        assert_eq!(
-            count(&mut admin, "DLOCK.INFO", &key, "holders"),
-            4,
-            "{way:?}"
-        );
-        assert_eq!(
-            count(&mut admin, "DLOCK.INFO", &key, "waiters"),
-            1,
-            "{way:?}"
-        );
+        assert_eq!(lock_holders(&mut admin, &key), 4, "{way:?}");
+        assert_eq!(lock_waiters(&mut admin, &key), 1, "{way:?}");
         last.close();
         wait_for_blocked(&server, 0);
         last = server.connect();
@@ -105,7 +98,7 @@ fn behind_an_exclusive_request_that_leaves_the_shared_ones_enter_at_once() {
 }
 
 #[test]
-fn behind_a_large_request_that_leaves_those_that_fit_enter_at_once() {
+fn large_waiter_that_leaves_lets_fitting_ones_in() {
     let server = Server::start();
     let mut admin = server.connect();
     for way in WAYS {
@@ -135,7 +128,7 @@ fn behind_a_large_request_that_leaves_those_that_fit_enter_at_once() {
 }
 
 #[test]
-fn one_that_leaves_the_middle_of_the_queue_changes_nothing_for_the_others() {
+fn waiter_that_leaves_the_middle_changes_no_order() {
     let server = Server::start();
     let mut admin = server.connect();
     for way in WAYS {
@@ -146,11 +139,7 @@ fn one_that_leaves_the_middle_of_the_queue_changes_nothing_for_the_others() {
         let mut last = queued(&server, format!("DLOCK.ACQUIRE {key} BLOCK 0"));
         middle.leave(&mut admin);
         wait_for_blocked(&server, 2);
-        assert_eq!(
-            count(&mut admin, "DLOCK.INFO", &key, "waiters"),
-            2,
-            "{way:?}"
-        );
+        assert_eq!(lock_waiters(&mut admin, &key), 2, "{way:?}");
         first.expect_silence(A_WHILE);
         assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE {key} held")), 1);
         granted(&mut first);
@@ -161,7 +150,7 @@ fn one_that_leaves_the_middle_of_the_queue_changes_nothing_for_the_others() {
 }
 
 #[test]
-fn the_last_waiter_that_leaves_makes_room_for_a_try() {
+fn try_is_granted_after_the_last_waiter_left() {
     let server = Server::start();
     let mut admin = server.connect();
     for way in WAYS {
@@ -175,7 +164,7 @@ fn the_last_waiter_that_leaves_makes_room_for_a_try() {
 }
 
 #[test]
-fn one_that_waits_for_a_group_may_leave_in_every_way() {
+fn wait_for_a_group_can_be_left_in_every_way() {
     let server = Server::start();
     let mut admin = server.connect();
     for way in WAYS {
@@ -192,7 +181,7 @@ fn one_that_waits_for_a_group_may_leave_in_every_way() {
 }
 
 #[test]
-fn unblocked_in_the_turn_of_its_grant_a_waiter_gets_one_reply_and_means_it() {
+fn unblock_in_the_turn_of_the_grant_gives_one_true_reply() {
     let server = Server::start();
     let mut admin = server.connect();
     for (round, lines) in [
@@ -228,7 +217,7 @@ fn unblocked_in_the_turn_of_its_grant_a_waiter_gets_one_reply_and_means_it() {
                 holds,
                 "{round} {multi}: {reply:?}, and held: {holds}"
             );
-            // Whoever was first decided.
+            // The command that came first decides.
             assert_eq!(holds, round == 0, "{round} {multi}");
             expect_no_more(&mut waiter);
             if holds {
@@ -243,7 +232,7 @@ fn unblocked_in_the_turn_of_its_grant_a_waiter_gets_one_reply_and_means_it() {
 }
 
 #[test]
-fn unblocked_twice_in_one_turn_a_waiter_gets_one_reply() {
+fn unblock_twice_in_one_turn_gives_one_reply() {
     let server = Server::start();
     let mut admin = server.connect();
     ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held").grant();
@@ -270,7 +259,7 @@ fn unblocked_twice_in_one_turn_a_waiter_gets_one_reply() {
     assert_eq!(ask(&mut admin, "EXISTS lock"), 0);
 }
 
-/// What a story's client does in the storm, and what it may be answered.
+/// What a client of the next test does.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Stays,
@@ -282,7 +271,7 @@ enum Fate {
 }
 
 #[test]
-fn a_storm_of_leaving_waiters_leaves_nothing_behind() {
+fn many_waiters_leaving_at_random_leave_nothing_behind() {
     const CLIENTS: u64 = 300;
     const LIMIT: u32 = 4;
     let seed = 20_261_121;
@@ -316,16 +305,16 @@ fn a_storm_of_leaving_waiters_leaves_nothing_behind() {
         }
         clients.push((client, fate, rng.random_range(1..=LIMIT)));
     }
-    // The permits come free in the midst of it.
+    // The permits come free while clients leave.
     acts.push((150, "DSEM.RELEASE semaphore first".to_owned()));
     acts.sort();
 
     let grants: Vec<bool> = thread::scope(|scope| {
         let started = Instant::now();
-        let stories: Vec<_> = clients
+        let threads: Vec<_> = clients
             .into_iter()
             .map(|(client, fate, permits)| {
-                scope.spawn(move || weather_the_storm(client, fate, permits, started))
+                scope.spawn(move || live_out(client, fate, permits, started))
             })
             .collect();
         for (after_ms, line) in acts {
@@ -333,9 +322,9 @@ fn a_storm_of_leaving_waiters_leaves_nothing_behind() {
             let reply = ask(&mut admin, &line);
             assert!(!reply.is_error(), "{line}: {reply:?}");
         }
-        stories
+        threads
             .into_iter()
-            .map(|story| story.join().expect("its story holds"))
+            .map(|client| client.join().expect("no client panics"))
             .collect()
     });
 
@@ -344,10 +333,10 @@ fn a_storm_of_leaving_waiters_leaves_nothing_behind() {
     let granted = grants.iter().filter(|granted| **granted).count();
     assert!(
         granted >= 50,
-        "all who stayed, at least: {granted}, seed {seed}"
+        "at least those that stay are granted: {granted}, seed {seed}"
     );
     assert!(granted < 300, "some left: {granted}, seed {seed}");
-    // Nobody is ahead of a new try.
+    // The queue is empty, so a try is granted.
     ask(
         &mut admin,
         format!("DSEM.ACQUIRE semaphore LIMIT {LIMIT} PERMITS {LIMIT}"),
@@ -356,14 +345,14 @@ fn a_storm_of_leaving_waiters_leaves_nothing_behind() {
     assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
 }
 
-/// Waits as its fate says, releases what it was granted; says whether it was.
-fn weather_the_storm(mut client: Client, fate: Fate, permits: u32, started: Instant) -> bool {
-    // What a killed connection held must end with it; the other leases are longer than the story.
+/// Waits and leaves as its fate says, and releases what it was granted. Returns whether it was granted.
+fn live_out(mut client: Client, fate: Fate, permits: u32, started: Instant) -> bool {
+    // EPHEMERAL ends what a killed connection holds; the other leases are longer than the test.
     let (block_ms, more) = match fate {
         Fate::RunsOut { block_ms } => (block_ms, "PX 60000"),
         Fate::IsKilled { .. } | Fate::Closes { .. } => (0, "PX 60000 EPHEMERAL"),
         Fate::Stays | Fate::IsUnblocked { .. } => (0, "PX 60000"),
-        // An error in the very turn of the grant may take the grant's place on some servers.
+        // On some servers UNBLOCK … ERROR in the turn of the grant replaces the grant: the lease must end such a hold.
         Fate::IsUnblockedWithError { .. } => (0, "PX 1000"),
     };
     let line = format!("DSEM.ACQUIRE semaphore LIMIT 4 PERMITS {permits} BLOCK {block_ms} {more}");
@@ -398,7 +387,7 @@ fn weather_the_storm(mut client: Client, fate: Fate, permits: u32, started: Inst
                 assert!(matches!(fate, Fate::IsKilled { .. }), "{fate:?} was closed");
                 return true;
             };
-            // On Redis 7.0 and 7.2 an UNBLOCK … ERROR in the very turn of a grant is a second reply.
+            // On Redis 7.0 and 7.2, UNBLOCK … ERROR in the turn of the grant sends a second reply.
             if released.is_error() && matches!(fate, Fate::IsUnblockedWithError { .. }) {
                 return true;
             }
@@ -412,14 +401,8 @@ fn weather_the_storm(mut client: Client, fate: Fate, permits: u32, started: Inst
     matches!(reply, Reply::Array(_))
 }
 
-/// A script that keeps the server busy but lets it notice connections that close.
-fn keep_busy(client: &mut Client) {
-    assert_eq!(ask(client, "CONFIG SET busy-reply-threshold 10"), "OK");
-    send!(client, "EVAL", "while true do end", 0);
-}
-
 #[test]
-fn a_waiter_may_disconnect_in_the_middle_of_a_busy_script() {
+fn waiter_that_closes_during_a_busy_script_lets_the_next_in() {
     let server = Server::start();
     let (mut holder, mut busy) = (server.connect(), server.connect());
     ask(&mut holder, "DLOCK.ACQUIRE lock SHARED TOKEN held").grant();
@@ -427,13 +410,9 @@ fn a_waiter_may_disconnect_in_the_middle_of_a_busy_script() {
     let mut second = queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0");
     let mut runs_out = queued(&server, "DLOCK.ACQUIRE lock BLOCK 1500");
     let third = queued(&server, "DLOCK.ACQUIRE lock TOKEN third BLOCK 0");
-    keep_busy(&mut busy);
-    eventually("a busy server", SOON, || {
-        let reply = ask(&mut holder, "PING");
-        reply.is_error() && reply.error().starts_with("BUSY")
-    });
+    keep_busy(&mut busy, &mut holder);
     first.close();
-    // The script goes on, and nobody may be granted anything in the midst of it.
+    // Nobody may be granted while the script runs.
     second.expect_silence(Duration::from_millis(300));
     assert_eq!(ask(&mut holder, "SCRIPT KILL"), "OK");
     assert!(reply(&mut busy).is_error());
@@ -445,23 +424,20 @@ fn a_waiter_may_disconnect_in_the_middle_of_a_busy_script() {
 }
 
 #[test]
-fn a_waiter_granted_by_a_busy_script_may_disconnect_before_it_ends() {
+fn waiter_granted_by_a_busy_script_and_closed_passes_on() {
     let server = Server::start();
     let (mut holder, mut other) = (server.connect(), server.connect());
     ask(&mut holder, "CONFIG SET busy-reply-threshold 10");
     ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    // With its connection its hold ends, whether the grant was delivered in time or not.
+    // EPHEMERAL, so that the hold ends with the connection whether the grant was delivered or not.
     let first = queued(&server, "DLOCK.ACQUIRE lock TOKEN first EPHEMERAL BLOCK 0");
     let mut second = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
-    let script = "redis.call('DLOCK.RELEASE', KEYS[1], 'held') \
-                  local function ms() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end \
-                  local until_ms = ms() + 300 \
-                  while ms() < until_ms do end";
+    let script = format!(
+        "redis.call('DLOCK.RELEASE', KEYS[1], 'held') {}",
+        busy_for(300)
+    );
     send!(holder, "EVAL", script, 1, "lock");
-    eventually("a busy server", SOON, || {
-        let reply = ask(&mut other, "PING");
-        reply.is_error() && reply.error().starts_with("BUSY")
-    });
+    wait_until_busy(&mut other);
     first.close();
     assert!(reply(&mut holder).is_nil());
     granted(&mut second);
@@ -469,9 +445,9 @@ fn a_waiter_granted_by_a_busy_script_may_disconnect_before_it_ends() {
     wait_for_blocked(&server, 0);
 }
 
-/// Time-outs and releases at the same moment, over and over: a waiter is told nil or holds, never both.
+/// Timeouts and releases at the same moment, many times: a waiter is answered nil or holds the lock, never both.
 #[test]
-fn a_wait_that_runs_out_at_the_moment_of_the_release_gets_one_answer_that_is_true() {
+fn timeout_racing_with_release_gives_one_true_reply() {
     const ROUNDS: u64 = 40;
     const KEYS: u64 = 20;
     let seed = 11_211_926;
@@ -496,7 +472,7 @@ fn a_wait_that_runs_out_at_the_moment_of_the_release_gets_one_answer_that_is_tru
             );
         }
         for key in 0..KEYS {
-            // From a millisecond before to one and a half after, so that some are early and some late.
+            // Releases from 1 ms before the timeout to 1.5 ms after it.
             let about = block_ms * 1_000 - 1_000 + key * 2_500 / KEYS + rng.random_range(0..200);
             at(asked + Duration::from_micros(about));
             tell(&mut holder, format!("DLOCK.RELEASE lock:{key} held"));
@@ -511,7 +487,7 @@ fn a_wait_that_runs_out_at_the_moment_of_the_release_gets_one_answer_that_is_tru
                 nil += 1;
                 assert_eq!(
                     left, 0,
-                    "told nil, and holds: round {round}, key {key}, seed {seed}"
+                    "answered nil but holds: round {round}, key {key}, seed {seed}"
                 );
                 assert_eq!(ask(&mut holder, format!("EXISTS lock:{key}")), 0);
             } else {
@@ -519,7 +495,7 @@ fn a_wait_that_runs_out_at_the_moment_of_the_release_gets_one_answer_that_is_tru
                 reply.grant();
                 assert!(
                     left > 0,
-                    "told a grant, and holds nothing: round {round}, seed {seed}"
+                    "granted but holds nothing: round {round}, seed {seed}"
                 );
                 assert_eq!(
                     ask(&mut holder, format!("DLOCK.RELEASE lock:{key} w{round}")),
@@ -537,12 +513,12 @@ fn a_wait_that_runs_out_at_the_moment_of_the_release_gets_one_answer_that_is_tru
 }
 
 #[test]
-fn after_a_stall_a_wait_and_a_grant_that_are_both_due_end_in_the_grant() {
+fn grant_wins_over_timeout_after_a_stall() {
     let server = Server::start();
     let mut holder = server.connect();
     ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
     let mut waiter = queued(&server, "DLOCK.ACQUIRE lock PX 60000 BLOCK 1000");
-    // Within one turn: the lease runs out, the wait runs out.
+    // The lease and the wait run out in one turn of the event loop.
     let replies = at_once(
         &mut holder,
         &["DLOCK.ACQUIRE lock TOKEN held PX 50", "DEBUG SLEEP 1.2"],
@@ -553,7 +529,7 @@ fn after_a_stall_a_wait_and_a_grant_that_are_both_due_end_in_the_grant() {
 }
 
 #[test]
-fn while_writes_are_paused_waits_run_out_and_waiters_leave_and_the_rest_are_served_afterwards() {
+fn client_pause_lets_waiters_leave_but_grants_later() {
     let server = Server::start();
     let mut admin = server.connect();
     ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
@@ -568,7 +544,7 @@ fn while_writes_are_paused_waits_run_out_and_waiters_leave_and_the_rest_are_serv
     assert_eq!(ask(&mut admin, format!("CLIENT UNBLOCK {id}")), 1);
     assert!(reply(&mut unblocked).is_nil());
     assert!(reply(&mut runs_out).is_nil());
-    // Nobody stands before the reader now, but a grant would be a write.
+    // No waiter is ahead of the shared request, but a grant would be a write.
     reader.expect_silence(Duration::from_millis(150));
     assert_eq!(ask(&mut admin, "CLIENT UNPAUSE"), "OK");
     granted(&mut reader);

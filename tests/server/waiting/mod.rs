@@ -1,7 +1,14 @@
 //! Clients that wait, leave, come back and send a request again.
 
+mod blocking_denied;
+mod busy_script;
 mod ephemeral;
 mod leaving;
 mod no_blocking;
+mod odd_names;
+mod places;
 mod retries;
+mod storm;
+mod turn_of_grant;
+mod undelivered;
 mod withdrawal;

@@ -1,13 +1,13 @@
 //! RELEASE with the token of a queued request withdraws it.
 //!
-//! For clients that give up on a reply and keep the connection (redis-rs after half a second, glide after a
-//! quarter): the request stayed in the queue, was granted behind the client's back, and held up everybody for
-//! a lease.
+//! Some clients give up on a reply but keep the connection (redis-rs after half a second, valkey-glide after a
+//! quarter). Without withdrawal their request stays in the queue and is granted unnoticed, and the others wait for a
+//! whole lease.
 
 use crate::support::steps::*;
 use crate::support::*;
 
-/// For each family: taking the only hold, queueing, releasing, looking.
+/// For each family: the request that is granted, the one that queues, RELEASE and INFO.
 const FAMILIES: [[&str; 4]; 4] = [
     [
         "DLOCK.ACQUIRE k",
@@ -37,8 +37,11 @@ const FAMILIES: [[&str; 4]; 4] = [
 
 #[track_caller]
 fn expect_withdrawn(waiter: &mut Client) {
-    let told = reply(waiter);
-    assert!(told.error().starts_with("UNBLOCKED released"), "{told:?}");
+    let answer = reply(waiter);
+    assert!(
+        answer.error().starts_with("UNBLOCKED released"),
+        "{answer:?}"
+    );
     expect_no_more(waiter);
 }
 
@@ -56,8 +59,11 @@ fn release_of_queued_token_answers_its_connection_and_serves_the_rest() {
         assert_eq!(count(&mut client, info, "k", "waiters"), 1);
         assert_eq!(server.info_number("dsync", "dsync_waiters"), 1);
         assert_eq!(ask(&mut client, format!("{release} t")), 0, "it is over");
-        let told = stream.take_so_far(&server);
-        assert!(told.is_empty(), "replicas know of no waiter: {told:?}");
+        let replicated = stream.take_so_far(&server);
+        assert!(
+            replicated.is_empty(),
+            "no waiter is replicated: {replicated:?}"
+        );
         assert_eq!(ask(&mut client, format!("{release} held")), 1);
         assert!(!reply(&mut next).is_error());
         assert_eq!(count(&mut client, info, "k", "holders"), 1);
@@ -81,7 +87,7 @@ fn release_of_vacant_place_gives_it_up() {
     again.expect_silence(A_WHILE);
 }
 
-/// The grant was on its way when the client gave up: whoever reads it must find that it is void.
+/// RELEASE arrives in the turn of the grant: the client still reads the grant, but CHECK must say that it is void.
 #[test]
 fn release_in_the_turn_of_the_grant_makes_it_void() {
     for [take, queue, release, info] in FAMILIES {
@@ -92,8 +98,11 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
         let mut next = queued(&server, format!("{queue} TOKEN next BLOCK 0"));
         let lines = [format!("{release} held"), format!("{release} t")];
         assert_eq!(at_once(&mut client, &lines), [Reply::Int(1), Reply::Int(1)]);
-        let told = reply(&mut gives_up);
-        assert!(!told.is_error() && !told.is_nil(), "the grant: {told:?}");
+        let answer = reply(&mut gives_up);
+        assert!(
+            !answer.is_error() && !answer.is_nil(),
+            "the grant: {answer:?}"
+        );
         expect_no_more(&mut gives_up);
         let check = release.replace("RELEASE", "CHECK");
         assert_eq!(ask(&mut client, format!("{check} t")), 0, "and it is void");
@@ -102,7 +111,7 @@ fn release_in_the_turn_of_the_grant_makes_it_void() {
     }
 }
 
-/// Withdrawn and asked for again, in one turn: the new request is a new one, at the back.
+/// RELEASE and the same request again in one turn: the request takes a new place, at the back.
 #[test]
 fn withdrawn_token_that_asks_again_queues_at_the_back() {
     let server = Server::start();
@@ -137,7 +146,7 @@ fn release_withdraws_from_transactions_and_scripts_too() {
     expect_withdrawn(&mut second);
 }
 
-/// A request for many permits was all that kept tries out: when it is withdrawn, those who only try are told.
+/// Permits are free, but tries fail because of a waiter that wants more of them. Its withdrawal announces `dsem.free`.
 #[test]
 fn withdrawal_of_the_only_waiter_announces_free_capacity() {
     let server = Server::start();
@@ -156,7 +165,7 @@ fn withdrawal_of_the_only_waiter_announces_free_capacity() {
     ask(&mut client, "DSEM.ACQUIRE k").grant();
 }
 
-/// Its key was deleted in the turn before, or in this one: nobody has it yet, and the request still queues.
+/// The key is deleted in the turn of the RELEASE. The queue is served later in this turn, so the request still waits.
 #[test]
 fn release_of_queued_token_of_deleted_key_withdraws_it() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! What must hold of work that is done once: one run at a time, none after the result; who is believed; and
-//! nobody is told anything that was not written down before.
+//! What must hold for work-once: one run at a time, no run after the result, DONE only by the last run, and no answer
+//! about anything that was not recorded as a change before.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, End};
 use dsync_engine::types::{Claim, Fence, Token};
 
-/// What has been written down about the work of one key.
+/// What the changes of one key say about its work.
 #[derive(Clone, Default)]
-pub struct Work {
+pub struct WorkLaws {
     running: Option<Fence>,
     /// Runs that have begun and were not handed back.
     attempts: u64,
-    /// The token that was last granted a run: only this one can be believed.
+    /// The token of the last run: only its DONE can be accepted.
     last: Option<Token>,
-    /// That run has lapsed, or its connection has ended, and nothing happened since.
-    is_silent: bool,
-    /// The result, and until when it must stay.
+    /// Whether the last run lapsed or lost its connection, and nothing has happened since.
+    has_lapsed: bool,
+    /// The result, and until when it must be kept.
     done: Option<(Option<Arc<[u8]>>, u64)>,
     /// When a run last began or ended.
     touched_ms: u64,
 }
 
-impl Work {
-    /// Judges and notes one change.
+impl WorkLaws {
+    /// Checks one change, and notes it.
     pub fn written(&mut self, name: Name, change: &Change, keep_ms: u64, now_ms: u64) {
         let is_over = self.is_over(keep_ms, now_ms);
         let runs = |fence: &Fence| self.running == Some(*fence);
@@ -36,49 +36,53 @@ impl Work {
                 self.running = Some(grant.fence);
                 self.attempts += 1;
                 self.last = Some(grant.token.clone());
-                self.is_silent = false;
+                self.has_lapsed = false;
                 self.touched_ms = now_ms;
             }
             Change::End { fence, how, .. } if runs(fence) => {
                 self.running = None;
                 match how {
-                    End::Lapsed | End::Disconnected => self.is_silent = true,
+                    End::Lapsed | End::Disconnected => self.has_lapsed = true,
                     End::Released | End::Undelivered => self.attempts -= 1,
                     End::Revoked | End::Done => {}
                 }
                 self.touched_ms = now_ms;
             }
             Change::Fail { fence, .. } => {
-                assert!(runs(fence), "{name:?}: who fails runs");
+                assert!(runs(fence), "{name:?}: FAIL comes from the current run");
                 self.running = None;
                 self.touched_ms = now_ms;
             }
             Change::Complete { fence, done } => {
                 let may = match fence {
                     Some(fence) => runs(fence),
-                    None => self.running.is_none() && self.is_silent,
+                    None => self.running.is_none() && self.has_lapsed,
                 };
-                assert!(may, "{name:?}: who says DONE runs, or fell silent");
+                assert!(
+                    may,
+                    "{name:?}: DONE comes from the current run or one that lapsed"
+                );
                 let who = Some(&done.token);
-                assert_eq!(who, self.last.as_ref(), "{name:?}: who is believed");
+                assert_eq!(
+                    who,
+                    self.last.as_ref(),
+                    "{name:?}: the token of DONE is the last run's"
+                );
                 assert!(self.done.is_none(), "{name:?}: done once");
                 self.running = None;
-                self.is_silent = false;
+                self.has_lapsed = false;
                 self.done = Some((done.result.clone(), done.keep_until.0));
             }
             Change::GiveUp => {
-                assert!(
-                    self.running.is_none(),
-                    "{name:?}: nobody is told FAILED while one runs"
-                );
-                self.is_silent = false;
+                assert!(self.running.is_none(), "{name:?}: no FAILED during a run");
+                self.has_lapsed = false;
             }
-            Change::Vanish => assert!(is_over, "{name:?}: what is known of work is kept"),
+            Change::Vanish => assert!(is_over, "{name:?}: the record is kept"),
             _ => {}
         }
     }
 
-    /// Whether what is known has been kept for as long as was promised.
+    /// Whether the result or the attempts have been kept for as long as promised.
     fn is_over(&self, keep_ms: u64, now_ms: u64) -> bool {
         let kept = self.attempts > 0;
         let until_ms = self.done.as_ref().map(|(_, until_ms)| *until_ms);
@@ -86,7 +90,7 @@ impl Work {
         self.running.is_none() && (!kept || until_ms <= now_ms)
     }
 
-    /// Judges what somebody was told in a call whose changes have been written.
+    /// Checks an answer of a call whose changes have been noted.
     pub fn told(&self, name: Name, answer: &Answer) {
         match answer {
             Answer::Run { token, attempt, .. } => {
@@ -99,12 +103,12 @@ impl Work {
                 assert_eq!(*attempt, self.attempts, "{name:?}: the attempt that did it");
             }
             Answer::GivenUp { attempts, .. } => {
-                // The next in line may have begun in the same call.
+                // The next waiter may have begun a run in the same call.
                 let failed = self.attempts - u64::from(self.running.is_some());
                 assert_eq!(*attempts, failed, "{name:?}: attempts that failed");
                 assert!(
-                    self.done.is_none() && !self.is_silent,
-                    "{name:?}: FAILED after the result, or while one is believed"
+                    self.done.is_none() && !self.has_lapsed,
+                    "{name:?}: FAILED after the result, or while a DONE would be accepted"
                 );
             }
             _ => {}

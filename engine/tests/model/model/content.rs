@@ -1,4 +1,4 @@
-//! What a key holds, and what replicas and files must agree on.
+//! The value of one key: its holds and its scalars.
 
 use super::once::Work;
 use dsync_engine::answer::Answer;
@@ -8,7 +8,7 @@ use dsync_engine::types::{Claim, Token, UnixMs};
 use dsync_engine::{Family, Request};
 
 #[derive(Clone)]
-pub struct Hold {
+pub struct ModelHold {
     pub fence: u64,
     pub token: Token,
     pub claim: Claim,
@@ -20,19 +20,19 @@ pub struct Hold {
     pub owner: Option<Box<[u8]>>,
     pub client: u64,
     pub ephemeral: bool,
-    /// Its connection is known to be gone; it ends at the next tick.
+    /// How the hold ends at the next tick, once its connection is known to be closed.
     pub ending: Option<End>,
-    /// Rank and age of the place at which its token waited for it, if the client chose the token.
-    pub(super) origin: Option<(u64, u64)>,
-    /// How long that place is kept for a grant that could not be delivered.
+    /// Rank and start of the place at which its token waited for it, if the client chose the token.
+    pub(super) former_place: Option<(u64, u64)>,
+    /// Until when that place is kept, if the grant could not be delivered.
     pub(super) vacant_until_us: Option<u64>,
 }
 
 #[derive(Clone)]
-pub struct Content {
+pub struct ModelContent {
     pub family: Family,
-    pub holds: Vec<Hold>,
-    /// What requests last asked for.
+    pub holds: Vec<ModelHold>,
+    /// The limit that a request last gave.
     pub asked: Option<u32>,
     pub pinned: Option<u32>,
     pub limit_changes: u64,
@@ -42,13 +42,13 @@ pub struct Content {
     pub touched_ms: u64,
     pub finished_ms: Option<u64>,
     pub work: Work,
-    /// When a visit last found that somebody had been waiting.
+    /// When a visit last found that a request had been waiting.
     pub waited_ms: u64,
 }
 
-impl Content {
-    pub(super) fn new(family: Family, at_ms: u64) -> Content {
-        Content {
+impl ModelContent {
+    pub(super) fn new(family: Family, at_ms: u64) -> ModelContent {
+        ModelContent {
             family,
             holds: Vec::new(),
             asked: None,
@@ -108,8 +108,8 @@ impl Content {
         self.limit_changes += u64::from(before.is_some() && before != self.in_force());
     }
 
-    /// Answers a BEGIN that is not to run: with the result or, while nobody runs, with FAILED if it allows no
-    /// further attempt.
+    /// Returns the answer to a BEGIN that must not run: the result or, if there is no run and the request allows no
+    /// further attempt, FAILED.
     pub(super) fn work_is_over(&mut self, request: &Request) -> Option<Answer> {
         match self.work.done_answer() {
             None if self.holds.is_empty() => self.work.give_up(request.max_attempts),
@@ -117,7 +117,7 @@ impl Content {
         }
     }
 
-    /// An ADD or EXPECT: the next round, if the last one is over.
+    /// Notes an ADD or EXPECT, which opens the next round if the last one is over.
     pub(super) fn begin(&mut self, at_ms: u64) {
         if self.finished_ms.take().is_some() {
             (self.expected, self.done, self.lost) = (None, 0, 0);
@@ -125,7 +125,7 @@ impl Content {
         self.touched_ms = self.touched_ms.max(at_ms);
     }
 
-    /// What replicas and files must agree on besides the holds.
+    /// Returns the change that sets everything but the holds.
     pub fn scalars(&self) -> Option<Change> {
         match self.family {
             Family::Semaphore => Some(Change::Limits(Limits {
@@ -145,7 +145,7 @@ impl Content {
             Family::Once => Some(Change::Record(Record {
                 attempts: self.work.attempts,
                 reason: self.work.reason.clone(),
-                late: self.work.silent.clone(),
+                late: self.work.late.clone(),
                 done: self.work.done.clone(),
                 touched: UnixMs(self.touched_ms),
             })),

@@ -1,15 +1,15 @@
-//! What comes due by itself: everything there is is looked at, every time.
+//! What comes due without a request. Each tick looks at all keys, holds and places.
 
-use super::content::Hold;
+use super::content::ModelHold;
 use super::queue::Sitter;
-use super::{Model, Name, TICK_US, Value, Wake, ms};
+use super::{Model, ModelWake, Name, TICK_US, Value, ms};
 use dsync_engine::Family;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::Now;
 
 impl Model {
-    /// Everything that is due, for every key there is.
+    /// Does everything that is due, for all keys.
     pub fn tick(&mut self, now: Now) {
         let mut names: Vec<Name> = self.values.iter().map(|(name, _)| *name).collect();
         names.extend(self.queues.iter().map(|queue| queue.name));
@@ -20,7 +20,7 @@ impl Model {
                 let how = hold.ending.expect("it is ending");
                 self.end(name, hold.fence, how, now);
                 if how == End::Undelivered {
-                    self.stand_again(name, hold);
+                    self.restore_place(name, hold);
                 }
                 self.visit(name, now);
             }
@@ -29,7 +29,7 @@ impl Model {
                 self.visit(*name, now);
             }
         }
-        // Grants win over waits that run out, so each is preceded by a visit.
+        // A grant wins over a timeout, so visit the key before a wait runs out.
         while let Some((_, rank, name)) = self.first_to_run_out(now) {
             self.lapse(name, now);
             self.serve(name, now);
@@ -41,7 +41,7 @@ impl Model {
                 if let Sitter::Waiting { ticket, .. } | Sitter::Watching { ticket, .. } =
                     seat.sitter
                 {
-                    self.wakes.push(Wake {
+                    self.wakes.push(ModelWake {
                         name,
                         ticket,
                         answer: Answer::NotGranted,
@@ -54,8 +54,8 @@ impl Model {
         }
     }
 
-    /// The oldest hold whose connection is known to be gone.
-    pub(super) fn first_ending(&self) -> Option<(Name, Hold)> {
+    /// Returns the oldest hold whose connection is known to be closed.
+    pub(super) fn first_ending(&self) -> Option<(Name, ModelHold)> {
         let holds = self.values.iter().flat_map(|(name, value)| match value {
             Value::State(content) => content.holds.iter().map(|hold| (*name, hold)).collect(),
             Value::Foreign => Vec::new(),
@@ -77,7 +77,7 @@ impl Model {
         seats.filter(|(moment, ..)| *moment <= now.mono.0).min()
     }
 
-    /// Microseconds until the first thing is due that nobody has to ask for.
+    /// Returns the microseconds until the next thing is due without a request.
     pub fn next_event(&self, now: Now) -> Option<u64> {
         let seats = self.queues.iter().flat_map(|queue| &queue.seats);
         let waits = seats
@@ -99,8 +99,8 @@ impl Model {
                     .chain([at.saturating_sub(now.lease.0)])
                     .min();
             }
-            // A vacant place is no waiter; yet while one is kept, how long a key has been idle is not
-            // said to the millisecond.
+            // A vacant place is no waiter. But while a place is vacant, the contract does not say exactly how long the
+            // key has been idle.
             let over = content.finished_ms.is_some() || content.work.done.is_some();
             let exact = over || self.settings.rejoin_ms == 0;
             let unused = content.holds.is_empty() && self.waiters(name) == 0;

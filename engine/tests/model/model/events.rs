@@ -1,7 +1,7 @@
 //! What happens to connections, keys and servers.
 
 use super::queue::Sitter;
-use super::{Model, Name, Value, Wake, ms};
+use super::{Model, ModelWake, Name, Value, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::Now;
@@ -37,7 +37,7 @@ impl Model {
         }
     }
 
-    /// The waiter is gone for good: its connection lives, and may not come back to the place.
+    /// The waiter leaves, and no place is kept, because its connection lives and was answered.
     pub fn leave(&mut self, ticket: u64) {
         for queue in &mut self.queues {
             let before = queue.seats.len();
@@ -96,14 +96,14 @@ impl Model {
         }
     }
 
-    /// Everybody who waits, vacant places aside, is sent away.
+    /// Answers all waiting requests that this server was demoted.
     pub fn dismiss_all(&mut self) {
         for queue in std::mem::take(&mut self.queues) {
             for seat in queue.seats {
                 if let Sitter::Waiting { ticket, .. } | Sitter::Watching { ticket, .. } =
                     seat.sitter
                 {
-                    self.wakes.push(Wake {
+                    self.wakes.push(ModelWake {
                         name: queue.name,
                         ticket,
                         answer: Answer::Demoted,
@@ -113,8 +113,8 @@ impl Model {
         }
     }
 
-    /// Another server, or the same one in a new life, decides from here on: `knows_clients` says
-    /// whether it still has the connections that holds were given to.
+    /// Another server, or the same one after a restart or demotion, takes over. `knows_clients`: it still has the
+    /// connections that holds are bound to.
     pub fn take_over(&mut self, now: Now, knows_clients: bool) {
         self.queues.clear();
         let grace_ms = self.settings.takeover_grace_ms;

@@ -1,6 +1,6 @@
-//! What only wait groups have: DONE, EXPECT, WAIT, and rounds that are over.
+//! What only wait groups have: DONE, EXPECT, WAIT, and the end of a round.
 
-use super::queue::{Seat, Sitter};
+use super::queue::{ModelSeat, Sitter};
 use super::{Model, Name, Outcome, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
@@ -26,7 +26,7 @@ impl Model {
     }
 
     pub fn expect(&mut self, name: Name, jobs: u32, now: Now) -> Option<u64> {
-        self.serve_the_bereaved(name, now);
+        self.serve_removed_key(name, now);
         if self.is_other(name, Family::Group) {
             return None;
         }
@@ -39,7 +39,7 @@ impl Model {
     }
 
     pub fn wait(&mut self, name: Name, wait: Option<Wait>, client: u64, now: Now) -> Outcome {
-        self.serve_the_bereaved(name, now);
+        self.serve_removed_key(name, now);
         if self.is_other(name, Family::Group) {
             return Outcome::Now(Answer::WrongType);
         }
@@ -60,7 +60,7 @@ impl Model {
             return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
         let (ticket, rank) = (self.number(), self.number());
-        self.queue(name).seats.push(Seat {
+        self.queue(name).seats.push(ModelSeat {
             rank,
             claim: None,
             token: None,
@@ -72,11 +72,11 @@ impl Model {
             },
         });
         self.settle(name, now);
-        self.told_meanwhile(Outcome::Queued(ticket))
+        self.answered_meanwhile(Outcome::Queued(ticket))
     }
 
-    /// Ends the round if it is over, and tells those who wait for that. Some of them may have waited
-    /// for another group, whose place one that was over already has taken.
+    /// Finishes the round if it is over, and answers its watchers. Some of them may have waited for another group,
+    /// which a finished one has replaced.
     pub(super) fn finish_if_over(&mut self, name: Name, nobody_waits: bool, now: Now) {
         let keep_ms = self.settings.group_keep_ms;
         let Some(content) = self

@@ -1,18 +1,16 @@
-//! The naive model: what locks, semaphores, wait groups and work-once keys do, written from the contract
-//! alone.
+//! The naive model: what locks, semaphores, wait groups and work-once keys do, written from the contract alone.
 //!
-//! Everything is a plain list that is searched from the front; nothing is indexed, cached or put off,
-//! and every visit of a key looks at everything there is to see. It shares with the engine the
-//! newtypes, [`Request`] and [`Answer`], and no rule. Deliberately absent: slices (nobody is answered
-//! later than at the next look), budgets, and memory of which key is due: [`Model::tick`] looks at all
-//! of them, so whatever the engine forgets to look at shows as a difference.
+//! Everything is a plain list that is searched from the front. Nothing is indexed, cached or put off, and each visit of
+//! a key looks at everything. The model shares the newtypes, [`Request`] and [`Answer`] with the engine, but no rule.
+//! Deliberately absent: slices, budgets, and any record of which key is due. [`Model::tick`] looks at all keys, so a
+//! key that the engine forgets to look at shows as a difference.
 //!
-//! Fences are counted here, 1, 2, 3 …; the engine's follow its clock. Only their order is compared.
+//! The model counts fences 1, 2, 3 …, while the engine's follow its clock. Only their order is compared.
 //!
-//! - `content`, `queue`: what a key holds, and who waits for its name;
+//! - `content`, `queue`: what a key has, and the requests that wait for its name;
 //! - `requests`, `group`, `once`: what clients ask for;
-//! - `serve`: the rules by which all of that is answered;
-//! - `due`, `events`: what comes due by itself, and what happens to connections, keys and servers.
+//! - `serve`: the rules by which requests are answered;
+//! - `due`, `events`: what comes due without a request, and what happens to connections, keys and servers.
 
 mod content;
 mod due;
@@ -27,21 +25,21 @@ use dsync_engine::answer::Answer;
 use dsync_engine::types::{Now, Token};
 use dsync_engine::{Family, Settings};
 
-pub use content::{Content, Hold};
-pub use queue::{Queue, Seat, Sitter};
+pub use content::{ModelContent, ModelHold};
+pub use queue::{ModelQueue, ModelSeat, Sitter};
 
 /// A database and the number of a key in it.
 pub type Name = (i32, u8);
 
-/// What the timer's resolution makes of a lease: it is found overdue at the next whole tick.
+/// The resolution of the timer, in microseconds: a lease lapses at the next whole tick after its end.
 pub const TICK_US: u64 = 1_024;
 
-/// What the keyspace has under a name.
+/// The value of a key.
 #[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "the model has a handful of them")]
 pub enum Value {
-    State(Content),
-    /// A string, say.
+    State(ModelContent),
+    /// A value of another type, for example a string.
     Foreign,
 }
 
@@ -51,7 +49,7 @@ pub enum Outcome {
     Queued(u64),
 }
 
-pub struct Wake {
+pub struct ModelWake {
     pub name: Name,
     pub ticket: u64,
     pub answer: Answer,
@@ -60,8 +58,8 @@ pub struct Wake {
 pub struct Model {
     pub settings: Settings,
     pub values: Vec<(Name, Value)>,
-    pub queues: Vec<Queue>,
-    pub wakes: Vec<Wake>,
+    pub queues: Vec<ModelQueue>,
+    pub wakes: Vec<ModelWake>,
     last_fence: u64,
     last_number: u64,
 }
@@ -89,24 +87,24 @@ impl Model {
             .map(|(_, value)| value)
     }
 
-    pub fn content(&self, name: Name) -> Option<&Content> {
+    pub fn content(&self, name: Name) -> Option<&ModelContent> {
         match self.value(name) {
             Some(Value::State(content)) => Some(content),
             _ => None,
         }
     }
 
-    fn content_mut(&mut self, name: Name) -> Option<&mut Content> {
+    fn content_mut(&mut self, name: Name) -> Option<&mut ModelContent> {
         match self.values.iter_mut().find(|(n, _)| *n == name) {
             Some((_, Value::State(content))) => Some(content),
             _ => None,
         }
     }
 
-    fn content_or_new(&mut self, name: Name, family: Family, now: Now) -> &mut Content {
+    fn content_or_new(&mut self, name: Name, family: Family, now: Now) -> &mut ModelContent {
         if self.value(name).is_none() {
             self.values
-                .push((name, Value::State(Content::new(family, ms(now)))));
+                .push((name, Value::State(ModelContent::new(family, ms(now)))));
         }
         self.content_mut(name).expect("no foreign value gets here")
     }
@@ -123,14 +121,14 @@ impl Model {
         }
     }
 
-    fn hold_of(&self, name: Name, token: &Token) -> Option<&Hold> {
+    fn hold_of(&self, name: Name, token: &Token) -> Option<&ModelHold> {
         self.content(name)?
             .holds
             .iter()
             .find(|hold| hold.token == *token)
     }
 
-    fn hold_mut(&mut self, name: Name, fence: u64) -> Option<&mut Hold> {
+    fn hold_mut(&mut self, name: Name, fence: u64) -> Option<&mut ModelHold> {
         self.content_mut(name)?
             .holds
             .iter_mut()

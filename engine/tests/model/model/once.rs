@@ -1,4 +1,4 @@
-//! Work that is done once: attempts, the last reason, the result, and who is believed.
+//! Work-once: attempts, the last reason, the result, and whose DONE is accepted.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use dsync_engine::change::End;
 use dsync_engine::families::once::{Completion, Reason};
 use dsync_engine::types::{Now, Token, UnixMs};
 
-/// What is known of work that is done once.
+/// What is known of the work of one key.
 #[derive(Clone, Default)]
 pub struct Work {
     /// Runs that have begun and were not handed back.
     pub attempts: u64,
-    /// Why the last attempt came to nothing.
+    /// Why the last attempt failed.
     pub reason: Option<Reason>,
-    /// The token whose run ended by silence, as long as its DONE would still be believed.
-    pub silent: Option<Token>,
+    /// The token of the last run if that run lapsed or lost its connection, while its DONE would still be accepted.
+    pub late: Option<Token>,
     pub done: Option<Completion>,
 }
 
 impl Work {
-    /// A newer attempt has begun: who was silent is not believed any more.
+    /// A new run has begun: a DONE by the run that lapsed is refused from now on.
     pub(super) fn begin(&mut self) {
         self.attempts += 1;
-        self.silent = None;
+        self.late = None;
     }
 
     /// The token's run has ended without DONE and without FAIL.
@@ -33,7 +33,7 @@ impl Work {
         match how {
             End::Lapsed | End::Disconnected => {
                 self.reason = Some(Reason::Lapsed);
-                self.silent = Some(token.clone());
+                self.late = Some(token.clone());
             }
             End::Revoked => self.reason = Some(Reason::Revoked),
             End::Released | End::Undelivered => self.attempts -= 1,
@@ -48,13 +48,13 @@ impl Work {
         })
     }
 
-    /// Returns FAILED if `max_attempts` attempts have come to nothing. Somebody is told so: from then on the run that
-    /// fell silent is not believed any more.
+    /// Returns FAILED if `max_attempts` attempts have failed. From then on a DONE by the run that lapsed is refused,
+    /// because a client was told that the work has failed.
     pub(super) fn give_up(&mut self, max_attempts: Option<u32>) -> Option<Answer> {
         if max_attempts.is_none_or(|max_attempts| self.attempts < u64::from(max_attempts)) {
             return None;
         }
-        self.silent = None;
+        self.late = None;
         let reason = match &self.reason {
             Some(Reason::Lapsed) => b"lapsed".as_slice().into(),
             Some(Reason::Revoked) => b"revoked".as_slice().into(),
@@ -69,7 +69,7 @@ impl Work {
 }
 
 impl Model {
-    /// DONE of work-once. Returns whether the token is believed.
+    /// DONE of work-once. Returns whether it is accepted.
     pub fn complete(
         &mut self,
         name: Name,
@@ -88,12 +88,12 @@ impl Model {
             return Some(done.token == *token);
         }
         let runs = content.holds.iter().any(|run| run.token == *token);
-        let was_silent = content.holds.is_empty() && content.work.silent.as_ref() == Some(token);
-        if !runs && !was_silent {
+        let is_late = content.holds.is_empty() && content.work.late.as_ref() == Some(token);
+        if !runs && !is_late {
             return Some(false);
         }
         content.holds.clear();
-        content.work.silent = None;
+        content.work.late = None;
         content.work.done = Some(Completion {
             token: token.clone(),
             result,

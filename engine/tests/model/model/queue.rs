@@ -1,12 +1,12 @@
-//! Those who wait for a name, and the places that are kept for those who left.
+//! The requests that wait for a name, and the places that are kept for tokens whose connection closed.
 
-use super::content::Hold;
-use super::{Model, Name, Wake};
+use super::content::ModelHold;
+use super::{Model, ModelWake, Name};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, Token};
 use dsync_engine::{Family, FullQueue, Request, Wait};
 
-/// Who is in a seat.
+/// What stands at a place.
 #[derive(Clone)]
 pub enum Sitter {
     Waiting {
@@ -25,8 +25,8 @@ pub enum Sitter {
 }
 
 #[derive(Clone)]
-pub struct Seat {
-    /// Kept when the place is taken over or resumed.
+pub struct ModelSeat {
+    /// Stays the same when a retry takes over the place.
     pub rank: u64,
     pub claim: Option<Claim>,
     pub token: Option<Token>,
@@ -34,7 +34,7 @@ pub struct Seat {
     pub sitter: Sitter,
 }
 
-impl Seat {
+impl ModelSeat {
     pub(super) fn runs_out_us(&self) -> Option<u64> {
         match &self.sitter {
             Sitter::Waiting { request, .. } => request.wait.and_then(Wait::deadline).map(|at| at.0),
@@ -48,30 +48,30 @@ impl Seat {
     }
 }
 
-/// Those who wait for a name. They stay with it whatever becomes of the value.
+/// The queue of one name. It stays with the name whatever happens to the value.
 #[derive(Clone)]
-pub struct Queue {
+pub struct ModelQueue {
     pub name: Name,
     /// By rank.
-    pub seats: Vec<Seat>,
-    /// What each family's requests go by here when the key is gone: what they last asked for or, failing
-    /// that, what the operator had set.
+    pub seats: Vec<ModelSeat>,
+    /// For each family, the limit for its waiters if the key is removed: the last one that a request gave or, without
+    /// any, the one that an operator pinned.
     pub(super) kept_limits: Vec<(Family, u32)>,
-    /// Somebody left who was waiting, and no visit has seen it.
+    /// A waiter has left since the last visit.
     pub(super) left: bool,
 }
 
 impl Model {
-    pub fn seats(&self, name: Name) -> &[Seat] {
+    pub fn seats(&self, name: Name) -> &[ModelSeat] {
         self.queues
             .iter()
             .find(|queue| queue.name == name)
             .map_or(&[], |queue| &queue.seats)
     }
 
-    pub(super) fn queue(&mut self, name: Name) -> &mut Queue {
+    pub(super) fn queue(&mut self, name: Name) -> &mut ModelQueue {
         if !self.queues.iter().any(|queue| queue.name == name) {
-            self.queues.push(Queue {
+            self.queues.push(ModelQueue {
                 name,
                 seats: Vec::new(),
                 kept_limits: Vec::new(),
@@ -90,7 +90,7 @@ impl Model {
         kept.map(|(_, limit)| *limit)
     }
 
-    /// A queue remembers limits as long as it has places.
+    /// Remembers the limit of the key, as long as the queue has places.
     pub(super) fn remember_limit(&mut self, name: Name) {
         if self.seats(name).is_empty() {
             return self.queue(name).kept_limits.clear();
@@ -106,7 +106,7 @@ impl Model {
         }
     }
 
-    /// Those who wait to be granted, first come first.
+    /// Returns the requests that wait for a grant, in the order in which they queued.
     pub fn waiting(&self, name: Name) -> Vec<(u64, Request)> {
         let seats = self.seats(name).iter();
         seats
@@ -134,11 +134,11 @@ impl Model {
             .count()
     }
 
-    /// One more must fit; vacant places go first, the oldest of them first of all.
+    /// Makes room for one more entry, by giving up vacant places, the oldest first.
     pub(super) fn make_room(&mut self, name: Name) -> Result<(), FullQueue> {
         let bounds = (self.settings.max_waiters_per_key, self.settings.max_waiters);
         while self.seats(name).len() as u64 >= bounds.0 && !self.seats(name).is_empty() {
-            let oldest = self.seats(name).iter().position(Seat::is_vacant);
+            let oldest = self.seats(name).iter().position(ModelSeat::is_vacant);
             let oldest = oldest.ok_or(FullQueue::Key { bound: bounds.0 })?;
             self.queue(name).seats.remove(oldest);
         }
@@ -159,9 +159,10 @@ impl Model {
         Ok(())
     }
 
-    /// The token's place in the queue of this family goes; who waits there is told.
+    /// Gives up the token's place in the queue of this family, and answers the request that waits there. Returns
+    /// whether there was a place.
     pub(super) fn give_up_place(&mut self, name: Name, family: Family, token: &Token) -> bool {
-        let is_its = |seat: &Seat| {
+        let is_its = |seat: &ModelSeat| {
             seat.token.as_ref() == Some(token)
                 && seat.claim.is_some_and(|claim| claim.family() == family)
         };
@@ -175,24 +176,25 @@ impl Model {
         true
     }
 
-    /// The token's hold is granted from this waiter's place.
-    pub(super) fn note_origin(&mut self, name: Name, ticket: u64, token: &Token) {
+    /// Notes in the token's hold from which place it was granted.
+    pub(super) fn note_former_place(&mut self, name: Name, ticket: u64, token: &Token) {
         let mut seats = self.seats(name).iter();
         let seat = seats
             .find(|seat| matches!(seat.sitter, Sitter::Waiting { ticket: t, .. } if t == ticket));
-        let origin = seat
+        let former_place = seat
             .filter(|seat| seat.token.is_some())
             .map(|seat| (seat.rank, seat.since_us));
         if let Some(content) = self.content_mut(name)
             && let Some(hold) = content.holds.iter_mut().find(|hold| hold.token == *token)
         {
-            hold.origin = origin;
+            hold.former_place = former_place;
         }
     }
 
-    /// A grant that was not delivered has ended: its token has its place again for a while.
-    pub(super) fn stand_again(&mut self, name: Name, hold: Hold) {
-        let (Some((rank, since_us)), Some(until_us)) = (hold.origin, hold.vacant_until_us) else {
+    /// An undelivered grant has ended: its token gets its place back, as a vacant one.
+    pub(super) fn restore_place(&mut self, name: Name, hold: ModelHold) {
+        let (Some((rank, since_us)), Some(until_us)) = (hold.former_place, hold.vacant_until_us)
+        else {
             return;
         };
         let token = Some(hold.token);
@@ -206,7 +208,7 @@ impl Model {
         let claim = Some(hold.claim);
         seats.insert(
             at,
-            Seat {
+            ModelSeat {
                 rank,
                 claim,
                 token,
@@ -216,13 +218,13 @@ impl Model {
         );
     }
 
-    /// Tells the waiter, whose seat is free then.
+    /// Answers the waiter, which leaves the queue.
     pub(super) fn tell(&mut self, name: Name, ticket: u64, answer: Answer) {
         self.queue(name).seats.retain(|seat| match seat.sitter {
             Sitter::Waiting { ticket: t, .. } | Sitter::Watching { ticket: t, .. } => t != ticket,
             Sitter::Vacant { .. } => true,
         });
-        self.wakes.push(Wake {
+        self.wakes.push(ModelWake {
             name,
             ticket,
             answer,
@@ -235,7 +237,7 @@ impl Model {
         }
     }
 
-    /// Vacant places go too: what their tokens asked for is no more.
+    /// Removes vacant places too, because what their tokens waited for is gone.
     pub(super) fn tell_all_wrong_type(&mut self, name: Name) {
         self.queue(name).seats.retain(|seat| !seat.is_vacant());
         self.tell_watchers(name, &Answer::WrongType);

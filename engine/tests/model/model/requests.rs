@@ -1,8 +1,8 @@
-//! What clients ask for, whatever the family.
+//! Requests that all families have.
 
-use super::content::Content;
-use super::queue::{Seat, Sitter};
-use super::{Model, Name, Outcome, Wake};
+use super::content::ModelContent;
+use super::queue::{ModelSeat, Sitter};
+use super::{Model, ModelWake, Name, Outcome};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::{Claim, Fence, Now, Token};
@@ -21,7 +21,7 @@ impl Model {
         self.lapse(name, now);
         self.serve(name, now);
         let outcome = if self.is_other(name, family) {
-            // The key had been removed, and somebody who waited for it was served just now.
+            // The key had been removed, and a waiter of another family was granted it just now.
             Outcome::Now(Answer::WrongType)
         } else if let Some(answer) = self.same_hold(name, request, now) {
             Outcome::Now(answer)
@@ -29,11 +29,11 @@ impl Model {
             self.new_request(name, request.clone(), now)
         };
         self.settle(name, now);
-        self.told_meanwhile(outcome)
+        self.answered_meanwhile(outcome)
     }
 
-    /// A request that was decided in the call that queued it is answered at once.
-    pub(super) fn told_meanwhile(&mut self, outcome: Outcome) -> Outcome {
+    /// If a request was decided in the call that queued it, it is answered at once.
+    pub(super) fn answered_meanwhile(&mut self, outcome: Outcome) -> Outcome {
         if let Outcome::Queued(ticket) = outcome
             && let Some(at) = self.wakes.iter().position(|wake| wake.ticket == ticket)
         {
@@ -42,7 +42,7 @@ impl Model {
         outcome
     }
 
-    /// The token holds the key already: the same hold again, its lease from now.
+    /// If the token holds the key already: returns the same hold, with a new lease from now.
     pub(super) fn same_hold(&mut self, name: Name, request: &Request, now: Now) -> Option<Answer> {
         let hold = self.hold_of(name, &request.token)?;
         if hold.claim != request.claim {
@@ -55,7 +55,7 @@ impl Model {
         Some(self.granted(name, &request.token, fence))
     }
 
-    /// How the token is told that it holds.
+    /// Returns the answer to a request that was granted.
     pub(super) fn granted(&self, name: Name, token: &Token, fence: u64) -> Answer {
         let (token, fence) = (token.clone(), Fence(fence));
         match self.content(name) {
@@ -69,7 +69,7 @@ impl Model {
     }
 
     pub(super) fn new_request(&mut self, name: Name, mut request: Request, now: Now) -> Outcome {
-        let same_token = |seat: &&Seat| seat.token.as_ref() == Some(&request.token);
+        let same_token = |seat: &&ModelSeat| seat.token.as_ref() == Some(&request.token);
         if let Some(seat) = self.seats(name).iter().find(same_token) {
             if seat.claim != Some(request.claim) {
                 return Outcome::Now(Answer::Refused(Refusal::Mismatch));
@@ -78,12 +78,12 @@ impl Model {
                 return Outcome::Now(Answer::NotGranted);
             }
         }
-        // A vacant place is nothing to a try, not even to its own token's.
+        // A vacant place does not affect a try, not even one by its own token.
         let stands = self.seats(name).iter().find(same_token);
         if let Some(seat) = stands.filter(|_| request.wait.is_some()) {
             let (rank, before) = (seat.rank, seat.sitter.clone());
             if let Sitter::Waiting { ticket, .. } = before {
-                self.wakes.push(Wake {
+                self.wakes.push(ModelWake {
                     name,
                     ticket,
                     answer: Answer::Superseded,
@@ -103,7 +103,7 @@ impl Model {
         if let Some(answer) = content.and_then(|content| content.work_is_over(&request)) {
             return Outcome::Now(answer);
         }
-        let in_force = self.content(name).and_then(Content::in_force);
+        let in_force = self.content(name).and_then(ModelContent::in_force);
         let pinned = self.content(name).and_then(|content| content.pinned);
         let limit = match request.claim {
             Claim::Exclusive | Claim::Shared | Claim::Run => None,
@@ -131,13 +131,13 @@ impl Model {
         if let Err(full) = self.make_room(name) {
             return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
-        // Its limit takes force as it enters the queue, and never again.
+        // The limit takes force when the request enters the queue, and not again later.
         if let Some(limit) = request.limit.take() {
             self.put_in_force(name, request.claim.family(), limit, now);
         }
         let (ticket, rank) = (self.number(), self.number());
         let token = request.may_return.then(|| request.token.clone());
-        self.queue(name).seats.push(Seat {
+        self.queue(name).seats.push(ModelSeat {
             rank,
             claim: Some(request.claim),
             token,
@@ -215,11 +215,11 @@ impl Model {
     }
 
     pub fn pin_limit(&mut self, name: Name, limit: Option<u32>, now: Now) -> Option<Option<u32>> {
-        self.serve_the_bereaved(name, now);
+        self.serve_removed_key(name, now);
         if self.is_other(name, Family::Semaphore) {
             return None;
         }
-        let before = self.content(name).and_then(Content::in_force);
+        let before = self.content(name).and_then(ModelContent::in_force);
         if limit.is_some() || self.content(name).is_some() {
             self.content_or_new(name, Family::Semaphore, now).pin(limit);
         }

@@ -1,6 +1,6 @@
-//! The rules: how holds begin and end, who is next, and when a key goes.
+//! The rules: how holds begin and end, which request is next, and when a key is removed.
 
-use super::content::{Content, Hold};
+use super::content::{ModelContent, ModelHold};
 use super::{Model, Name, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
@@ -13,8 +13,8 @@ impl Model {
         self.settle(name, now);
     }
 
-    /// An absent key that somebody waits for was removed a moment ago: they were here first.
-    pub(super) fn serve_the_bereaved(&mut self, name: Name, now: Now) {
+    /// If an absent key has waiters, it was removed a moment ago. They come before the request that is made now.
+    pub(super) fn serve_removed_key(&mut self, name: Name, now: Now) {
         if self.value(name).is_none() {
             self.settle(name, now);
         }
@@ -81,11 +81,11 @@ impl Model {
             .retain(|queue| queue.name != name || !queue.seats.is_empty());
     }
 
-    pub(super) fn kept_until_ms(&self, content: &Content) -> u64 {
+    pub(super) fn kept_until_ms(&self, content: &ModelContent) -> u64 {
         let idle_from = content.touched_ms.max(content.waited_ms);
         match (content.family, &content.work.done) {
             (Family::Once, Some(done)) => done.keep_until.0,
-            // Whatever was begun has been handed back: there is nothing to keep.
+            // All runs were handed back, so there is nothing to keep.
             (Family::Once, None) if content.work.attempts == 0 => 0,
             (Family::Once, None) => idle_from + self.settings.once_keep_ms,
             _ => content
@@ -94,15 +94,15 @@ impl Model {
         }
     }
 
-    /// What comes before each request that may write, and before each visit of the timer: a key that has been kept
-    /// long enough is forgotten at its millisecond. Requests in its queue do not keep a result or a tally longer.
+    /// Forgets a key that has been kept long enough, to the millisecond: before each request that may write, and before
+    /// each visit of the timer. Queued requests do not keep a result or a tally longer.
     pub fn forget_if_over(&mut self, name: Name, now: Now) {
         let Some(content) = self.content(name) else {
             return;
         };
         let is_kept = matches!(content.family, Family::Group | Family::Once);
         let is_concluded = content.finished_ms.is_some() || content.work.done.is_some();
-        // A request that has left counts until the next visit, which notes when somebody last waited.
+        // A waiter that has left counts until the next visit, which notes when a request last waited.
         let mut queues = self.queues.iter().filter(|queue| queue.name == name);
         let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
         let is_used = !content.holds.is_empty() || !is_concluded && is_queued;
@@ -148,7 +148,7 @@ impl Model {
         if family == Family::Once {
             content.work.begin();
         }
-        content.holds.push(Hold {
+        content.holds.push(ModelHold {
             fence,
             token: request.token.clone(),
             claim: request.claim,
@@ -161,13 +161,13 @@ impl Model {
             client: request.client.0,
             ephemeral: request.ephemeral,
             ending: None,
-            origin: None,
+            former_place: None,
             vacant_until_us: None,
         });
         self.granted(name, &request.token, fence)
     }
 
-    /// Answers from the front whoever can be answered, until the first who cannot.
+    /// Answers waiters from the front, up to the first that must wait.
     pub(super) fn serve(&mut self, name: Name, now: Now) {
         if !now.may_write {
             return;
@@ -189,7 +189,7 @@ impl Model {
             let content = self.content(name);
             let family = content.map(|content| content.family);
             let is_other = |claim: Claim| family.is_some_and(|family| family != claim.family());
-            // Without a key each family goes by the limit that is remembered for it.
+            // If the key is absent, each family uses the limit that is remembered for it.
             let limit_for = |family| match content {
                 Some(content) => content.in_force(),
                 None => self.kept_limit(name, family),
@@ -213,9 +213,9 @@ impl Model {
                 self.tell(name, *ticket, Answer::WrongType);
                 continue;
             }
-            // A hold that came with a renamed or exchanged key: the waiter has it already.
+            // The token may hold already, through a key that RENAME or SWAPDB brought here.
             if let Some(answer) = self.same_hold(name, head, now) {
-                self.note_origin(name, *ticket, &head.token);
+                self.note_former_place(name, *ticket, &head.token);
                 self.tell(name, *ticket, answer);
                 continue;
             }
@@ -234,7 +234,7 @@ impl Model {
             }
             let limit = limit.filter(|_| content.is_none());
             let answer = self.grant(name, head, limit, now);
-            self.note_origin(name, *ticket, &head.token);
+            self.note_former_place(name, *ticket, &head.token);
             self.tell(name, *ticket, answer);
         }
     }

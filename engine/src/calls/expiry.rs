@@ -1,0 +1,125 @@
+//! What time does to the state of one key: leases run out, and states that nothing keeps are forgotten.
+//!
+//! It also indexes each state under the moments at which that happens. `calls::tasks` asks the two indexes what has
+//! come due.
+
+use crate::change::Change;
+use crate::types::{LeaseUs, Now};
+use crate::{Body, End, Engine, Family, Key, StateId};
+
+/// How many overdue holds one call ends.
+const LAPSES: u32 = 1_024;
+
+impl Engine {
+    /// Ends the holds of this key whose lease has run out, up to `LAPSES`.
+    pub(crate) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
+        if !now.may_write {
+            return;
+        }
+        if let Some(id) = key.state {
+            self.walk_ahead(id, LAPSES);
+        }
+        for _ in 0..LAPSES {
+            let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
+                return;
+            };
+            let family = state.body.family();
+            let earliest = state.body.holds().earliest(self.role.since());
+            let due = earliest.filter(|(due, _)| *due <= now.lease);
+            let Some((_, fence)) = due else { return };
+            self.end(key, family, fence, End::Lapsed, now);
+        }
+    }
+
+    /// Indexes the state under its next lease end and the end of its retention. Does nothing on a replica.
+    pub(crate) fn index(&mut self, id: StateId) {
+        let Some(state) = self.states.get_mut(id) else {
+            return;
+        };
+        if !self.role.is_serving() || self.spaces.db(state.space).is_none() {
+            return;
+        }
+        match state.body.holds().earliest(self.role.since()) {
+            Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
+            None => self.leases.cancel(id),
+        }
+        // RENAME moves the state but not its waiters, so index it even while requests wait.
+        let idle = state.body.holds().is_empty();
+        let until = state.body.retained_until(&self.settings).filter(|_| idle);
+        if let Some(noted) = state.body.retention_mut() {
+            if let Some(before) = std::mem::replace(noted, until) {
+                self.retention.remove(&(before, id));
+            }
+            if let Some(until) = until {
+                self.retention.insert((until, id));
+            }
+        }
+    }
+
+    /// Removes the state from both deadline indexes.
+    pub(crate) fn unindex(&mut self, id: StateId) {
+        self.leases.cancel(id);
+        if let Some(state) = self.states.get_mut(id)
+            && let Some(until) = state.body.retention_mut().and_then(Option::take)
+        {
+            self.retention.remove(&(until, id));
+        }
+    }
+
+    /// Removes the key, and records that as a change.
+    pub(crate) fn vanish(&mut self, key: &mut Key<'_>) {
+        let family = self
+            .body_mut(key)
+            .map_or(Family::Lock, |body| body.family());
+        let _ = self.decide(key, family, Change::Vanish);
+        self.discard(key);
+    }
+
+    /// Forgets a state that has been kept long enough, as a step of its own: a later visit serves the requests that
+    /// wait for its key, and makes a new state. Returns whether it forgot one.
+    pub(crate) fn forget_if_over(&mut self, key: &mut Key<'_>, now: Now) -> bool {
+        let is_over = self.is_over(key, now);
+        if is_over {
+            self.vanish(key);
+            if let Some(queue) = self.queues.find(key.db, key.name) {
+                self.queues.set_due(queue);
+            }
+        }
+        is_over
+    }
+
+    /// Whether the state has been kept long enough. Queued requests do not keep a finished result or tally longer: such
+    /// a key has a queue only if RENAME or SWAPDB brought it there.
+    pub(crate) fn is_over(&self, key: &Key<'_>, now: Now) -> bool {
+        let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
+            return false;
+        };
+        let is_concluded = match &state.body {
+            Body::Lock(_) | Body::Semaphore(_) => return false,
+            Body::Group(group) => group.tally().finished.is_some(),
+            Body::Once(once) => once.record().done.is_some(),
+        };
+        let is_used = !state.body.holds().is_empty()
+            || !is_concluded && self.queues.find(key.db, key.name).is_some();
+        !is_used && self.is_at_its_end(key, false, now)
+    }
+
+    /// Whether nothing keeps the state: it has no holds, no pinned limit, and nothing that is still retained. `waited`
+    /// says that requests wait for the key.
+    pub(crate) fn is_at_its_end(&self, key: &Key<'_>, waited: bool, now: Now) -> bool {
+        let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
+            return false;
+        };
+        if !state.body.holds().is_empty() {
+            return false;
+        }
+        match &state.body {
+            Body::Lock(_) => true,
+            Body::Semaphore(semaphore) => !semaphore.outlives_use() && !waited,
+            Body::Group(_) | Body::Once(_) => {
+                let until = state.body.retained_until(&self.settings);
+                !waited && until.is_none_or(|until| until <= now.unix())
+            }
+        }
+    }
+}

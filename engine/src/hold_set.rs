@@ -1,0 +1,384 @@
+//! The holds of one key: found by fence, by token and by the moment at which the lease runs out.
+//!
+//! A set with a single hold, as every exclusive lock has, keeps it in place. A second hold moves the set into ordered
+//! maps. All operations are then logarithmic, and none copies the set.
+//!
+//! Deliberately absent: the rule that says who may hold; each family in `families` has its own.
+//!
+//! Hash maps were rejected for the larger sets: a hash map that grows moves every hold in one step, and all clients
+//! would wait for that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hold::Hold;
+use crate::types::{ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
+
+/// The holds of one key.
+#[derive(Clone, Default)]
+pub enum HoldSet {
+    #[default]
+    Empty,
+    One(Hold),
+    Many(Box<Many>),
+}
+
+/// Invariants: the three maps have the same holds; `by_deadline` has each hold under its own `due`; `permits` and
+/// `heap_bytes` are the sums over the holds.
+#[derive(Clone, Default)]
+pub struct Many {
+    by_fence: BTreeMap<Fence, Hold>,
+    by_token: BTreeMap<Token, Fence>,
+    /// Ties are broken by the fence: the older hold first.
+    by_deadline: BTreeSet<(LeaseUs, Fence)>,
+    permits: u64,
+    /// The sum of the holds' bytes on the heap, so that MEMORY USAGE does not walk over them.
+    heap_bytes: usize,
+}
+
+impl Many {
+    fn insert(&mut self, hold: Hold) {
+        self.by_token.insert(hold.token(), hold.fence);
+        self.by_deadline.insert((hold.due, hold.fence));
+        self.permits += u64::from(hold.claim.permits());
+        self.heap_bytes += hold.heap_bytes();
+        self.by_fence.insert(hold.fence, hold);
+    }
+
+    fn remove(&mut self, fence: Fence) -> Option<Hold> {
+        let hold = self.by_fence.remove(&fence)?;
+        self.by_token.remove(&hold.token());
+        self.by_deadline.remove(&(hold.due, fence));
+        self.permits -= u64::from(hold.claim.permits());
+        self.heap_bytes -= hold.heap_bytes();
+        Some(hold)
+    }
+}
+
+impl HoldSet {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            HoldSet::Empty => 0,
+            HoldSet::One(_) => 1,
+            HoldSet::Many(many) => many.by_fence.len(),
+        }
+    }
+
+    /// Returns how much of a limit the holds take together.
+    #[must_use]
+    pub fn permits(&self) -> u64 {
+        match self {
+            HoldSet::Empty => 0,
+            HoldSet::One(hold) => u64::from(hold.claim.permits()),
+            HoldSet::Many(many) => many.permits,
+        }
+    }
+
+    #[must_use]
+    pub fn get(&self, fence: Fence) -> Option<&Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence == fence),
+            HoldSet::Many(many) => many.by_fence.get(&fence),
+        }
+    }
+
+    #[must_use]
+    pub fn by_token(&self, token: &Token) -> Option<&Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.has_token(token)),
+            HoldSet::Many(many) => many.by_fence.get(many.by_token.get(token)?),
+        }
+    }
+
+    /// Returns the oldest hold.
+    #[must_use]
+    pub fn first(&self) -> Option<&Hold> {
+        self.iter().next()
+    }
+
+    /// Returns the hold whose lease runs out first, and when. Holds whose `due` is before `since` do not count.
+    #[must_use]
+    pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some((hold.due, hold.fence)).filter(|(due, _)| *due >= since),
+            HoldSet::Many(many) => many.by_deadline.range((since, Fence(0))..).next().copied(),
+        }
+    }
+
+    /// Returns a hold whose `due` is before `since`, without a walk over the others.
+    #[must_use]
+    pub fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.due < since),
+            HoldSet::Many(many) => {
+                let (_, fence) = many.by_deadline.first().filter(|(due, _)| *due < since)?;
+                many.by_fence.get(fence)
+            }
+        }
+    }
+
+    /// Returns all holds, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Hold> {
+        let (one, many) = match self {
+            HoldSet::Empty => (None, None),
+            HoldSet::One(hold) => (Some(hold), None),
+            HoldSet::Many(many) => (None, Some(many.by_fence.values())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    /// Whether a hold with this fence and token could be added: no two holds of a set have the same of either.
+    #[must_use]
+    pub fn accepts(&self, fence: Fence, token: &Token) -> bool {
+        self.get(fence).is_none() && self.by_token(token).is_none()
+    }
+
+    /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
+    pub fn insert(&mut self, hold: Hold) {
+        debug_assert!(self.accepts(hold.fence, &hold.token()));
+        *self = match std::mem::take(self) {
+            HoldSet::Empty => HoldSet::One(hold),
+            HoldSet::One(first) => {
+                let mut many = Box::<Many>::default();
+                many.insert(first);
+                many.insert(hold);
+                HoldSet::Many(many)
+            }
+            HoldSet::Many(mut many) => {
+                many.insert(hold);
+                HoldSet::Many(many)
+            }
+        };
+    }
+
+    pub fn remove(&mut self, fence: Fence) -> Option<Hold> {
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) if hold.fence != fence => None,
+            HoldSet::One(_) => match std::mem::take(self) {
+                HoldSet::One(hold) => Some(hold),
+                HoldSet::Empty | HoldSet::Many(_) => None,
+            },
+            HoldSet::Many(many) => {
+                let hold = many.remove(fence);
+                if many.by_fence.is_empty() {
+                    *self = HoldSet::Empty;
+                }
+                hold
+            }
+        }
+    }
+
+    /// Gives the hold a new lease, with its written end at `deadline`. Returns whether there is such a hold.
+    pub fn renew(&mut self, fence: Fence, lease: LeaseMs, deadline: UnixMs) -> bool {
+        self.change(fence, |hold| {
+            hold.lease = lease;
+            hold.set_deadline(deadline);
+            hold.renewed = true;
+        })
+    }
+
+    /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
+    pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
+        if let HoldSet::Many(many) = self {
+            let Some(hold) = many.by_fence.get_mut(&fence) else {
+                return false;
+            };
+            // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
+            // hold early, or never.
+            many.by_deadline.remove(&(hold.due, fence));
+            hold.due = due;
+            many.by_deadline.insert((due, fence));
+            return true;
+        }
+        self.change(fence, |hold| hold.due = due)
+    }
+
+    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns whether there
+    /// is such a hold.
+    pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> bool {
+        self.change(fence, |hold| {
+            hold.set_client(client);
+            hold.ephemeral = ephemeral;
+        })
+    }
+
+    /// Changes one hold in place. `change` must not touch fence, token or `due`, which the set is indexed by, nor what
+    /// `permits` and `heap_bytes` are summed from.
+    fn change(&mut self, fence: Fence, change: impl FnOnce(&mut Hold)) -> bool {
+        let hold = match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence == fence),
+            HoldSet::Many(many) => many.by_fence.get_mut(&fence),
+        };
+        hold.map(change).is_some()
+    }
+
+    /// Takes the set apart, one hold or one index entry at a step, so that the caller can pause between steps.
+    pub fn into_pieces(self) -> impl Iterator<Item = Option<Hold>> {
+        let (one, many) = match self {
+            HoldSet::Empty => (None, None),
+            HoldSet::One(hold) => (Some(hold), None),
+            HoldSet::Many(many) => (None, Some(*many)),
+        };
+        let many = many.into_iter().flat_map(|many| {
+            let holds = many.by_fence.into_values().map(Some);
+            let tokens = many.by_token.into_iter().map(|_| None);
+            let deadlines = many.by_deadline.into_iter().map(|_| None);
+            holds.chain(tokens).chain(deadlines)
+        });
+        one.into_iter().map(Some).chain(many)
+    }
+
+    /// Returns the bytes on the heap. Nodes of the maps count as if they were full.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            HoldSet::Empty => 0,
+            HoldSet::One(hold) => hold.heap_bytes(),
+            HoldSet::Many(many) => {
+                let an_entry = size_of::<(Fence, Hold)>()
+                    + size_of::<(Token, Fence)>()
+                    + size_of::<(LeaseUs, Fence)>();
+                many.heap_bytes + size_of::<Many>() + many.by_fence.len() * an_entry
+            }
+        }
+    }
+
+    /// Panics unless the indexes agree with each other.
+    #[cfg(debug_assertions)]
+    pub fn check_invariants(&self) {
+        let HoldSet::Many(many) = self else { return };
+        assert!(!many.by_fence.is_empty(), "an empty set takes no box");
+        assert_eq!(many.by_fence.len(), many.by_token.len(), "a token a hold");
+        assert_eq!(
+            many.by_fence.len(),
+            many.by_deadline.len(),
+            "a deadline a hold"
+        );
+        for (fence, hold) in &many.by_fence {
+            assert_eq!(*fence, hold.fence);
+            assert_eq!(many.by_token.get(&hold.token()), Some(fence));
+            assert!(
+                many.by_deadline.contains(&(hold.due, *fence)),
+                "{fence:?} under its due"
+            );
+        }
+        let permits: u64 = self
+            .iter()
+            .map(|hold| u64::from(hold.claim.permits()))
+            .sum();
+        assert_eq!(many.permits, permits, "the sum of permits");
+        let heap_bytes: usize = self.iter().map(Hold::heap_bytes).sum();
+        assert_eq!(many.heap_bytes, heap_bytes, "the sum of bytes on the heap");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::Grant;
+    use crate::types::Claim;
+
+    fn hold(n: u64, permits: u32) -> Hold {
+        let mut hold = Hold::new(&Grant {
+            fence: Fence(n),
+            token: Token::parse(format!("token-{n}").as_bytes()).expect("legal"),
+            claim: Claim::Permits(permits),
+            lease: LeaseMs(1_000),
+            deadline: UnixMs(5_000),
+            granted: UnixMs(4_000),
+            renewed: false,
+            owner: n.is_multiple_of(2).then(|| b"somebody".as_slice().into()),
+        });
+        hold.due = LeaseUs(1_000 * (10 - n));
+        hold
+    }
+
+    #[test]
+    fn hold_set_of_every_small_size_agrees_with_a_list() {
+        for size in 0..6 {
+            for removed in 0..=size {
+                let mut set = HoldSet::default();
+                for n in 1..=size {
+                    set.insert(hold(n, 2));
+                    set.check_invariants();
+                }
+                let gone = set.remove(Fence(removed));
+                set.check_invariants();
+                let case = format!("{size} holds, {removed} removed");
+                let left: Vec<u64> = (1..=size).filter(|n| *n != removed).collect();
+                assert_eq!(gone.is_some(), removed > 0, "{case}");
+                assert_eq!(
+                    set.iter().map(|h| h.fence.0).collect::<Vec<_>>(),
+                    left,
+                    "{case}"
+                );
+                assert_eq!(set.permits(), 2 * left.len() as u64, "{case}");
+                let earliest = left
+                    .iter()
+                    .max()
+                    .map(|n| (LeaseUs(1_000 * (10 - n)), Fence(*n)));
+                assert_eq!(set.earliest(LeaseUs(0)), earliest, "{case}");
+                let pieces: Vec<Option<Hold>> = set.into_pieces().collect();
+                let indexed = if left.len() > 1 || removed > 0 && size > 1 {
+                    2 * left.len()
+                } else {
+                    0
+                };
+                assert_eq!(pieces.len(), left.len() + indexed, "{case}");
+                let holds = pieces.iter().flatten().map(|hold| hold.fence.0);
+                assert_eq!(holds.collect::<Vec<_>>(), left, "{case}");
+            }
+        }
+    }
+
+    /// After a take-over, `due` values from before it must not count: `since` is the moment of the take-over.
+    #[test]
+    fn hold_set_splits_its_holds_at_since() {
+        for size in 0..5 {
+            let mut set = HoldSet::default();
+            (1..=size).for_each(|n| set.insert(hold(n, 1)));
+            let dues: Vec<u64> = (1..=size).map(|n| 1_000 * (10 - n)).rev().collect();
+            for since in (4_999..=10_001).filter(|us| us % 1_000 <= 1 || us % 1_000 == 999) {
+                let case = format!("{size} holds, since {since}");
+                let earliest = set.earliest(LeaseUs(since)).map(|(due, _)| due.0);
+                let expected = dues.iter().copied().find(|due| *due >= since);
+                assert_eq!(earliest, expected, "{case}");
+                let before = set.first_before(LeaseUs(since)).map(|hold| hold.due.0);
+                let expected = dues.first().copied().filter(|due| *due < since);
+                assert_eq!(before, expected, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn hold_set_finds_a_hold_under_its_new_due() {
+        for size in 1..4 {
+            let mut set = HoldSet::default();
+            (1..=size).for_each(|n| set.insert(hold(n, 1)));
+            assert!(set.set_due(Fence(1), LeaseUs(1)), "{size} holds");
+            set.check_invariants();
+            assert_eq!(
+                set.earliest(LeaseUs(0)),
+                Some((LeaseUs(1), Fence(1))),
+                "{size} holds"
+            );
+            assert!(!set.set_due(Fence(9), LeaseUs(1)), "{size} holds");
+        }
+    }
+
+    #[test]
+    fn hold_set_is_no_larger_than_one_hold() {
+        assert_eq!(size_of::<HoldSet>(), size_of::<Hold>());
+    }
+}

@@ -1,0 +1,102 @@
+//! The promises of the whole engine, checked over everything it holds. Debug builds only.
+
+use std::collections::BTreeSet;
+
+use crate::calls::tasks::Task;
+use crate::types::{MonoUs, Now};
+use crate::{Body, Engine, Family};
+
+impl Engine {
+    /// Checks every promise that must hold between two calls. Tests call it after each step.
+    ///
+    /// # Panics
+    /// If one is broken.
+    pub fn check_invariants(&self, now: Now) {
+        self.queues.check_invariants();
+        self.leases.check_invariants();
+        for (id, state) in self.states.iter() {
+            state.body.check_invariants();
+            let noted = match &state.body {
+                Body::Lock(_) | Body::Semaphore(_) => None,
+                Body::Group(group) => group.retention,
+                Body::Once(once) => once.retention,
+            };
+            let db = self.spaces.db(state.space);
+            let walked = self.is_serving() && self.role.has_walked(id);
+            assert!(
+                !walked
+                    || db.is_none()
+                    || noted.is_none_or(|until| self.retention.contains(&(until, id))),
+                "{id:?} is not in the retention index under {noted:?}"
+            );
+            let holds = state.body.holds();
+            let without = holds.first_before(self.role.since());
+            assert!(
+                !walked || without.is_none(),
+                "{id:?}: a hold without a moment"
+            );
+            assert!(
+                holds.iter().all(|hold| hold.due <= self.latest_due()),
+                "{id:?}: a moment past the latest"
+            );
+            let earliest = holds.earliest(self.role.since());
+            if self.is_serving() && db.is_some() {
+                let put_off = self
+                    .put_off
+                    .iter()
+                    .any(|(_, task)| *task == Task::Lapse(id));
+                assert!(
+                    self.leases.contains(id) == earliest.is_some() || put_off,
+                    "{id:?} in the lease index"
+                );
+            }
+            let queue = db.and_then(|db| self.queues.find(db, state.name.as_bytes()));
+            let due = queue.is_some_and(|queue| {
+                let put_off = |(_, task): &(_, Task)| *task == Task::Serve(queue);
+                self.queues.will_be_due(queue) || self.put_off.iter().any(put_off)
+            });
+            if let Some(queue) = queue.and_then(|queue| self.queues.get(queue))
+                && let Some((_, head)) = queue.head()
+                && now.may_write
+                && !due
+            {
+                let claim = head.request.claim;
+                let limit = state.body.limit_in_force();
+                assert!(
+                    !state.body.admits(claim, limit),
+                    "{id:?}: a grantable head waits"
+                );
+            }
+        }
+        for family in Family::ALL {
+            let states = self
+                .states
+                .iter()
+                .filter(|(_, state)| state.body.family() == family);
+            let holds: usize = states.map(|(_, state)| state.body.holds().len()).sum();
+            assert_eq!(
+                self.stats.holds(family),
+                holds as u64,
+                "holds of {family:?}"
+            );
+        }
+        for ((client, fence), id) in &self.ephemeral {
+            let state = self.states.get(*id);
+            let hold = state.and_then(|state| state.body.holds().get(*fence));
+            assert!(
+                hold.map_or(!self.leftovers.is_empty(), |hold| {
+                    hold.ephemeral && hold.client() == *client
+                }),
+                "{fence:?} is bound to {client:?}"
+            );
+        }
+        let ends = |(_, task): &&(MonoUs, Task)| matches!(task, Task::End { .. });
+        assert!(
+            self.put_off
+                .iter()
+                .filter(ends)
+                .eq(self.put_off_ends.values().collect::<BTreeSet<_>>()),
+            "ends that were put off"
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! Reads one change from a packed string. Checks every field; a change that this code would not have written is
+//! refused.
+
+use super::fields::Fields;
+use super::{Unreadable, kind, lease_end};
+use crate::Family;
+use crate::change::{Change, Limits, Tally};
+use crate::families::once::{Completion, Reason, Record};
+use crate::hold::Grant;
+use crate::types::{Claim, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
+
+/// Reads the fields of one change.
+pub(super) fn read(
+    family: Family,
+    kind: u8,
+    fields: &mut Fields<'_>,
+) -> Result<Change, Unreadable> {
+    if kind & kind::GRANT != 0 {
+        return read_grant(family, kind, fields);
+    }
+    Ok(match kind {
+        kind::RENEW => {
+            fields.verb = "RENEW";
+            Change::Renew {
+                fence: fields.fence()?,
+                lease: fields.lease()?,
+                deadline: fields.moment("deadline")?,
+            }
+        }
+        kind::END => {
+            fields.verb = "END";
+            Change::End {
+                fence: fields.fence()?,
+                how: fields.how()?,
+                at: fields.moment("at")?,
+            }
+        }
+        kind::LIMIT => {
+            fields.verb = "LIMIT";
+            Change::Limit(fields.u32("limit", 1, MAX_PERMITS)?)
+        }
+        kind::PIN => {
+            fields.verb = "PIN";
+            Change::Pin(fields.u32_option("limit", 0, MAX_PERMITS)?)
+        }
+        kind::EXPECT => {
+            fields.verb = "EXPECT";
+            Change::Expect {
+                jobs: fields.u32("jobs", 1, MAX_PERMITS)?,
+                at: fields.moment("at")?,
+            }
+        }
+        kind::FINISH => {
+            fields.verb = "FINISH";
+            Change::Finish {
+                keep_until: fields.moment("keep-until")?,
+            }
+        }
+        kind::VANISH => Change::Vanish,
+        kind::LIMITS => {
+            fields.verb = "LIMITS";
+            Change::Limits(Limits {
+                limit: fields.u32_option("limit", 1, MAX_PERMITS)?,
+                pinned: fields.u32_option("pinned", 0, MAX_PERMITS)?,
+                changes: fields.number("changes", 0, u64::MAX)?,
+            })
+        }
+        kind::TALLY => {
+            fields.verb = "TALLY";
+            Change::Tally(Tally {
+                limit: fields.u32_option("limit", 1, MAX_PERMITS)?,
+                limit_changes: fields.number("changes", 0, u64::MAX)?,
+                expected: fields.u32_option("expected", 1, MAX_PERMITS)?,
+                done: fields.number("done", 0, u64::MAX)?,
+                lost: fields.number("lost", 0, u64::MAX)?,
+                touched: fields.moment("touched")?,
+                finished: fields.moment_option("keep-until")?,
+            })
+        }
+        kind::FAIL => {
+            fields.verb = "FAIL";
+            Change::Fail {
+                fence: fields.fence()?,
+                at: fields.moment("at")?,
+                reason: fields.text("reason", 0, MAX_RESULT_LEN)?.into(),
+            }
+        }
+        kind::COMPLETE => {
+            fields.verb = "COMPLETE";
+            Change::Complete {
+                fence: fields.fence_option()?,
+                done: read_completion(fields)?,
+            }
+        }
+        kind::GIVEUP => Change::GiveUp,
+        kind::RECORD => {
+            fields.verb = "RECORD";
+            Change::Record(read_record(fields)?)
+        }
+        _ => return Err(Unreadable::Kind(kind)),
+    })
+}
+
+fn read_grant(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
+    let flag = |flag| kind & flag != 0;
+    if kind & !(kind::GRANT | kind::RENEWED | kind::OWNED | kind::SHARED) != 0 {
+        return Err(Unreadable::Kind(kind));
+    }
+    fields.verb = "GRANT";
+    let claim = match family {
+        Family::Lock if flag(kind::SHARED) => Claim::Shared,
+        _ if flag(kind::SHARED) => return Err(fields.error("claim")),
+        Family::Lock => Claim::Exclusive,
+        Family::Semaphore => Claim::Permits(fields.u32("permits", 1, MAX_PERMITS)?),
+        Family::Group => Claim::Member,
+        Family::Once => Claim::Run,
+    };
+    let fence = fields.fence()?;
+    let mut grant = Grant {
+        fence,
+        claim,
+        granted: fields.difference("granted", fence.unix())?,
+        lease: fields.lease()?,
+        deadline: UnixMs(0),
+        renewed: flag(kind::RENEWED),
+        token: Token::Uuid([0; 16]),
+        owner: None,
+    };
+    grant.deadline = fields.difference("deadline", lease_end(&grant))?;
+    grant.token = fields.token("token")?;
+    if flag(kind::OWNED) {
+        grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
+    }
+    Ok(Change::Grant(grant))
+}
+
+fn read_completion(fields: &mut Fields<'_>) -> Result<Completion, Unreadable> {
+    Ok(Completion {
+        keep_until: fields.moment("keep-until")?,
+        token: fields.token("token")?,
+        result: fields
+            .optional_text("result", MAX_RESULT_LEN)?
+            .map(Into::into),
+    })
+}
+
+fn read_record(fields: &mut Fields<'_>) -> Result<Record, Unreadable> {
+    Ok(Record {
+        attempts: fields.number("attempts", 0, u64::MAX)?,
+        touched: fields.moment("touched")?,
+        reason: match fields.number("reason", 0, 3)? {
+            0 => None,
+            1 => Some(Reason::Lapsed),
+            2 => Some(Reason::Revoked),
+            _ => Some(Reason::Given(
+                fields.text("reason", 0, MAX_RESULT_LEN)?.into(),
+            )),
+        },
+        late: if fields.flag("late")? {
+            Some(fields.token("late")?)
+        } else {
+            None
+        },
+        done: if fields.flag("completion")? {
+            Some(read_completion(fields)?)
+        } else {
+            None
+        },
+    })
+}

@@ -1,0 +1,392 @@
+//! The kinds of random histories, and the choice of the next step.
+
+use crate::model::Name;
+use crate::steps::{Ask, Block, Step, token};
+use crate::world::World;
+use dsync_engine::types::{Claim, MAX_PERMITS, Token};
+use dsync_engine::{Family, Settings};
+
+/// A small random generator: Vigna's xorshift64*.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize].clone()
+    }
+}
+
+/// One kind of random history.
+#[derive(Clone, Copy)]
+pub struct HistoryKind {
+    pub label: &'static str,
+    pub settings: Settings,
+    keys: u64,
+    /// Whether requests of any family go to any key. Otherwise most keys are used by one family only.
+    mixed: bool,
+    /// Whether keys are removed, renamed, swapped and flushed.
+    keys_move: bool,
+    /// Whether servers restart and change roles.
+    servers_change: bool,
+    tokens: u64,
+    conns: u64,
+    pub steps: usize,
+}
+
+fn short(settings: Settings) -> Settings {
+    Settings {
+        rejoin_ms: 4,
+        group_keep_ms: 6,
+        takeover_grace_ms: 3,
+        ..settings
+    }
+}
+
+pub fn kinds() -> [HistoryKind; 6] {
+    let usual = HistoryKind {
+        label: "requests",
+        settings: short(Settings::default()),
+        keys: 4,
+        mixed: false,
+        keys_move: false,
+        servers_change: false,
+        tokens: 6,
+        conns: 9,
+        steps: 500,
+    };
+    [
+        usual,
+        HistoryKind {
+            label: "keys that move",
+            keys_move: true,
+            ..usual
+        },
+        HistoryKind {
+            label: "servers that change",
+            servers_change: true,
+            keys_move: true,
+            ..usual
+        },
+        HistoryKind {
+            label: "full queues",
+            settings: Settings {
+                max_waiters: 6,
+                max_waiters_per_key: 3,
+                ..usual.settings
+            },
+            tokens: 12,
+            conns: 14,
+            ..usual
+        },
+        // There are no vacant places and keys do not move here, so the contract says exactly how long a key was idle.
+        HistoryKind {
+            label: "idle keys",
+            settings: Settings {
+                rejoin_ms: 0,
+                group_idle_ms: 9,
+                once_keep_ms: 9,
+                ..usual.settings
+            },
+            ..usual
+        },
+        // What one family leaves in a queue must not affect the next family that uses the key. Vacant places often
+        // outlive their keys here.
+        HistoryKind {
+            label: "keys that change family",
+            settings: Settings {
+                rejoin_ms: 12,
+                ..usual.settings
+            },
+            keys: 2,
+            mixed: true,
+            keys_move: true,
+            servers_change: true,
+            ..usual
+        },
+    ]
+}
+
+pub struct Chooser {
+    pub random: Random,
+    pub kind: HistoryKind,
+}
+
+impl Chooser {
+    fn name(&mut self) -> Name {
+        let db = if self.kind.keys_move && self.random.one_in(4) {
+            1
+        } else {
+            0
+        };
+        (db, self.random.below(self.kind.keys) as u8)
+    }
+
+    /// Returns a key for a command that only this family has.
+    fn name_for(&mut self, family: Family) -> Name {
+        let name = self.name();
+        if self.kind.mixed || self.random.one_in(5) {
+            name
+        } else {
+            (name.0, family as u8)
+        }
+    }
+
+    /// Returns the family of a request for this key.
+    fn family(&mut self, world: &World, name: Name) -> Family {
+        if self.kind.mixed {
+            let content = world.model.content(name).filter(|_| self.random.one_in(2));
+            return content
+                .map_or_else(|| self.random.pick(&Family::ALL), |content| content.family);
+        }
+        if self.random.one_in(12) {
+            self.random.pick(&Family::ALL)
+        } else {
+            Family::ALL[name.1 as usize % 4]
+        }
+    }
+
+    fn token(&mut self) -> u8 {
+        self.random.below(self.kind.tokens) as u8
+    }
+
+    /// Returns a token, mostly one that the key knows: it holds, waits, has done the work, or its run lapsed.
+    fn token_at(&mut self, world: &World, name: Name) -> u8 {
+        let mut known: Vec<Token> = Vec::new();
+        if let Some(content) = world.model.content(name) {
+            known.extend(content.holds.iter().map(|hold| hold.token.clone()));
+            known.extend(content.work.late.clone());
+            known.extend(content.work.done.as_ref().map(|done| done.token.clone()));
+        }
+        let seats = world.model.seats(name).iter();
+        known.extend(seats.filter_map(|seat| seat.token.clone()));
+        let all = 0..self.kind.tokens as u8;
+        let known: Vec<u8> = all.filter(|n| known.contains(&token(*n))).collect();
+        if known.is_empty() || self.random.one_in(4) {
+            self.token()
+        } else {
+            self.random.pick(&known)
+        }
+    }
+
+    fn claim(&mut self, family: Family) -> Claim {
+        match family {
+            Family::Lock => self
+                .random
+                .pick(&[Claim::Exclusive, Claim::Exclusive, Claim::Shared]),
+            Family::Semaphore => {
+                Claim::Permits(self.random.pick(&[1, 1, 1, 2, 2, 3, 4, MAX_PERMITS]))
+            }
+            Family::Group => Claim::Member,
+            Family::Once => Claim::Run,
+        }
+    }
+
+    fn block(&mut self) -> Option<Block> {
+        match self.random.below(10) {
+            0..=2 => None,
+            3..=4 => Some(Block::Forever),
+            _ => Some(Block::Ms(1 + self.random.below(12))),
+        }
+    }
+
+    fn ask(&mut self, world: &World, conn: usize) -> Ask {
+        let name = self.name();
+        let family = self.family(world, name);
+        let limits: &[Option<u32>] = match family {
+            Family::Lock | Family::Once => &[None],
+            Family::Semaphore => &[
+                None,
+                Some(1),
+                Some(2),
+                Some(2),
+                Some(3),
+                Some(3),
+                Some(MAX_PERMITS),
+            ],
+            Family::Group => &[None, None, Some(1), Some(2), Some(2)],
+        };
+        let max_attempts: &[Option<u32>] = match family {
+            Family::Once => &[None, Some(1), Some(2), Some(3), Some(6), Some(MAX_PERMITS)],
+            _ => &[None],
+        };
+        Ask {
+            name,
+            claim: self.claim(family),
+            limit: self.random.pick(limits),
+            max_attempts: self.random.pick(max_attempts),
+            lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
+            block: self.block(),
+            token: if self.random.one_in(6) {
+                None
+            } else {
+                Some(self.token())
+            },
+            conn,
+            ephemeral: self.random.one_in(4),
+            owner: self.random.pick(&[None, Some("alice"), Some("bob")]),
+        }
+    }
+
+    /// Returns a request by the token of a vacant place, if the key has one; otherwise any request.
+    fn return_to(&mut self, world: &World, conn: usize) -> Ask {
+        let mut ask = self.ask(world, conn);
+        let vacant = world
+            .model
+            .seats(ask.name)
+            .iter()
+            .filter(|seat| seat.is_vacant());
+        let vacant: Vec<_> = vacant.collect();
+        if !vacant.is_empty() {
+            let seat = vacant[self.random.below(vacant.len() as u64) as usize];
+            let number = |n: &u8| seat.token.as_ref() == Some(&token(*n));
+            ask.token = (0..self.kind.tokens as u8).find(number);
+            ask.claim = seat.claim.expect("a WAIT has no place");
+            ask.limit = ask
+                .limit
+                .filter(|_| matches!(ask.claim, Claim::Permits(_) | Claim::Member));
+            ask.max_attempts = ask.max_attempts.filter(|_| ask.claim == Claim::Run);
+        }
+        ask
+    }
+
+    /// Returns a connection that does not wait, if there is one.
+    fn conn(&mut self, world: &mut World) -> usize {
+        let first = self.random.below(self.kind.conns) as usize;
+        let all = (0..self.kind.conns as usize).map(|n| (first + n) % self.kind.conns as usize);
+        all.into_iter()
+            .find(|conn| !world.is_blocked(*conn))
+            .unwrap_or(first)
+    }
+
+    fn time(&mut self) -> u64 {
+        match self.random.below(8) {
+            0 => self.random.pick(&[1, 999, 1_000, 1_001, 1_023, 1_024]),
+            1 => self.random.below(30_000),
+            _ => 1_000 * self.random.below(4),
+        }
+    }
+
+    pub fn step(&mut self, world: &mut World) -> Step {
+        let conn = self.conn(world);
+        let name = self.name();
+        let family = self.family(world, name);
+        let token = self.token();
+        if !world.now.may_write {
+            return match self.random.below(14) {
+                0..=2 => Step::Disconnect(self.random.below(self.kind.conns) as usize),
+                3 => Step::Unblock(self.random.below(self.kind.conns) as usize),
+                4..=5 => Step::Check(name, family, token),
+                6..=7 => Step::Wait(name, self.block(), conn),
+                8..=9 => Step::Pass { us: self.time() },
+                10..=11 => Step::Tick,
+                _ => Step::MayWrite(true),
+            };
+        }
+        if self.kind.mixed && self.random.one_in(4) {
+            return match self.random.below(12) {
+                0..=4 => Step::Delete(name),
+                5 => Step::Overwrite(name),
+                6 => Step::Rename(self.name(), name),
+                7..=8 => Step::Acquire(self.return_to(world, conn)),
+                _ => Step::Disconnect(self.random.below(self.kind.conns) as usize),
+            };
+        }
+        match self.random.below(100) {
+            0..=31 => Step::Acquire(self.ask(world, conn)),
+            32..=34 => {
+                let name = self.name_for(Family::Once);
+                let token = self.token_at(world, name);
+                let result = self.random.pick(&[None, Some("42"), Some("")]);
+                // If no step removes the key, a result that is kept for long would end its history.
+                let lasts = self.kind.keys_move || self.kind.settings.once_keep_ms < 1_000;
+                let keep_ms: &[_] = if lasts {
+                    &[None, Some(1), Some(9)]
+                } else {
+                    &[Some(2), Some(9)]
+                };
+                Step::Complete(name, token, result, self.random.pick(keep_ms))
+            }
+            35..=37 => {
+                let name = self.name_for(Family::Once);
+                let token = self.token_at(world, name);
+                Step::Fail(name, token, self.random.pick(&["full", "lapsed", ""]))
+            }
+            38..=45 if self.kind.mixed => {
+                let token = self.token_at(world, name);
+                Step::Release(name, family, token)
+            }
+            38..=45 => Step::Release(name, family, token),
+            46..=48 => {
+                let lease_ms = self.random.pick(&[None, Some(1), Some(7)]);
+                Step::Renew(name, family, token, lease_ms)
+            }
+            49..=50 => Step::Check(name, family, token),
+            51..=52 => Step::Revoke(name, family, self.random.below(3) as usize),
+            53..=56 => {
+                let tokens = (0..=self.random.below(3)).map(|_| self.token()).collect();
+                Step::Done(self.name_for(Family::Group), tokens)
+            }
+            57 => Step::Done(name, vec![token, token]),
+            58..=62 => Step::Wait(self.name_for(Family::Group), self.block(), conn),
+            63..=64 => {
+                let jobs = self.random.pick(&[1, 1, 2, 3, 5, MAX_PERMITS]);
+                Step::Expect(self.name_for(Family::Group), jobs)
+            }
+            65..=67 => {
+                let limit = self
+                    .random
+                    .pick(&[None, None, Some(0), Some(1), Some(2), Some(4)]);
+                Step::Pin(self.name_for(Family::Semaphore), limit)
+            }
+            68..=72 => Step::Disconnect(self.random.below(self.kind.conns) as usize),
+            73 => Step::Unblock(self.random.below(self.kind.conns) as usize),
+            74..=81 => Step::Pass { us: self.time() },
+            82 => Step::Stall { us: self.time() },
+            83..=91 => Step::Tick,
+            92 => Step::MayWrite(false),
+            93 => Step::Free,
+            94..=96 if self.kind.keys_move => match self.random.below(9) {
+                0..=2 => Step::Delete(name),
+                3..=4 => Step::Rename(self.name(), name),
+                5 => Step::Overwrite(name),
+                6 => Step::Swap(0, 1),
+                7 => Step::Flush(self.random.pick(&[None, Some(0), Some(1)])),
+                _ => Step::Rename((1 - name.0, name.1), name),
+            },
+            97 if self.kind.servers_change && self.random.one_in(2) => {
+                let ms = self.random.below(12);
+                match self.random.below(4) {
+                    0 => Step::Restart {
+                        as_changes: false,
+                        ms,
+                    },
+                    1 => Step::Restart {
+                        as_changes: true,
+                        ms,
+                    },
+                    2 => Step::Failover { ms },
+                    _ => Step::Demote { ms },
+                }
+            }
+            _ => Step::Acquire(self.ask(world, conn)),
+        }
+    }
+}

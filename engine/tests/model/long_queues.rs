@@ -1,0 +1,277 @@
+//! Long queues of one key, answered in slices. Without the model, which would be too slow.
+
+use crate::fixture::word;
+use crate::model::{Name, TICK_US};
+use crate::server::Server;
+use crate::world::World;
+use dsync_engine::answer::Answer;
+use dsync_engine::effect::Wake;
+use dsync_engine::types::{Claim, ClientId, LeaseMs, LeaseUs, Now, Token, WaiterId};
+use dsync_engine::{Family, Reply, Request, Settings, Wait};
+
+pub const KEY: Name = (0, 0);
+const MS: u64 = 1_000;
+
+/// A primary with requests for [`KEY`] only.
+pub struct OneKey {
+    pub server: Server,
+    pub now: Now,
+    /// The answers to waiting requests, in order.
+    pub told: Vec<(WaiterId, Answer)>,
+}
+
+impl OneKey {
+    pub fn new() -> OneKey {
+        let now = World::new(Settings::default()).now;
+        let mut server = Server::new(Settings::default());
+        server.engine.take_over(now);
+        OneKey {
+            server,
+            now,
+            told: Vec::new(),
+        }
+    }
+
+    /// Makes the server a primary. Moves its lease clock past all earlier moments first, as the module does.
+    pub fn take_over(&mut self) {
+        let latest = self.server.engine.latest_due();
+        self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
+        self.server.engine.take_over(self.now);
+    }
+
+    pub fn take(&mut self, wakes: Vec<Wake>) {
+        self.told
+            .extend(wakes.into_iter().map(|wake| (wake.waiter, wake.answer)));
+    }
+
+    pub fn acquire(
+        &mut self,
+        claim: Claim,
+        limit: Option<u32>,
+        wait: Option<Wait>,
+        client: u64,
+    ) -> Reply {
+        let text = format!("client {client}");
+        let request = Request {
+            claim,
+            limit,
+            max_attempts: None,
+            lease: LeaseMs(30_000),
+            wait,
+            token: Token::parse(text.as_bytes()).expect("legal"),
+            may_return: true,
+            client: ClientId(client),
+            ephemeral: false,
+            owner: None,
+        };
+        let now = self.now;
+        let (reply, done) = self.server.call(KEY, claim.family(), |engine, key| {
+            engine.acquire(key, request, now)
+        });
+        self.take(done.wakes);
+        reply
+    }
+
+    /// Queues `count` requests, one after the other.
+    pub fn queue_requests(&mut self, claim: Claim, count: u64, wait: Wait) -> Vec<WaiterId> {
+        let queue_up = |client| match self.acquire(claim, None, Some(wait), client) {
+            Reply::Queued(id) => id,
+            Reply::Now(answer) => panic!("client {client} is told {answer:?}"),
+        };
+        (1..=count).map(queue_up).collect()
+    }
+
+    /// Performs one task. Returns whether there was one.
+    pub fn one_task(&mut self) -> bool {
+        let mut budget = 100;
+        let Some((task, ..)) = self.server.engine.next_task(self.now, &mut budget) else {
+            return false;
+        };
+        let now = self.now;
+        let (_, done) = self.server.call(KEY, Family::Lock, |engine, key| {
+            engine.perform(task, key, now)
+        });
+        assert!(
+            done.wakes.len() <= 300,
+            "{} answers in one slice",
+            done.wakes.len()
+        );
+        self.take(done.wakes);
+        true
+    }
+}
+
+/// One event let ten thousand waiters in, and to answer them all at once stopped the server for all other clients.
+#[test]
+fn ten_thousand_waiters_are_granted_in_slices_in_order() {
+    let kinds = [
+        (Claim::Shared, None, Claim::Exclusive),
+        (Claim::Permits(1), Some(20_000), Claim::Permits(20_000)),
+    ];
+    for (claim, limit, first) in kinds {
+        let mut one_key = OneKey::new();
+        one_key.acquire(first, limit, None, 0);
+        let all = one_key.queue_requests(claim, 10_000, Wait::Forever);
+        let token = Token::parse(b"client 0").expect("legal");
+        let now = one_key.now;
+        let family = claim.family();
+        let (released, done) = one_key.server.call(KEY, family, |engine, key| {
+            engine.release(key, family, &token, now)
+        });
+        assert_eq!(released, Ok(true));
+        assert!(
+            done.wakes.len() < 300,
+            "{claim:?}: {} answers in one slice",
+            done.wakes.len()
+        );
+        one_key.take(done.wakes);
+        let mut tries = 0;
+        while one_key.told.len() < all.len() {
+            assert_eq!(
+                one_key.server.engine.next_wake(one_key.now),
+                Some(0),
+                "{claim:?}: more to do"
+            );
+            if tries < 9 {
+                tries += 1;
+                let reply = one_key.acquire(claim, None, None, 50_000 + tries);
+                assert_eq!(
+                    reply,
+                    Reply::Now(Answer::NotGranted),
+                    "{claim:?}: tries fail in between"
+                );
+            }
+            assert!(
+                one_key.one_task(),
+                "{claim:?}: {} of {} told",
+                one_key.told.len(),
+                all.len()
+            );
+        }
+        let order: Vec<_> = one_key.told.iter().map(|(id, _)| *id).collect();
+        assert_eq!(order, all, "{claim:?}: all waiters, in order, once");
+        assert!(
+            one_key
+                .told
+                .iter()
+                .all(|(_, answer)| matches!(answer, Answer::Granted { .. }))
+        );
+        one_key.server.engine.check_invariants(one_key.now);
+        let reply = one_key.acquire(claim, None, None, 60_000);
+        assert!(
+            matches!(reply, Reply::Now(Answer::Granted { .. })),
+            "{claim:?}: the queue is empty"
+        );
+    }
+}
+
+#[test]
+fn ten_thousand_watchers_are_answered_in_slices() {
+    for how in ["finished", "removed", "overwritten"] {
+        let mut one_key = OneKey::new();
+        one_key.acquire(Claim::Member, None, None, 0);
+        let now = one_key.now;
+        let mut all: Vec<WaiterId> = Vec::new();
+        for client in 1..=10_000 {
+            let (reply, _) = one_key.server.call(KEY, Family::Group, |engine, key| {
+                engine.wait(key, Some(Wait::Forever), ClientId(client), now)
+            });
+            let Reply::Queued(id) = reply else {
+                panic!("client {client}: {reply:?}")
+            };
+            all.push(id);
+        }
+        // One of them leaves while the others are being answered.
+        let leaver = 9_000;
+        match how {
+            "finished" => {
+                let token = Token::parse(b"client 0").expect("legal");
+                let (done, effects) = one_key.server.call(KEY, Family::Group, |engine, key| {
+                    engine.done(key, [&token], now)
+                });
+                assert_eq!(done, Ok(1));
+                one_key.take(effects.wakes);
+                // A WAIT that comes meanwhile is answered at once, and a new round does not change the answers that are
+                // decided.
+                let (reply, effects) = one_key.server.call(KEY, Family::Group, |engine, key| {
+                    engine.wait(key, None, ClientId(99_999), now)
+                });
+                one_key.take(effects.wakes);
+                assert_eq!(reply, Reply::Now(Answer::Finished { done: 1, lost: 0 }));
+                one_key.acquire(Claim::Member, None, None, 70_000);
+            }
+            "removed" => one_key.server.delete(KEY),
+            _ => one_key.server.overwrite(KEY),
+        }
+        one_key
+            .server
+            .engine
+            .disconnected(ClientId(leaver + 1), one_key.now);
+        if how == "overwritten" {
+            let told = one_key.server.run_tasks(one_key.now);
+            assert!(told.iter().all(|done| done.wakes.len() < 300), "in slices");
+            told.into_iter().for_each(|done| one_key.take(done.wakes));
+        } else {
+            while one_key.one_task() {}
+        }
+        let answer = match how {
+            "finished" => Answer::Finished { done: 1, lost: 0 },
+            "removed" => Answer::Removed,
+            _ => Answer::WrongType,
+        };
+        all.remove(leaver as usize);
+        let expected: Vec<_> = all.into_iter().map(|id| (id, answer.clone())).collect();
+        assert!(
+            one_key.told == expected,
+            "{how}: {} told of {}",
+            one_key.told.len(),
+            expected.len()
+        );
+        one_key.server.engine.check_invariants(one_key.now);
+    }
+}
+
+/// After a stall the lock was free, and the wait of the last of 300 waiters had run out. It got a timeout, although it
+/// was about to be granted.
+#[test]
+fn grant_wins_over_timeout_behind_299_waiters() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.queue_requests(Claim::Shared, 299, Wait::Forever);
+    let short = Wait::Until(one_key.now.mono.after_ms(5));
+    let Reply::Queued(last) = one_key.acquire(Claim::Shared, None, Some(short), 300) else {
+        panic!("it queues");
+    };
+    one_key.now.mono.0 += 60_000 * MS;
+    one_key.now.lease.0 += (60_000 * MS).next_multiple_of(TICK_US);
+    while one_key.one_task() {}
+    let told = one_key
+        .told
+        .iter()
+        .find(|(id, _)| *id == last)
+        .map(|(_, answer)| word(answer));
+    assert_eq!((one_key.told.len(), told), (300, Some("granted")));
+}
+
+/// So many leases had run out that they were ended in two slices. Between the two a waiter timed out that could have
+/// been granted after the second.
+#[test]
+fn grant_wins_over_timeout_when_leases_end_in_two_slices() {
+    let mut one_key = OneKey::new();
+    for client in 1_000..3_500 {
+        one_key.acquire(Claim::Permits(1), Some(2_500), None, client);
+    }
+    let short = Wait::Until(one_key.now.mono.after_ms(5));
+    let Reply::Queued(all) = one_key.acquire(Claim::Permits(2_500), None, Some(short), 1) else {
+        panic!("it queues");
+    };
+    one_key.now.mono.0 += 60_000 * MS;
+    one_key.now.lease.0 += (60_000 * MS).next_multiple_of(TICK_US);
+    while one_key.one_task() {}
+    let told: Vec<_> = one_key
+        .told
+        .iter()
+        .map(|(id, answer)| (*id, word(answer)))
+        .collect();
+    assert_eq!(told, [(all, "granted")]);
+}

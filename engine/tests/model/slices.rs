@@ -1,0 +1,537 @@
+//! Calls that concern all holds, all queues or a very large key stay short: the call only notes what is to be done, and
+//! background slices do it.
+//!
+//! The tests count the steps that are left after a call. A call that did the work itself would leave none.
+
+use crate::chooser::Random;
+use crate::fixture::word;
+use crate::model::{Name, TICK_US};
+use crate::server::{Server, Stored, key_bytes};
+use crate::world::World;
+use dsync_engine::answer::Answer;
+use dsync_engine::calls::tasks::Task;
+use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, LeaseUs, Now, Token};
+use dsync_engine::{Family, Reply, Request, Settings, Wait};
+
+const MS: u64 = 1_000;
+const LEASE_MS: u32 = 30_000;
+const GRACE_MS: u64 = 5_000;
+
+/// A server with more keys, holds and waiters than one turn of the event loop may walk over.
+struct LargeServer {
+    server: Server,
+    now: Now,
+    told: Vec<Answer>,
+}
+
+fn name(number: u32) -> Name {
+    ((number / 250) as i32, (number % 250) as u8)
+}
+
+fn token(client: u64) -> Token {
+    Token::parse(format!("client {client}").as_bytes()).expect("legal")
+}
+
+impl LargeServer {
+    fn new() -> LargeServer {
+        let now = World::new(Settings::default()).now;
+        let mut server = Server::new(Settings::default());
+        server.engine.take_over(now);
+        server.finish_background();
+        LargeServer {
+            server,
+            now,
+            told: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, name: Name, claim: Claim, client: u64, change: impl FnOnce(&mut Request)) {
+        let mut request = Request {
+            claim,
+            limit: matches!(claim, Claim::Permits(_)).then_some(1_000_000),
+            max_attempts: None,
+            lease: LeaseMs(LEASE_MS),
+            wait: None,
+            token: token(client),
+            may_return: true,
+            client: ClientId(client),
+            ephemeral: false,
+            owner: None,
+        };
+        change(&mut request);
+        let now = self.now;
+        let (reply, done) = self.server.call(name, claim.family(), |engine, key| {
+            engine.acquire(key, request, now)
+        });
+        self.told
+            .extend(done.wakes.into_iter().map(|wake| wake.answer));
+        if let Reply::Now(answer) = reply {
+            self.told.push(answer);
+        }
+    }
+
+    /// Returns the answers since the last call, as words; equal words in a row are one.
+    fn words(&mut self) -> Vec<&'static str> {
+        let mut words: Vec<_> = self.told.drain(..).map(|answer| word(&answer)).collect();
+        words.dedup();
+        words
+    }
+
+    fn locks(&mut self, count: u32) {
+        for number in 0..count {
+            self.ask(name(number), Claim::Exclusive, u64::from(number), |_| {});
+        }
+        assert_eq!(self.words(), ["granted"]);
+    }
+
+    fn holders(&mut self, key: Name, clients: std::ops::Range<u64>, ephemeral: bool) {
+        for client in clients {
+            self.ask(key, Claim::Permits(1), client, |request| {
+                request.ephemeral = ephemeral;
+            });
+        }
+        assert_eq!(self.words(), ["granted"]);
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now.mono.0 += ms * MS;
+        self.now.unix_us += ms * MS;
+        if self.server.engine.is_serving() {
+            self.now.lease.0 += (ms * MS).next_multiple_of(TICK_US);
+        }
+    }
+
+    fn take_over(&mut self) {
+        let latest = self.server.engine.latest_due();
+        self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
+        self.server.engine.take_over(self.now);
+    }
+
+    /// Does one slice of background work. Returns how many steps it took.
+    fn slice(&mut self, budget: u32) -> u32 {
+        let mut left = budget;
+        self.server.engine.background(&mut left);
+        budget - left
+    }
+
+    /// Does all background work. Returns how many steps it took.
+    fn finish_background(&mut self) -> u32 {
+        let mut steps = 0;
+        while self.server.engine.has_background() {
+            let wake = self.server.engine.next_wake(self.now);
+            assert!(wake.is_some_and(|us| us <= MS), "{wake:?}: goes on soon");
+            steps += self.slice(100);
+        }
+        self.server.engine.check_invariants(self.now);
+        steps
+    }
+
+    fn tick(&mut self) {
+        for done in self.server.run_tasks(self.now) {
+            self.told
+                .extend(done.wakes.into_iter().map(|wake| wake.answer));
+        }
+        self.server.engine.check_invariants(self.now);
+    }
+
+    fn holds(&self) -> u64 {
+        let stats = self.server.engine.stats();
+        Family::ALL.map(|family| stats.holds(family)).iter().sum()
+    }
+
+    fn check(&mut self, name: Name, family: Family, client: u64) -> u64 {
+        let now = self.now;
+        let (left, _) = self.server.call(name, family, |engine, key| {
+            engine.check(key, family, &token(client), now)
+        });
+        left.expect("its family")
+    }
+
+    fn disconnect(&mut self, client: u64) {
+        let now = self.now;
+        self.server.engine.disconnected(ClientId(client), now);
+    }
+}
+
+const KEY: Name = (0, 0);
+
+/// A replica with a million holds was promoted, and no client was answered while it walked over them.
+#[test]
+fn take_over_walks_ten_thousand_locks_in_slices() {
+    let mut large = LargeServer::new();
+    large.locks(10_000);
+    large.pass(10_000);
+    large.server.engine.stand_down();
+    large.pass(10_000);
+    large.take_over();
+    for (number, slices) in [(0, 0), (9_999, 0), (5_000, 1), (9_999, 99)] {
+        for _ in 0..slices {
+            assert_eq!(large.slice(100), 100, "a slice of its budget");
+        }
+        let left = large.check(name(number), Family::Lock, u64::from(number));
+        let moment = 10_000 + GRACE_MS;
+        assert_eq!(left, moment, "{number}: as of the take-over");
+    }
+    assert_eq!(
+        large.finish_background(),
+        20_000 - 10_000,
+        "a lock and its hold each"
+    );
+    large.pass(10_000 + GRACE_MS - 1);
+    large.tick();
+    assert_eq!(large.holds(), 10_000, "none is early");
+    large.pass(2);
+    large.tick();
+    assert_eq!(large.holds(), 0);
+}
+
+/// A hold must neither lose nor gain time by the moment at which the walk reaches it.
+#[test]
+fn lease_left_after_take_over_does_not_depend_on_walk() {
+    for waited_ms in [0, 1, 700, 10_000] {
+        let mut large = LargeServer::new();
+        large.locks(300);
+        large.pass(5_000);
+        large.server.engine.stand_down();
+        large.pass(10_000);
+        large.take_over();
+        large.pass(waited_ms);
+        large.finish_background();
+        for number in [0, 299] {
+            let left = large.check(name(number), Family::Lock, u64::from(number));
+            let expected = LEASE_MS as u64 - 15_000 + GRACE_MS - waited_ms;
+            let case = format!("{number} after {waited_ms} ms");
+            assert!((expected - 1..=expected).contains(&left), "{case}: {left}");
+        }
+    }
+}
+
+#[test]
+fn request_before_walk_gives_its_key_moments() {
+    let mut large = LargeServer::new();
+    large.locks(1_000);
+    large.server.engine.stand_down();
+    large.pass(60_000);
+    large.take_over();
+    let last = name(999);
+    large.ask(last, Claim::Exclusive, 5_000, |_| {});
+    assert_eq!(large.words(), ["not granted"], "it has its grace");
+    large.pass(GRACE_MS);
+    large.ask(last, Claim::Exclusive, 5_000, |_| {});
+    assert_eq!(large.words(), ["granted"], "and no more, walked or not");
+    // An overdue hold that the walk has not reached can still be renewed by its token.
+    large.ask(name(998), Claim::Exclusive, 998, |_| {});
+    assert_eq!(large.words(), ["granted"]);
+    let left = large.check(name(998), Family::Lock, 998);
+    assert_eq!(left, u64::from(LEASE_MS), "renewed");
+    large.pass(2);
+    large.tick();
+    assert_eq!(large.holds(), 2, "the others lapse with the walk");
+}
+
+/// Moments given before a demotion were compared with the lease clock after the next promotion, and holds lapsed early.
+#[test]
+fn moments_before_take_over_lapse_no_hold() {
+    let mut large = LargeServer::new();
+    large.locks(200);
+    large.holders((9, 0), 0..200, false);
+    for term in 1..=4_u32 {
+        large.server.engine.stand_down();
+        assert_eq!(large.finish_background(), 0, "there is not much to drop");
+        large.take_over();
+        // In half of the rounds the server is demoted before the walk has ended.
+        if term % 2 == 0 {
+            large.finish_background();
+        } else {
+            large.slice(150);
+        }
+        large.server.engine.check_invariants(large.now);
+        large.pass(GRACE_MS);
+        large.tick();
+        assert_eq!(large.holds(), 400, "term {term}");
+        let left = large.check(name(7), Family::Lock, 7);
+        let expected = u64::from(LEASE_MS) - u64::from(term) * GRACE_MS;
+        assert!(
+            (expected..=expected + GRACE_MS).contains(&left),
+            "term {term}: {left}"
+        );
+    }
+    large.pass(30_000);
+    large.tick();
+    assert_eq!(large.holds(), 0);
+}
+
+#[test]
+fn take_over_walks_one_large_semaphore_in_slices() {
+    let mut large = LargeServer::new();
+    large.holders(KEY, 0..10_000, false);
+    large.server.engine.stand_down();
+    large.pass(60_000);
+    large.take_over();
+    assert_eq!(large.slice(100), 100);
+    large.server.engine.check_invariants(large.now);
+    assert_eq!(large.check(KEY, Family::Semaphore, 9_999), GRACE_MS);
+    // A request gives moments to as many holds as it may end, and no more.
+    large.ask(KEY, Claim::Permits(1), 20_000, |_| {});
+    assert_eq!(large.words(), ["granted"]);
+    let steps = large.finish_background();
+    assert!((8_900..9_000).contains(&steps), "{steps} steps are left");
+    large.pass(GRACE_MS - 1);
+    large.tick();
+    assert_eq!(large.holds(), 10_001);
+    large.pass(2);
+    large.tick();
+    assert_eq!(large.holds(), 1, "but for the one that was granted here");
+}
+
+/// A primary with a million holds was demoted, and no client was answered while it cleared its indexes.
+#[test]
+fn stand_down_drops_indexes_in_slices() {
+    let mut large = LargeServer::new();
+    large.holders(KEY, 0..5_000, true);
+    for number in 0..5_000 {
+        large.ask(name(number), Claim::Member, u64::from(number), |request| {
+            request.limit = None;
+        });
+    }
+    large.finish_background();
+    large.server.engine.stand_down();
+    let steps = large.finish_background();
+    assert!(
+        steps >= 5_000,
+        "{steps} steps: the EPHEMERAL holds at least"
+    );
+    large.take_over();
+    large.tick();
+    large.server.engine.check_invariants(large.now);
+}
+
+/// DEL of a semaphore with many holders kept all clients waiting, on its replicas too.
+#[test]
+fn del_of_large_semaphore_drops_holds_in_slices() {
+    for follows in [false, true] {
+        let mut large = LargeServer::new();
+        large.holders(KEY, 0..10_000, true);
+        if follows {
+            large.server.engine.stand_down();
+            large.finish_background();
+        }
+        large.server.delete(KEY);
+        let Some(id) = large.server.let_go.pop() else {
+            panic!("it was held");
+        };
+        large.server.engine.freed(id);
+        assert_eq!(large.holds(), 0, "they leave the gauges at once");
+        // Meanwhile another state gets the id, and the connections close.
+        large.ask((0, 1), Claim::Permits(1), 7, |request| {
+            request.ephemeral = true;
+        });
+        (0..5_000).for_each(|client| large.disconnect(client));
+        large.server.engine.check_invariants(large.now);
+        assert_eq!(
+            large.finish_background(),
+            30_000,
+            "a hold, its token, its deadline"
+        );
+        if !follows {
+            large.tick();
+            assert_eq!(large.holds(), 0, "the one of the connection that closed");
+        }
+    }
+}
+
+#[test]
+fn values_freed_on_other_thread_are_returned_in_slices() {
+    let mut large = LargeServer::new();
+    large.locks(10_000);
+    large.holders((50, 0), 0..1_000, false);
+    large.server.flush(None);
+    large.server.free_let_go();
+    assert_eq!(large.holds(), 11_000, "they are counted until then");
+    assert_eq!(large.slice(100), 100);
+    assert_eq!(large.holds(), 10_900);
+    large.locks(500);
+    assert_eq!(large.finish_background(), 9_901 + 3_000);
+    assert_eq!(large.holds(), 500);
+    large.tick();
+}
+
+/// There were so many queues that to make all of them due took longer than to flush the database.
+#[test]
+fn flush_makes_thousand_queues_due_in_slices() {
+    for (db, waiters) in [(None, 1_000), (Some(0), 250), (Some(3), 250), (Some(9), 0)] {
+        let mut large = LargeServer::new();
+        large.locks(1_000);
+        for number in 0..1_000 {
+            let client = 10_000 + u64::from(number);
+            large.ask(name(number), Claim::Exclusive, client, |request| {
+                request.wait = Some(Wait::Forever);
+            });
+        }
+        large.server.flush(db);
+        assert_eq!(large.server.engine.next_wake(large.now), Some(MS));
+        assert_eq!(large.slice(100), 100);
+        large.server.engine.check_invariants(large.now);
+        // A second flush during the sweep only makes it begin again once.
+        (0..1_000).for_each(|_| large.server.flush(db));
+        // A request that comes meanwhile is behind the waiters.
+        let last = if db == Some(0) { 249 } else { 999 };
+        large.ask(name(last), Claim::Exclusive, 77, |_| {});
+        let before = large.words();
+        assert!(before.last() == Some(&"not granted"), "{db:?}: {before:?}");
+        // The queue of that request may be gone by now, so the number of steps is not exact.
+        let steps = large.finish_background();
+        assert!((1_900..=1_902).contains(&steps), "{db:?}: {steps} steps");
+        large.tick();
+        let granted = large.told.len() + before.len() - 1;
+        assert_eq!(granted, waiters, "{db:?}");
+        assert!(large.told.iter().all(|answer| word(answer) == "granted"));
+    }
+}
+
+#[test]
+fn demoted_server_drops_thousand_queues_in_slices() {
+    let mut large = LargeServer::new();
+    large.locks(1_000);
+    for number in 0..1_000 {
+        let client = 10_000 + u64::from(number);
+        large.ask(name(number), Claim::Exclusive, client, |request| {
+            request.wait = Some(Wait::Forever);
+        });
+    }
+    large.server.engine.stand_down();
+    large.finish_background();
+    large.server.engine.dismiss_all();
+    assert_eq!(large.server.engine.effects.wakes.len(), 1_000);
+    large.server.engine.effects.clear();
+    let steps = large.finish_background();
+    assert!(steps >= 3_000, "{steps} steps");
+}
+
+/// A connection with a million EPHEMERAL holds closed, and to list them all took longer than a turn of the event loop
+/// may.
+#[test]
+fn ephemeral_holds_of_closed_connection_end_one_per_task() {
+    let mut large = LargeServer::new();
+    for number in 0..2_000 {
+        large.ask(
+            name(number),
+            Claim::Exclusive,
+            u64::from(number),
+            |request| {
+                (request.client, request.ephemeral) = (ClientId(1), true);
+            },
+        );
+    }
+    large.disconnect(1);
+    // One token retries at once, another after half of the holds have ended. Both keep their holds.
+    let again = |large: &mut LargeServer, number: u32| {
+        large.ask(
+            name(number),
+            Claim::Exclusive,
+            u64::from(number),
+            |request| {
+                (request.client, request.ephemeral) = (ClientId(2), true);
+            },
+        );
+    };
+    again(&mut large, 1_999);
+    for ended in 1..=1_000 {
+        let Some((task, db, spelling)) = large.server.engine.next_task(large.now, &mut 9) else {
+            panic!("{ended}: there is more to end");
+        };
+        let number = (0..250).find(|n| key_bytes((db.0, *n)) == spelling.as_bytes());
+        let (now, name) = (large.now, (db.0, number.expect("a key")));
+        large.server.call(name, Family::Lock, |engine, key| {
+            engine.perform(task, key, now)
+        });
+        assert!(matches!(task, Task::End { .. }), "{task:?}");
+        assert_eq!(large.holds(), 2_000 - ended);
+    }
+    again(&mut large, 1_998);
+    large.server.engine.check_invariants(large.now);
+    large.tick();
+    assert_eq!(large.holds(), 2, "those that were bound anew");
+    large.disconnect(2);
+    large.tick();
+    assert_eq!(large.holds(), 0);
+}
+
+/// Large keys are removed and made again while their holds are still being dropped, connections close, and the role
+/// changes during the walk.
+#[test]
+fn large_keys_survive_random_slices() {
+    for seed in 1..=30 {
+        let mut random = Random::new(seed);
+        let mut large = LargeServer::new();
+        let mut clients = 0;
+        for _ in 0..120 {
+            let key = (0, random.below(3) as u8);
+            match random.below(14) {
+                0..=4 => {
+                    let count = random.below(150);
+                    let conn = random.below(4);
+                    for client in clients..clients + count {
+                        large.ask(key, Claim::Permits(1), client, |request| {
+                            request.client = ClientId(conn);
+                            request.ephemeral = client % 3 > 0;
+                            request.lease = LeaseMs(1 + (client % 50) as u32 * 100);
+                        });
+                    }
+                    clients += count;
+                }
+                5 => large.server.delete(key),
+                6 => large.server.flush(None),
+                7 => large.server.free_let_go(),
+                8 => large.disconnect(random.below(4)),
+                9 => large.server.rename(key, (1, key.1)),
+                10 => large.pass(random.below(1_000)),
+                11 => {
+                    large.server.engine.stand_down();
+                    large.pass(random.below(1_000));
+                    large.take_over();
+                }
+                12 => large.tick(),
+                _ => {
+                    let budget = random.below(300) as u32;
+                    large.slice(budget);
+                }
+            }
+            large.server.engine.check_invariants(large.now);
+        }
+        large.tick();
+        large.pass(60_000);
+        large.tick();
+        large.server.free_let_go();
+        large.tick();
+        assert_eq!(large.holds(), 0, "seed {seed}");
+        assert!(large.server.keys.is_empty(), "seed {seed}");
+    }
+}
+
+/// RESTORE brings a large state to a primary in the middle of its walk.
+#[test]
+fn state_restored_during_walk_has_its_moments_at_once() {
+    let mut large = LargeServer::new();
+    large.holders(KEY, 0..300, false);
+    let body = large.server.state(KEY).expect("it is held").body.clone();
+    large.server.engine.stand_down();
+    large.pass(60_000);
+    large.take_over();
+    large.slice(10);
+    large.pass(1_000);
+    let (other, now) = ((3, 3), large.now);
+    let engine = &mut large.server.engine;
+    let id = engine
+        .adopt(body, Db(other.0), &key_bytes(other), now)
+        .expect("fits");
+    large.server.keys.insert(other, Stored::State(id));
+    large
+        .server
+        .engine
+        .moved(id, Db(other.0), &key_bytes(other));
+    large.server.engine.check_invariants(large.now);
+    let left = large.check(other, Family::Semaphore, 299);
+    assert_eq!(left, GRACE_MS, "as of the moment in which it came");
+    assert_eq!(large.check(KEY, Family::Semaphore, 299), GRACE_MS - 1_000);
+}

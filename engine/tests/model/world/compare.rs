@@ -1,0 +1,271 @@
+//! The comparisons after each step: replies, states, INFO, the replica, the next wake.
+
+use super::{Ticket, World};
+use crate::model::{Name, Outcome, Sitter, Value};
+use crate::server::{Stored, granted};
+use dsync_engine::answer::Answer;
+use dsync_engine::change::Change;
+use dsync_engine::info::Particulars;
+use dsync_engine::types::{Claim, ClientId, Db, Fence, WaiterId};
+use dsync_engine::{Family, Key, Reply};
+
+impl World {
+    pub(super) fn same_fence(&mut self, theirs: Fence, ours: Fence) {
+        match self.fences.get(&theirs.0) {
+            Some(known) => assert_eq!(*known, ours, "the same hold has the same fence"),
+            None => {
+                assert!(
+                    !self.fences.values().any(|fence| *fence == ours),
+                    "{ours:?} given twice"
+                );
+                self.fences.insert(theirs.0, ours);
+            }
+        }
+    }
+
+    pub(super) fn same_answer(&mut self, name: Name, ours: &Answer, theirs: &Answer) {
+        let (Some((_, fence)), Some((_, their_fence))) = (granted(ours), granted(theirs)) else {
+            return assert_eq!(ours, theirs, "{name:?}: the answer");
+        };
+        self.same_fence(their_fence, fence);
+        // The answers must be equal in everything but the fence.
+        let mut theirs = theirs.clone();
+        if let Answer::Granted { fence: f, .. } | Answer::Run { fence: f, .. } = &mut theirs {
+            *f = fence;
+        }
+        assert_eq!(*ours, theirs, "{name:?}: the grant");
+    }
+
+    pub(super) fn same_reply(
+        &mut self,
+        name: Name,
+        client: u64,
+        ours: Reply,
+        theirs: Outcome,
+    ) -> Result<Answer, WaiterId> {
+        match (ours, theirs) {
+            (Reply::Now(ours), Outcome::Now(theirs)) => {
+                self.same_answer(name, &ours, &theirs);
+                Ok(ours)
+            }
+            (Reply::Queued(id), Outcome::Queued(ticket)) => {
+                let before = self.tickets.insert(
+                    id,
+                    Ticket {
+                        ticket,
+                        name,
+                        client,
+                    },
+                );
+                assert!(before.is_none(), "{id:?} is used once");
+                Err(id)
+            }
+            (ours, theirs) => panic!("{name:?}: the reply is {ours:?}, and should be {theirs:?}"),
+        }
+    }
+
+    pub(super) fn compare(&mut self, nothing_is_due: bool) {
+        let now = self.now;
+        self.primary.engine.check_invariants(now);
+        self.replica.engine.check_invariants(now);
+        let mut names: Vec<Name> = self.primary.keys.keys().copied().collect();
+        names.extend(self.replica.keys.keys());
+        names.extend(self.model.values.iter().map(|(name, _)| *name));
+        names.extend(self.model.queues.iter().map(|queue| queue.name));
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            self.compare_key(name);
+        }
+        for family in Family::ALL {
+            let seats = self.model.queues.iter().flat_map(|queue| &queue.seats);
+            let waiting = seats.filter(|seat| {
+                let claimed = seat.claim.map_or(Family::Group, Claim::family);
+                !seat.is_vacant() && claimed == family
+            });
+            assert_eq!(
+                self.primary.engine.waiting(family),
+                waiting.count() as u64,
+                "how many wait for a {family:?}"
+            );
+        }
+        for (id, ticket) in &self.tickets {
+            assert!(self.laws.waits(*id), "{id:?} is owed an answer");
+            let waits = self
+                .model
+                .queues
+                .iter()
+                .flat_map(|queue| &queue.seats)
+                .any(|seat| {
+                    matches!(&seat.sitter,
+                    Sitter::Waiting { ticket: t, .. } | Sitter::Watching { ticket: t, .. }
+                        if *t == ticket.ticket)
+                });
+            assert!(waits, "{id:?} waits, in the model too");
+        }
+        if nothing_is_due {
+            let next = self.primary.engine.next_wake(now);
+            if let Some(event) = self.model.next_event(now) {
+                let next =
+                    next.unwrap_or_else(|| panic!("something is due in {event} µs, and no wake"));
+                assert!(
+                    next <= event,
+                    "something is due in {event} µs, the wake is in {next}"
+                );
+            }
+            assert!(
+                !now.may_write || next != Some(0),
+                "all is done, and yet there is something to do"
+            );
+            assert!(!self.primary.engine.is_held_up(now) || !now.may_write);
+        }
+    }
+
+    pub(super) fn compare_key(&mut self, name: Name) {
+        let saved = self.primary.saved(name);
+        assert_eq!(
+            self.replica.saved(name),
+            saved,
+            "{name:?}: the replica has what the primary has"
+        );
+        let ours = self.primary.state(name);
+        let theirs = self.model.content(name);
+        assert_eq!(
+            ours.map(|state| state.body.family()),
+            theirs.map(|content| content.family),
+            "{name:?}: what the key is"
+        );
+        let foreign = matches!(self.model.value(name), Some(Value::Foreign));
+        assert_eq!(self.is_foreign(name), foreign, "{name:?}");
+        let (Some(state), Some(content)) = (ours, theirs) else {
+            return;
+        };
+        let mut holds = content.holds.iter();
+        let mut scalars = None;
+        for change in state.body.as_changes() {
+            let Change::Grant(ours) = change else {
+                assert_eq!(scalars.replace(change), None, "{name:?}: scalars come once");
+                continue;
+            };
+            let hold = holds
+                .next()
+                .unwrap_or_else(|| panic!("{name:?}: a hold too many: {ours:?}"));
+            let fence = *self
+                .fences
+                .get(&hold.fence)
+                .expect("it was told to somebody");
+            assert_eq!(
+                (ours.fence, &ours.token, ours.claim, ours.owner.as_deref()),
+                (fence, &hold.token, hold.claim, hold.owner.as_deref()),
+                "{name:?}: who holds"
+            );
+            assert_eq!(
+                (ours.lease.0, ours.deadline.0, ours.granted.0, ours.renewed),
+                (
+                    hold.lease_ms,
+                    hold.deadline_ms,
+                    hold.granted_ms,
+                    hold.renewed
+                ),
+                "{name:?}: the lease of {fence:?}"
+            );
+        }
+        assert_eq!(holds.len(), 0, "{name:?}: holds too few");
+        assert_eq!(
+            scalars,
+            content.scalars(),
+            "{name:?}: what the key is besides its holds"
+        );
+        self.compare_info(name);
+    }
+
+    pub(super) fn compare_info(&self, name: Name) {
+        let content = self.model.content(name).expect("a state");
+        let spelling = crate::server::key_bytes(name);
+        let Some(Stored::State(id)) = self.primary.keys.get(&name) else {
+            return;
+        };
+        let key = Key::found(Db(name.0), &spelling, Some(*id));
+        let info = self
+            .primary
+            .engine
+            .info(&key, content.family, 1_000, self.now);
+        let info = info.expect("its family").expect("present");
+        match info.particulars {
+            Particulars::Semaphore {
+                in_force,
+                available,
+                ..
+            } => {
+                assert_eq!(in_force, content.in_force(), "{name:?}: the limit in force");
+                let limit = u64::from(content.in_force().unwrap_or(0));
+                assert_eq!(
+                    available,
+                    limit.saturating_sub(content.permits_held()),
+                    "{name:?}"
+                );
+            }
+            Particulars::Group { owed, .. } => assert_eq!(owed, content.owed(), "{name:?}: owed"),
+            _ => {}
+        }
+        assert_eq!(info.holders, content.holds.len(), "{name:?}: holders");
+        for (ours, hold) in info.first_holders.iter().zip(&content.holds) {
+            assert_eq!(ours.owner, hold.owner.as_deref(), "{name:?}: owner");
+            assert_eq!(
+                ours.client,
+                ClientId(hold.client),
+                "{name:?}: client of {:?}",
+                ours.fence
+            );
+            assert_eq!(ours.claim, hold.claim, "{name:?}: claim");
+            let left_ms = hold.due_us.saturating_sub(self.now.lease.0).div_ceil(1_000);
+            assert_eq!(
+                ours.lease_left_ms, left_ms,
+                "{name:?}: lease left of {:?}",
+                ours.fence
+            );
+            let held_ms = (self.now.unix_us / 1_000).saturating_sub(hold.granted_ms);
+            assert_eq!(ours.held_ms, held_ms, "{name:?}: held");
+        }
+        let waiters = info.waiters.expect("it serves");
+        let seats: Vec<_> = self
+            .model
+            .seats(name)
+            .iter()
+            .filter(|seat| !seat.is_vacant())
+            .collect();
+        assert_eq!(waiters.count, seats.len(), "{name:?}: waiters");
+        let age_ms = |since_us: u64| (self.now.mono.0 - since_us) / 1_000;
+        let longest_ms = seats.iter().map(|seat| age_ms(seat.since_us)).max();
+        assert_eq!(
+            waiters.longest_ms,
+            longest_ms.unwrap_or(0),
+            "{name:?}: the longest wait"
+        );
+        let claiming = seats.iter().filter(|seat| seat.claim.is_some());
+        let watching = seats.iter().filter(|seat| seat.claim.is_none());
+        let mut in_order: Vec<_> = claiming.collect();
+        in_order.sort_by_key(|seat| seat.rank);
+        for (ours, seat) in waiters
+            .first
+            .iter()
+            .zip(in_order.into_iter().chain(watching))
+        {
+            let (client, owner) = match &seat.sitter {
+                Sitter::Waiting { request, .. } => (request.client, request.owner.as_deref()),
+                Sitter::Watching { client, .. } => (ClientId(*client), None),
+                Sitter::Vacant { .. } => continue,
+            };
+            assert_eq!(
+                (ours.client, ours.owner),
+                (client, owner),
+                "{name:?}: who waits"
+            );
+            assert_eq!(
+                (ours.claim, ours.age_ms),
+                (seat.claim, age_ms(seat.since_us)),
+                "{name:?}"
+            );
+        }
+    }
+}

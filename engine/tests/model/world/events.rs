@@ -1,0 +1,167 @@
+//! What happens to connections and servers: lost replies, disconnects, restarts, failovers and demotions.
+
+use super::World;
+use crate::model::{TICK_US, Value};
+use crate::server::Server;
+use crate::steps::Step;
+use dsync_engine::answer::Answer;
+use dsync_engine::effect::HandedOver;
+use dsync_engine::types::{ClientId, Fence, LeaseUs};
+use dsync_engine::{Beginning, Engine, Key};
+
+impl World {
+    /// Reports the grants of the last step as undelivered, and their connections as closed.
+    pub(super) fn find_gone(&mut self, reported_first: bool) {
+        let now = self.now;
+        for (name, grant, client) in std::mem::take(&mut self.granted) {
+            let fence = grant.fence;
+            // A hold that is overdue at the next tick ends anyway, as lapsed or undelivered.
+            let theirs = self.fences.iter().find(|(_, ours)| **ours == fence);
+            let theirs = *theirs.expect("it was granted").0;
+            let holds = self
+                .model
+                .content(name)
+                .map_or(&[][..], |content| &content.holds);
+            let hold = holds.iter().find(|hold| hold.fence == theirs);
+            if hold.is_some_and(|hold| hold.due_us <= now.lease.0 + TICK_US) {
+                continue;
+            }
+            self.now.mono.0 += 1;
+            let now = self.now;
+            // With small bounds the order of the tasks decides which vacant place is given up, and the contract does
+            // not fix that order. So keep no place then.
+            let closed = self.laws.judge_order;
+            if reported_first {
+                self.disconnect(client);
+            }
+            let engine = &mut self.primary.engine;
+            // For another connection's hold, or no hold at all, nothing must happen.
+            engine.undelivered(grant, ClientId(client + 1_000_000), closed, now);
+            let elsewhere = HandedOver {
+                fence: Fence(fence.0 + 1_000_000),
+                ..grant
+            };
+            engine.undelivered(elsewhere, ClientId(client), closed, now);
+            engine.undelivered(grant, ClientId(client), closed, now);
+            self.model.undelivered(name, theirs, client, closed, now);
+            if closed {
+                self.laws.undelivered(fence, now);
+            }
+            if !reported_first {
+                self.disconnect(client);
+            }
+            let conn = self.conn_of(client);
+            if conn < self.conns.len() {
+                self.reconnect(conn);
+            }
+        }
+    }
+
+    pub(super) fn restart(&mut self, as_changes: bool, ms: u64) {
+        self.pass_unserved(ms);
+        let saved = self.primary.engine.last_fence();
+        self.primary = self.primary.reloaded(as_changes, self.now);
+        self.begin_to_serve(saved, Beginning::Start);
+    }
+
+    /// Promotes the replica after this long.
+    pub(super) fn fail_over(&mut self, ms: u64) {
+        self.step(&Step::Tick);
+        self.pass_unserved(ms);
+        let empty = Server::new(self.primary.engine.settings);
+        self.primary = std::mem::replace(&mut self.replica, empty);
+        let saved = self.primary.engine.last_fence();
+        self.begin_to_serve(saved, Beginning::Start);
+    }
+
+    /// Demotes the primary, and promotes it again after this long.
+    pub(super) fn demote(&mut self, ms: u64) {
+        self.primary.engine.dismiss_all();
+        self.model.dismiss_all();
+        let wakes = std::mem::take(&mut self.primary.engine.effects.wakes);
+        assert!(
+            self.primary.engine.effects.changes.is_empty(),
+            "nothing but answers"
+        );
+        let mut told: Vec<u64> = Vec::new();
+        for wake in wakes {
+            assert_eq!(wake.answer, Answer::Demoted);
+            told.push(self.tickets.remove(&wake.waiter).expect("it waits").ticket);
+        }
+        let mut expected: Vec<u64> = self.model.wakes.drain(..).map(|w| w.ticket).collect();
+        told.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(told, expected, "all waiters are answered");
+        self.primary.engine.stand_down();
+        assert!(!self.primary.engine.is_serving());
+        self.primary.finish_background();
+        assert_eq!(
+            self.primary.engine.next_wake(self.now),
+            None,
+            "no deadline is its own"
+        );
+        self.compare_checks_of_a_follower();
+        self.pass_unserved(ms);
+        self.compare_checks_of_a_follower();
+        let saved = self.primary.engine.last_fence();
+        self.begin_to_serve(saved, Beginning::Promotion);
+    }
+
+    pub(super) fn pass_unserved(&mut self, ms: u64) {
+        self.now.may_write = true;
+        self.now.mono.0 += ms * 1_000;
+        self.now.unix_us += ms * 1_000;
+    }
+
+    pub(super) fn begin_to_serve(&mut self, saved: Fence, beginning: Beginning) {
+        // A process that was promoted still has its connections; one that was started has none.
+        let knows_clients = beginning == Beginning::Promotion;
+        self.primary.engine.leap_fences(beginning, self.now);
+        let latest = self.primary.engine.latest_due();
+        self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
+        self.primary.engine.take_over(self.now);
+        self.laws
+            .leapt(beginning, saved, self.primary.engine.last_fence(), self.now);
+        self.model.take_over(self.now, knows_clients);
+        self.tickets.clear();
+        if !knows_clients {
+            self.conns.clear();
+        }
+        // The replica of the new primary starts from a full copy.
+        self.replica = self.primary.reloaded(false, self.now);
+    }
+
+    pub(super) fn compare_checks_of_a_follower(&mut self) {
+        for (name, value) in &self.model.values {
+            let Value::State(content) = value else {
+                continue;
+            };
+            for hold in &content.holds {
+                let (family, now) = (content.family, self.now);
+                let check =
+                    |e: &mut Engine, key: &mut Key<'_>| e.check(key, family, &hold.token, now);
+                let (left, _) = self.primary.call(*name, family, check);
+                let expected = hold.deadline_ms.saturating_sub(now.unix_us / 1_000);
+                assert_eq!(
+                    left,
+                    Ok(expected),
+                    "{name:?}: CHECK on a server that follows"
+                );
+            }
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, client: u64) {
+        let now = self.now;
+        self.primary.engine.disconnected(ClientId(client), now);
+        self.model.disconnected(client, now);
+        let found = self
+            .tickets
+            .iter()
+            .find(|(_, ticket)| ticket.client == client);
+        if let Some(id) = found.map(|(id, _)| *id) {
+            self.tickets.remove(&id);
+            self.laws.left(id, true, now);
+        }
+    }
+}

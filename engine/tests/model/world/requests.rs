@@ -1,0 +1,150 @@
+//! Requests of clients: each goes to the engine and to the model, and both must answer the same.
+
+use super::World;
+use crate::model::{Model, Name};
+use crate::server::granted;
+use crate::steps::{Ask, Block, token};
+use dsync_engine::answer::Answer;
+use dsync_engine::change::Change;
+use dsync_engine::types::{ClientId, Fence, LeaseMs, Token};
+use dsync_engine::{Engine, Family, Key, Request, Wait};
+
+impl World {
+    pub(super) fn acquire(&mut self, ask: &Ask) -> Option<Answer> {
+        let now = self.now;
+        let request = self.request(ask);
+        if self.is_foreign(ask.name) {
+            return Some(Answer::WrongType);
+        }
+        self.forget_if_over(ask.name);
+        let ours = request.clone();
+        let (reply, done) = self.primary.call(ask.name, ask.claim.family(), |e, key| {
+            e.acquire(key, ours, now)
+        });
+        let outcome = self.model.acquire(ask.name, &request, now);
+        // Was the grant for this request, and not for an earlier sending of it that still waited?
+        let to_a_waiter = |fence: Fence| {
+            let mut wakes = done.wakes.iter().filter_map(|wake| granted(&wake.answer));
+            wakes.any(|(_, f)| f == fence)
+        };
+        let is_new = done.changes.iter().any(|change| {
+            matches!(change, Change::Grant(grant)
+                if grant.token == request.token && !to_a_waiter(grant.fence))
+        });
+        self.carry_out(vec![done]);
+        let may_return = request.may_return;
+        let client = request.client.0;
+        let answer = self.same_reply(ask.name, client, reply, outcome);
+        match &answer {
+            Ok(answer) if granted(answer).is_some() => {
+                let laws = &mut self.laws;
+                laws.granted_at_once(ask.name, &request.token, is_new, answer);
+                return Some(answer.clone());
+            }
+            Ok(answer) => {
+                let blocks = request.wait.is_some();
+                let laws = &mut self.laws;
+                laws.refused_at_once(ask.name, &request.token, blocks, answer);
+                return Some(answer.clone());
+            }
+            Err(id) => {
+                let family = ask.claim.family();
+                self.laws
+                    .queued(ask.name, family, *id, &request.token, may_return);
+            }
+        }
+        None
+    }
+
+    pub(super) fn wait(&mut self, name: Name, block: Option<Block>, conn: usize) -> Option<Answer> {
+        let now = self.now;
+        if self.is_blocked(conn) {
+            self.reconnect(conn);
+        }
+        let client = self.client(conn);
+        if self.is_foreign(name) {
+            return Some(Answer::WrongType);
+        }
+        self.forget_if_over(name);
+        let wait = self.until(block);
+        let (reply, done) = self.primary.call(name, Family::Group, |e, key| {
+            e.wait(key, wait, ClientId(client), now)
+        });
+        let outcome = self.model.wait(name, wait, client, now);
+        self.carry_out(vec![done]);
+        match self.same_reply(name, client, reply, outcome) {
+            Ok(answer) => return Some(answer),
+            Err(id) => self.laws.watches(id),
+        }
+        None
+    }
+
+    pub(super) fn until(&self, block: Option<Block>) -> Option<Wait> {
+        block.map(|block| match block {
+            Block::Forever => Wait::Forever,
+            Block::Ms(ms) => Wait::Until(self.now.mono.after_ms(ms)),
+        })
+    }
+
+    pub(super) fn request(&mut self, ask: &Ask) -> Request {
+        if self.is_blocked(ask.conn) {
+            // A connection that waits cannot send a request, so the client opens another one.
+            self.reconnect(ask.conn);
+        }
+        let own = ask.token.map(token).unwrap_or_else(|| {
+            self.made_up_tokens += 1;
+            Token::parse(format!("made up: {}", self.made_up_tokens).as_bytes()).expect("legal")
+        });
+        Request {
+            claim: ask.claim,
+            limit: ask.limit,
+            max_attempts: ask.max_attempts,
+            lease: LeaseMs(ask.lease_ms),
+            wait: self.until(ask.block),
+            token: own,
+            may_return: ask.token.is_some(),
+            client: ClientId(self.client(ask.conn)),
+            ephemeral: ask.ephemeral,
+            owner: ask.owner.map(|owner| owner.as_bytes().into()),
+        }
+    }
+
+    pub(super) fn forget_if_over(&mut self, name: Name) {
+        let now = self.now;
+        if now.may_write {
+            let forgotten = self.primary.forget_if_over(name, now);
+            self.model.forget_if_over(name, now);
+            self.carry_out(forgotten.into_iter().collect());
+        }
+    }
+
+    /// Sends a request that may write and is answered at once.
+    pub(super) fn write_request<R: PartialEq + std::fmt::Debug>(
+        &mut self,
+        name: Name,
+        family: Family,
+        ours: impl FnOnce(&mut Engine, &mut Key<'_>) -> Option<R>,
+        theirs: impl FnOnce(&mut Model) -> Option<R>,
+    ) -> Option<Answer> {
+        self.forget_if_over(name);
+        self.read_request(name, family, ours, theirs)
+    }
+
+    /// Sends a request that only reads.
+    pub(super) fn read_request<R: PartialEq + std::fmt::Debug>(
+        &mut self,
+        name: Name,
+        family: Family,
+        ours: impl FnOnce(&mut Engine, &mut Key<'_>) -> Option<R>,
+        theirs: impl FnOnce(&mut Model) -> Option<R>,
+    ) -> Option<Answer> {
+        if self.is_foreign(name) {
+            return Some(Answer::WrongType);
+        }
+        let (ours, done) = self.primary.call(name, family, ours);
+        let theirs = theirs(&mut self.model);
+        self.carry_out(vec![done]);
+        assert_eq!(ours, theirs, "{name:?}: the reply");
+        ours.is_none().then_some(Answer::WrongType)
+    }
+}

@@ -1,0 +1,114 @@
+//! Wait groups, the gate: ADD with LIMIT waits until fewer than LIMIT members live.
+
+use crate::commands::group_steps::*;
+use crate::support::steps::*;
+use crate::support::*;
+use std::time::Duration;
+
+#[test]
+fn group_gate_admits_up_to_its_limit_in_order() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let first = call!(client, "DWG.ADD", "group", "LIMIT", 2).grant().0;
+    let second = add(&mut client);
+    assert!(
+        call!(client, "DWG.ADD", "group").is_nil(),
+        "the gate of the first is in force"
+    );
+    let mut waiters: Vec<_> = (0..4)
+        .map(|_| queued(&server, "DWG.ADD group LIMIT 2 BLOCK 0"))
+        .collect();
+    // WAIT also waits for requests that wait to be added.
+    let mut watcher = queued(&server, "DWG.WAIT group BLOCK 0");
+
+    let mut live = vec![first, second];
+    let mut last = 0;
+    for at in 0..4 {
+        for waiter in &mut waiters[at..] {
+            waiter.expect_silence(Duration::from_millis(10));
+        }
+        assert_eq!(call!(client, "DWG.DONE", "group", live.remove(0)), 1);
+        let (token, fence) = reply(&mut waiters[at]).grant();
+        assert!(fence > last, "in their order");
+        last = fence;
+        live.push(token);
+        assert_eq!(*call!(client, "DWG.INFO", "group").field("holders"), 2);
+    }
+    watcher.expect_silence(A_WHILE);
+    assert_eq!(call!(client, "DWG.DONE", "group", &live[0], &live[1]), 2);
+    assert_tally(&reply(&mut watcher), 6, 0);
+}
+
+#[test]
+fn group_round_is_open_while_an_add_waits() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let (token, _) = call!(client, "DWG.ADD", "group", "LIMIT", 1).grant();
+    let mut worker = queued(&server, "DWG.ADD group BLOCK 0");
+    let mut waiter = queued(&server, "DWG.WAIT group BLOCK 0");
+    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    let (token, _) = reply(&mut worker).grant();
+    waiter.expect_silence(A_WHILE);
+    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    assert_tally(&reply(&mut waiter), 2, 0);
+}
+
+#[test]
+fn group_gate_raised_admits_waiters_and_lowered_ends_nobody() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let first = call!(client, "DWG.ADD", "group", "LIMIT", 1).grant().0;
+    let mut waiters = [(); 2].map(|()| queued(&server, "DWG.ADD group BLOCK 0"));
+    // A refused try does not change the gate.
+    assert!(call!(client, "DWG.ADD", "group", "LIMIT", 9).is_nil());
+    assert_eq!(*call!(client, "DWG.INFO", "group").field("limit"), 1);
+    // A request that queues does: it makes room for the two before it and for itself.
+    let mut wide = server.connect();
+    wide.send(&["DWG.ADD", "group", "LIMIT", "4", "BLOCK", "0"]);
+    let mut live: Vec<_> = waiters
+        .iter_mut()
+        .map(|waiter| reply(waiter).grant().0)
+        .collect();
+    live.push(reply(&mut wide).grant().0);
+    live.push(first);
+    assert_eq!(*call!(client, "DWG.INFO", "group").field("limit"), 4);
+    assert_eq!(
+        *call!(client, "DWG.INFO", "group").field("limit-changes"),
+        1
+    );
+
+    let mut narrow = queued(&server, "DWG.ADD group LIMIT 2 BLOCK 0");
+    assert_eq!(
+        *call!(client, "DWG.INFO", "group").field("holders"),
+        4,
+        "no member is removed"
+    );
+    for token in live.drain(..2) {
+        assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+        narrow.expect_silence(A_WHILE);
+    }
+    assert_eq!(call!(client, "DWG.DONE", "group", live.remove(0)), 1);
+    reply(&mut narrow).grant();
+}
+
+#[test]
+fn group_without_limit_has_no_gate() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for _ in 0..2_000 {
+        client.send(&["DWG.ADD", "group"]);
+    }
+    (0..2_000).for_each(|_| drop(reply(&mut client).grant()));
+    assert_eq!(*call!(client, "DWG.INFO", "group").field("holders"), 2_000);
+    assert!(call!(client, "DWG.INFO", "group").field("limit").is_nil());
+}
+
+#[test]
+fn group_ephemeral_member_that_is_lost_makes_room_at_the_gate() {
+    let server = Server::start();
+    let mut worker = server.connect();
+    call!(worker, "DWG.ADD", "group", "LIMIT", 1, "EPHEMERAL").grant();
+    let mut next = queued(&server, "DWG.ADD group BLOCK 0");
+    worker.close();
+    reply(&mut next).grant();
+}

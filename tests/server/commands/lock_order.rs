@@ -1,0 +1,231 @@
+//! Locks: one queue, served in the order of arrival; exclusive requests enter alone, consecutive shared ones together,
+//! and no try passes a request that waits.
+
+use crate::support::steps::*;
+use crate::support::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[test]
+fn lock_serves_fifty_waiters_in_order_one_at_a_time() {
+    const CLIENTS: usize = 50;
+    let server = Server::start();
+    let mut holder = server.connect();
+    let (token, first) = ask(&mut holder, "DLOCK.ACQUIRE lock").grant();
+    let mut queue_of = Vec::new();
+    for n in 1..=CLIENTS {
+        let mut client = server.connect();
+        tell(&mut client, "DLOCK.ACQUIRE lock BLOCK 0");
+        eventually("one more in the queue", SOON, || {
+            lock_waiters(&mut holder, "lock") == n as i64
+        });
+        queue_of.push(client);
+    }
+    let inside = AtomicU32::new(0);
+    let served = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for (n, mut client) in queue_of.into_iter().enumerate() {
+            let (inside, served) = (&inside, &served);
+            scope.spawn(move || {
+                let (token, fence) = granted(&mut client);
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+                served.lock().expect("no holder panicked").push((n, fence));
+                thread::yield_now();
+                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1, "two inside");
+                assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 1);
+            });
+        }
+        assert_eq!(ask(&mut holder, format!("DLOCK.RELEASE lock {token}")), 1);
+    });
+    let served = served.into_inner().expect("no holder panicked");
+    let order: Vec<_> = served.iter().map(|(n, _)| *n).collect();
+    assert_eq!(order, (0..CLIENTS).collect::<Vec<_>>());
+    let mut last = first;
+    for (n, fence) in served {
+        assert!(
+            fence > last,
+            "the fence of waiter {n}: {last}, then {fence}"
+        );
+        last = fence;
+    }
+    assert_eq!(ask(&mut holder, "EXISTS lock"), 0);
+}
+
+#[test]
+fn lock_is_held_by_one_of_fifty_competing_clients_at_a_time() {
+    const CLIENTS: usize = 50;
+    const ROUNDS: usize = 12;
+    let server = Server::start();
+    let inside = AtomicU32::new(0);
+    let last_fence = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let mut client = server.connect();
+            let (inside, last_fence) = (&inside, &last_fence);
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    let (token, fence) = ask(&mut client, "DLOCK.ACQUIRE lock BLOCK 0").grant();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+                    let before = last_fence.swap(fence, Ordering::SeqCst);
+                    assert!(fence > before, "fences rise: {before}, then {fence}");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(ask(&mut client, format!("DLOCK.RELEASE lock {token}")), 1);
+                }
+            });
+        }
+    });
+    assert_eq!(ask(&mut server.connect(), "EXISTS lock"), 0);
+    wait_for_blocked(&server, 0);
+}
+
+#[test]
+fn consecutive_shared_requests_are_granted_together() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let (one, first) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    let (two, second) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    assert!(second > first);
+    assert_eq!(lock_holders(&mut admin, "lock"), 2);
+
+    let mut writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let mut readers: Vec<_> = (0..5)
+        .map(|_| queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0"))
+        .collect();
+    let mut last_writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+
+    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {one}")), 1);
+    writer.expect_silence(A_WHILE);
+    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {two}")), 1);
+    let (writing, _) = granted(&mut writer);
+    readers[0].expect_silence(A_WHILE);
+    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {writing}")), 1);
+    let reading: Vec<_> = readers.iter_mut().map(granted).collect();
+    assert!(
+        reading.is_sorted_by(|a, b| a.1 < b.1),
+        "in the order of their coming: {reading:?}"
+    );
+    assert_eq!(lock_holders(&mut admin, "lock"), 5);
+    for (token, _) in &reading[1..] {
+        assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {token}")), 1);
+    }
+    last_writer.expect_silence(A_WHILE);
+    assert_eq!(
+        ask(&mut admin, format!("DLOCK.RELEASE lock {}", reading[0].0)),
+        1
+    );
+    granted(&mut last_writer);
+}
+
+#[test]
+fn exclusive_request_is_not_starved_by_later_shared_ones() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let (first, _) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    let mut writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    // These would fit beside the shared hold, but would pass the exclusive request that waits.
+    let mut late: Vec<_> = (0..3)
+        .map(|_| queued(&server, "DLOCK.ACQUIRE lock SHARED BLOCK 0"))
+        .collect();
+    late[2].expect_silence(A_WHILE);
+    assert_eq!(lock_holders(&mut admin, "lock"), 1);
+    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {first}")), 1);
+    let (writing, fence) = granted(&mut writer);
+    late[0].expect_silence(A_WHILE);
+    assert_eq!(ask(&mut admin, format!("DLOCK.RELEASE lock {writing}")), 1);
+    for reader in &mut late {
+        assert!(granted(reader).1 > fence);
+    }
+}
+
+#[test]
+fn try_passes_none_of_300_readers_that_are_granted_in_slices() {
+    const READERS: usize = 300;
+    let server = Server::start();
+    let mut holder = server.connect();
+    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    let mut readers: Vec<_> = (0..READERS).map(|_| server.connect()).collect();
+    for reader in &mut readers {
+        tell(reader, "DLOCK.ACQUIRE lock SHARED PX 60000 BLOCK 0");
+    }
+    wait_for_blocked(&server, READERS as u64);
+    // The server answers so many waiters in slices. A try that comes between two slices must fail.
+    let replies = at_once(
+        &mut holder,
+        &["DLOCK.RELEASE lock held", "DLOCK.ACQUIRE lock SHARED"],
+    );
+    assert_eq!(replies[0], 1);
+    assert!(replies[1].is_nil(), "{replies:?}");
+    for reader in &mut readers {
+        granted(reader);
+    }
+    assert_eq!(lock_holders(&mut holder, "lock"), READERS as i64);
+    ask(&mut holder, "DLOCK.ACQUIRE lock SHARED").grant();
+}
+
+#[test]
+fn try_fails_while_anyone_waits() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let (_, _) = ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+    let writer = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    assert!(
+        ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").is_nil(),
+        "a grant would pass the exclusive request"
+    );
+    writer.close();
+    wait_for_blocked(&server, 0);
+    ask(&mut admin, "DLOCK.ACQUIRE lock SHARED").grant();
+}
+
+#[test]
+fn try_in_the_turn_of_a_release_passes_no_waiter() {
+    let server = Server::start();
+    let mut holder = server.connect();
+    ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock BLOCK 0");
+    let replies = at_once(
+        &mut holder,
+        &["DLOCK.RELEASE lock held", "DLOCK.ACQUIRE lock"],
+    );
+    assert_eq!(replies[0], 1);
+    assert!(replies[1].is_nil(), "{replies:?}");
+    granted(&mut waiter);
+    // Neither does a request with BLOCK.
+    let mut third = server.connect();
+    let (token, _) = {
+        ask(&mut waiter, "DLOCK.ACQUIRE other TOKEN held").grant();
+        let queued = queued(&server, "DLOCK.ACQUIRE other BLOCK 0");
+        at_once(&mut waiter, &["DLOCK.RELEASE other held"]);
+        tell(&mut third, "DLOCK.ACQUIRE other BLOCK 0");
+        let mut queued = queued;
+        granted(&mut queued)
+    };
+    third.expect_silence(A_WHILE);
+    assert_eq!(ask(&mut waiter, format!("DLOCK.RELEASE other {token}")), 1);
+    granted(&mut third);
+}
+
+#[test]
+fn wait_that_times_out_answers_nil_and_leaves_the_queue() {
+    let server = Server::start();
+    let mut holder = server.connect();
+    let (token, _) = ask(&mut holder, "DLOCK.ACQUIRE lock").grant();
+    let mut hasty = server.connect();
+    let asked = Instant::now();
+    tell(&mut hasty, "DLOCK.ACQUIRE lock BLOCK 80");
+    let mut patient = server.connect();
+    tell(&mut patient, "DLOCK.ACQUIRE lock BLOCK 60000");
+    assert!(reply(&mut hasty).is_nil());
+    assert!(
+        asked.elapsed() >= Duration::from_millis(80),
+        "{:?}",
+        asked.elapsed()
+    );
+    wait_for_blocked(&server, 1);
+    assert_eq!(lock_waiters(&mut holder, "lock"), 1);
+    assert_eq!(ask(&mut holder, format!("DLOCK.RELEASE lock {token}")), 1);
+    granted(&mut patient);
+    expect_no_more(&mut hasty);
+}

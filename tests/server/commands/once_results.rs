@@ -1,0 +1,288 @@
+//! Work-once, results: whose DONE is accepted, who gets the result, how long it is kept, and how long it may be.
+
+use crate::commands::once_steps::*;
+use crate::support::steps::*;
+use crate::support::*;
+use std::time::Duration;
+
+/// The wall clock in milliseconds, signed as the integers of replies are.
+fn clock_ms() -> i64 {
+    unix_ms().cast_signed()
+}
+
+#[test]
+fn result_goes_to_waiters_and_late_requests_until_its_time_is_up() {
+    let server = Server::start();
+    let mut client = server.connect();
+    ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    let mut waiters: Vec<_> = (0..5)
+        .map(|_| queued(&server, "DONCE.BEGIN job BLOCK 0"))
+        .collect();
+    let binary: Vec<u8> = (0..=255).collect();
+    let before = clock_ms();
+    let done = call!(
+        client,
+        "DONCE.DONE",
+        "job",
+        "t",
+        "PX",
+        1500,
+        "RESULT",
+        binary
+    );
+    assert_eq!(done, 1);
+    let after = clock_ms();
+    for waiter in &mut waiters {
+        assert_done(&reply(waiter), Some(&binary), 1);
+        // The waiter got one reply and is unblocked.
+        assert_eq!(ask(waiter, "PING"), "PONG");
+    }
+    let until = about(&mut client, "job", "kept-until-unix-ms").as_int();
+    assert!((before + 1_500..=after + 1_500).contains(&until), "{until}");
+    assert_eq!(about(&mut client, "job", "result-bytes"), 256);
+    assert_eq!(about(&mut client, "job", "state"), *"done");
+    // Requests that come late get the result too, until its time is up.
+    loop {
+        let reply = ask(&mut client, "DONCE.BEGIN job TOKEN late BLOCK 0 MAX 1");
+        if clock_ms() < until {
+            assert_done(&reply, Some(&binary), 1);
+        } else {
+            break;
+        }
+    }
+    wait_until_run_again(&mut client, "job");
+    assert!(clock_ms() >= until, "never before its time");
+}
+
+/// Waits until the result is forgotten: BEGIN runs again, as attempt 1.
+#[track_caller]
+fn wait_until_run_again(client: &mut Client, key: &str) {
+    eventually(&format!("another run of {key}"), SOON, || {
+        let reply = ask(client, format!("DONCE.BEGIN {key} TOKEN late"));
+        reply.as_array()[0] == *"RUN" && attempt(&reply) == 1
+    });
+}
+
+#[test]
+fn results_attempts_and_reasons_are_kept_for_once_keep_ms() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let kept_for = |client: &mut Client, options: &str| {
+        ask(client, "DEL job");
+        ask(client, "DONCE.BEGIN job TOKEN t");
+        let before = clock_ms();
+        assert_eq!(ask(client, format!("DONCE.DONE job t {options}")), 1);
+        let after = clock_ms();
+        let until = about(client, "job", "kept-until-unix-ms").as_int();
+        (until - after, until - before)
+    };
+    for (options, keep) in [
+        ("", 86_400_000),
+        ("EX 1", 1_000),
+        ("RESULT r EX 315360000", 315_360_000_000),
+        ("PX 315360000000 RESULT r", 315_360_000_000),
+    ] {
+        let (least, most) = kept_for(&mut client, options);
+        assert!(
+            least <= keep && keep <= most,
+            "{options}: {least} to {most}"
+        );
+    }
+    ask(&mut client, "CONFIG SET dsync.once-keep-ms 500");
+    let (least, most) = kept_for(&mut client, "");
+    assert!(least <= 500 && 500 <= most, "{least} to {most}");
+    wait_until_gone(&mut client, "job");
+
+    ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    let failed_at = clock_ms();
+    assert_eq!(ask(&mut client, "DONCE.FAIL job t REASON r"), 1);
+    assert_eq!(attempts(&mut client, "job"), 1, "kept for a while");
+    wait_until_gone(&mut client, "job");
+    assert!(clock_ms() >= failed_at + 500, "never before its time");
+    assert_eq!(
+        attempt(&ask(&mut client, "DONCE.BEGIN job MAX 1 TOKEN t")),
+        1
+    );
+
+    // Attempts are not forgotten while a run or a waiter is there, even past once-keep-ms.
+    ask(&mut client, "DONCE.BEGIN other TOKEN a");
+    ask(&mut client, "DONCE.FAIL other a REASON r");
+    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN other TOKEN b")), 2);
+    let mut waiter = queued(&server, "DONCE.BEGIN other BLOCK 0");
+    waiter.expect_silence(Duration::from_millis(700));
+    assert_eq!(ask(&mut client, "DONCE.FAIL other b REASON r"), 1);
+    assert_eq!(attempt(&reply(&mut waiter)), 3);
+}
+
+#[test]
+fn done_repeated_by_winning_token_answers_1_and_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.connect();
+    ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    assert_eq!(ask(&mut client, "DONCE.DONE job t RESULT first EX 100"), 1);
+    let before = digest(&server, "job");
+    assert_eq!(ask(&mut client, "DONCE.DONE job t RESULT second EX 9"), 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE job t"), 1);
+    assert_done(&ask(&mut client, "DONCE.BEGIN job"), Some(b"first"), 1);
+    assert_eq!(digest(&server, "job"), before);
+    // Only DONE, and only with the winning token, answers 1.
+    assert_eq!(ask(&mut client, "DONCE.DONE job u RESULT second"), 0);
+    for line in [
+        "DONCE.FAIL job t",
+        "DONCE.RELEASE job t",
+        "DONCE.RENEW job t",
+        "DONCE.CHECK job t",
+    ] {
+        assert_eq!(ask(&mut client, line), 0, "{line}");
+    }
+    assert_eq!(digest(&server, "job"), before);
+}
+
+#[test]
+fn done_after_lapse_counts_until_next_begin_or_failed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut lapse = |key: &str| {
+        ask(&mut client, format!("DONCE.BEGIN {key} TOKEN t PX 10"));
+        wait_until_idle(&mut client, key);
+    };
+    for key in [
+        "accepted", "begun", "tried", "answered", "failed", "deleted",
+    ] {
+        lapse(key);
+    }
+    assert_eq!(
+        ask(&mut client, "DONCE.DONE accepted u"),
+        0,
+        "another token"
+    );
+    assert_eq!(ask(&mut client, "DONCE.DONE accepted t RESULT r"), 1);
+    assert_done(&ask(&mut client, "DONCE.BEGIN accepted"), Some(b"r"), 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE accepted t"), 1, "and again");
+
+    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN begun TOKEN u")), 2);
+    assert_eq!(ask(&mut client, "DONCE.DONE begun t"), 0);
+    assert_eq!(ask(&mut client, "DONCE.FAIL begun u"), 1);
+    assert_eq!(
+        ask(&mut client, "DONCE.DONE begun t"),
+        0,
+        "a newer one began"
+    );
+
+    // RENEW, FAIL and INFO begin no attempt, so DONE still counts.
+    assert_eq!(ask(&mut client, "DONCE.RENEW tried t"), 0);
+    assert_eq!(
+        ask(&mut client, "DONCE.FAIL tried t"),
+        0,
+        "the run has lapsed"
+    );
+    about(&mut client, "tried", "state");
+    assert_eq!(ask(&mut client, "DONCE.DONE tried t"), 1);
+
+    assert_failed(&ask(&mut client, "DONCE.BEGIN answered MAX 1"), "lapsed", 1);
+    assert_eq!(
+        ask(&mut client, "DONCE.DONE answered t"),
+        0,
+        "a request was answered FAILED"
+    );
+    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN answered MAX 2")), 2);
+
+    assert_eq!(ask(&mut client, "DEL deleted"), 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE deleted t"), 0);
+
+    // A run that ended by FAIL has not lapsed: its DONE does not count.
+    ask(&mut client, "DONCE.BEGIN said TOKEN t");
+    ask(&mut client, "DONCE.FAIL said t");
+    assert_eq!(ask(&mut client, "DONCE.DONE said t"), 0);
+
+    // After a waiter was answered FAILED, DONE of the lapsed run does not count.
+    ask(&mut client, "DONCE.BEGIN queued TOKEN t EX 600");
+    let mut waiter = queued(&server, "DONCE.BEGIN queued MAX 1 BLOCK 0");
+    assert_eq!(ask(&mut client, "DONCE.RENEW queued t PX 20"), 1);
+    assert_failed(&reply(&mut waiter), "lapsed", 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE queued t"), 0);
+
+    // An EPHEMERAL run whose connection closed has lapsed: its DONE counts.
+    let mut worker = server.connect();
+    ask(&mut worker, "DONCE.BEGIN ephemeral TOKEN t EPHEMERAL");
+    worker.close();
+    wait_until_idle(&mut client, "ephemeral");
+    assert_eq!(ask(&mut client, "DONCE.DONE ephemeral t"), 1);
+}
+
+#[test]
+fn thousand_waiters_all_get_the_result() {
+    let server = Server::start();
+    let mut client = server.connect();
+    ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
+    for waiter in &mut waiters {
+        tell(waiter, "DONCE.BEGIN job MAX 1 BLOCK 0");
+    }
+    wait_for_blocked(&server, 1_000);
+    assert_eq!(count(&mut client, "DONCE.INFO", "job", "waiters"), 1_000);
+    assert_eq!(ask(&mut client, "DONCE.DONE job t RESULT r"), 1);
+    // The waiters are answered in slices. A BEGIN that comes in between gets the result too, perhaps after a wait.
+    assert_done(&ask(&mut client, "DONCE.BEGIN job BLOCK 0"), Some(b"r"), 1);
+    for waiter in &mut waiters {
+        assert_done(&reply(waiter), Some(b"r"), 1);
+        expect_no_more(waiter);
+    }
+    wait_for_blocked(&server, 0);
+    assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_once_granted_at_once"), 1);
+    assert_eq!(
+        server.info_number("dsync", "dsync_once_granted_after_wait"),
+        0
+    );
+}
+
+#[test]
+fn result_or_reason_too_long_is_refused_with_the_bound() {
+    let server = Server::start();
+    let mut client = server.connect();
+    ask(&mut client, "DONCE.BEGIN job TOKEN t");
+    let before = digest(&server, "job");
+    for most in [65_536, 5, 0] {
+        ask(
+            &mut client,
+            format!("CONFIG SET dsync.max-result-bytes {most}"),
+        );
+        for (command, option) in [("DONCE.DONE", "RESULT"), ("DONCE.FAIL", "REASON")] {
+            let text = "x".repeat(most + 1);
+            let reply = call!(client, command, "job", "t", option, text);
+            let error = reply.error();
+            for word in [
+                option,
+                "dsync.max-result-bytes",
+                &most.to_string(),
+                &(most + 1).to_string(),
+            ] {
+                assert!(error.contains(word), "{word} is not in {error}");
+            }
+            assert_eq!(digest(&server, "job"), before, "nothing has changed");
+        }
+    }
+    // A text of exactly the bound is accepted, also after the bound was raised.
+    for (n, most) in [5, 65_536, 1 << 20].into_iter().enumerate() {
+        ask(
+            &mut client,
+            format!("CONFIG SET dsync.max-result-bytes {most}"),
+        );
+        let text = vec![b'r'; most];
+        assert_eq!(call!(client, "DONCE.FAIL", "job", "t", "REASON", text), 1);
+        let known = about(&mut client, "job", "last-reason");
+        assert_eq!(known.as_bytes().len(), most);
+        let begun = ask(&mut client, "DONCE.BEGIN job TOKEN t");
+        assert_eq!(attempt(&begun), n as i64 + 2);
+    }
+    let text = vec![b'r'; 1 << 20];
+    assert_eq!(call!(client, "DONCE.DONE", "job", "t", "RESULT", text), 1);
+    let done = ask(&mut client, "DONCE.BEGIN job");
+    assert_eq!(done.as_array()[1].as_bytes(), text);
+    // A result that is kept already is not touched when the bound is lowered.
+    ask(&mut client, "CONFIG SET dsync.max-result-bytes 10");
+    assert_eq!(call!(client, "DEBUG", "RELOAD"), "OK");
+    let done = ask(&mut client, "DONCE.BEGIN job");
+    assert_eq!(done.as_array()[1].as_bytes(), text);
+}

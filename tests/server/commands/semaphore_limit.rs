@@ -1,0 +1,373 @@
+//! Semaphores, the limit: which one is in force, when a request's LIMIT takes force, what `DSEM.LIMIT` pins, and what a
+//! change means for holders and waiters.
+
+use crate::commands::semaphore_steps::*;
+use crate::support::steps::*;
+use crate::support::*;
+
+#[test]
+fn semaphore_request_without_any_limit_is_refused() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for block in [&[][..], &["BLOCK", "0"]] {
+        let reply = client.call(&[&["DSEM.ACQUIRE", "sem"], block].concat());
+        assert_error(&reply, &["NOLIMIT "]);
+        assert_eq!(call!(client, "EXISTS", "sem"), 0);
+    }
+    let (first, _) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).grant();
+    call!(client, "DSEM.ACQUIRE", "sem").grant();
+    assert!(
+        call!(client, "DSEM.ACQUIRE", "sem").is_nil(),
+        "the limit in force is the one of the first"
+    );
+    assert_eq!(call!(client, "DSEM.RELEASE", "sem", first), 1);
+    call!(client, "DSEM.ACQUIRE", "sem").grant();
+    call!(client, "DEL", "sem");
+    assert_error(&call!(client, "DSEM.ACQUIRE", "sem"), &["NOLIMIT "]);
+}
+
+#[test]
+fn semaphore_permits_above_the_limit_are_refused() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for block in [&[][..], &["BLOCK", "0"]] {
+        let own = [
+            &["DSEM.ACQUIRE", "sem", "LIMIT", "3", "PERMITS", "4"],
+            block,
+        ]
+        .concat();
+        assert_error(&client.call(&own), &["TOOMANY ", "4", "3"]);
+        assert_eq!(call!(client, "EXISTS", "sem"), 0);
+    }
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 5).grant();
+    let before = digest(&server, "sem");
+    for block in [&[][..], &["BLOCK", "0"]] {
+        let in_force = [&["DSEM.ACQUIRE", "sem", "PERMITS", "6"], block].concat();
+        assert_error(&client.call(&in_force), &["TOOMANY ", "6", "5"]);
+        // A request's own limit counts, not the larger one in force.
+        let own = [
+            &["DSEM.ACQUIRE", "sem", "LIMIT", "2", "PERMITS", "3"],
+            block,
+        ]
+        .concat();
+        assert_error(&client.call(&own), &["TOOMANY ", "3", "2"]);
+    }
+    assert_eq!(digest(&server, "sem"), before);
+    // A pinned limit overrides the request's own.
+    call!(client, "DSEM.LIMIT", "sem", 4);
+    let reply = call!(
+        client,
+        "DSEM.ACQUIRE",
+        "sem",
+        "LIMIT",
+        9,
+        "PERMITS",
+        5,
+        "BLOCK",
+        0
+    );
+    assert_error(&reply, &["TOOMANY ", "5", "4"]);
+    // The whole limit may be asked for.
+    call!(client, "DEL", "sem");
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 4, "PERMITS", 4).grant();
+}
+
+#[test]
+fn semaphore_limit_lowered_refuses_waiters_for_more() {
+    let server = Server::start();
+    let mut client = server.connect();
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 5, "PERMITS", 3).grant();
+    let mut three = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
+    let mut five = queued(&server, "DSEM.ACQUIRE sem PERMITS 5 BLOCK 0");
+    let mut one = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
+    let mut four = queued(&server, "DSEM.ACQUIRE sem PERMITS 4 BLOCK 0");
+
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 3), 5);
+    assert_error(&reply(&mut five), &["TOOMANY ", "5", "3"]);
+    assert_error(&reply(&mut four), &["TOOMANY ", "4", "3"]);
+    wait_for_blocked(&server, 2);
+    three.expect_silence(A_WHILE);
+    one.expect_silence(A_WHILE);
+
+    // After NONE, the limit of a new request does the same. The head is refused, and waiters that fit are served.
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 3);
+    let mut two = server.connect();
+    tell(&mut two, "DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 BLOCK 0");
+    assert_error(&reply(&mut three), &["TOOMANY ", "3", "2"]);
+    wait_for_blocked(&server, 2);
+    assert_eq!(info(&mut client, "limit"), 2);
+    assert_eq!(info(&mut client, "waiters"), 2);
+    let fence = call!(client, "DSEM.INFO", "sem")
+        .field("first-holders")
+        .as_array()[0]
+        .field("fence")
+        .as_int();
+    assert_eq!(call!(client, "DSEM.REVOKE", "sem", fence), 1);
+    granted(&mut one);
+    two.expect_silence(A_WHILE);
+}
+
+#[test]
+fn semaphore_limit_takes_force_when_its_request_is_granted() {
+    let server = Server::start();
+    let mut client = server.connect();
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 1).grant();
+    assert_eq!(info(&mut client, "limit"), 1);
+    assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil());
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 3).grant();
+    assert_eq!(info(&mut client, "limit"), 3);
+    assert_eq!(info(&mut client, "available"), 1);
+    call!(client, "DSEM.ACQUIRE", "sem").grant();
+    assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil());
+}
+
+#[test]
+fn semaphore_limit_takes_force_once_when_its_request_queues() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let (held, _) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 1).grant();
+    let mut first = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 PERMITS 2 BLOCK 0");
+    assert_eq!(info(&mut client, "limit"), 2);
+    assert_eq!(info(&mut client, "available"), 1);
+    let mut second = server.connect();
+    tell(&mut second, "DSEM.ACQUIRE sem LIMIT 4 PERMITS 4 BLOCK 0");
+    // The second's limit makes room for the first. The first's own, smaller limit does not return with its grant.
+    let (first, _) = granted(&mut first);
+    wait_for_blocked(&server, 1);
+    assert_eq!(info(&mut client, "limit"), 4);
+    assert_eq!(call!(client, "DSEM.RELEASE", "sem", held), 1);
+    second.expect_silence(A_WHILE);
+    assert_eq!(call!(client, "DSEM.RELEASE", "sem", first), 1);
+    granted(&mut second);
+    assert_eq!(info(&mut client, "limit"), 4);
+    assert_eq!(info(&mut client, "available"), 0);
+}
+
+#[test]
+fn semaphore_limit_follows_a_rolling_deploy_and_its_rollback() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let old = ["DSEM.ACQUIRE", "sem", "LIMIT", "2"];
+    let new = ["DSEM.ACQUIRE", "sem", "LIMIT", "4"];
+    let mut holds: Vec<_> = [old, old, new, new]
+        .iter()
+        .map(|request| client.call(request).grant().0)
+        .collect();
+    assert!(client.call(&new).is_nil(), "four hold already");
+    assert!(client.call(&old).is_nil());
+    assert_eq!(info(&mut client, "limit"), 4, "a refused try sets no limit");
+
+    // The deploy is rolled back: the request of an old worker, which waits, sets the old limit, and the holds drain.
+    let mut waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 BLOCK 0");
+    assert_eq!(info(&mut client, "limit"), 2);
+    for token in holds.drain(..2) {
+        assert_eq!(call!(client, "DSEM.RELEASE", "sem", token), 1);
+    }
+    waiter.expect_silence(A_WHILE);
+    assert_eq!(call!(client, "DSEM.RELEASE", "sem", holds.remove(0)), 1);
+    granted(&mut waiter);
+    assert!(client.call(&old).is_nil());
+    client.call(&new).grant();
+    assert_eq!(info(&mut client, "limit"), 4);
+}
+
+#[test]
+fn semaphore_limit_raised_serves_queue_in_order() {
+    let server = Server::start();
+    let mut client = server.connect();
+    call!(client, "DSEM.LIMIT", "sem", 1);
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 7).grant();
+    let mut waiters: Vec<_> = (0..6)
+        .map(|_| queued(&server, "DSEM.ACQUIRE sem BLOCK 0"))
+        .collect();
+
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 4), 1);
+    let fences: Vec<_> = waiters[..3]
+        .iter_mut()
+        .map(|waiter| granted(waiter).1)
+        .collect();
+    assert!(fences.is_sorted(), "{fences:?}");
+    wait_for_blocked(&server, 3);
+    waiters[3].expect_silence(A_WHILE);
+
+    // After NONE the remembered limit of seven is in force, and the other waiters fit.
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 4);
+    waiters[3..]
+        .iter_mut()
+        .for_each(|waiter| drop(granted(waiter)));
+    assert_eq!(info(&mut client, "limit"), 7);
+    assert_eq!(info(&mut client, "available"), 0);
+
+    // The limit of a new request raises it too.
+    let mut eighth = queued(&server, "DSEM.ACQUIRE sem PERMITS 3 BLOCK 0");
+    let mut ninth = server.connect();
+    ninth.send(&["DSEM.ACQUIRE", "sem", "LIMIT", "11", "BLOCK", "0"]);
+    granted(&mut eighth);
+    granted(&mut ninth);
+}
+
+#[test]
+fn semaphore_limit_lowered_below_use_ends_no_hold() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let tokens: Vec<_> = (0..4)
+        .map(|_| call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 4).grant().0)
+        .collect();
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 2), 4);
+    for token in &tokens {
+        assert!(call!(client, "DSEM.CHECK", "sem", token).as_int() > 0);
+        assert_eq!(call!(client, "DSEM.RENEW", "sem", token), 1);
+    }
+    assert_eq!(info(&mut client, "available"), 0);
+    assert_eq!(info(&mut client, "holders"), 4);
+    let mut waiter = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
+    for token in &tokens[..2] {
+        assert_eq!(call!(client, "DSEM.RELEASE", "sem", token), 1);
+        waiter.expect_silence(A_WHILE);
+    }
+    assert_eq!(call!(client, "DSEM.RELEASE", "sem", tokens[2]), 1);
+    granted(&mut waiter);
+    assert_eq!(info(&mut client, "available"), 0);
+}
+
+#[test]
+fn semaphore_limit_command_answers_the_limit_before() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), -1);
+    assert_eq!(
+        call!(client, "EXISTS", "sem"),
+        0,
+        "there was nothing to unpin"
+    );
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 5), -1);
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 0), 5);
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 1_000_000), 0);
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "none"), 1_000_000);
+    assert_eq!(
+        call!(client, "EXISTS", "sem"),
+        0,
+        "neither pinned nor held: it vanishes"
+    );
+
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).grant();
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 7), 2);
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 7);
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 2);
+    assert_eq!(info(&mut client, "limit"), 2);
+}
+
+#[test]
+fn semaphore_limit_of_zero_pauses_until_raised() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let (held, _) = call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).grant();
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 0), 2);
+    assert_eq!(*call!(client, "DSEM.INFO", "sem").field("state"), "paused");
+    assert!(
+        call!(client, "DSEM.CHECK", "sem", &held).as_int() > 0,
+        "a pause takes nothing away"
+    );
+    assert!(call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 2).is_nil());
+    let mut first = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
+    // No size is refused while the limit is 0: the limit that will follow is not known.
+    let mut large = queued(&server, "DSEM.ACQUIRE sem PERMITS 1000000 BLOCK 0");
+    assert_eq!(call!(client, "DSEM.RELEASE", "sem", held), 1);
+    first.expect_silence(A_WHILE);
+    assert_eq!(call!(client, "EXISTS", "sem"), 1);
+
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 3), 0);
+    granted(&mut first);
+    assert_error(&reply(&mut large), &["TOOMANY ", "1000000", "3"]);
+}
+
+#[test]
+fn semaphore_paused_before_first_request_lets_requests_queue() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", 0), -1);
+    assert!(call!(client, "DSEM.ACQUIRE", "sem").is_nil());
+    let mut waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 2 BLOCK 0");
+    waiter.expect_silence(A_WHILE);
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 0);
+    granted(&mut waiter);
+    assert_eq!(
+        info(&mut client, "limit"),
+        2,
+        "remembered from the request when it queued"
+    );
+}
+
+#[test]
+fn semaphore_waiter_left_without_limit_is_refused() {
+    let server = Server::start();
+    let mut client = server.connect();
+    call!(client, "DSEM.LIMIT", "sem", 1);
+    call!(client, "DSEM.ACQUIRE", "sem").grant();
+    let mut waiter = queued(&server, "DSEM.ACQUIRE sem BLOCK 0");
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 1);
+    assert_error(&reply(&mut waiter), &["NOLIMIT "]);
+}
+
+#[test]
+fn semaphore_limits_of_requests_are_remembered_while_pinned() {
+    let server = Server::start();
+    let mut client = server.connect();
+    call!(client, "DSEM.LIMIT", "sem", 1);
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 5).grant();
+    assert_eq!(info(&mut client, "limit"), 1);
+    // A try is judged by the pinned limit; when it is refused, its own limit is not remembered.
+    assert!(call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 9).is_nil());
+    assert_eq!(call!(client, "DSEM.LIMIT", "sem", "NONE"), 1);
+    assert_eq!(info(&mut client, "limit"), 5);
+    assert!(
+        call!(client, "DSEM.INFO", "sem")
+            .field("pinned-limit")
+            .is_nil()
+    );
+    assert_eq!(info(&mut client, "available"), 4);
+}
+
+#[test]
+fn semaphore_limit_changes_are_counted() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let acquire = |client: &mut Client, limit: i64| {
+        call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", limit).grant();
+        (info(client, "limit"), info(client, "limit-changes"))
+    };
+    assert_eq!(
+        acquire(&mut client, 8),
+        (8, 0),
+        "the first limit is no change"
+    );
+    assert_eq!(acquire(&mut client, 8), (8, 0));
+    assert_eq!(acquire(&mut client, 9), (9, 1));
+    call!(client, "DSEM.LIMIT", "sem", 9);
+    assert_eq!(
+        info(&mut client, "limit-changes"),
+        1,
+        "pinned to the limit in force"
+    );
+    call!(client, "DSEM.LIMIT", "sem", 7);
+    assert_eq!(info(&mut client, "limit-changes"), 2);
+    assert_eq!(acquire(&mut client, 6), (7, 2), "remembered only");
+    call!(client, "DSEM.LIMIT", "sem", "NONE");
+    assert_eq!(
+        (
+            info(&mut client, "limit"),
+            info(&mut client, "limit-changes")
+        ),
+        (6, 3)
+    );
+    // A request that waits changes the limit; a refused try does not.
+    let _waiter = queued(&server, "DSEM.ACQUIRE sem LIMIT 5 PERMITS 5 BLOCK 0");
+    call!(client, "DSEM.ACQUIRE", "sem", "LIMIT", 4);
+    assert_eq!(
+        (
+            info(&mut client, "limit"),
+            info(&mut client, "limit-changes")
+        ),
+        (5, 4)
+    );
+}

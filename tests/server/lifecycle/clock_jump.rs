@@ -1,0 +1,223 @@
+//! The wall clock jumps by an hour, forwards and backwards, while leases and waits run.
+//!
+//! No lease lapses early, no lapse and no end of a wait is delayed, and fences never go back: leases run on the
+//! monotonic clock. A library that is preloaded into the server shifts its wall clock; the tests are skipped without a
+//! C compiler.
+
+use super::lease_clock::check;
+use crate::support::steps::SOON;
+use crate::support::*;
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// C code of a library that shifts the wall clock of a process, and no other clock, by the microseconds in a file.
+const SHIM: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile long long *shift;
+
+__attribute__((constructor)) static void start(void) {
+    const char *name = getenv("DSYNC_TEST_SHIFT");
+    int file = name ? open(name, O_RDONLY) : -1;
+    if (file < 0) return;
+    void *page = mmap(NULL, sizeof *shift, PROT_READ, MAP_SHARED, file, 0);
+    if (page != MAP_FAILED) shift = page;
+}
+
+static long long now_us(struct timespec *exact, clockid_t id) {
+    syscall(SYS_clock_gettime, id, exact);
+    return exact->tv_sec * 1000000LL + exact->tv_nsec / 1000 + (shift ? *shift : 0);
+}
+
+int clock_gettime(clockid_t id, struct timespec *to) {
+    if (id != CLOCK_REALTIME && id != CLOCK_REALTIME_COARSE) return syscall(SYS_clock_gettime, id, to);
+    long long us = now_us(to, id);
+    to->tv_sec = us / 1000000;
+    to->tv_nsec = us % 1000000 * 1000;
+    return 0;
+}
+
+int gettimeofday(struct timeval *restrict to, void *restrict zone) {
+    struct timespec exact;
+    long long us = now_us(&exact, CLOCK_REALTIME);
+    (void)zone;
+    to->tv_sec = us / 1000000;
+    to->tv_usec = us % 1000000;
+    return 0;
+}
+
+time_t time(time_t *to) {
+    struct timespec exact;
+    time_t now = now_us(&exact, CLOCK_REALTIME) / 1000000;
+    if (to) *to = now;
+    return now;
+}
+"#;
+
+/// A server whose wall clock the test sets. The harness cannot give a server environment variables.
+struct ShiftedServer {
+    child: Child,
+    dir: PathBuf,
+    address: SocketAddr,
+}
+
+impl ShiftedServer {
+    /// Returns `None` without a C compiler.
+    fn start() -> Option<ShiftedServer> {
+        let dir = std::env::temp_dir().join(format!("dsync-test-clock-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory is made");
+        fs::write(dir.join("shim.c"), SHIM).expect("the shim is written");
+        fs::write(dir.join("shift"), 0i64.to_ne_bytes()).expect("the shift is written");
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([dir.join("shim.so"), dir.join("shim.c")])
+            .status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: no C compiler");
+            return None;
+        }
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = free.local_addr().expect("a bound socket has an address");
+        drop(free);
+        let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
+        let module = std::env::var("DSYNC_TEST_MODULE").unwrap_or(format!(
+            "{}/target/release/libdsync.so",
+            env!("CARGO_MANIFEST_DIR")
+        ));
+        let module = fs::canonicalize(module).expect("the module is built");
+        let child = Command::new("setpriv")
+            .args([
+                "--pdeathsig",
+                "KILL",
+                &server,
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+            ])
+            .args(["--port", &address.port().to_string(), "--logfile", "log"])
+            .arg("--dir")
+            .arg(&dir)
+            .arg("--loadmodule")
+            .arg(module)
+            .env("LD_PRELOAD", dir.join("shim.so"))
+            .env("DSYNC_TEST_SHIFT", dir.join("shift"))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        let server = ShiftedServer {
+            child,
+            dir,
+            address,
+        };
+        eventually("the server's answer", SOON, || {
+            Client::connect(address).is_ok_and(|mut client| {
+                client
+                    .try_call(&["PING"])
+                    .is_some_and(|pong| pong == "PONG")
+            })
+        });
+        Some(server)
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(self.address).expect("the server listens")
+    }
+
+    fn shift_by(&self, us: i64) {
+        // Writes in place: the server has the file mapped, so it must never be truncated.
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(self.dir.join("shift"));
+        file.and_then(|mut file| file.write_all(&us.to_ne_bytes()))
+            .expect("the shift is written");
+    }
+}
+
+impl Drop for ShiftedServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!(
+                "{}",
+                fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+            );
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[test]
+fn wall_clock_jump_changes_no_lease_and_no_wait() {
+    const HOUR_US: i64 = 3_600_000_000;
+    let Some(server) = ShiftedServer::start() else {
+        return;
+    };
+    let mut client = server.connect();
+    let seconds = |client: &mut Client| {
+        call!(client, "TIME").as_array()[0]
+            .as_str()
+            .parse::<i64>()
+            .expect("a number")
+    };
+    let (mut last_fence, mut shift) = (0, 0);
+    for jump in [-HOUR_US, HOUR_US, HOUR_US, -HOUR_US, -HOUR_US] {
+        let mut waiter = server.connect();
+        let start = Instant::now();
+        let fence = call!(client, "DLOCK.ACQUIRE", "k", "PX", 1_200, "TOKEN", "t")
+            .grant()
+            .1;
+        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 0, "TOKEN", "w");
+        eventually("the waiter in its queue", SOON, || {
+            *call!(client, "DLOCK.INFO", "k").field("waiters") == 1
+        });
+        let mut impatient = server.connect();
+        send!(impatient, "DLOCK.ACQUIRE", "k", "BLOCK", 300);
+        let before = seconds(&mut client);
+        shift += jump;
+        server.shift_by(shift);
+        // Valkey 9.1 reads the system clock only once a millisecond.
+        eventually("the server's clock to jump", SOON, || {
+            let jumped = seconds(&mut client) - before;
+            (jumped - jump / 1_000_000).abs() < 60
+        });
+        assert!(check(&mut client, "k") > 0 || start.elapsed() >= Duration::from_millis(1_200));
+        assert!(
+            impatient
+                .recv(Duration::from_secs(3))
+                .expect("its wait runs out")
+                .is_nil()
+        );
+        assert!(start.elapsed() >= Duration::from_millis(300));
+        // The lapse comes within one tick of the server's cron; the rest is for a machine under load.
+        let next = waiter
+            .recv(Duration::from_secs(4))
+            .expect("the lapse was held up by the clock")
+            .grant()
+            .1;
+        assert!(
+            start.elapsed() >= Duration::from_millis(1_200),
+            "lapsed early, after {:?}",
+            start.elapsed()
+        );
+        assert!(
+            fence > last_fence && next > fence,
+            "fences never go back: {last_fence} {fence} {next}"
+        );
+        last_fence = next;
+        assert_eq!(call!(client, "DLOCK.RELEASE", "k", "w"), 1);
+    }
+}

@@ -1,0 +1,120 @@
+//! Many leases that end at once, very short leases that end one after the other, and lapses under load.
+//!
+//! Every waiter is granted, in the order of the queue and with rising fences, and commands are answered meanwhile.
+//! Waves of lapses that are interrupted use `lapse_wave`; holds by the ten thousand are in `turns`.
+
+use super::lease_clock::check;
+use crate::support::steps::*;
+use crate::support::*;
+use std::time::Duration;
+
+#[test]
+fn thousand_leases_due_at_once_are_all_handed_on() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut waiters: Vec<_> = (0..1_000).map(|_| server.connect()).collect();
+    let lines: String = (0..1_000)
+        .map(|n| format!("DLOCK.ACQUIRE k{n} PX 1500 TOKEN t{n}\r\n"))
+        .collect();
+    client.send_raw(lines.as_bytes());
+    let fences: Vec<_> = (0..1_000).map(|_| granted(&mut client).1).collect();
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        send!(
+            waiter,
+            "DLOCK.ACQUIRE",
+            format!("k{n}"),
+            "BLOCK",
+            0,
+            "TOKEN",
+            format!("w{n}")
+        );
+    }
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        let (token, fence) = granted(waiter);
+        assert_eq!(token, format!("w{n}"));
+        assert!(fence > fences[n]);
+    }
+    wait_for_blocked(&server, 0);
+    assert_calm(&server);
+}
+
+#[test]
+fn short_leases_serve_queue_in_order() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for lease in [1, 2, 10] {
+        call!(client, "DLOCK.ACQUIRE", "k", "PX", 400);
+        let mut waiters: Vec<_> = (0..100).map(|_| server.connect()).collect();
+        for (n, waiter) in waiters.iter_mut().enumerate() {
+            send!(
+                waiter,
+                "DLOCK.ACQUIRE",
+                "k",
+                "PX",
+                lease,
+                "BLOCK",
+                0,
+                "TOKEN",
+                format!("{lease}:{n}")
+            );
+            // The server has read ten requests before the next ones are sent.
+            if n % 10 == 9 {
+                assert_eq!(call!(client, "PING"), "PONG");
+            }
+            wait_for_at_least(&server, &mut client, n as u64 + 1);
+        }
+        let mut last = 0;
+        for (n, waiter) in waiters.iter_mut().enumerate() {
+            let (token, fence) = granted(waiter);
+            assert_eq!(token, format!("{lease}:{n}"));
+            assert!(fence > last, "waiter {n} passed an earlier one");
+            last = fence;
+        }
+        eventually("the last lapse", SOON, || call!(client, "EXISTS", "k") == 0);
+    }
+}
+
+/// Waits until this many requests for `k` have been queued, including those that were granted since.
+fn wait_for_at_least(server: &Server, client: &mut Client, count: u64) {
+    eventually("a queued request", SOON, || {
+        let info = call!(client, "DLOCK.INFO", "k");
+        let queued = if info.is_nil() {
+            0
+        } else {
+            info.field("waiters").as_int().unsigned_abs()
+        };
+        // After the first lease has ended, the queue loses requests while others arrive.
+        queued >= count || blocked_clients(server) < count
+    });
+}
+
+#[test]
+fn twenty_thousand_lapses_do_not_block_commands() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for from in (0..20_000).step_by(1_000) {
+        let lines: String = (from..from + 1_000)
+            .map(|n| format!("DLOCK.ACQUIRE k{n} PX 700\r\n"))
+            .collect();
+        client.send_raw(lines.as_bytes());
+        for _ in 0..1_000 {
+            granted(&mut client);
+        }
+    }
+    call!(client, "DLOCK.ACQUIRE", "lasting", "EX", 60, "TOKEN", "t");
+    let mut rounds = 0;
+    eventually("all lapses", Duration::from_secs(20), || {
+        rounds += 1;
+        assert!(check(&mut client, "lasting") > 0);
+        assert!(call!(client, "DLOCK.ACQUIRE", "lasting").is_nil());
+        assert!(
+            call!(client, "DLOCK.ACQUIRE", "busy", "TOKEN", rounds)
+                .grant()
+                .1
+                > 0
+        );
+        assert_eq!(call!(client, "DLOCK.RELEASE", "busy", rounds), 1);
+        call!(client, "DBSIZE") == 1
+    });
+    assert_calm(&server);
+}

@@ -1,0 +1,175 @@
+//! Thousands of keys that are removed at once: every waiter is granted afresh, no queue stays behind, and the memory
+//! is given back.
+
+use super::lapse_wave::LapseWave;
+use crate::support::steps::*;
+use crate::support::*;
+
+fn used_memory(server: &Server) -> i64 {
+    i64::try_from(server.info_number("memory", "used_memory")).expect("memory fits")
+}
+
+#[test]
+fn ten_thousand_keys_leave_no_memory_behind() {
+    const KEYS: usize = 10_000;
+    let server = Server::start();
+    let mut client = server.connect();
+    let all = |client: &mut Client, line: &str| {
+        let lines: Vec<_> = (0..KEYS)
+            .map(|n| line.replace("{}", &n.to_string()))
+            .collect();
+        // 500 lines fit into the socket's buffers: nobody reads while they are written.
+        for some in lines.chunks(500) {
+            at_once(client, some);
+        }
+    };
+    let take =
+        "DLOCK.ACQUIRE lock:{} EX 600 TOKEN a-token-that-is-longer-than-a-uuid:{} OWNER owner-{}";
+    // The first round allocates memory that the later rounds use again.
+    all(&mut client, take);
+    all(
+        &mut client,
+        "DLOCK.RELEASE lock:{} a-token-that-is-longer-than-a-uuid:{}",
+    );
+    assert_eq!(ask(&mut client, "DBSIZE"), 0);
+    let before = used_memory(&server);
+    for round in 0..2 {
+        all(&mut client, take);
+        assert_eq!(ask(&mut client, "DBSIZE"), KEYS as i64);
+        all(
+            &mut client,
+            "DLOCK.RELEASE lock:{} a-token-that-is-longer-than-a-uuid:{}",
+        );
+        assert_eq!(ask(&mut client, "DBSIZE"), 0, "released, round {round}");
+
+        all(&mut client, take);
+        all(&mut client, "UNLINK lock:{}");
+        assert_eq!(ask(&mut client, "DBSIZE"), 0, "unlinked, round {round}");
+
+        all(&mut client, "DLOCK.ACQUIRE lock:{} PX 20");
+        eventually("ten thousand lapses", SOON, || {
+            ask(&mut client, "DBSIZE") == 0
+        });
+
+        all(&mut client, "DLOCK.ACQUIRE lock:{} EX 600 EPHEMERAL");
+        let old = std::mem::replace(&mut client, server.connect());
+        old.close();
+        eventually("ten thousand ends", SOON, || {
+            ask(&mut client, "DBSIZE") == 0
+        });
+
+        all(&mut client, "DSEM.ACQUIRE semaphore:{} LIMIT 3 EX 600");
+        all(&mut client, "DWG.ADD group:{} EX 600");
+        assert_eq!(ask(&mut client, "FLUSHALL ASYNC"), "OK");
+        assert_eq!(ask(&mut client, "DBSIZE"), 0);
+
+        all(&mut client, take);
+        assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
+        assert_eq!(ask(&mut client, "DBSIZE"), 0);
+    }
+    // A held lock takes more than 100 bytes: a round that leaked would take more than a megabyte.
+    eventually("the memory of the start", SOON, || {
+        used_memory(&server) - before < 600_000
+    });
+}
+
+#[test]
+fn flush_of_keys_with_waiters_leaves_no_queue() {
+    const KEYS: usize = 200;
+    let server = Server::start();
+    let mut admin = server.connect();
+    let lines: Vec<_> = (0..KEYS)
+        .map(|n| format!("DLOCK.ACQUIRE lock:{n} EX 600"))
+        .collect();
+    at_once(&mut admin, &lines);
+    let mut waiters: Vec<_> = (0..KEYS).map(|_| server.connect()).collect();
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        tell(waiter, format!("DLOCK.ACQUIRE lock:{n} EX 600 BLOCK 0"));
+    }
+    wait_for_blocked(&server, KEYS as u64);
+    assert_eq!(ask(&mut admin, "FLUSHALL"), "OK");
+    let tokens: Vec<_> = waiters.iter_mut().map(|waiter| granted(waiter).0).collect();
+    for (n, token) in tokens.iter().enumerate() {
+        assert_eq!(
+            ask(&mut admin, format!("DLOCK.RELEASE lock:{n} {token}")),
+            1
+        );
+    }
+    assert_eq!(ask(&mut admin, "DBSIZE"), 0);
+    wait_for_blocked(&server, 0);
+}
+
+/// Sends the requests, 500 at a time, and checks each reply.
+fn in_bulk(client: &mut Client, requests: impl Iterator<Item = String>, check: impl Fn(&Reply)) {
+    let requests: Vec<String> = requests.collect();
+    for some in requests.chunks(500) {
+        at_once(client, some).iter().for_each(&check);
+    }
+}
+
+#[test]
+fn holds_freed_on_another_thread_leave_names_usable() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let acquire =
+        |generation: usize| move |n| format!("DLOCK.ACQUIRE k{n} PX 60000 TOKEN g{generation}");
+    let mut used = Vec::new();
+    for generation in 0..4 {
+        in_bulk(&mut client, (0..50_000).map(acquire(generation)), |reply| {
+            drop(reply.grant())
+        });
+        used.push(server.info_number("memory", "used_memory"));
+        let mut waiter = server.connect();
+        send!(waiter, "DLOCK.ACQUIRE", "k7", "BLOCK", 0, "TOKEN", "waiter");
+        wait_for_blocked(&server, 1);
+        let flush = ["FLUSHALL", "FLUSHDB", "FLUSHALL", "FLUSHDB"][generation];
+        assert_eq!(call!(client, flush, "ASYNC"), "OK");
+        // At once, while another thread still frees the old holds.
+        in_bulk(
+            &mut client,
+            (0..2_000).map(|n| format!("DLOCK.ACQUIRE new{n} PX 60000 TOKEN new")),
+            |reply| drop(reply.grant()),
+        );
+        assert_eq!(granted(&mut waiter).0, "waiter");
+        in_bulk(
+            &mut client,
+            (0..2_000).map(|n| format!("DLOCK.CHECK new{n} new")),
+            |left| {
+                assert!(left.as_int() > 0);
+            },
+        );
+        assert_eq!(
+            call!(client, "DLOCK.CHECK", "k1", format!("g{generation}")),
+            0
+        );
+        assert_eq!(call!(client, "DBSIZE"), 2_001);
+        assert_eq!(call!(client, "FLUSHALL", "SYNC"), "OK");
+    }
+    // The numbers of freed values are used again: three generations do not leave three times as much.
+    assert!(
+        used[3] < used[0] + used[0] / 2,
+        "used_memory by generation: {used:?}"
+    );
+    assert_calm(&server);
+}
+
+#[test]
+fn flush_or_swap_in_wave_of_lapses_serves_every_waiter() {
+    let server = Server::start();
+    for flush in [
+        &["FLUSHALL", "ASYNC"][..],
+        &["FLUSHDB", "SYNC"],
+        &["SWAPDB", "0", "1"],
+    ] {
+        let wave = LapseWave::start(&server, 40);
+        LapseWave::wait_for_middle(&server);
+        assert_eq!(server.connect().call(flush), "OK");
+        wave.assert_all_granted();
+        let mut client = server.connect();
+        for db in 0..2 {
+            call!(client, "SELECT", db);
+            eventually("the end of the wave", SOON, || call!(client, "DBSIZE") == 0);
+        }
+    }
+    assert_calm(&server);
+}

@@ -1,0 +1,219 @@
+//! RENAME, MOVE, SWAPDB, COPY and overwriting while a lock is held and waited for.
+//!
+//! The hold travels with its value; the waiters stay with the name and the database number, and wait for whatever value
+//! is there afterwards. If that value is of another type, they are answered WRONGTYPE. COPY is refused: a copied lock
+//! would have two holders.
+
+use super::removal::held_lock;
+use crate::support::steps::*;
+use crate::support::*;
+
+#[test]
+fn rename_moves_hold_and_leaves_waiters_with_name() {
+    for line in ["RENAME lock moved", "RENAMENX lock moved"] {
+        let mut held = held_lock();
+        held.run(line);
+        assert!(
+            ask(&mut held.admin, "DLOCK.CHECK moved held").as_int() > 0,
+            "{line}"
+        );
+        held.expect_granted_afresh();
+        // The hold lives on under its new name, and can be released there.
+        assert!(ask(&mut held.admin, "DLOCK.ACQUIRE moved").is_nil());
+        assert_eq!(ask(&mut held.admin, "DLOCK.RENEW moved held EX 500"), 1);
+        assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE moved held"), 1);
+        assert_eq!(ask(&mut held.admin, "DBSIZE"), 0);
+    }
+}
+
+#[test]
+fn rename_onto_name_with_waiters_replaces_its_hold() {
+    let mut held = held_lock();
+    let (_, fence) = ask(&mut held.admin, "DLOCK.ACQUIRE other EX 600 TOKEN others").grant();
+    held.run("RENAME other lock");
+    held.first.expect_silence(A_WHILE);
+    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock held"), 0);
+    assert!(ask(&mut held.admin, "DLOCK.CHECK lock others").as_int() > 0);
+    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock others"), 1);
+    held.fence = held.fence.max(fence);
+    held.expect_granted_afresh();
+}
+
+#[test]
+fn renamed_hold_lapses_under_its_new_name() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let lines = [
+        "DLOCK.ACQUIRE lock PX 150 TOKEN held",
+        "DLOCK.ACQUIRE alone PX 150",
+        "RENAME lock moved",
+        "MOVE alone 1",
+    ];
+    let replies = at_once(&mut admin, &lines);
+    assert_eq!(replies[2], "OK");
+    assert_eq!(replies[3], 1);
+    let mut waiter = server.connect();
+    tell(&mut waiter, "DLOCK.ACQUIRE moved BLOCK 0");
+    granted(&mut waiter);
+    assert_eq!(ask(&mut admin, "SELECT 1"), "OK");
+    eventually("an empty database", SOON, || ask(&mut admin, "DBSIZE") == 0);
+}
+
+#[test]
+fn rename_to_same_name_changes_nothing() {
+    let mut held = held_lock();
+    held.run("RENAME lock lock");
+    held.first.expect_silence(A_WHILE);
+    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock held"), 1);
+    granted(&mut held.first);
+}
+
+#[test]
+fn move_takes_hold_to_other_database_and_leaves_waiters() {
+    let mut held = held_lock();
+    held.run("MOVE lock 1");
+    held.run("SELECT 1");
+    assert!(ask(&mut held.admin, "DLOCK.CHECK lock held").as_int() > 0);
+    let mut elsewhere = held.server.connect();
+    ask(&mut elsewhere, "SELECT 1");
+    queue(&held.server, &mut elsewhere, "DLOCK.ACQUIRE lock BLOCK 0");
+    held.run("DLOCK.RELEASE lock held");
+    granted(&mut elsewhere);
+    held.run("SELECT 0");
+    held.expect_granted_afresh();
+}
+
+#[test]
+fn move_onto_name_with_waiters_lets_them_wait_for_the_hold() {
+    let mut held = held_lock();
+    held.run("SELECT 1");
+    held.run("DLOCK.ACQUIRE lock EX 600 TOKEN others");
+    held.run("SELECT 0");
+    // Database 0 loses its lock and is given another before anybody could be granted afresh.
+    at_once(
+        &mut held.admin,
+        &["DEL lock", "SELECT 1", "MOVE lock 0", "SELECT 0"],
+    );
+    held.first.expect_silence(A_WHILE);
+    assert!(ask(&mut held.admin, "DLOCK.CHECK lock others").as_int() > 0);
+    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock others"), 1);
+    held.expect_granted_afresh();
+}
+
+#[test]
+fn swapdb_leaves_waiters_with_database_number() {
+    let mut held = held_lock();
+    held.run("SELECT 1");
+    let (_, fence) = ask(&mut held.admin, "DLOCK.ACQUIRE lock EX 600 TOKEN others").grant();
+    let mut elsewhere = held.server.connect();
+    ask(&mut elsewhere, "SELECT 1");
+    queue(
+        &held.server,
+        &mut elsewhere,
+        "DLOCK.ACQUIRE lock TOKEN elsewhere BLOCK 0",
+    );
+    held.run("SWAPDB 0 1");
+    // Now each queue waits for the hold that came from the other database.
+    held.first.expect_silence(A_WHILE);
+    elsewhere.expect_silence(A_WHILE);
+    assert_eq!(
+        ask(&mut held.admin, "DLOCK.RELEASE lock held"),
+        1,
+        "in database 1 now"
+    );
+    granted(&mut elsewhere);
+    held.first.expect_silence(A_WHILE);
+    held.run("SELECT 0");
+    assert_eq!(ask(&mut held.admin, "DLOCK.RELEASE lock others"), 1);
+    held.fence = fence;
+    held.expect_granted_afresh();
+}
+
+#[test]
+fn swapdb_with_empty_database_grants_waiters_afresh() {
+    let mut held = held_lock();
+    held.run("SWAPDB 0 9");
+    held.expect_granted_afresh();
+    held.run("SELECT 9");
+    assert!(ask(&mut held.admin, "DLOCK.CHECK lock held").as_int() > 0);
+    // The lease also runs in database 9.
+    assert_eq!(ask(&mut held.admin, "DLOCK.RENEW lock held PX 20"), 1);
+    eventually("an empty database", SOON, || {
+        ask(&mut held.admin, "DBSIZE") == 0
+    });
+}
+
+#[test]
+fn overwriting_by_other_type_answers_waiters_wrongtype() {
+    for lines in [
+        &["SET lock text"][..],
+        &["SET text x", "RENAME text lock"],
+        &["SET text x", "COPY text lock REPLACE"],
+        &["SADD a 1", "SADD b 1", "SINTERSTORE lock a b"],
+        &["MULTI", "DEL lock", "LPUSH lock x", "EXEC"],
+        &["SELECT 1", "SET lock x", "SWAPDB 0 1", "SELECT 0"],
+    ] {
+        let mut held = held_lock();
+        for line in lines {
+            held.run(line);
+        }
+        held.expect_wrong_type();
+    }
+}
+
+#[test]
+fn overwriting_by_other_family_answers_waiters_wrongtype() {
+    for (line, release) in [
+        (
+            "DSEM.ACQUIRE other LIMIT 1 EX 600 TOKEN t",
+            "DSEM.RELEASE lock t",
+        ),
+        ("DWG.ADD other EX 600 TOKEN t", "DWG.DONE lock t"),
+    ] {
+        let mut held = held_lock();
+        ask(&mut held.admin, line).grant();
+        held.run("RENAME other lock");
+        held.expect_wrong_type();
+        assert_eq!(
+            ask(&mut held.admin, release),
+            1,
+            "the other hold is untouched"
+        );
+    }
+}
+
+#[test]
+fn copy_is_refused() {
+    let mut held = held_lock();
+    ask(&mut held.admin, "DSEM.ACQUIRE semaphore LIMIT 1").grant();
+    ask(&mut held.admin, "DWG.ADD group").grant();
+    for key in ["lock", "semaphore", "group"] {
+        for line in [format!("COPY {key} twin"), format!("COPY {key} {key} DB 1")] {
+            let error = ask(&mut held.admin, &line);
+            assert!(error.is_error(), "{line}: {error:?}");
+        }
+    }
+    assert_eq!(ask(&mut held.admin, "EXISTS twin"), 0);
+    held.run("SELECT 1");
+    assert_eq!(ask(&mut held.admin, "DBSIZE"), 0);
+    held.run("SELECT 0");
+    held.first.expect_silence(A_WHILE);
+}
+
+#[test]
+fn same_name_in_two_databases_is_two_locks() {
+    let mut held = held_lock();
+    let mut elsewhere = held.server.connect();
+    ask(&mut elsewhere, "SELECT 5");
+    let (token, _) = ask(&mut elsewhere, "DLOCK.ACQUIRE lock BLOCK 0").grant();
+    assert_eq!(
+        ask(&mut held.admin, format!("DLOCK.RELEASE lock {token}")),
+        0
+    );
+    assert_eq!(ask(&mut elsewhere, "DLOCK.RELEASE lock held"), 0);
+    assert_eq!(
+        ask(&mut elsewhere, format!("DLOCK.RELEASE lock {token}")),
+        1
+    );
+    held.first.expect_silence(A_WHILE);
+}

@@ -1,0 +1,302 @@
+//! The events `*.free`: sent when capacity was gained and nobody is queued for it, and only then. With them a client
+//! that never blocks gets its turn.
+
+use crate::observing::listener::*;
+use crate::support::steps::*;
+use crate::support::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[test]
+fn free_event_is_not_sent_while_anyone_is_queued() {
+    let server = notifying("Ed");
+    let mut client = server.connect();
+    let mut listener = Listener::to_events(&server);
+    ask(&mut client, "DLOCK.ACQUIRE k TOKEN a");
+    let mut first = queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0");
+    let mut second = queued(&server, "DLOCK.ACQUIRE k TOKEN c BLOCK 0");
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["dlock.grant k"],
+        "queueing is no event"
+    );
+    ask(&mut client, "DLOCK.RELEASE k a");
+    granted(&mut first);
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["dlock.grant k", "dlock.release k"]
+    );
+    // The queue is empty after this grant, but no capacity is left for others.
+    ask(&mut client, "DLOCK.RELEASE k b");
+    granted(&mut second);
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["dlock.grant k", "dlock.release k"]
+    );
+    ask(&mut client, "DLOCK.RELEASE k c");
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["dlock.free k", "dlock.release k"]
+    );
+
+    // Free permits that are too few for the first waiter are for nobody else.
+    ask(&mut client, "DSEM.ACQUIRE s LIMIT 4 PERMITS 2 TOKEN a");
+    ask(&mut client, "DSEM.ACQUIRE s PERMITS 2 TOKEN b");
+    let mut all = queued(&server, "DSEM.ACQUIRE s PERMITS 4 TOKEN c BLOCK 0");
+    listener.so_far(&mut client);
+    ask(&mut client, "DSEM.RELEASE s a");
+    assert_eq!(listener.so_far(&mut client), ["dsem.release s"]);
+    ask(&mut client, "DSEM.RELEASE s b");
+    granted(&mut all);
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["dsem.grant s", "dsem.release s"]
+    );
+    // Permits that are left when the last waiter has been granted are free for everybody.
+    let mut one = queued(&server, "DSEM.ACQUIRE s PERMITS 1 TOKEN d BLOCK 0");
+    ask(&mut client, "DSEM.RELEASE s c");
+    granted(&mut one);
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["dsem.free s", "dsem.grant s", "dsem.release s"]
+    );
+
+    ask(&mut client, "DONCE.BEGIN o TOKEN a");
+    let mut next = queued(&server, "DONCE.BEGIN o BLOCK 0");
+    listener.so_far(&mut client);
+    ask(&mut client, "DONCE.FAIL o a");
+    reply(&mut next);
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["donce.fail o", "donce.run o"]
+    );
+
+    ask(&mut client, "DWG.ADD g LIMIT 1 TOKEN a");
+    let mut next = queued(&server, "DWG.ADD g LIMIT 1 BLOCK 0");
+    listener.so_far(&mut client);
+    ask(&mut client, "DWG.DONE g a");
+    granted(&mut next);
+    assert_eq!(listener.so_far(&mut client), ["dwg.add g", "dwg.done g"]);
+}
+
+/// A vacant place is no waiter, so a try would succeed.
+#[test]
+fn free_event_is_sent_despite_a_vacant_place() {
+    let server = notifying("Ed");
+    let mut client = server.connect();
+    ask(&mut client, "CONFIG SET dsync.rejoin-ms 60000");
+    let mut listener = Listener::to_events(&server);
+    ask(&mut client, "DLOCK.ACQUIRE k TOKEN a");
+    queued(&server, "DLOCK.ACQUIRE k TOKEN b BLOCK 0").close();
+    wait_for_blocked(&server, 0);
+    ask(&mut client, "DLOCK.RELEASE k a");
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["dlock.free k", "dlock.grant k", "dlock.release k"]
+    );
+}
+
+/// A try fails while anyone waits, even if permits are free. When the last waiter leaves without a grant, these permits
+/// can be had, so clients that only try must get the event.
+#[test]
+fn free_event_is_sent_when_the_last_waiter_leaves_capacity_behind() {
+    for by_closing in [true, false] {
+        let server = notifying("Ed");
+        let mut client = server.connect();
+        let mut listener = Listener::to_events(&server);
+        ask(&mut client, "DSEM.ACQUIRE s LIMIT 3 PERMITS 2");
+        let block = if by_closing { 0 } else { 1_000 };
+        let mut greedy = queued(&server, format!("DSEM.ACQUIRE s PERMITS 2 BLOCK {block}"));
+        listener.so_far(&mut client);
+        // One permit is free, but a try fails because of the waiter.
+        assert!(ask(&mut client, "DSEM.ACQUIRE s").is_nil());
+        if by_closing {
+            greedy.close();
+        } else {
+            assert!(reply(&mut greedy).is_nil());
+        }
+        wait_for_blocked(&server, 0);
+        let sent = listener
+            .next(SOON)
+            .map(|(channel, message)| event(&channel, &message));
+        assert_eq!(
+            sent.as_deref(),
+            Some("dsem.free s"),
+            "closing: {by_closing}"
+        );
+        ask(&mut client, "DSEM.ACQUIRE s").grant();
+    }
+}
+
+/// The first limit and a lowered limit add no capacity. With an event, clients would try for nothing.
+#[test]
+fn free_event_is_not_sent_for_a_limit_that_adds_no_capacity() {
+    let server = notifying("Ed");
+    let mut client = server.connect();
+    let mut listener = Listener::to_events(&server);
+    let mut wrong = Vec::new();
+    for (line, events) in [
+        ("DSEM.ACQUIRE s LIMIT 9 TOKEN a", &["dsem.grant s"][..]),
+        ("DSEM.ACQUIRE s LIMIT 7 TOKEN b", &["dsem.grant s"]),
+        ("DSEM.LIMIT s 6", &[]),
+        ("DSEM.LIMIT s 5", &[]),
+        ("DSEM.LIMIT s 8", &["dsem.free s"]),
+        // Back to the remembered limit of seven.
+        ("DSEM.LIMIT s NONE", &[]),
+        (
+            "DSEM.ACQUIRE s LIMIT 9 TOKEN c",
+            &["dsem.free s", "dsem.grant s"],
+        ),
+        ("DWG.ADD g LIMIT 3 TOKEN a", &["dwg.add g"]),
+        ("DWG.ADD g LIMIT 2 TOKEN b", &["dwg.add g"]),
+        ("DWG.DONE g b", &["dwg.done g", "dwg.free g"]),
+    ] {
+        ask(&mut client, line);
+        let sent = listener.so_far(&mut client);
+        if sent != *events {
+            wrong.push(format!("{line}: {sent:?}, not {events:?}"));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+/// A shared try failed while the lock was exclusive; it succeeds when the lock has become shared and nobody is queued.
+#[test]
+fn free_event_is_sent_when_an_exclusive_lock_becomes_shared() {
+    let server = notifying("Ed");
+    let mut client = server.connect();
+    let mut listener = Listener::to_events(&server);
+    ask(&mut client, "DLOCK.ACQUIRE k TOKEN writer");
+    let mut reader = queued(&server, "DLOCK.ACQUIRE k SHARED BLOCK 0");
+    assert!(ask(&mut client, "DLOCK.ACQUIRE k SHARED").is_nil());
+    listener.so_far(&mut client);
+    assert_eq!(ask(&mut client, "DLOCK.RELEASE k writer"), 1);
+    granted(&mut reader);
+    assert_eq!(
+        listener.so_far(&mut client),
+        ["dlock.free k", "dlock.grant k", "dlock.release k"]
+    );
+    ask(&mut client, "DLOCK.ACQUIRE k SHARED").grant();
+}
+
+/// Acquires without BLOCK: tries again after each `*.free`, and after `retry` in case an event was lost.
+fn acquire_by_events(
+    client: &mut Client,
+    listener: &mut Listener,
+    line: &str,
+    retry: Duration,
+) -> (String, u64) {
+    let until = Instant::now() + 3 * SOON;
+    loop {
+        let reply = ask(client, line);
+        if !reply.is_nil() {
+            return reply.grant();
+        }
+        assert!(Instant::now() < until, "no turn for {line}");
+        listener.hears_free(retry);
+    }
+}
+
+#[test]
+fn client_that_never_blocks_gets_its_turn_by_free_events() {
+    const RETRY: Duration = Duration::from_secs(2);
+    struct FamilyEnds {
+        hold: &'static str,
+        ends: &'static [&'static str],
+        request: &'static str,
+    }
+    let families = [
+        FamilyEnds {
+            hold: "DLOCK.ACQUIRE k TOKEN held",
+            ends: &[
+                "DLOCK.RELEASE k held",
+                "DLOCK.REVOKE k FENCE",
+                "DLOCK.RENEW k held PX 20",
+            ],
+            request: "DLOCK.ACQUIRE k TOKEN mine",
+        },
+        FamilyEnds {
+            hold: "DSEM.ACQUIRE k LIMIT 2 PERMITS 2 TOKEN held",
+            ends: &[
+                "DSEM.RELEASE k held",
+                "DSEM.REVOKE k FENCE",
+                "DSEM.LIMIT k 3",
+                "DSEM.RENEW k held PX 20",
+            ],
+            request: "DSEM.ACQUIRE k LIMIT 2 TOKEN mine",
+        },
+        FamilyEnds {
+            hold: "DWG.ADD k LIMIT 1 TOKEN held",
+            ends: &[
+                "DWG.DONE k held",
+                "DWG.RELEASE k held",
+                "DWG.REVOKE k FENCE",
+                "DWG.RENEW k held PX 20",
+            ],
+            request: "DWG.ADD k LIMIT 1 TOKEN mine",
+        },
+        FamilyEnds {
+            hold: "DONCE.BEGIN k TOKEN held",
+            ends: &[
+                "DONCE.FAIL k held",
+                "DONCE.RELEASE k held",
+                "DONCE.REVOKE k FENCE",
+                "DONCE.RENEW k held PX 20",
+            ],
+            request: "DONCE.BEGIN k TOKEN mine",
+        },
+    ];
+    let server = notifying("Ed");
+    let mut holder = server.connect();
+    for FamilyEnds {
+        hold,
+        ends,
+        request,
+    } in families
+    {
+        for end in ends {
+            ask(&mut holder, "DEL k");
+            let held = ask(&mut holder, format!("{hold} EX 600"));
+            let held = fence_in(&held).expect("a grant");
+            let mut client = server.connect();
+            assert!(ask(&mut client, request).is_nil());
+            let mut listener = Listener::to(&server, "__keyevent@0__:*");
+            assert!(ask(&mut client, request).is_nil());
+            let reply = ask(&mut holder, end.replace("FENCE", &held.to_string()));
+            assert!(!reply.is_error() && reply != 0, "{end}: {reply:?}");
+            assert!(listener.hears_free(SOON), "no event *.free after {end}");
+            let reply = ask(&mut client, request);
+            assert!(
+                !reply.is_error() && !reply.is_nil(),
+                "after {end}: {reply:?}"
+            );
+        }
+    }
+    // Three clients that only try and three that block: each of them gets all its turns, one at a time.
+    let inside = AtomicU32::new(0);
+    let turns = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for n in 0..6 {
+            let (server, inside, turns) = (&server, &inside, &turns);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                let mut listener = Listener::to(server, "__keyevent@0__:dlock.*");
+                for turn in 0..5 {
+                    let line = format!("DLOCK.ACQUIRE shared-by-all TOKEN {n}-{turn}");
+                    if n % 2 == 0 {
+                        ask(&mut client, format!("{line} BLOCK 0")).grant();
+                    } else {
+                        acquire_by_events(&mut client, &mut listener, &line, RETRY);
+                    }
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    let release = format!("DLOCK.RELEASE shared-by-all {n}-{turn}");
+                    assert_eq!(ask(&mut client, release), 1);
+                }
+            });
+        }
+    });
+    assert_eq!(turns.into_inner(), 30);
+}

@@ -1,0 +1,179 @@
+//! Clients that watch a key, by WATCH or by client-side caching: grants, ends and limit changes modify the key;
+//! renewals, tries and changes of the queue do not.
+
+use crate::support::steps::*;
+use crate::support::*;
+use std::time::Duration;
+
+/// Watches the key and runs `event`. Returns whether the transaction behind it was executed.
+fn goes_through(server: &Server, key: &str, event: impl FnOnce(&mut Client)) -> bool {
+    let (mut watching, mut other) = (server.connect(), server.connect());
+    assert_eq!(ask(&mut watching, format!("WATCH {key}")), "OK");
+    event(&mut other);
+    let replies = at_once(&mut watching, &["MULTI", "PING", "EXEC"]);
+    !replies[2].is_nil()
+}
+
+#[test]
+fn watch_aborts_when_a_hold_is_granted_or_ends() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let through = goes_through(&server, "lock", |other| {
+        ask(other, "DLOCK.ACQUIRE lock TOKEN held SHARED").grant();
+    });
+    assert!(!through, "a grant");
+    let through = goes_through(&server, "lock", |other| {
+        ask(other, "DLOCK.ACQUIRE lock TOKEN too SHARED").grant();
+    });
+    assert!(!through, "a second grant");
+    let through = goes_through(&server, "lock", |other| {
+        assert_eq!(ask(other, "DLOCK.RELEASE lock too"), 1);
+    });
+    assert!(!through, "a release that leaves another holder");
+    let through = goes_through(&server, "lock", |other| {
+        assert_eq!(ask(other, "DLOCK.RELEASE lock held"), 1);
+    });
+    assert!(!through, "the last release");
+
+    let (_, fence) = ask(&mut admin, "DLOCK.ACQUIRE lock").grant();
+    let through = goes_through(&server, "lock", |other| {
+        assert_eq!(ask(other, format!("DLOCK.REVOKE lock {fence}")), 1);
+    });
+    assert!(!through, "a revocation");
+
+    ask(&mut admin, "DLOCK.ACQUIRE lock PX 60000 TOKEN held").grant();
+    let through = goes_through(&server, "lock", |other| {
+        assert_eq!(ask(other, "DLOCK.RENEW lock held PX 20"), 1);
+        wait_until_gone(other, "lock");
+    });
+    assert!(!through, "a lapse");
+
+    let ephemeral = {
+        let mut client = server.connect();
+        ask(&mut client, "DLOCK.ACQUIRE lock EPHEMERAL").grant();
+        client
+    };
+    let through = goes_through(&server, "lock", |other| {
+        ephemeral.close();
+        wait_until_gone(other, "lock");
+    });
+    assert!(!through, "a connection's end");
+
+    ask(&mut admin, "DLOCK.ACQUIRE lock PX 60000 TOKEN held").grant();
+    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+    let through = goes_through(&server, "lock", |other| {
+        assert_eq!(ask(other, "DLOCK.RELEASE lock held"), 1);
+        granted(&mut waiter);
+    });
+    assert!(!through, "handed over");
+
+    ask(&mut admin, "DSEM.ACQUIRE semaphore LIMIT 1").grant();
+    let through = goes_through(&server, "semaphore", |other| {
+        assert_eq!(ask(other, "DSEM.LIMIT semaphore 3"), 1);
+    });
+    assert!(!through, "a limit");
+}
+
+#[test]
+fn watch_does_not_abort_for_renewals_tries_or_queue_changes() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    ask(&mut admin, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+    let through = goes_through(&server, "lock", |other| {
+        assert_eq!(ask(other, "DLOCK.RENEW lock held"), 1);
+        assert_eq!(ask(other, "DLOCK.RENEW lock held EX 100"), 1);
+    });
+    assert!(through, "a renewal");
+    let through = goes_through(&server, "lock", |other| {
+        ask(other, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+    });
+    assert!(through, "the same hold again");
+    let through = goes_through(&server, "lock", |other| {
+        assert!(ask(other, "DLOCK.ACQUIRE lock").is_nil());
+        assert_eq!(ask(other, "DLOCK.RELEASE lock another"), 0);
+        assert_eq!(ask(other, "DLOCK.RENEW lock another"), 0);
+        assert_eq!(ask(other, "DLOCK.REVOKE lock 1"), 0);
+        assert!(ask(other, "DLOCK.CHECK lock held").as_int() > 0);
+        ask(other, "DLOCK.INFO lock");
+    });
+    assert!(through, "commands without effect");
+    let through = goes_through(&server, "lock", |_| {
+        let waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+        waiter.close();
+        wait_for_blocked(&server, 0);
+        let mut waiter = server.connect();
+        tell(&mut waiter, "DLOCK.ACQUIRE lock BLOCK 20");
+        assert!(reply(&mut waiter).is_nil());
+    });
+    assert!(through, "a queue that changed");
+}
+
+#[test]
+fn watch_by_holder_is_not_aborted_by_its_own_renewals() {
+    let server = Server::start();
+    let (mut worker, mut renewer) = (server.connect(), server.connect());
+    ask(&mut worker, "DLOCK.ACQUIRE lock TOKEN mine").grant();
+    ask(&mut worker, "WATCH lock");
+    assert_eq!(ask(&mut renewer, "DLOCK.RENEW lock mine"), 1);
+    let replies = at_once(
+        &mut worker,
+        &["MULTI", "SET work done", "DLOCK.RELEASE lock mine", "EXEC"],
+    );
+    assert_eq!(replies[3].as_array()[1], 1);
+}
+
+/// The keys of the next invalidation message.
+#[track_caller]
+fn invalidated(client: &mut Client) -> Vec<Reply> {
+    let push = reply(client);
+    assert!(matches!(push, Reply::Push(_)), "{push:?}");
+    let parts = push.as_array();
+    assert_eq!(parts[0], "invalidate", "{push:?}");
+    parts[1].as_array().to_vec()
+}
+
+#[test]
+fn tracking_tells_of_grants_and_ends_but_not_of_renewals() {
+    const QUIET: Duration = Duration::from_millis(100);
+    let server = Server::start();
+    let mut other = server.connect();
+    let mut caching = server.connect_resp3();
+    assert_eq!(ask(&mut caching, "CLIENT TRACKING ON"), "OK");
+    // The server reports one change for each read of a tracked key.
+    assert!(ask(&mut caching, "DLOCK.INFO lock").is_nil());
+    ask(&mut other, "DLOCK.ACQUIRE lock TOKEN held PX 60000").grant();
+    assert_eq!(invalidated(&mut caching)[0], "lock");
+
+    assert!(ask(&mut caching, "DLOCK.CHECK lock held").as_int() > 0);
+    assert_eq!(ask(&mut other, "DLOCK.RENEW lock held"), 1);
+    ask(&mut other, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    let mut waiter = queued(&server, "DLOCK.ACQUIRE lock TOKEN next PX 30000 BLOCK 0");
+    caching.expect_silence(QUIET);
+
+    // A release and the grant to the next waiter are one change.
+    assert_eq!(ask(&mut other, "DLOCK.RELEASE lock held"), 1);
+    granted(&mut waiter);
+    assert_eq!(invalidated(&mut caching)[0], "lock");
+    caching.expect_silence(QUIET);
+
+    // A lapse, which no command causes.
+    assert!(ask(&mut caching, "DLOCK.CHECK lock next").as_int() > 0);
+    assert_eq!(ask(&mut other, "DLOCK.RENEW lock next PX 20"), 1);
+    assert_eq!(invalidated(&mut caching)[0], "lock");
+    assert_eq!(ask(&mut other, "EXISTS lock"), 0);
+}
+
+#[test]
+fn tracking_by_prefix_tells_of_a_lapse() {
+    let server = Server::start();
+    let mut other = server.connect();
+    let mut caching = server.connect_resp3();
+    assert_eq!(
+        ask(&mut caching, "CLIENT TRACKING ON BCAST PREFIX lock"),
+        "OK"
+    );
+    ask(&mut other, "DLOCK.ACQUIRE lock PX 150").grant();
+    assert_eq!(invalidated(&mut caching)[0], "lock");
+    assert_eq!(invalidated(&mut caching)[0], "lock", "the lapse");
+    assert_eq!(ask(&mut other, "EXISTS lock"), 0);
+}

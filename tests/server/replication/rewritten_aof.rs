@@ -1,0 +1,83 @@
+//! A rewritten AOF holds each state as it is, by changes that appear nowhere else: LIMITS, TALLY and RECORD.
+
+use super::watched_primary::{fence_of, grant, is_same};
+use crate::support::data_files::{commands_in, rewrite_aof, rewritten, with_safe_aof};
+use crate::support::steps::{ask, unix_ms};
+use crate::support::*;
+
+#[test]
+fn rewritten_aof_has_states_and_no_history() {
+    let server = with_safe_aof(false).start();
+    let mut client = server.connect();
+    let since = unix_ms();
+    let mut say = |line: &str| ask(&mut client, line);
+    let lock = fence_of(&say("DLOCK.ACQUIRE lock TOKEN a OWNER me"));
+    say("DLOCK.RENEW lock a PX 40000");
+    let (s1, s2) = (
+        fence_of(&say("DLOCK.ACQUIRE shared SHARED TOKEN a")),
+        fence_of(&say("DLOCK.ACQUIRE shared SHARED TOKEN b")),
+    );
+    let permits = fence_of(&say("DSEM.ACQUIRE sem LIMIT 4 PERMITS 3 TOKEN a"));
+    say("DSEM.LIMIT sem 5");
+    say("DSEM.LIMIT idle 0");
+    say("DWG.EXPECT group 3");
+    let member = fence_of(&say("DWG.ADD group LIMIT 2 TOKEN a"));
+    say("DWG.ADD over TOKEN a");
+    say("DWG.DONE over a");
+    say("DONCE.BEGIN run TOKEN a");
+    say("DONCE.FAIL run a REASON no-disk");
+    let run = fence_of(&say("DONCE.BEGIN run TOKEN b"));
+    let silent = fence_of(&say("DONCE.BEGIN silent TOKEN a"));
+    say(&format!("DONCE.REVOKE silent {silent}"));
+    say("DONCE.BEGIN done TOKEN a");
+    say("DONCE.DONE done a RESULT r EX 9");
+    rewrite_aof(&server);
+    let until = unix_ms();
+    let mut written: Vec<_> = commands_in(&rewritten(&server))
+        .into_iter()
+        .map(|command| words(&command))
+        .filter(|command| command[0] == "DSYN")
+        .collect();
+    written.sort();
+    let mut expected = [
+        "done once | RECORD 1 @ NONE NONE @+9000 1:a 1:r".to_owned(),
+        format!(
+            "group group | {} | TALLY 2 0 3 0 0 @ NONE",
+            grant(member, "member", 30_000, "a")
+        ),
+        "idle semaphore | LIMITS NONE 0 0".to_owned(),
+        format!("lock lock | GRANT {lock} exclusive 40000 @+40000 @ 1 1:a 2:me"),
+        "over group | TALLY NONE 0 NONE 1 0 @ @+60000".to_owned(),
+        format!(
+            "run once | {} | RECORD 2 @ 7:no-disk NONE NONE",
+            grant(run, "run", 30_000, "b")
+        ),
+        format!(
+            "sem semaphore | LIMITS 4 5 1 | {}",
+            grant(permits, "3", 30_000, "a")
+        ),
+        format!(
+            "shared lock | {} | {}",
+            grant(s1, "shared", 30_000, "a"),
+            grant(s2, "shared", 30_000, "b")
+        ),
+        "silent once | RECORD 1 @ revoked NONE NONE".to_owned(),
+    ];
+    expected.sort();
+    assert_eq!(written.len(), expected.len(), "{written:#?}");
+    for (expected, written) in expected.iter().zip(&written) {
+        assert_written(expected, written, since, until);
+    }
+}
+
+/// As `assert_replicated`, for a command that sums up several decisions: each moment is its own.
+#[track_caller]
+fn assert_written(expected: &str, command: &[String], since: u64, until: u64) {
+    let text = [&[command[1..3].join(" ")], &command[3..]]
+        .concat()
+        .join(" | ");
+    assert!(
+        is_same(expected, &text, |at| (since..=until).contains(&at)),
+        "expected\n    {expected}\nwritten\n    {text}"
+    );
+}

@@ -1,0 +1,52 @@
+//! Waiting for keys with odd names: empty, with lone braces, or like the names that dsync itself uses.
+//!
+//! The module blocks a client on a shadow name, which lies in the slot of the key by way of a hash tag
+//! (`src/module/redis/shadow.rs`). Where no hash tag can express that slot, the client is blocked on the key itself;
+//! waiting must work there just the same.
+
+use crate::support::steps::*;
+use crate::support::*;
+use std::time::Duration;
+
+#[test]
+fn odd_key_names_are_waited_for_like_any_other() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for key in [
+        "}",
+        "a}b",
+        "{}",
+        "{}a",
+        "",
+        "{tag}k",
+        "\0dsync:waiting:{k}",
+        "k",
+    ] {
+        let mut waiters: Vec<_> = (0..3).map(|_| server.connect()).collect();
+        call!(client, "DLOCK.ACQUIRE", key, "TOKEN", "t");
+        for (n, waiter) in waiters.iter_mut().enumerate() {
+            send!(
+                waiter,
+                "DLOCK.ACQUIRE",
+                key,
+                "BLOCK",
+                0,
+                "TOKEN",
+                format!("w{n}")
+            );
+            wait_for_blocked(&server, n as u64 + 1);
+        }
+        // After the removal the first waiter is granted, and the others stay in the queue.
+        assert_eq!(call!(client, "DEL", key), 1);
+        assert_eq!(granted(&mut waiters[0]).0, "w0", "{key:?}");
+        waiters[1].expect_silence(Duration::from_millis(30));
+        assert_eq!(call!(client, "DLOCK.RELEASE", key, "w0"), 1);
+        assert_eq!(granted(&mut waiters[1]).0, "w1", "{key:?}");
+        // A string replaces the lock.
+        assert_eq!(call!(client, "SET", key, "other"), "OK");
+        let told = waiters[2].recv(SOON).expect("the last is told");
+        assert!(told.error().starts_with("WRONGTYPE"), "{key:?}: {told:?}");
+        call!(client, "FLUSHALL");
+    }
+    assert_calm(&server);
+}
