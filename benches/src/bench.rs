@@ -201,8 +201,8 @@ pub fn ours_first(pair: usize, slice: usize) -> bool {
     (pair + slice).is_multiple_of(2)
 }
 
-/// Slices a side in each pair. Many short ones, because another process, or the host of a virtual machine, disturbs some
-/// of them, and a median leaves those out.
+/// Slices a side in each pair. Many short ones, because another process, or the host of a virtual machine, disturbs
+/// some of them, and a median leaves those out.
 pub const SLICES: usize = 5;
 
 /// Calls `measure` for both sides, [`SLICES`] times each, and returns the medians: ours, theirs.

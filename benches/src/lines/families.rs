@@ -12,7 +12,7 @@ use crate::server::Setting;
 use crate::statistics::median;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(24_000, 2_000);
+    let operations = bench.size(16_000, 2_000);
     let families = [
         ("DSEM.ACQUIRE + RELEASE / DLOCK's", SEMAPHORE),
         ("DWG.ADD + DONE / DLOCK's", GROUP),

@@ -1,8 +1,8 @@
 //! A million leases that end within one second, beside a million keys that expire within one second.
 //!
-//! What other clients feel is the longest PING and the 99.9th percentile (see pings.rs for its two kinds), from the first end on until no key is left.
-//! The wave is drained when DBSIZE is 0. The ends are spread evenly over the second: each command's PX is what
-//! is left until its own, so that the time that loading takes does not matter.
+//! What other clients feel is the longest PING and the 99.9th percentile (see pings.rs for its two kinds), from the
+//! first end on until no key is left. The wave is drained when DBSIZE is 0. The ends are spread evenly over the
+//! second: each command's PX is what is left until its own end, so that the time that loading takes does not matter.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(24_000, 2_000);
+    let operations = bench.size(16_000, 2_000);
     let program = &bench.options.native_server;
     for setting in Setting::ALL {
         let mut samples = Samples::default();

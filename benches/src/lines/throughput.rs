@@ -15,7 +15,7 @@ use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let (alone, piped) = (bench.size(12_000, 1_000), bench.size(50_000, 4_000));
+    let (alone, piped) = (bench.size(8_000, 1_000), bench.size(32_000, 4_000));
     for setting in Setting::ALL {
         let [mut one, mut many, mut pairs] = [const {
             Samples {
