@@ -9,7 +9,7 @@ use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(60_000, 4_000);
+    let operations = bench.size(40_000, 4_000);
     for is_cluster in [false, true] {
         let (mut set, mut set_and_del) = (Samples::default(), Samples::default());
         for pair in 0..bench.pairs() {
