@@ -11,11 +11,11 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix fuzz lint licences install clean
+.PHONY: help build run test test-matrix fuzz bench bench-growth bench-quick lint licences install clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-11s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 build: ## build the module, target/release/libdsync.so
 	@sh scripts/need.sh build
@@ -32,6 +32,15 @@ test-matrix: ## the same on every supported server, built if necessary (ALSO="pa
 
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh
+
+bench: ## compare speed and memory with what the server can do without the module (SERVER=, MODULE=, ONLY=, OUT=)
+	@sh scripts/bench.sh full
+
+bench-growth: ## show how costs grow with waiters, held locks, holders and contended keys
+	@sh scripts/bench.sh growth
+
+bench-quick: ## run each line of both at a small size, to see that it runs and every reply is right
+	@sh scripts/bench.sh quick
 
 lint: ## check format, clippy's lints and the documentation
 	@sh scripts/need.sh build

@@ -1,0 +1,204 @@
+//! From a release to the next waiter's reply, by the clock of one client thread that does both.
+//!
+//! Clients stand in a ring: one holds, the others wait. The holder releases, the next one's reply is read, the former
+//! holder queues again, and the server has parked it before the next release is sent. Theirs is the same ring over
+//! LPUSH and BLPOP on a server without the module: the queue that Redis itself has. No client is added or lost, so the
+//! number of waiters stays what the row says.
+
+use std::time::Instant;
+
+use super::commands::granted;
+use crate::bench::{Bench, Side, ours_first};
+use crate::client::{Client, expect, wrong};
+use crate::invalid::{Invalid, Result};
+use crate::resp::Reply;
+use crate::row::{Place, Row, Samples};
+use crate::server::{Setting, info_number};
+use crate::statistics::median;
+use crate::words::token;
+
+const KEY: &[u8] = b"queue";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    Lock,
+    List,
+}
+
+/// The clients of one queue. The one at `holder` holds, or was served last.
+pub struct Ring {
+    queue: Queue,
+    clients: Vec<Client>,
+    holder: usize,
+    /// The number of each client's token: every request has a new one.
+    tokens: Vec<u64>,
+    next_token: u64,
+    last_fence: i64,
+}
+
+pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
+    let waiters = bench.size(1_000, 100);
+    let handoffs = bench.size(1_000, 100);
+    for (setting, target) in [(Setting::Plain, 1.1), (Setting::Both, 1.2)] {
+        let mut samples = Samples::default();
+        for pair in 0..bench.pairs() {
+            let (mut ours, mut theirs) = bench.both(setting)?;
+            let mut lock = Ring::new(&mut ours, Queue::Lock, waiters)?;
+            let mut list = Ring::new(&mut theirs, Queue::List, waiters)?;
+            let (mut of_lock, mut of_list) = (Vec::new(), Vec::new());
+            for slice in 0..4 {
+                if ours_first(pair, slice) {
+                    of_lock.extend(lock.handoffs(&mut ours.control, handoffs)?);
+                    of_list.extend(list.handoffs(&mut theirs.control, handoffs)?);
+                } else {
+                    of_list.extend(list.handoffs(&mut theirs.control, handoffs)?);
+                    of_lock.extend(lock.handoffs(&mut ours.control, handoffs)?);
+                }
+            }
+            ours.server.settle_replica(&mut ours.control)?;
+            theirs.server.settle_replica(&mut theirs.control)?;
+            samples.push(median(&of_lock), median(&of_list));
+        }
+        let name = format!("RELEASE → grant / LPUSH → BLPOP, {waiters} waiters");
+        let row = Row::new("handoff", name, "µs", samples);
+        rows.push(row.setting(setting.name()).cost_at_most(target));
+    }
+    Ok(())
+}
+
+pub fn run_growth(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
+    let many = bench.clients("handoff-growth", bench.size(10_000, 500));
+    let mut growth = Samples::default();
+    let (mut with_few, mut with_many) = (Samples::default(), Samples::default());
+    for pair in 0..bench.pairs() {
+        let few = latencies(bench, pair, 10)?;
+        let lots = latencies(bench, pair, many)?;
+        growth.push(lots.0 / few.0, lots.1 / few.1);
+        with_few.push(few.0, few.1);
+        with_many.push(lots.0, lots.1);
+    }
+    for (waiters, samples) in [(10, with_few), (many, with_many)] {
+        let name = format!("RELEASE → grant / LPUSH → BLPOP, {waiters} waiters");
+        rows.push(Row::new("handoff-growth", name, "µs", samples).at(place(waiters)));
+    }
+    let name = format!("{many} waiters beside 10 / BLPOP's own growth");
+    rows.push(Row::new("handoff-growth", name, "×", growth).cost_at_most(1.25));
+    Ok(())
+}
+
+pub fn place(waiters: usize) -> Place {
+    Place::Curve {
+        chart: "hand-off latency",
+        x_name: "waiters",
+        x: waiters as f64,
+    }
+}
+
+/// Returns the median hand-off of ours and of theirs, in microseconds. One side after the other, each on a fresh
+/// server: both crowds at once would need twice the open files.
+pub fn latencies(bench: &Bench, pair: usize, waiters: usize) -> Result<(f64, f64)> {
+    let measure = |queue| {
+        let mut side = match queue {
+            Queue::Lock => bench.ours(Setting::Plain)?,
+            Queue::List => bench.theirs(Setting::Plain)?,
+        };
+        let mut ring = Ring::new(&mut side, queue, waiters)?;
+        Ok(median(
+            &ring.handoffs(&mut side.control, bench.size(2_000, 100))?,
+        ))
+    };
+    if ours_first(pair, 0) {
+        Ok((measure(Queue::Lock)?, measure(Queue::List)?))
+    } else {
+        let theirs = measure(Queue::List)?;
+        Ok((measure(Queue::Lock)?, theirs))
+    }
+}
+
+impl Ring {
+    /// Connects `waiters` clients and one that holds. All wait when this returns.
+    pub fn new(side: &mut Side, queue: Queue, waiters: usize) -> Result<Self> {
+        let mut ring = Self {
+            queue,
+            clients: side.server.clients(waiters + 1)?,
+            holder: 0,
+            tokens: vec![0; waiters + 1],
+            next_token: 0,
+            last_fence: 0,
+        };
+        if queue == Queue::Lock {
+            ring.enqueue(0)?;
+            ring.receive_grant(0)?;
+        }
+        for client in 1..=waiters {
+            ring.enqueue(client)?;
+        }
+        let control = &mut side.control;
+        side.server.eventually("all clients to wait", || {
+            Ok(info_number(control, "clients", "blocked_clients")? as usize == waiters)
+        })?;
+        Ok(ring)
+    }
+
+    /// Returns how long each of `count` hand-offs took, in microseconds.
+    pub fn handoffs(&mut self, control: &mut Client, count: usize) -> Result<Vec<f64>> {
+        let mut waits = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (holder, next) = (self.holder, (self.holder + 1) % self.clients.len());
+            let words = match self.queue {
+                Queue::Lock => &[&b"DLOCK.RELEASE"[..], KEY, &token(self.tokens[holder])],
+                Queue::List => &[&b"LPUSH"[..], KEY, b"1"],
+            };
+            let begin = Instant::now();
+            self.clients[holder].send(words)?;
+            self.receive_grant(next)?;
+            waits.push(begin.elapsed().as_secs_f64() * 1e6);
+            self.clients[holder]
+                .receive(|reply| expect(*reply == Reply::Integer(1), "1", reply))?;
+            self.enqueue(holder)?;
+            control.barrier()?;
+            self.holder = next;
+        }
+        Ok(waits)
+    }
+
+    fn enqueue(&mut self, client: usize) -> Result<()> {
+        self.tokens[client] = self.next_token;
+        self.next_token += 1;
+        let token = token(self.tokens[client]);
+        match self.queue {
+            Queue::Lock => {
+                let words = [
+                    &b"DLOCK.ACQUIRE"[..],
+                    KEY,
+                    b"PX",
+                    b"3600000",
+                    b"BLOCK",
+                    b"0",
+                    b"TOKEN",
+                    &token,
+                ];
+                self.clients[client].send(&words)
+            }
+            Queue::List => self.clients[client].send(&[b"BLPOP", KEY, b"0"]),
+        }
+    }
+
+    /// Reads the reply of the client whose turn it is. A later one's turn would leave this one without a reply.
+    fn receive_grant(&mut self, client: usize) -> Result<()> {
+        let token = token(self.tokens[client]);
+        let (queue, last_fence) = (self.queue, self.last_fence);
+        let fence = self.clients[client].receive(|reply| match (queue, reply.array()) {
+            (Queue::Lock, Some([_, Reply::Integer(fence)])) if granted(reply) == Some(&token) => {
+                Ok(*fence)
+            }
+            (Queue::List, Some([Reply::Bulk(KEY), Reply::Bulk(b"1")])) => Ok(last_fence + 1),
+            _ => Err(wrong("a grant", reply)),
+        })?;
+        if fence <= last_fence {
+            return Err(Invalid::new(format!("fence {fence} after {last_fence}")));
+        }
+        self.last_fence = fence;
+        Ok(())
+    }
+}

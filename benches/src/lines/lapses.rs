@@ -1,0 +1,152 @@
+//! A million leases that end within one second, beside a million keys that expire within one second.
+//!
+//! What other clients feel is the longest PING and the 99.9th percentile (see pings.rs for its two kinds), from the
+//! first end on until no key is left. The wave is drained when DBSIZE is 0. The ends are spread evenly over the
+//! second: each command's PX is what is left until its own end, so that the time that loading takes does not matter.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::commands::{is_granted, is_ok};
+use crate::bench::{Bench, Side, ours_first};
+use crate::invalid::{Invalid, Result};
+use crate::load::Single;
+use crate::pings::Pings;
+use crate::resp::write_command;
+use crate::row::{Row, Samples};
+use crate::server::Setting;
+use crate::words::{key, token};
+
+/// More would be a server that does not get there.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(Default)]
+struct Wave {
+    longest_ms: f64,
+    sent_ms: f64,
+    due_ms: f64,
+    drained_s: f64,
+}
+
+pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
+    let count = bench.size(1_000_000, 20_000);
+    // Microseconds that loading a key takes at most, on a machine that has the time.
+    for (setting, loading_us) in [(Setting::Plain, 5), (Setting::Both, 10)] {
+        let [mut longest, mut sent, mut due, mut drained] = [const {
+            Samples {
+                ours: Vec::new(),
+                theirs: Vec::new(),
+            }
+        }; 4];
+        // A pair takes most of a minute, and a median of three is enough for figures that differ by factors.
+        for pair in 0..bench.pairs().min(3) {
+            // One side after the other: both waves at once would compete for the cores.
+            let (ours, theirs) = if ours_first(pair, 0) {
+                let ours = wave(bench.ours(setting)?, true, count, loading_us)?;
+                (
+                    ours,
+                    wave(bench.theirs(setting)?, false, count, loading_us)?,
+                )
+            } else {
+                let theirs = wave(bench.theirs(setting)?, false, count, loading_us)?;
+                (wave(bench.ours(setting)?, true, count, loading_us)?, theirs)
+            };
+            longest.push(ours.longest_ms, theirs.longest_ms);
+            sent.push(ours.sent_ms, theirs.sent_ms);
+            due.push(ours.due_ms, theirs.due_ms);
+            drained.push(ours.drained_s, theirs.drained_s);
+        }
+        let setting = format!("{}, {count} keys", setting.name());
+        let row = |what: &str, unit, samples| {
+            Row::new(
+                "lapses",
+                format!("leases / SET PX keys: {what}"),
+                unit,
+                samples,
+            )
+            .setting(&*setting)
+        };
+        rows.push(
+            row("longest PING", "ms", longest)
+                .cost_at_most(0.3)
+                .at_most(10.0),
+        );
+        rows.push(row("99.9 % of PINGs sent", "ms", sent).at_most(2.0));
+        rows.push(row("99.9 % of PINGs due", "ms", due));
+        rows.push(row("drained after", "s", drained).cost_at_most(1.5));
+    }
+    Ok(())
+}
+
+fn wave(mut side: Side, is_ours: bool, count: u64, loading_us: u64) -> Result<Wave> {
+    let first_end = loaded(&mut side, is_ours, count, loading_us)?;
+    let lead = Duration::from_millis(20);
+    sleep(first_end.saturating_duration_since(Instant::now() + lead));
+    let pings = Pings::start(side.server.port());
+    sleep(lead);
+    while side.keys()? > 0 {
+        if first_end.elapsed() > PATIENCE {
+            return Err(Invalid::new(format!(
+                "{} keys are left after {PATIENCE:?}",
+                side.keys()?
+            )));
+        }
+        sleep(Duration::from_millis(10));
+    }
+    let drained_s = first_end.elapsed().as_secs_f64();
+    let waits = pings.finish()?;
+    side.server.settle_replica(&mut side.control)?;
+    Ok(Wave {
+        longest_ms: waits.longest_ms(),
+        sent_ms: waits.percentile_of_sent_ms(99.9),
+        due_ms: waits.percentile_of_due_ms(99.9),
+        drained_s,
+    })
+}
+
+/// Makes the keys and returns when the first of them ends. Tries again with more time where loading was too slow.
+fn loaded(side: &mut Side, is_ours: bool, count: u64, loading_us: u64) -> Result<Instant> {
+    let mut allowance = Duration::from_micros(loading_us * count) + Duration::from_secs(1);
+    loop {
+        let first_end = Instant::now() + allowance;
+        let px = |number: u64| {
+            let end = first_end + Duration::from_secs(1).mul_f64(number as f64 / count as f64);
+            end.saturating_duration_since(Instant::now())
+                .as_millis()
+                .max(1)
+                .to_string()
+        };
+        if is_ours {
+            let write = |number, out: &mut Vec<u8>| {
+                write_command(
+                    out,
+                    &[b"DLOCK.ACQUIRE", &key(number), b"PX", px(number).as_bytes()],
+                );
+            };
+            side.load(&mut Single::new(count, 32, write, is_granted))?;
+        } else {
+            let write = |number, out: &mut Vec<u8>| {
+                let px = px(number);
+                let words = [
+                    &b"SET"[..],
+                    &key(number),
+                    &token(number),
+                    b"NX",
+                    b"PX",
+                    px.as_bytes(),
+                ];
+                write_command(out, &words);
+            };
+            side.load(&mut Single::new(count, 32, write, is_ok))?;
+        }
+        side.server.settle_replica(&mut side.control)?;
+        if side.keys()? == count && Instant::now() + Duration::from_millis(100) < first_end {
+            return Ok(first_end);
+        }
+        if allowance > PATIENCE {
+            return Err(Invalid::new("loading takes longer than the leases last"));
+        }
+        side.flush()?;
+        allowance *= 2;
+    }
+}

@@ -1,0 +1,134 @@
+//! The lines of the benchmark, a file for each group that shares servers or a way of measuring.
+//!
+//! To add one: write a function that pushes rows, and name it in [`ALL`].
+
+mod bystanders;
+mod commands;
+mod families;
+mod growth;
+mod handoff;
+mod lapses;
+mod memory;
+mod native;
+mod stalls;
+mod throughput;
+mod waiters;
+mod workers;
+
+use crate::bench::Bench;
+use crate::invalid::Result;
+use crate::options::Mode;
+use crate::row::Row;
+
+pub struct Line {
+    /// What ONLY names.
+    pub name: &'static str,
+    pub what: &'static str,
+    mode: Mode,
+    /// Measures, and pushes rows. An error makes the run invalid; rows that were pushed before it stay.
+    pub run: fn(&Bench, &mut Vec<Row>) -> Result<()>,
+}
+
+impl Line {
+    /// A quick run has all lines.
+    pub fn is_part_of(&self, mode: Mode) -> bool {
+        mode == Mode::Quick || self.mode == mode
+    }
+}
+
+const fn full(
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Bench, &mut Vec<Row>) -> Result<()>,
+) -> Line {
+    Line {
+        name,
+        what,
+        mode: Mode::Full,
+        run,
+    }
+}
+
+const fn growth(
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Bench, &mut Vec<Row>) -> Result<()>,
+) -> Line {
+    Line {
+        name,
+        what,
+        mode: Mode::Growth,
+        run,
+    }
+}
+
+pub const ALL: &[Line] = &[
+    full(
+        "throughput",
+        "acquire, and acquire + release, in four settings",
+        throughput::run,
+    ),
+    full(
+        "families",
+        "pairs of the other families beside a lock's",
+        families::run,
+    ),
+    full("native", "acquire + release beside DELIFEQ", native::run),
+    full(
+        "bystanders",
+        "others' commands beside the module",
+        bystanders::run,
+    ),
+    full(
+        "handoff",
+        "from a release to the next waiter's reply",
+        handoff::run,
+    ),
+    full(
+        "handoff-growth",
+        "the same with 10,000 waiters and with 10",
+        handoff::run_growth,
+    ),
+    full("workers", "16 workers on one lock", workers::run),
+    full(
+        "memory",
+        "bytes of a hold, in memory and in files",
+        memory::run,
+    ),
+    full(
+        "lapses",
+        "a wave of leases that end in one second",
+        lapses::run,
+    ),
+    full("stalls", "the longest turn of the event loop", stalls::run),
+    full(
+        "waiter-memory",
+        "bytes of a waiting client",
+        waiters::run_memory,
+    ),
+    full(
+        "beside-waiters",
+        "others' throughput beside idle waiters",
+        waiters::run_beside,
+    ),
+    growth(
+        "growth-waiters",
+        "hand-off over the number of waiters",
+        growth::run_waiters,
+    ),
+    growth(
+        "growth-locks",
+        "acquire + release over the number of held locks",
+        growth::run_locks,
+    ),
+    growth(
+        "growth-holders",
+        "acquire + release over the holders of one semaphore",
+        growth::run_holders,
+    ),
+    growth(
+        "growth-keys",
+        "hand-off over the number of contended keys",
+        growth::run_keys,
+    ),
+];
