@@ -159,6 +159,10 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is not general enough over the reply's lifetime"
+    )]
     fn single_work_is_cut_into_batches() {
         let mut work = Single::new(
             5,

@@ -4,6 +4,12 @@
 //! a run fails only where a figure would be worth nothing: a wrong reply, a server that died, CPU time that
 //! cannot be read.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that prints a table"
+)]
+
 mod bench;
 mod client;
 mod invalid;

@@ -127,7 +127,7 @@ impl Server {
             match answered {
                 Ok(client) => return Ok(client),
                 Err(_) if begin.elapsed() < START_PATIENCE && self.is_alive() => {
-                    sleep(Duration::from_millis(5))
+                    sleep(Duration::from_millis(5));
                 }
                 Err(error) => {
                     let log = self.plan.directory.join("server.log");

@@ -210,7 +210,7 @@ fn plain_listing(side: &mut Side, count: usize) -> Result<f64> {
     let control = &mut side.control;
     control.ok("SELECT 1")?;
     let set = |number: u64, out: &mut Vec<u8>| {
-        write_command(out, &[b"SET", &contended(number as usize), b"1"])
+        write_command(out, &[b"SET", &contended(number as usize), b"1"]);
     };
     drive(
         std::slice::from_mut(control),

@@ -57,7 +57,7 @@ pub fn run_beside(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         let (ours, theirs) = both(bench, pair, |queue, side| {
             let _ring = Ring::new(side, queue, count)?;
             let set = |number, out: &mut Vec<u8>| {
-                write_command(out, &[b"SET", &key(number % 10_000), b"value"])
+                write_command(out, &[b"SET", &key(number % 10_000), b"value"]);
             };
             let work = || Single::new(operations, 32, set, is_ok);
             side.load(&mut work())?;
