@@ -29,8 +29,8 @@ fn wait_for_lapses(server: &Server, count: u64) {
 #[test]
 fn renamed_lock_lapses() {
     let (server, mut client) = server_with_many_keys();
-    ask(&mut client, "DLOCK.ACQUIRE a PX 100").grant();
-    assert_eq!(ask(&mut client, "RENAME a b"), "OK");
+    let replies = at_once(&mut client, &["DLOCK.ACQUIRE a PX 100", "RENAME a b"]);
+    assert_eq!(replies[1], "OK");
     wait_for_lapses(&server, 1);
     assert_eq!(ask(&mut client, "DBSIZE"), i64::from(OTHERS));
     assert_calm(&server);
@@ -39,8 +39,8 @@ fn renamed_lock_lapses() {
 #[test]
 fn moved_lock_lapses_in_its_new_database() {
     let (server, mut client) = server_with_many_keys();
-    ask(&mut client, "DLOCK.ACQUIRE a PX 100").grant();
-    assert_eq!(ask(&mut client, "MOVE a 9"), 1);
+    let replies = at_once(&mut client, &["DLOCK.ACQUIRE a PX 100", "MOVE a 9"]);
+    assert_eq!(replies[1], 1);
     wait_for_lapses(&server, 1);
     ask(&mut client, "SELECT 9");
     assert_eq!(ask(&mut client, "DBSIZE"), 0);
@@ -51,7 +51,7 @@ fn moved_lock_lapses_in_its_new_database() {
 fn locks_renamed_during_a_search_lapse() {
     let (server, mut client) = server_with_many_keys();
     for n in 0..20 {
-        ask(&mut client, format!("DLOCK.ACQUIRE a{n} PX 1000")).grant();
+        ask(&mut client, format!("DLOCK.ACQUIRE a{n} PX 3000")).grant();
     }
     for round in 0..20 {
         for n in 0..20 {
@@ -68,8 +68,7 @@ fn lock_swapped_during_a_search_lapses() {
     let (server, mut client) = server_with_many_keys();
     ask(&mut client, "SELECT 1");
     ask(&mut client, format!("DEBUG POPULATE {OTHERS}"));
-    ask(&mut client, "DLOCK.ACQUIRE a PX 1000").grant();
-    ask(&mut client, "RENAME a b");
+    at_once(&mut client, &["DLOCK.ACQUIRE a PX 1000", "RENAME a b"]);
     for _ in 0..101 {
         ask(&mut client, "SWAPDB 0 1");
     }
@@ -132,7 +131,8 @@ fn renamed_lock_lapses_at_promoted_replica() {
         .replica_of(&primary)
         .start();
     let mut client = primary.connect();
-    ask(&mut client, "DLOCK.ACQUIRE a PX 100").grant();
+    // Long enough for the primary to be stopped before the lease ends.
+    ask(&mut client, "DLOCK.ACQUIRE a PX 3000").grant();
     ask(&mut client, "RENAME a b");
     // The replica follows without knowing where the value is.
     ask(&mut client, "DLOCK.ACQUIRE c PX 60000").grant();
