@@ -60,7 +60,7 @@ pub(super) fn search(ctx: Ctx<'_>) {
         return;
     };
     while ctx.select_db(db.0) {
-        let has_more = (0..STEPS).all(|_| cursor.scan::<Strays>(ctx));
+        let has_more = (0..STEPS).all(|_| cursor.scan::<StrayFinder>(ctx));
         if !has_more {
             db = Db(db.0.saturating_add(1));
             cursor.restart();
@@ -71,9 +71,9 @@ pub(super) fn search(ctx: Ctx<'_>) {
     }
 }
 
-struct Strays;
+struct StrayFinder;
 
-impl Visitor for Strays {
+impl Visitor for StrayFinder {
     fn visit(ctx: Ctx<'_>, name: &[u8], content: KeyContent) {
         if let KeyContent::Ours { id, .. } = content
             && let Some(id) = StateId::from_raw(id.get())
