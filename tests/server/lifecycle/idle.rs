@@ -223,6 +223,10 @@ fn server_without_deadline_is_asleep() {
             &["DLOCK.ACQUIRE l TOKEN t EX 3600", "DLOCK.RELEASE l t"],
         ),
         Sleeper::start(
+            "a lock that was renamed, and was searched for",
+            &["DLOCK.ACQUIRE old TOKEN t EX 86400", "RENAME old new"],
+        ),
+        Sleeper::start(
             "a vacant place",
             &[
                 "CONFIG SET dsync.rejoin-ms 600000",
@@ -231,7 +235,7 @@ fn server_without_deadline_is_asleep() {
         ),
     ];
     // The last one's waiter leaves, and its place stays.
-    let vacant = sleepers.last().expect("five of them");
+    let vacant = sleepers.last().expect("six of them");
     let mut waiter = vacant.server.connect();
     send!(waiter, "DLOCK.ACQUIRE", "l", "BLOCK", 0, "TOKEN", "w");
     wait_for_blocked(&vacant.server, 1);

@@ -143,3 +143,19 @@ fn renamed_lock_lapses_at_promoted_replica() {
     assert_eq!(replica.info_number("dsync", "dsync_lock_lapsed"), 1);
     primary.cont();
 }
+
+/// Only a primary searches. A replica that armed its timer for a search would fire it again and again.
+#[test]
+fn replica_with_renamed_lock_is_asleep() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut client = primary.connect();
+    let lines = ["DLOCK.ACQUIRE a PX 60000", "RENAME a b"];
+    assert_eq!(at_once(&mut client, &lines)[1], "OK");
+    replica.wait_to_catch_up_with(&primary);
+    let ticks = || replica.info_number("dsync", "dsync_timer_ticks");
+    let before = ticks();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let fired = ticks() - before;
+    assert!(fired <= 5, "the timer fired {fired} times");
+}
