@@ -159,3 +159,20 @@ fn replica_with_renamed_lock_is_asleep() {
     let fired = ticks() - before;
     assert!(fired <= 5, "the timer fired {fired} times");
 }
+
+/// A search that went on without anything to find would fire the timer again and again.
+#[test]
+fn search_ends_when_a_request_has_found_the_lock() {
+    let (server, mut client) = server_with_many_keys();
+    let ticks = || server.info_number("dsync", "dsync_timer_ticks");
+    let before = ticks();
+    let lines = ["DLOCK.ACQUIRE a PX 60000", "RENAME a b"];
+    assert_eq!(at_once(&mut client, &lines)[1], "OK");
+    eventually("the search has begun", SOON, || ticks() > before);
+    assert!(ask(&mut client, "DLOCK.ACQUIRE b").is_nil());
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let before = ticks();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let fired = ticks() - before;
+    assert!(fired <= 5, "the timer fired {fired} times");
+}
