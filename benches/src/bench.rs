@@ -125,6 +125,15 @@ impl Bench {
         ))?)
     }
 
+    /// A server without it that knows DELIFEQ, if one was named.
+    pub fn native(&self) -> Result<Side> {
+        Side::ready(Server::start(self.plan(
+            &self.options.native_server,
+            false,
+            Setting::Plain,
+        ))?)
+    }
+
     /// Both, started at the same time.
     pub fn both(&self, setting: Setting) -> Result<(Side, Side)> {
         self.both_of(&self.options.server, setting, false)

@@ -238,7 +238,7 @@ impl Target {
 }
 
 /// A number with three digits that matter, or all digits before the point.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => {
             let digits = format!("{value:.0}");
