@@ -164,6 +164,14 @@ mod tests {
     }
 
     #[test]
+    fn languages_of_peers_are_named_or_absent() {
+        let options = read(&["peers", "PYTHON=/python"]).unwrap();
+        assert_eq!(options.mode, Mode::Peers);
+        assert_eq!(options.python, Some(PathBuf::from("/python")));
+        assert_eq!(options.node, None);
+    }
+
+    #[test]
     fn unknown_arguments_and_missing_paths_are_refused() {
         assert!(read(&["fast"]).is_err());
         assert!(read(&["SPEED=1"]).is_err());

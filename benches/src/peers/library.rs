@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Size;
 use super::visits::{Stay, Visit, Visits};
-use super::{Size, number};
 use crate::bench::Bench;
 use crate::invalid::{Context, Invalid, Result};
 
@@ -199,6 +199,11 @@ fn parse(line: &str) -> Result<Visit> {
         asked_us,
         stay,
     })
+}
+
+fn number<T: std::str::FromStr>(word: Option<&str>) -> Result<T> {
+    word.and_then(|word| word.parse().ok())
+        .context("a driver's line lacks a number")
 }
 
 #[cfg(test)]

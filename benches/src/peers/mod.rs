@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::bench::{Bench, Side};
-use crate::invalid::{Context, Invalid, Result};
+use crate::invalid::{Invalid, Result};
 use crate::options::{Mode, Options};
 use crate::resp::Reply;
 use crate::server::Setting;
@@ -69,19 +69,21 @@ pub struct Findings {
 }
 
 const fn port(name: &'static str, waiting: &'static str, make: Make) -> Peer {
-    Peer {
-        name,
-        waiting,
-        how: How::Port(make),
-        on: On::Plain,
-        is_semaphore: false,
-    }
+    peer(name, waiting, How::Port(make))
 }
 
 const fn library(name: &'static str, waiting: &'static str, language: Language) -> Peer {
+    peer(name, waiting, How::Library(language))
+}
+
+/// A lock on a server without the module.
+const fn peer(name: &'static str, waiting: &'static str, how: How) -> Peer {
     Peer {
-        how: How::Library(language),
-        ..port(name, waiting, set_nx::article)
+        name,
+        waiting,
+        how,
+        on: On::Plain,
+        is_semaphore: false,
     }
 }
 
@@ -221,12 +223,6 @@ fn knows_delifeq(side: &mut Side) -> Result<bool> {
         })
 }
 
-/// A text that may be absent, as a number.
-fn number<T: std::str::FromStr>(word: Option<&str>) -> Result<T> {
-    word.and_then(|word| word.parse().ok())
-        .context("a driver's line has no number where one must be")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,5 +233,17 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn quick_run_has_all_ports_and_needs_no_library() {
+        let arguments = ["quick", "SERVER=/s", "MODULE=/m"].map(str::to_owned);
+        let options = Options::read(arguments.into_iter(), |_| None).unwrap();
+        let peers = chosen(&options);
+        assert!(peers.iter().all(|peer| matches!(peer.how, How::Port(_))));
+        let libraries = ALL
+            .iter()
+            .filter(|peer| matches!(peer.how, How::Library(_)));
+        assert_eq!(peers.len() + libraries.count(), ALL.len());
     }
 }

@@ -15,6 +15,7 @@ const WIDTH: u32 = 960;
 /// Of one peer.
 const LINE: u32 = 30;
 const NAMES: u32 = 190;
+const SHARES: u32 = 175;
 const LABELS: (&str, u32) = ("sans-serif", 15);
 const OURS: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
 const THEIRS: RGBColor = RGBColor(0xb8, 0x6a, 0x1c);
@@ -22,7 +23,7 @@ const THEIRS: RGBColor = RGBColor(0xb8, 0x6a, 0x1c);
 type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<LogCoord<f64>, RangedCoordf64>>;
 
-/// Draws the plot and returns its file; none where no contest had that many workers.
+/// Draws the plot and returns its file, or none where no contest had that many workers.
 pub fn draw(findings: &Findings, out: &Path) -> Result<Option<PathBuf>> {
     let outcomes: Vec<&Outcome> = findings
         .outcomes
@@ -38,7 +39,7 @@ pub fn draw(findings: &Findings, out: &Path) -> Result<Option<PathBuf>> {
 }
 
 fn draw_waits(outcomes: &[&Outcome], path: &Path) -> Drawn<()> {
-    let height = LINE * outcomes.len() as u32 + 130;
+    let height = LINE * outcomes.len() as u32 + 146;
     let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
     let lines = outcomes.len() as f64;
@@ -50,8 +51,8 @@ fn draw_waits(outcomes: &[&Outcome], path: &Path) -> Drawn<()> {
         .caption(title, ("sans-serif", 18))
         .margin(16)
         .margin_left(16 + NAMES)
-        .margin_right(150)
-        .x_label_area_size(40)
+        .margin_right(SHARES)
+        .x_label_area_size(56)
         .build_cartesian_2d((0.01..10_000.0).log_scale(), 0.0..lines)?;
     chart
         .configure_mesh()
@@ -59,6 +60,7 @@ fn draw_waits(outcomes: &[&Outcome], path: &Path) -> Drawn<()> {
         .disable_y_axis()
         .max_light_lines(0)
         .label_style(LABELS)
+        .x_desc("from asking to being in (+: was still waiting at the end)")
         .x_label_formatter(&|ms| duration(*ms).replace(".00", "").replace(".0 ", " "))
         .draw()?;
     for (at, outcome) in outcomes.iter().enumerate() {
@@ -73,7 +75,11 @@ fn draw_waits(outcomes: &[&Outcome], path: &Path) -> Drawn<()> {
             "Jain {:.2}, {}/{} in",
             figures.jain, figures.served, outcome.workers
         );
-        root.draw(&Text::new(shares, (WIDTH as i32 - 160, y), LABELS))?;
+        root.draw(&Text::new(
+            shares,
+            ((WIDTH - SHARES) as i32 + 24, y),
+            LABELS,
+        ))?;
     }
     root.present()?;
     Ok(())
@@ -92,5 +98,9 @@ fn draw_peer(chart: &mut Chart<'_>, outcome: &Outcome, y: f64) -> Drawn<()> {
         colour.filled(),
     )])?;
     chart.draw_series([Cross::new((waits.longest, y), 5, colour.stroke_width(2))])?;
+    if waits.is_longest_open {
+        let right_of_it = (waits.longest * 1.2, y + 0.28);
+        chart.draw_series([Text::new("+", right_of_it, LABELS)])?;
+    }
     Ok(())
 }
