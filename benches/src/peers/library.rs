@@ -44,8 +44,8 @@ impl Language {
     pub fn missing(self, bench: &Bench) -> Option<&'static str> {
         match (self.program(bench), self) {
             (Some(_), _) => None,
-            (None, Self::Python) => Some("no PYTHON with the libraries was named"),
-            (None, Self::Node) => Some("no NODE with the libraries was named"),
+            (None, Self::Python) => Some("no PYTHON that has the libraries was named"),
+            (None, Self::Node) => Some("no NODE that has the libraries was named"),
         }
     }
 }

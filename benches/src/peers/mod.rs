@@ -1,8 +1,8 @@
 //! `peers`: other ways to coordinate workers on the same server, each with its own published command sequence, beside
 //! dsync.
 //!
-//! A *contest* is a number of workers that want one resource all the time, for a fixed length. Peers follow each other,
-//! each on a server of its own that was started for it, so none of them competes with another. A violation of the limit
+//! A *contest* is a number of workers that want one resource all the time, for a fixed length. Contests follow each
+//! other, each on a server that was started for it, so none of them competes with another. A violation of the limit
 //! by a peer is a result; one by dsync makes the run invalid, as does any wrong reply.
 //!
 //! Absent on purpose: targets. What a peer does with its own delays is shown, not judged.
@@ -163,24 +163,15 @@ pub fn chosen(options: &Options) -> Vec<&'static Peer> {
 }
 
 /// All contests of a peer, and the crash of a holder. What was found before an error stays.
+///
+/// Each contest has a server of its own, because the last one leaves places in queues and tokens behind, for some time.
 pub fn run(bench: &Bench, peer: &Peer, findings: &mut Findings) -> Result<()> {
-    let mut side = peer.side(bench)?;
-    if peer.on == On::Native && !knows_delifeq(&mut side)? {
-        bench.note(format!(
-            "{}: left out, for the server has no DELIFEQ; name a Valkey 9 in NATIVE_SERVER",
-            peer.name
-        ));
-        return Ok(());
-    }
-    if let How::Library(language) = peer.how
-        && let Some(reason) = language.missing(bench)
-    {
+    if let Some(reason) = missing(bench, peer)? {
         bench.note(format!("{}: left out, for {reason}", peer.name));
         return Ok(());
     }
     for size in sizes(bench, peer) {
-        side.flush()?;
-        let outcome = contest::run(peer, &mut side, &size, bench)?;
+        let outcome = contest::run(peer, &mut peer.side(bench)?, &size, bench)?;
         let violations = outcome.figures.violations;
         findings.outcomes.push(outcome);
         if peer.on == On::Module && violations > 0 {
@@ -191,10 +182,23 @@ pub fn run(bench: &Bench, peer: &Peer, findings: &mut Findings) -> Result<()> {
     }
     // What a crash leaves behind takes seconds to show: too long for a quick run, but for dsync's own.
     if !bench.is_quick() || peer.on == On::Module {
-        side.flush()?;
-        findings.crashes.push(crash::run(peer, &side, bench)?);
+        let crash = crash::run(peer, &peer.side(bench)?, bench)?;
+        findings.crashes.push(crash);
     }
     Ok(())
+}
+
+/// Why the peer cannot run here.
+fn missing(bench: &Bench, peer: &Peer) -> Result<Option<&'static str>> {
+    if peer.on == On::Native && !knows_delifeq(&mut peer.side(bench)?)? {
+        return Ok(Some(
+            "the server has no DELIFEQ; name a Valkey 9 in NATIVE_SERVER",
+        ));
+    }
+    Ok(match peer.how {
+        How::Port(_) => None,
+        How::Library(language) => language.missing(bench),
+    })
 }
 
 fn sizes(bench: &Bench, peer: &Peer) -> Vec<Size> {
