@@ -51,13 +51,19 @@ impl Setting {
     }
 }
 
+/// The first and the last slot of a cluster's node.
+pub type SlotRange = (u16, u16);
+
+pub const ALL_SLOTS: SlotRange = (0, 16_383);
+
 /// How to start a server.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub program: PathBuf,
     pub module: Option<PathBuf>,
     pub setting: Setting,
-    pub is_cluster: bool,
+    /// The slots that the server has, as a node of a cluster. `None` starts it without cluster mode.
+    pub slots: Option<SlotRange>,
     pub max_clients: usize,
     /// Made by the start, and emptied by the server's guard but for the log.
     pub directory: PathBuf,
@@ -98,14 +104,15 @@ impl Server {
         })
     }
 
-    /// Returns when the server serves, a cluster of one node is up, and the replica follows.
+    /// Returns when the server serves, a cluster of one node is up, and the replica follows. A node that has only some
+    /// of the slots is up with the others: see [`Server::await_cluster`].
     pub fn await_ready(&mut self) -> Result<()> {
         let mut client = self.await_ping()?;
-        if self.plan.is_cluster {
-            client.ok("CLUSTER ADDSLOTSRANGE 0 16383")?;
-            self.eventually("the cluster to be up", || {
-                Ok(client.text("CLUSTER INFO")?.contains("cluster_state:ok"))
-            })?;
+        if let Some((first, last)) = self.plan.slots {
+            client.ok(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"))?;
+            if (first, last) == ALL_SLOTS {
+                self.await_cluster(&mut client)?;
+            }
         }
         if let Some(replica) = &mut self.replica {
             let mut client = replica.await_ping()?;
@@ -114,6 +121,18 @@ impl Server {
             })?;
         }
         self.settle_replica(&mut client)
+    }
+
+    /// Makes this node and another one a cluster.
+    pub fn meet(&self, client: &mut Client, other: &Self) -> Result<()> {
+        client.ok(&format!("CLUSTER MEET 127.0.0.1 {}", other.port))
+    }
+
+    /// Waits until this node knows an owner of every slot.
+    pub fn await_cluster(&self, client: &mut Client) -> Result<()> {
+        self.eventually("the cluster to be up", || {
+            Ok(client.text("CLUSTER INFO")?.contains("cluster_state:ok"))
+        })
     }
 
     /// Waits until the server has read its files and answers; returns the connection it answered on.
@@ -302,7 +321,7 @@ fn arguments(plan: &Plan, port: u16, primary: Option<u16>) -> Vec<String> {
         arguments.push("--appendonly yes".to_owned());
         arguments.push("--appendfsync everysec".to_owned());
     }
-    if plan.is_cluster {
+    if plan.slots.is_some() {
         arguments.push("--cluster-enabled yes".to_owned());
     }
     if let Some(primary) = primary {

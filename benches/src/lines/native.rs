@@ -11,7 +11,7 @@ use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(16_000, 2_000);
+    let operations = bench.size(5_000, 1_000);
     let program = &bench.options.native_server;
     for setting in Setting::ALL {
         let mut samples = Samples::default();
@@ -23,14 +23,14 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             }
             pair_slice(&mut ours, &LOCK, operations)?;
             pair_slice(&mut theirs, &SET_AND_DELIFEQ, operations)?;
-            let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+            let slices = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
                 pair_slice(
                     side,
                     if is_ours { &LOCK } else { &SET_AND_DELIFEQ },
                     operations,
                 )
             })?;
-            samples.push(ours, theirs);
+            samples.push_slices(&slices);
         }
         let row = Row::new(
             "native",
