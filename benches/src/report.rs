@@ -127,10 +127,11 @@ mod tests {
     use crate::row::Samples;
 
     fn row(ours: &[f64], theirs: &[f64]) -> Row {
-        let samples = Samples {
-            ours: ours.to_vec(),
-            theirs: theirs.to_vec(),
-        };
+        let mut samples = Samples::default();
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            samples.push(*ours, *theirs);
+        }
+        samples.ours = ours.to_vec();
         Row::new("line", "what", "ns", samples)
     }
 

@@ -32,12 +32,7 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.size(1_000_000, 20_000);
     // Microseconds that loading a key takes at most, on a machine that has the time.
     for (setting, loading_us) in [(Setting::Plain, 5), (Setting::Both, 10)] {
-        let [mut longest, mut sent, mut due, mut drained] = [const {
-            Samples {
-                ours: Vec::new(),
-                theirs: Vec::new(),
-            }
-        }; 4];
+        let [mut longest, mut sent, mut due, mut drained] = [Samples::EMPTY; 4];
         // A pair takes most of a minute, and a median of three is enough for figures that differ by factors.
         for pair in 0..bench.pairs().min(3) {
             // One side after the other: both waves at once would compete for the cores.

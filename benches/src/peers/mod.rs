@@ -22,7 +22,6 @@ use serde::Serialize;
 use crate::bench::{Bench, Side};
 use crate::invalid::{Invalid, Result};
 use crate::options::{Mode, Options};
-use crate::resp::Reply;
 use crate::server::Setting;
 
 pub use contest::Outcome;
@@ -190,7 +189,7 @@ pub fn run(bench: &Bench, peer: &Peer, findings: &mut Findings) -> Result<()> {
 
 /// Why the peer cannot run here.
 fn missing(bench: &Bench, peer: &Peer) -> Result<Option<&'static str>> {
-    if peer.on == On::Native && !knows_delifeq(&mut peer.side(bench)?)? {
+    if peer.on == On::Native && !peer.side(bench)?.knows_delifeq()? {
         return Ok(Some(
             "the server has no DELIFEQ; name a Valkey 9 in NATIVE_SERVER",
         ));
@@ -218,13 +217,6 @@ fn sizes(bench: &Bench, peer: &Peer) -> Vec<Size> {
         });
     }
     sizes
-}
-
-fn knows_delifeq(side: &mut Side) -> Result<bool> {
-    side.control
-        .call(&[b"COMMAND", b"INFO", b"DELIFEQ"], |reply| {
-            Ok(matches!(reply.array(), Some([Reply::Array(_)])))
-        })
 }
 
 #[cfg(test)]
