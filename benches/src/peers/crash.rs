@@ -28,9 +28,10 @@ pub struct Crash {
 }
 
 pub fn run(peer: &Peer, side: &Side, bench: &Bench) -> Result<Crash> {
-    let lease_ms = bench.size(2_000, 500);
-    // Twice the lease and more: some look at the clock by the second, or sleep for one.
-    let bound = Duration::from_millis(3 * lease_ms);
+    let lease_ms = bench.size(2_000, 1_000);
+    let lease = Duration::from_millis(lease_ms);
+    // Some look at the clock by the second, or sleep for one.
+    let bound = 3 * lease;
     let next_after = match peer.how {
         How::Port(make) => {
             let worker = |worker| {
@@ -41,11 +42,11 @@ pub fn run(peer: &Peer, side: &Side, bench: &Bench) -> Result<Crash> {
                     lease_ms: Some(lease_ms),
                 })
             };
-            of_port(worker(0)?, worker(1)?, bound)?
+            of_port(worker(0)?, worker(1)?, lease, bound)?
         }
         How::Library(language) => {
             let start = || Driver::hold(bench, language, peer.name, side.server.port(), lease_ms);
-            of_library(start()?, start()?, bound)?
+            of_library(start()?, start()?, lease, bound)?
         }
     };
     Ok(Crash {
@@ -59,9 +60,11 @@ pub fn run(peer: &Peer, side: &Side, bench: &Bench) -> Result<Crash> {
 fn of_port(
     mut holder: Box<dyn Algorithm>,
     mut next: Box<dyn Algorithm>,
+    lease: Duration,
     bound: Duration,
 ) -> Result<Option<Duration>> {
-    let dies = Instant::now() + WAITED;
+    let asked = Instant::now();
+    let dies = asked + WAITED;
     if !holder.acquire(dies)? {
         return Err(Invalid::new("the lock was not free"));
     }
@@ -74,13 +77,19 @@ fn of_port(
         let died = Instant::now();
         drop(holder);
         let came_in = waiting.join().ok().context("a worker panicked")??;
-        after(came_in, died)
+        after(came_in, died, asked + lease)
     })
 }
 
-fn of_library(mut holder: Driver, mut next: Driver, bound: Duration) -> Result<Option<Duration>> {
+fn of_library(
+    mut holder: Driver,
+    mut next: Driver,
+    lease: Duration,
+    bound: Duration,
+) -> Result<Option<Duration>> {
     holder.await_ready()?;
     next.await_ready()?;
+    let asked = Instant::now();
     holder.go()?;
     if !holder.is_in_before(Instant::now() + bound)? {
         return Err(Invalid::new("the lock was not free"));
@@ -90,14 +99,33 @@ fn of_library(mut holder: Driver, mut next: Driver, bound: Duration) -> Result<O
     let died = Instant::now();
     drop(holder);
     let is_in = next.is_in_before(died + bound)?;
-    after(is_in.then(Instant::now), died)
+    after(is_in.then(Instant::now), died, asked + lease)
 }
 
-/// Nobody may come in as long as the holder lives.
-fn after(came_in: Option<Instant>, died: Instant) -> Result<Option<Duration>> {
+/// From the death to the moment when the next one came in. Nobody may come in while the holder lives, unless the machine
+/// stood still for so long that the lease ended before.
+fn after(came_in: Option<Instant>, died: Instant, lease_ends: Instant) -> Result<Option<Duration>> {
     match came_in {
-        Some(moment) if moment < died => Err(Invalid::new("two workers were inside at once")),
-        Some(moment) => Ok(Some(moment - died)),
+        Some(moment) if moment < died && moment < lease_ends => {
+            Err(Invalid::new("two workers were inside at once"))
+        }
+        Some(moment) => Ok(Some(moment.saturating_duration_since(died))),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coming_in_beside_a_living_holder_is_refused() {
+        let asked = Instant::now();
+        let at = |ms| asked + Duration::from_millis(ms);
+        let time = |came_in: Option<u64>| after(came_in.map(at), at(300), at(200));
+        assert!(time(Some(199)).is_err());
+        assert_eq!(time(Some(200)).unwrap(), Some(Duration::ZERO));
+        assert_eq!(time(Some(350)).unwrap(), Some(Duration::from_millis(50)));
+        assert_eq!(time(None).unwrap(), None);
     }
 }

@@ -104,3 +104,53 @@ fn draw_peer(chart: &mut Chart<'_>, outcome: &Outcome, y: f64) -> Drawn<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::visits::{Stay, Visit, Visits};
+
+    fn outcome(peer: &'static str, workers: usize) -> Outcome {
+        let visit = Visit {
+            worker: 0,
+            asked_us: 0,
+            stay: Some(Stay {
+                got_us: 50,
+                left_us: 60,
+            }),
+        };
+        let visits = Visits {
+            begin_us: 0,
+            end_us: 1_000_000,
+            all: vec![visit],
+        };
+        Outcome {
+            peer,
+            what: "port".to_owned(),
+            waiting: "",
+            workers,
+            permits: None,
+            inside_ms: 1,
+            seconds: 1.0,
+            figures: visits.figures(workers, 1),
+            commands_each: 2.0,
+        }
+    }
+
+    #[test]
+    fn plot_shows_contests_of_16_workers_alone() {
+        let out = std::env::temp_dir().join(format!("dsync-bench-peers-{}", std::process::id()));
+        std::fs::create_dir_all(&out).unwrap();
+        let mut findings = Findings {
+            outcomes: vec![outcome("alone", 1)],
+            crashes: Vec::new(),
+        };
+        let before = draw(&findings, &out).unwrap();
+        findings.outcomes.push(outcome("crowd", WORKERS));
+        let path = draw(&findings, &out).unwrap().unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        std::fs::remove_dir_all(&out).unwrap();
+        assert_eq!(before, None);
+        assert!(text.contains("crowd") && text.contains("1/16") && !text.contains("alone"));
+    }
+}
