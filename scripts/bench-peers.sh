@@ -24,7 +24,7 @@ install_python() {
 
 install_node() {
     mkdir -p "$home/node" && cp "$sources/package.json" "$sources/package-lock.json" "$home/node/" &&
-        npm ci --prefix "$home/node" --silent --no-audit --no-fund --ignore-scripts &&
+        (cd "$home/node" && npm ci --silent --no-audit --no-fund --ignore-scripts) &&
         cp "$sources/package-lock.json" "$home/installed-package-lock.json"
 }
 
