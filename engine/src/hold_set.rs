@@ -37,18 +37,18 @@ pub struct Many {
 
 impl Many {
     fn insert(&mut self, hold: Hold) {
-        self.by_token.insert(hold.token(), hold.fence);
-        self.by_deadline.insert((hold.due, hold.fence));
-        self.permits += u64::from(hold.claim.permits());
+        self.by_token.insert(hold.token(), hold.fence());
+        self.by_deadline.insert((hold.due(), hold.fence()));
+        self.permits += u64::from(hold.claim().permits());
         self.heap_bytes += hold.heap_bytes();
-        self.by_fence.insert(hold.fence, hold);
+        self.by_fence.insert(hold.fence(), hold);
     }
 
     fn remove(&mut self, fence: Fence) -> Option<Hold> {
         let hold = self.by_fence.remove(&fence)?;
         self.by_token.remove(&hold.token());
-        self.by_deadline.remove(&(hold.due, fence));
-        self.permits -= u64::from(hold.claim.permits());
+        self.by_deadline.remove(&(hold.due(), fence));
+        self.permits -= u64::from(hold.claim().permits());
         self.heap_bytes -= hold.heap_bytes();
         Some(hold)
     }
@@ -74,7 +74,7 @@ impl HoldSet {
     pub fn permits(&self) -> u64 {
         match self {
             HoldSet::Empty => 0,
-            HoldSet::One(hold) => u64::from(hold.claim.permits()),
+            HoldSet::One(hold) => u64::from(hold.claim().permits()),
             HoldSet::Many(many) => many.permits,
         }
     }
@@ -83,7 +83,7 @@ impl HoldSet {
     pub fn get(&self, fence: Fence) -> Option<&Hold> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence == fence),
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence() == fence),
             HoldSet::Many(many) => many.by_fence.get(&fence),
         }
     }
@@ -108,7 +108,7 @@ impl HoldSet {
     pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) => Some((hold.due, hold.fence)).filter(|(due, _)| *due >= since),
+            HoldSet::One(hold) => Some((hold.due(), hold.fence())).filter(|(due, _)| *due >= since),
             HoldSet::Many(many) => many.by_deadline.range((since, Fence(0))..).next().copied(),
         }
     }
@@ -118,7 +118,7 @@ impl HoldSet {
     pub fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.due < since),
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.due() < since),
             HoldSet::Many(many) => {
                 let (_, fence) = many.by_deadline.first().filter(|(due, _)| *due < since)?;
                 many.by_fence.get(fence)
@@ -144,7 +144,7 @@ impl HoldSet {
 
     /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
     pub fn insert(&mut self, hold: Hold) {
-        debug_assert!(self.accepts(hold.fence, &hold.token()));
+        debug_assert!(self.accepts(hold.fence(), &hold.token()));
         *self = match std::mem::take(self) {
             HoldSet::Empty => HoldSet::One(hold),
             HoldSet::One(first) => {
@@ -163,7 +163,7 @@ impl HoldSet {
     pub fn remove(&mut self, fence: Fence) -> Option<Hold> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) if hold.fence != fence => None,
+            HoldSet::One(hold) if hold.fence() != fence => None,
             HoldSet::One(_) => match std::mem::take(self) {
                 HoldSet::One(hold) => Some(hold),
                 HoldSet::Empty | HoldSet::Many(_) => None,
@@ -180,11 +180,7 @@ impl HoldSet {
 
     /// Gives the hold a new lease, with its written end at `deadline`. Returns whether there is such a hold.
     pub fn renew(&mut self, fence: Fence, lease: LeaseMs, deadline: UnixMs) -> bool {
-        self.change(fence, |hold| {
-            hold.lease = lease;
-            hold.set_deadline(deadline);
-            hold.renewed = true;
-        })
+        self.change(fence, |hold| hold.renew(lease, deadline))
     }
 
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
@@ -195,32 +191,36 @@ impl HoldSet {
             };
             // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
             // hold early, or never.
-            many.by_deadline.remove(&(hold.due, fence));
-            hold.due = due;
+            many.by_deadline.remove(&(hold.due(), fence));
+            hold.set_due(due);
             many.by_deadline.insert((due, fence));
             return true;
         }
-        self.change(fence, |hold| hold.due = due)
+        self.change(fence, |hold| hold.set_due(due))
     }
 
     /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns whether there
     /// is such a hold.
     pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> bool {
-        self.change(fence, |hold| {
-            hold.set_client(client);
-            hold.ephemeral = ephemeral;
-        })
+        self.change(fence, |hold| hold.bind(client, ephemeral))
     }
 
-    /// Changes one hold in place. `change` must not touch fence, token or `due`, which the set is indexed by, nor what
-    /// `permits` and `heap_bytes` are summed from.
+    /// Changes one hold in place. `change` must not touch fence, token or `due`, which the set is indexed by, nor the
+    /// permits.
     fn change(&mut self, fence: Fence, change: impl FnOnce(&mut Hold)) -> bool {
-        let hold = match self {
-            HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence == fence),
-            HoldSet::Many(many) => many.by_fence.get_mut(&fence),
-        };
-        hold.map(change).is_some()
+        match self {
+            HoldSet::One(hold) if hold.fence() == fence => change(hold),
+            HoldSet::Many(many) => {
+                let Some(hold) = many.by_fence.get_mut(&fence) else {
+                    return false;
+                };
+                many.heap_bytes -= hold.heap_bytes();
+                change(hold);
+                many.heap_bytes += hold.heap_bytes();
+            }
+            HoldSet::Empty | HoldSet::One(_) => return false,
+        }
+        true
     }
 
     /// Takes the set apart, one hold or one index entry at a step, so that the caller can pause between steps.
@@ -266,16 +266,16 @@ impl HoldSet {
             "a deadline a hold"
         );
         for (fence, hold) in &many.by_fence {
-            assert_eq!(*fence, hold.fence);
+            assert_eq!(*fence, hold.fence());
             assert_eq!(many.by_token.get(&hold.token()), Some(fence));
             assert!(
-                many.by_deadline.contains(&(hold.due, *fence)),
+                many.by_deadline.contains(&(hold.due(), *fence)),
                 "{fence:?} under its due"
             );
         }
         let permits: u64 = self
             .iter()
-            .map(|hold| u64::from(hold.claim.permits()))
+            .map(|hold| u64::from(hold.claim().permits()))
             .sum();
         assert_eq!(many.permits, permits, "the sum of permits");
         let heap_bytes: usize = self.iter().map(Hold::heap_bytes).sum();
@@ -300,7 +300,7 @@ mod tests {
             renewed: false,
             owner: n.is_multiple_of(2).then(|| b"somebody".as_slice().into()),
         });
-        hold.due = LeaseUs(1_000 * (10 - n));
+        hold.set_due(LeaseUs(1_000 * (10 - n)));
         hold
     }
 
@@ -319,7 +319,7 @@ mod tests {
                 let left: Vec<u64> = (1..=size).filter(|n| *n != removed).collect();
                 assert_eq!(gone.is_some(), removed > 0, "{case}");
                 assert_eq!(
-                    set.iter().map(|h| h.fence.0).collect::<Vec<_>>(),
+                    set.iter().map(|h| h.fence().0).collect::<Vec<_>>(),
                     left,
                     "{case}"
                 );
@@ -336,7 +336,7 @@ mod tests {
                     0
                 };
                 assert_eq!(pieces.len(), left.len() + indexed, "{case}");
-                let holds = pieces.iter().flatten().map(|hold| hold.fence.0);
+                let holds = pieces.iter().flatten().map(|hold| hold.fence().0);
                 assert_eq!(holds.collect::<Vec<_>>(), left, "{case}");
             }
         }
@@ -354,7 +354,7 @@ mod tests {
                 let earliest = set.earliest(LeaseUs(since)).map(|(due, _)| due.0);
                 let expected = dues.iter().copied().find(|due| *due >= since);
                 assert_eq!(earliest, expected, "{case}");
-                let before = set.first_before(LeaseUs(since)).map(|hold| hold.due.0);
+                let before = set.first_before(LeaseUs(since)).map(|hold| hold.due().0);
                 let expected = dues.first().copied().filter(|due| *due < since);
                 assert_eq!(before, expected, "{case}");
             }

@@ -98,10 +98,10 @@ impl Engine {
             },
         };
         let first_holders = body.holds().iter().take(count).map(|hold| HoldInfo {
-            fence: hold.fence,
+            fence: hold.fence(),
             owner: hold.owner(),
             client: hold.client(),
-            claim: hold.claim,
+            claim: hold.claim(),
             lease_left_ms: self.lease_left_ms(hold, now),
             held_ms: now.unix().0.saturating_sub(hold.granted().0),
         });

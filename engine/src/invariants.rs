@@ -22,10 +22,10 @@ impl Engine {
                 Body::Group(group) => group.retention,
                 Body::Once(once) => once.retention,
             };
-            let db = self.spaces.db(state.space);
+            let db = self.spaces.db(state.place.space());
             assert_eq!(
                 self.strays.contains(id),
-                state.space == Space::NOWHERE,
+                state.place.space() == Space::NOWHERE,
                 "{id:?} is a stray"
             );
             let walked = self.is_serving() && self.role.has_walked(id);
@@ -42,7 +42,7 @@ impl Engine {
                 "{id:?}: a hold without a moment"
             );
             assert!(
-                holds.iter().all(|hold| hold.due <= self.latest_due()),
+                holds.iter().all(|hold| hold.due() <= self.latest_due()),
                 "{id:?}: a moment past the latest"
             );
             let earliest = holds.earliest(self.role.since());
@@ -56,7 +56,7 @@ impl Engine {
                     "{id:?} in the lease index"
                 );
             }
-            let queue = db.and_then(|db| self.queues.find(db, state.name.as_bytes()));
+            let queue = db.and_then(|db| self.queues.find(db, state.place.name()));
             let due = queue.is_some_and(|queue| {
                 let put_off = |(_, task): &(_, Task)| *task == Task::Serve(queue);
                 self.queues.will_be_due(queue) || self.put_off.iter().any(put_off)
@@ -91,7 +91,7 @@ impl Engine {
             let hold = state.and_then(|state| state.body.holds().get(*fence));
             assert!(
                 hold.map_or(!self.leftovers.is_empty(), |hold| {
-                    hold.ephemeral && hold.client() == *client
+                    hold.is_ephemeral() && hold.client() == *client
                 }),
                 "{fence:?} is bound to {client:?}"
             );

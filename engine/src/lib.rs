@@ -34,6 +34,7 @@
 pub mod answer;
 pub mod calls;
 pub mod change;
+mod compact;
 pub mod effect;
 mod end;
 pub mod families;
@@ -44,9 +45,11 @@ mod index;
 pub mod info;
 #[cfg(debug_assertions)]
 mod invariants;
-mod key_name;
+
+mod place;
 mod queue;
 pub mod saved;
+mod short_bytes;
 mod state;
 pub mod stats;
 pub mod types;
@@ -67,6 +70,7 @@ use index::leftovers::Leftovers;
 use index::slab::Slab;
 use index::spaces::Spaces;
 use index::strays::Strays;
+use place::Place;
 use queue::queues::{QueueBounds, Queues};
 use stats::Stats;
 use types::{ClientId, Db, Fence, MonoUs, UnixMs, WaiterId};
@@ -283,13 +287,13 @@ impl Engine {
         if ended.is_some() {
             self.stats.holds_go(family, 1);
         }
-        let unrenewed = ended.as_ref().is_some_and(|hold| !hold.renewed);
+        let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         self.stats.decided(family, &change, unrenewed);
         self.effects.may_free_capacity |=
             ended.is_some() || matches!(change, Change::Limit(_) | Change::Pin(_));
         self.effects.changes.push(change);
-        if let Some(hold) = ended.as_ref().filter(|hold| hold.ephemeral) {
-            self.ephemeral.remove(&(hold.client(), hold.fence));
+        if let Some(hold) = ended.as_ref().filter(|hold| hold.is_ephemeral()) {
+            self.ephemeral.remove(&(hold.client(), hold.fence()));
         }
         Ok(ended)
     }
@@ -306,8 +310,7 @@ impl Engine {
         let body = Body::new(family);
         let id = self.states.insert(State {
             body,
-            space,
-            name: key.name.into(),
+            place: Place::new(space, key.name),
         })?;
         key.state = Some(id);
         Some(id)

@@ -51,16 +51,23 @@ impl Fence {
 pub struct LeaseUs(pub u64);
 
 impl LeaseUs {
+    /// The last moment that a hold can store: it has 56 bits for it, which last for more than two thousand years.
+    pub const MAX: LeaseUs = LeaseUs((1 << 56) - 1);
+
     /// Returns the end of a lease that starts at this moment.
     #[must_use]
     pub fn after(self, lease: LeaseMs) -> LeaseUs {
         self.after_ms(u64::from(lease.0))
     }
 
-    /// Returns the moment this many milliseconds later, or the end of the clock if that is earlier.
+    /// Returns the moment this many milliseconds later, at most [`LeaseUs::MAX`].
     #[must_use]
     pub fn after_ms(self, ms: u64) -> LeaseUs {
-        LeaseUs(self.0.saturating_add(ms.saturating_mul(1_000)))
+        LeaseUs(
+            self.0
+                .saturating_add(ms.saturating_mul(1_000))
+                .min(LeaseUs::MAX.0),
+        )
     }
 
     /// Returns the milliseconds from `now` to this moment, rounded up; zero once it has come.

@@ -53,10 +53,10 @@ impl Engine {
     ) -> Option<Answer> {
         let holds = self.body_mut(key)?.holds_mut();
         let hold = holds.by_token(&request.token)?;
-        if hold.claim != request.claim {
+        if hold.claim() != request.claim {
             return Some(Answer::Refused(Refusal::Mismatch));
         }
-        let fence = hold.fence;
+        let fence = hold.fence();
         self.renew_hold(key, fence, request.lease, now);
         self.bind(key, fence, request);
         Some(self.granted(key, request.token.clone(), fence))
@@ -260,7 +260,7 @@ impl Engine {
         };
         let before = holds
             .get(fence)
-            .filter(|hold| hold.ephemeral)
+            .filter(|hold| hold.is_ephemeral())
             .map(crate::Hold::client);
         holds.bind(fence, request.client, request.ephemeral);
         if let Some(client) = before {

@@ -36,7 +36,7 @@ impl Engine {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
-        if !self.role.is_serving() || self.spaces.db(state.space).is_none() {
+        if !self.role.is_serving() || self.spaces.db(state.place.space()).is_none() {
             return;
         }
         match state.body.holds().earliest(self.role.since()) {

@@ -24,7 +24,7 @@ impl Engine {
         let hold = self
             .body(key, family)?
             .and_then(|body| body.holds().by_token(token));
-        let fence = hold.map(|hold| hold.fence);
+        let fence = hold.map(|hold| hold.fence());
         if let Some(fence) = fence {
             self.end(key, family, fence, End::Released, now);
         }
@@ -94,7 +94,7 @@ impl Engine {
         let Ok(Some(hold)) = ended else { return };
         let owner = || hold.owner().map(Into::into);
         match how {
-            End::Lapsed if !hold.renewed => {
+            End::Lapsed if !hold.is_renewed() => {
                 self.effects.notes.push(Note::LapsedUnrenewed {
                     fence,
                     owner: owner(),
@@ -121,7 +121,7 @@ impl Engine {
         let hold = self
             .body(key, family)?
             .and_then(|body| body.holds().by_token(token));
-        let Some((fence, last)) = hold.map(|hold| (hold.fence, hold.lease)) else {
+        let Some((fence, last)) = hold.map(|hold| (hold.fence(), hold.lease)) else {
             return Ok(false);
         };
         self.renew_hold(key, fence, lease.unwrap_or(last), now);

@@ -24,7 +24,7 @@ impl Engine {
                 .body_mut(key)
                 .and_then(|body| body.holds().by_token(token));
             // A token that is given twice ends its member once: the second time it is not live.
-            if let Some(fence) = member.map(|member| member.fence) {
+            if let Some(fence) = member.map(|member| member.fence()) {
                 self.end(key, Family::Group, fence, End::Done, now);
                 ended += 1;
             }

@@ -5,6 +5,7 @@
 //! reports every value of ours to [`Engine::found`].
 
 use crate::index::spaces::Space;
+use crate::place::Place;
 use crate::types::Db;
 use crate::{Engine, Key, State, StateId};
 
@@ -16,7 +17,7 @@ impl Engine {
         let Some(state) = self.states.get_mut(id) else {
             return false;
         };
-        state.space = Space::NOWHERE;
+        state.place.move_to(Space::NOWHERE);
         self.unindex(id);
         self.strays.insert(id);
         self.name_changed_hands(db, name)
@@ -61,8 +62,7 @@ impl Engine {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
-        state.space = space;
-        state.name = name.into();
+        state.place = Place::new(space, name);
         self.index(id);
         self.name_changed_hands(db, name);
     }
@@ -107,7 +107,7 @@ impl Engine {
     #[must_use]
     pub fn memory(&self, id: StateId) -> usize {
         self.states.get(id).map_or(0, |state| {
-            size_of::<State>() + state.name.heap_bytes() + state.body.heap_bytes()
+            size_of::<State>() + state.place.heap_bytes() + state.body.heap_bytes()
         })
     }
 }

@@ -76,7 +76,7 @@ impl Engine {
         let Some(Body::Once(once)) = self.body(key, Family::Once)? else {
             return Ok(false);
         };
-        let fence = once.runs.by_token(token).map(|run| run.fence);
+        let fence = once.runs.by_token(token).map(|run| run.fence());
         let record = once.record();
         if record
             .done
@@ -114,7 +114,7 @@ impl Engine {
         let run = self
             .body(key, Family::Once)?
             .and_then(|body| body.holds().by_token(token));
-        let Some(fence) = run.map(|run| run.fence) else {
+        let Some(fence) = run.map(|run| run.fence()) else {
             return Ok(false);
         };
         let failed = self.decide(

@@ -167,8 +167,8 @@ impl Engine {
 
     /// Returns when the hold's lease runs out, on a server that decides.
     pub(crate) fn due(&self, hold: &Hold) -> LeaseUs {
-        if hold.due >= self.role.since() {
-            hold.due
+        if hold.due() >= self.role.since() {
+            hold.due()
         } else {
             self.role.took_over.due(hold)
         }
@@ -244,7 +244,7 @@ impl Engine {
                 return false;
             }
             *budget -= 1;
-            let (fence, due) = (hold.fence, from.due(hold).max(since));
+            let (fence, due) = (hold.fence(), from.due(hold).max(since));
             holds.set_due(fence, due);
             self.role.latest_due = self.role.latest_due.max(due);
         }

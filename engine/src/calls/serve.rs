@@ -276,7 +276,7 @@ impl Engine {
         let hold = self
             .body_mut(key)
             .and_then(|body| body.holds().by_token(token));
-        let fence = hold.map(|hold| hold.fence);
+        let fence = hold.map(|hold| hold.fence());
         let grant = fence.and_then(|fence| {
             Some(HandedOver {
                 state: key.state?,
