@@ -8,9 +8,28 @@
 //!
 //! Deliberately absent: the passing of time. A hold whose lease has run out stays as it is until a call ends it.
 
-use crate::compact::Compact;
+use crate::StateId;
+use crate::heap;
 use crate::short_bytes::ShortBytes;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
+
+/// A number below 2^24 in three bytes.
+#[derive(Clone, Copy)]
+struct U24([u8; 3]);
+
+impl U24 {
+    fn new(number: u64) -> Option<U24> {
+        match number.to_le_bytes() {
+            [a, b, c, 0, 0, 0, 0, 0] => Some(U24([a, b, c])),
+            _ => None,
+        }
+    }
+
+    fn get(self) -> u32 {
+        let [a, b, c] = self.0;
+        u32::from_le_bytes([a, b, c, 0])
+    }
+}
 
 /// What is replicated and saved of a hold, and therefore equal on all servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,18 +51,20 @@ pub struct Hold {
     extras: Option<Box<Extras>>,
     /// The token, if it is a UUID; otherwise zeros, and `extras` has its text.
     uuid: [u8; 16],
+    /// When the lease runs out by this server's lease clock. It counts only if it is not before the moment at
+    /// which this server last took over: see `role`.
+    pub due: LeaseUs,
+    /// The fence, the marks, and the high bits of the client: see `bits`.
+    word: u64,
     pub lease: LeaseMs,
-    kind: Kind,
-    /// The fence in the low 53 bits, and above it the bits of `marks`.
-    fence_and_marks: Compact<7>,
-    /// When the lease runs out by this server's lease clock.
-    due: Compact<7>,
     /// Milliseconds from the grant to the start of the present lease.
-    start: Compact<5>,
-    client: Compact<5>,
+    start: u32,
+    /// The low bits of the client.
+    client_low: u32,
+    kind: Kind,
     /// The permits if `kind` is `Permits`: the grant is then at the moment of the fence. Otherwise, by how many
     /// milliseconds the fence is ahead of the grant: this is up to two hours after a start or a promotion, and 0 later.
-    permits_or_lead: Compact<3>,
+    permits_or_lead: U24,
 }
 
 const _: () = assert!(size_of::<Hold>() == 56);
@@ -59,15 +80,18 @@ enum Kind {
     Run,
 }
 
-/// The bits above the fence.
-mod marks {
-    use crate::types::Fence;
+/// The bits of [`Hold`]'s `word`.
+mod bits {
+    pub(super) const FENCE: u64 = crate::types::Fence::MAX.0;
+    pub(super) const RENEWED: u64 = FENCE + 1;
+    pub(super) const EPHEMERAL: u64 = RENEWED << 1;
+    /// The hold has an owner, perhaps an empty one.
+    pub(super) const OWNED: u64 = EPHEMERAL << 1;
+    /// The bits of the client above the low 32.
+    pub(super) const CLIENT: u64 = u64::MAX << CLIENT_SHIFT;
+    pub(super) const CLIENT_SHIFT: u32 = 56;
 
-    pub(super) const RENEWED: u64 = 1 << 53;
-    pub(super) const EPHEMERAL: u64 = 1 << 54;
-    pub(super) const OWNED: u64 = 1 << 55;
-
-    const _: () = assert!(Fence::MAX.0 + 1 == RENEWED);
+    const _: () = assert!((FENCE | RENEWED | EPHEMERAL | OWNED) ^ CLIENT == u64::MAX);
 }
 
 /// What most holds do not have.
@@ -80,7 +104,7 @@ struct Extras {
     numbers: Option<Box<Numbers>>,
 }
 
-const _: () = assert!(size_of::<Extras>() == 32);
+const _: () = assert!(size_of::<Extras>() == 32 && size_of::<Numbers>() == 32);
 const _: () = assert!(Token::MAX_LEN <= u8::MAX as usize);
 
 /// The numbers of a hold that are stored in few bytes, with their full range.
@@ -101,30 +125,33 @@ impl Hold {
             Token::Text(text) => ([0; 16], Some(&**text)),
         };
         let owner = grant.owner.as_deref();
-        let mut bits = grant.fence.0.min(Fence::MAX.0);
+        let mut word = grant.fence.0.min(bits::FENCE);
         if grant.renewed {
-            bits |= marks::RENEWED;
+            word |= bits::RENEWED;
         }
         if owner.is_some() {
-            bits |= marks::OWNED;
+            word |= bits::OWNED;
         }
         let mut hold = Hold {
             extras: Extras::of(text, owner),
             uuid,
+            due: LeaseUs(0),
+            word,
             lease: grant.lease,
+            start: 0,
+            client_low: 0,
             kind: Kind::of(grant.claim),
-            fence_and_marks: Compact::saturating(bits),
-            due: Compact::ZERO,
-            start: Compact::ZERO,
-            client: Compact::ZERO,
-            permits_or_lead: Compact::ZERO,
+            permits_or_lead: U24([0; 3]),
         };
-        hold.set_numbers(Numbers {
+        let numbers = Numbers {
             permits: grant.claim.permits(),
             deadline: grant.deadline,
             granted: grant.granted,
             client: ClientId::NONE,
-        });
+        };
+        if hold.fit(numbers).is_none() {
+            hold.box_numbers(numbers);
+        }
         hold
     }
 
@@ -148,7 +175,7 @@ impl Hold {
 
     #[must_use]
     pub fn fence(&self) -> Fence {
-        Fence(self.fence_and_marks.get() & Fence::MAX.0)
+        Fence(self.word & bits::FENCE)
     }
 
     #[must_use]
@@ -176,7 +203,7 @@ impl Hold {
 
     #[must_use]
     pub fn owner(&self) -> Option<&[u8]> {
-        if !self.is_marked(marks::OWNED) {
+        if !self.is_marked(bits::OWNED) {
             return None;
         }
         self.extras.as_deref().map(|extras| extras.texts().1)
@@ -194,17 +221,6 @@ impl Hold {
         }
     }
 
-    /// Returns when the lease runs out by this server's lease clock. It counts only if it is not before the moment at
-    /// which this server last took over: see `role`.
-    #[must_use]
-    pub fn due(&self) -> LeaseUs {
-        LeaseUs(self.due.get())
-    }
-
-    pub(super) fn set_due(&mut self, due: LeaseUs) {
-        self.due = Compact::saturating(due.0);
-    }
-
     #[must_use]
     pub fn deadline(&self) -> UnixMs {
         self.numbers().deadline
@@ -217,7 +233,7 @@ impl Hold {
 
     #[must_use]
     pub fn is_renewed(&self) -> bool {
-        self.is_marked(marks::RENEWED)
+        self.is_marked(bits::RENEWED)
     }
 
     /// Gives the hold a new lease, with its written end at `deadline`.
@@ -228,50 +244,58 @@ impl Hold {
         };
         self.lease = lease;
         self.set_numbers(numbers);
-        self.mark(marks::RENEWED, true);
+        self.word |= bits::RENEWED;
     }
 
     #[must_use]
     pub fn client(&self) -> ClientId {
         match self.boxed_numbers() {
             Some(numbers) => numbers.client,
-            None => ClientId(self.client.get()),
+            None => self.client_of_fields(),
         }
     }
 
     /// Whether the hold ends with the connection of `client`.
     #[must_use]
     pub fn is_ephemeral(&self) -> bool {
-        self.is_marked(marks::EPHEMERAL)
+        self.is_marked(bits::EPHEMERAL)
     }
 
-    /// Notes the connection that the hold was given to, and whether it ends with that connection.
-    pub(super) fn bind(&mut self, client: ClientId, ephemeral: bool) {
-        self.mark(marks::EPHEMERAL, ephemeral);
-        match Compact::new(client.0) {
-            Some(compact) if self.boxed_numbers().is_none() => self.client = compact,
-            _ => self.set_numbers(Numbers {
-                client,
-                ..self.numbers()
-            }),
+    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
+    /// connection with which it would have ended before.
+    #[inline]
+    pub(super) fn bind(&mut self, client: ClientId, ephemeral: bool) -> Option<ClientId> {
+        let before = self.is_ephemeral().then(|| self.client());
+        self.word &= !bits::EPHEMERAL;
+        if ephemeral {
+            self.word |= bits::EPHEMERAL;
         }
+        if self.boxed_numbers().is_some() || !self.fit_client(client) {
+            self.set_client(client);
+        }
+        before
     }
 
-    /// Returns the bytes on the heap.
+    #[cold]
+    fn set_client(&mut self, client: ClientId) {
+        self.set_numbers(Numbers {
+            client,
+            ..self.numbers()
+        });
+    }
+
+    /// Returns the bytes on the heap, with the entry in the engine's index of EPHEMERAL holds.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.extras.as_deref().map_or(0, |extras| {
+        let extras = self.extras.as_deref().map_or(0, |extras| {
             let numbers = extras.numbers.as_ref().map_or(0, |_| size_of::<Numbers>());
             size_of::<Extras>() + extras.texts.heap_bytes() + numbers
-        })
+        });
+        let entry = size_of::<(ClientId, Fence)>() + size_of::<StateId>();
+        extras + usize::from(self.is_ephemeral()) * heap::tree_share(entry)
     }
 
     fn is_marked(&self, mark: u64) -> bool {
-        self.fence_and_marks.get() & mark != 0
-    }
-
-    fn mark(&mut self, mark: u64, is_set: bool) {
-        let others = self.fence_and_marks.get() & !mark;
-        self.fence_and_marks = Compact::saturating(if is_set { others | mark } else { others });
+        self.word & mark != 0
     }
 
     fn boxed_numbers(&self) -> Option<&Numbers> {
@@ -284,35 +308,44 @@ impl Hold {
         }
         let number = self.permits_or_lead.get();
         let (permits, lead) = match self.kind {
-            // It was an `u32`, so nothing is cut off.
-            Kind::Permits => (number as u32, 0),
-            _ => (1, number),
+            Kind::Permits => (number, 0),
+            _ => (1, u64::from(number)),
         };
         let granted = self.fence().unix().0 - lead;
         Numbers {
             permits,
-            deadline: UnixMs(granted + self.start.get() + u64::from(self.lease.0)),
+            deadline: UnixMs(granted + u64::from(self.start) + u64::from(self.lease.0)),
             granted: UnixMs(granted),
-            client: ClientId(self.client.get()),
+            client: self.client_of_fields(),
         }
     }
 
-    /// Stores the numbers, in the box if they need it. `lease`, `fence_and_marks` and `kind` must be set already.
+    fn client_of_fields(&self) -> ClientId {
+        let high = (self.word & bits::CLIENT) >> bits::CLIENT_SHIFT;
+        ClientId(high << 32 | u64::from(self.client_low))
+    }
+
+    /// Changes the numbers, which may then fit into the fields, or no longer.
     fn set_numbers(&mut self, numbers: Numbers) {
-        if self.fit(numbers).is_some() {
-            if let Some(extras) = &mut self.extras {
-                extras.numbers = None;
-                if extras.texts.as_bytes().is_empty() {
-                    self.extras = None;
-                }
+        if self.fit(numbers).is_none() {
+            self.box_numbers(numbers);
+        } else if let Some(extras) = &mut self.extras {
+            extras.numbers = None;
+            if extras.texts.as_bytes().is_empty() {
+                self.extras = None;
             }
-        } else {
-            let extras = self.extras.get_or_insert_with(Box::default);
-            extras.numbers = Some(Box::new(numbers));
         }
     }
 
-    /// Puts the numbers into the fields. Returns `None` if one of them does not fit.
+    #[cold]
+    fn box_numbers(&mut self, numbers: Numbers) {
+        let extras = self.extras.get_or_insert_with(Box::default);
+        extras.numbers = Some(Box::new(numbers));
+    }
+
+    /// Puts the numbers into the fields. Returns `None` if one of them does not fit. `lease`, `kind` and the fence must
+    /// be set already.
+    #[inline]
     fn fit(&mut self, numbers: Numbers) -> Option<()> {
         let lead = self.fence().unix().0.checked_sub(numbers.granted.0)?;
         let permits_or_lead = match self.kind {
@@ -321,10 +354,17 @@ impl Hold {
             _ => lead,
         };
         let first_end = numbers.granted.0.checked_add(u64::from(self.lease.0))?;
-        self.permits_or_lead = Compact::new(permits_or_lead)?;
-        self.start = Compact::new(numbers.deadline.0.checked_sub(first_end)?)?;
-        self.client = Compact::new(numbers.client.0)?;
-        Some(())
+        self.permits_or_lead = U24::new(permits_or_lead)?;
+        self.start = u32::try_from(numbers.deadline.0.checked_sub(first_end)?).ok()?;
+        self.fit_client(numbers.client).then_some(())
+    }
+
+    /// Puts the client into the fields. Returns whether it fits.
+    fn fit_client(&mut self, client: ClientId) -> bool {
+        let high = client.0 >> 32;
+        self.client_low = client.0 as u32;
+        self.word = self.word & !bits::CLIENT | high << bits::CLIENT_SHIFT;
+        high <= bits::CLIENT >> bits::CLIENT_SHIFT
     }
 }
 
@@ -344,7 +384,7 @@ impl Kind {
 impl Default for Extras {
     fn default() -> Extras {
         Extras {
-            texts: ShortBytes::joined(&[]),
+            texts: ShortBytes::joined([]),
             numbers: None,
         }
     }
@@ -360,7 +400,7 @@ impl Extras {
         let len = token.len().min(Token::MAX_LEN);
         let (token, len) = (&token[..len], len as u8);
         Some(Box::new(Extras {
-            texts: ShortBytes::joined(&[&[len], token, owner]),
+            texts: ShortBytes::joined([&[len], token, owner]),
             numbers: None,
         }))
     }
@@ -466,7 +506,7 @@ mod tests {
             for _ in 0..3 {
                 assert_eq!(hold.to_grant(), expected);
                 assert_eq!((hold.client(), hold.is_ephemeral()), (client, ephemeral));
-                assert_eq!(hold.due(), due);
+                assert_eq!(hold.due, due);
                 let is_boxed = hold.boxed_numbers().is_some();
                 *(if is_boxed { &mut boxed } else { &mut plain }) += 1;
                 match random.below(3) {
@@ -476,8 +516,8 @@ mod tests {
                         hold.bind(client, ephemeral);
                     }
                     1 => {
-                        due = LeaseUs(bits(&mut random, LeaseUs::MAX.0));
-                        hold.set_due(due);
+                        due = LeaseUs(bits(&mut random, u64::MAX));
+                        hold.due = due;
                     }
                     _ => {
                         expected.lease = LeaseMs(bits(&mut random, u64::from(u32::MAX)) as u32);
@@ -503,8 +543,8 @@ mod tests {
             (uuid, Some(&text[..21]), 32),
             (&text[..21], None, 32),
             (&text[..5], Some(&text[..16]), 32),
-            (&text[..22], None, 32 + 23),
-            (uuid, Some(&text[..]), 32 + 129),
+            (&text[..22], None, 32 + 32),
+            (uuid, Some(&text[..]), 32 + 160),
         ] {
             let hold = Hold::new(&grant(token, owner));
             assert_eq!(hold.heap_bytes(), bytes, "{} {owner:?}", token.len());

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::heap;
 use crate::hold::Hold;
 use crate::types::{ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 
@@ -31,25 +32,27 @@ pub struct Many {
     /// Ties are broken by the fence: the older hold first.
     by_deadline: BTreeSet<(LeaseUs, Fence)>,
     permits: u64,
-    /// The sum of the holds' bytes on the heap, so that MEMORY USAGE does not walk over them.
+    /// The sum of the bytes on the heap of all holds and of the tokens in `by_token`, so that MEMORY USAGE does not walk over them.
     heap_bytes: usize,
 }
 
 impl Many {
     fn insert(&mut self, hold: Hold) {
-        self.by_token.insert(hold.token(), hold.fence());
-        self.by_deadline.insert((hold.due(), hold.fence()));
+        let token = hold.token();
         self.permits += u64::from(hold.claim().permits());
-        self.heap_bytes += hold.heap_bytes();
+        self.heap_bytes += hold.heap_bytes() + token.heap_bytes();
+        self.by_token.insert(token, hold.fence());
+        self.by_deadline.insert((hold.due, hold.fence()));
         self.by_fence.insert(hold.fence(), hold);
     }
 
     fn remove(&mut self, fence: Fence) -> Option<Hold> {
         let hold = self.by_fence.remove(&fence)?;
-        self.by_token.remove(&hold.token());
-        self.by_deadline.remove(&(hold.due(), fence));
+        let token = hold.token();
+        self.by_token.remove(&token);
+        self.by_deadline.remove(&(hold.due, fence));
         self.permits -= u64::from(hold.claim().permits());
-        self.heap_bytes -= hold.heap_bytes();
+        self.heap_bytes -= hold.heap_bytes() + token.heap_bytes();
         Some(hold)
     }
 }
@@ -108,7 +111,7 @@ impl HoldSet {
     pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) => Some((hold.due(), hold.fence())).filter(|(due, _)| *due >= since),
+            HoldSet::One(hold) => Some((hold.due, hold.fence())).filter(|(due, _)| *due >= since),
             HoldSet::Many(many) => many.by_deadline.range((since, Fence(0))..).next().copied(),
         }
     }
@@ -118,7 +121,7 @@ impl HoldSet {
     pub fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.due() < since),
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.due < since),
             HoldSet::Many(many) => {
                 let (_, fence) = many.by_deadline.first().filter(|(due, _)| *due < since)?;
                 many.by_fence.get(fence)
@@ -181,6 +184,7 @@ impl HoldSet {
     /// Gives the hold a new lease, with its written end at `deadline`. Returns whether there is such a hold.
     pub fn renew(&mut self, fence: Fence, lease: LeaseMs, deadline: UnixMs) -> bool {
         self.change(fence, |hold| hold.renew(lease, deadline))
+            .is_some()
     }
 
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
@@ -191,36 +195,34 @@ impl HoldSet {
             };
             // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
             // hold early, or never.
-            many.by_deadline.remove(&(hold.due(), fence));
-            hold.set_due(due);
+            many.by_deadline.remove(&(hold.due, fence));
+            hold.due = due;
             many.by_deadline.insert((due, fence));
             return true;
         }
-        self.change(fence, |hold| hold.set_due(due))
+        self.change(fence, |hold| hold.due = due).is_some()
     }
 
-    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns whether there
-    /// is such a hold.
-    pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> bool {
-        self.change(fence, |hold| hold.bind(client, ephemeral))
+    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
+    /// connection with which it would have ended before.
+    pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
+        self.change(fence, |hold| hold.bind(client, ephemeral))?
     }
 
     /// Changes one hold in place. `change` must not touch fence, token or `due`, which the set is indexed by, nor the
     /// permits.
-    fn change(&mut self, fence: Fence, change: impl FnOnce(&mut Hold)) -> bool {
+    fn change<R>(&mut self, fence: Fence, change: impl FnOnce(&mut Hold) -> R) -> Option<R> {
         match self {
-            HoldSet::One(hold) if hold.fence() == fence => change(hold),
+            HoldSet::One(hold) if hold.fence() == fence => Some(change(hold)),
             HoldSet::Many(many) => {
-                let Some(hold) = many.by_fence.get_mut(&fence) else {
-                    return false;
-                };
+                let hold = many.by_fence.get_mut(&fence)?;
                 many.heap_bytes -= hold.heap_bytes();
-                change(hold);
+                let changed = change(hold);
                 many.heap_bytes += hold.heap_bytes();
+                Some(changed)
             }
-            HoldSet::Empty | HoldSet::One(_) => return false,
+            HoldSet::Empty | HoldSet::One(_) => None,
         }
-        true
     }
 
     /// Takes the set apart, one hold or one index entry at a step, so that the caller can pause between steps.
@@ -239,17 +241,21 @@ impl HoldSet {
         one.into_iter().map(Some).chain(many)
     }
 
-    /// Returns the bytes on the heap. Nodes of the maps count as if they were full.
+    /// Returns the bytes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match self {
             HoldSet::Empty => 0,
             HoldSet::One(hold) => hold.heap_bytes(),
             HoldSet::Many(many) => {
-                let an_entry = size_of::<(Fence, Hold)>()
-                    + size_of::<(Token, Fence)>()
-                    + size_of::<(LeaseUs, Fence)>();
-                many.heap_bytes + size_of::<Many>() + many.by_fence.len() * an_entry
+                let entries = [
+                    size_of::<(Fence, Hold)>(),
+                    size_of::<(Token, Fence)>(),
+                    size_of::<(LeaseUs, Fence)>(),
+                ];
+                let trees = entries.map(|bytes| heap::tree(many.by_fence.len(), bytes));
+                let trees = trees.iter().sum::<usize>();
+                many.heap_bytes + heap::allocated(size_of::<Many>()) + trees
             }
         }
     }
@@ -269,7 +275,7 @@ impl HoldSet {
             assert_eq!(*fence, hold.fence());
             assert_eq!(many.by_token.get(&hold.token()), Some(fence));
             assert!(
-                many.by_deadline.contains(&(hold.due(), *fence)),
+                many.by_deadline.contains(&(hold.due, *fence)),
                 "{fence:?} under its due"
             );
         }
@@ -278,7 +284,10 @@ impl HoldSet {
             .map(|hold| u64::from(hold.claim().permits()))
             .sum();
         assert_eq!(many.permits, permits, "the sum of permits");
-        let heap_bytes: usize = self.iter().map(Hold::heap_bytes).sum();
+        let heap_bytes: usize = self
+            .iter()
+            .map(|hold| hold.heap_bytes() + hold.token().heap_bytes())
+            .sum();
         assert_eq!(many.heap_bytes, heap_bytes, "the sum of bytes on the heap");
     }
 }
@@ -300,7 +309,7 @@ mod tests {
             renewed: false,
             owner: n.is_multiple_of(2).then(|| b"somebody".as_slice().into()),
         });
-        hold.set_due(LeaseUs(1_000 * (10 - n)));
+        hold.due = LeaseUs(1_000 * (10 - n));
         hold
     }
 
@@ -354,7 +363,7 @@ mod tests {
                 let earliest = set.earliest(LeaseUs(since)).map(|(due, _)| due.0);
                 let expected = dues.iter().copied().find(|due| *due >= since);
                 assert_eq!(earliest, expected, "{case}");
-                let before = set.first_before(LeaseUs(since)).map(|hold| hold.due().0);
+                let before = set.first_before(LeaseUs(since)).map(|hold| hold.due.0);
                 let expected = dues.first().copied().filter(|due| *due < since);
                 assert_eq!(before, expected, "{case}");
             }

@@ -31,14 +31,15 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod answer;
 pub mod calls;
 pub mod change;
-mod compact;
 pub mod effect;
 mod end;
 pub mod families;
 mod fence;
+mod heap;
 pub mod hold;
 mod hold_set;
 mod index;
@@ -46,7 +47,6 @@ pub mod info;
 #[cfg(debug_assertions)]
 mod invariants;
 
-mod place;
 mod queue;
 pub mod saved;
 mod short_bytes;
@@ -58,6 +58,7 @@ pub mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use address::Address;
 use answer::Answer;
 use calls::role::Role;
 use calls::tasks::{Ending, Task};
@@ -70,7 +71,7 @@ use index::leftovers::Leftovers;
 use index::slab::Slab;
 use index::spaces::Spaces;
 use index::strays::Strays;
-use place::Place;
+
 use queue::queues::{QueueBounds, Queues};
 use stats::Stats;
 use types::{ClientId, Db, Fence, MonoUs, UnixMs, WaiterId};
@@ -310,10 +311,17 @@ impl Engine {
         let body = Body::new(family);
         let id = self.states.insert(State {
             body,
-            place: Place::new(space, key.name),
+            address: Address::new(space, key.name),
         })?;
         key.state = Some(id);
         Some(id)
+    }
+
+    /// Frees an id that the keyspace no longer has.
+    fn free(&mut self, id: StateId) {
+        if let Some(chunk) = self.states.free(id) {
+            self.leases.forget_chunk(chunk);
+        }
     }
 
     /// Removes the state from the engine. Its id stays reserved until the server has freed the value.
@@ -324,7 +332,7 @@ impl Engine {
             self.forget(state);
         }
         if !key.stored {
-            self.states.free(id);
+            self.free(id);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A byte string that never changes, in 24 bytes.
 //!
 //! Guaranteed: up to 22 bytes cost no allocation and no second cache line. Longer strings (the name of a key may have
-//! 512 MB) cost exactly their length on the heap. Equality and order are those of the bytes, so a `&[u8]` can be looked
+//! 512 MB) cost one allocation of their length. Equality and order are those of the bytes, so a `&[u8]` can be looked
 //! up in a map keyed by names.
 //!
 //! Deliberately absent: changes in place, and any assumption that the bytes are text: only `Debug` escapes them.
@@ -13,6 +13,8 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
+
+use crate::heap;
 
 /// The longest string that is stored without an allocation.
 const INLINE_BYTES: usize = 22;
@@ -37,7 +39,8 @@ const _: () = assert!(size_of::<ShortBytes>() == 24 && size_of::<Option<ShortByt
 
 impl ShortBytes {
     /// Returns the parts, one after the other, as one string.
-    pub fn joined(parts: &[&[u8]]) -> Self {
+    #[inline]
+    pub fn joined<const N: usize>(parts: [&[u8]; N]) -> Self {
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         let mut bytes = [0; INLINE_BYTES];
         let (Some(mut rest), Ok(short)) = (bytes.get_mut(..len), u8::try_from(len)) else {
@@ -59,10 +62,10 @@ impl ShortBytes {
     }
 
     /// Returns the bytes on the heap, besides the 24 of the value itself.
-    pub const fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Repr::Inline { .. } => 0,
-            Repr::Heap(bytes) => bytes.len(),
+            Repr::Heap(bytes) => heap::allocated(bytes.len()),
         }
     }
 
@@ -84,7 +87,7 @@ impl ShortBytes {
 
 impl From<&[u8]> for ShortBytes {
     fn from(bytes: &[u8]) -> Self {
-        Self::joined(&[bytes])
+        Self::joined([bytes])
     }
 }
 
@@ -139,7 +142,7 @@ mod tests {
             assert_eq!(string.as_bytes(), bytes, "{len} bytes");
             assert_eq!(
                 string.heap_bytes(),
-                if len <= 22 { 0 } else { len },
+                if len <= 22 { 0 } else { heap::allocated(len) },
                 "{len} bytes"
             );
             let copy = string.clone();
@@ -154,7 +157,7 @@ mod tests {
             for len in cut..=30 {
                 let bytes: Vec<u8> = (0..len).collect();
                 let (first, rest) = bytes.split_at(usize::from(cut));
-                let joined = ShortBytes::joined(&[first, &[], rest]);
+                let joined = ShortBytes::joined([first, &[], rest]);
                 joined.check_invariants();
                 assert_eq!(joined.as_bytes(), bytes, "{cut} of {len} bytes first");
             }

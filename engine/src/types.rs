@@ -8,6 +8,8 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
+use crate::heap;
+
 /// A database number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Db(pub i32);
@@ -51,23 +53,16 @@ impl Fence {
 pub struct LeaseUs(pub u64);
 
 impl LeaseUs {
-    /// The last moment that a hold can store: it has 56 bits for it, which last for more than two thousand years.
-    pub const MAX: LeaseUs = LeaseUs((1 << 56) - 1);
-
     /// Returns the end of a lease that starts at this moment.
     #[must_use]
     pub fn after(self, lease: LeaseMs) -> LeaseUs {
         self.after_ms(u64::from(lease.0))
     }
 
-    /// Returns the moment this many milliseconds later, at most [`LeaseUs::MAX`].
+    /// Returns the moment this many milliseconds later, or the end of the clock if that is earlier.
     #[must_use]
     pub fn after_ms(self, ms: u64) -> LeaseUs {
-        LeaseUs(
-            self.0
-                .saturating_add(ms.saturating_mul(1_000))
-                .min(LeaseUs::MAX.0),
-        )
+        LeaseUs(self.0.saturating_add(ms.saturating_mul(1_000)))
     }
 
     /// Returns the milliseconds from `now` to this moment, rounded up; zero once it has come.
@@ -252,6 +247,15 @@ impl Token {
             }
         }
         Some(Token::Text(text.into()))
+    }
+
+    /// Returns the bytes on the heap.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Token::Uuid(_) => 0,
+            Token::Text(text) => heap::allocated(text.len()),
+        }
     }
 
     /// Returns the text of the token. A UUID is written into `buffer`.

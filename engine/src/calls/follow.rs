@@ -4,10 +4,10 @@
 
 use std::fmt;
 
+use crate::address::Address;
 use crate::change::{Change, End};
 use crate::fence;
-use crate::hold::Grant;
-use crate::place::Place;
+use crate::hold::{Grant, Hold};
 use crate::types::{Db, Now, Token};
 use crate::undo::Undo;
 use crate::{Body, Engine, Family, Key, Misfit, State, StateId};
@@ -172,7 +172,7 @@ impl Engine {
     /// # Errors
     /// For fences too far ahead, and when there is no room.
     pub fn adopt(&mut self, body: Body, db: Db, name: &[u8], now: Now) -> Result<StateId, Unfit> {
-        if let Some(last) = body.holds().iter().last().map(|hold| hold.fence()) {
+        if let Some(last) = body.holds().iter().last().map(Hold::fence) {
             // A fence that this server gave itself is accepted, even if its clock was set back since.
             if self.is_serving() && fence::is_ahead(last, now) && last > self.fences.last() {
                 return Err(Unfit::FenceAhead);
@@ -183,7 +183,7 @@ impl Engine {
         let space = self.spaces.of(db);
         let state = State {
             body,
-            place: Place::new(space, name),
+            address: Address::new(space, name),
         };
         let id = self.states.insert(state).ok_or(Unfit::Full)?;
         self.stats.holds_come(family, holds);

@@ -167,8 +167,8 @@ impl Engine {
 
     /// Returns when the hold's lease runs out, on a server that decides.
     pub(crate) fn due(&self, hold: &Hold) -> LeaseUs {
-        if hold.due() >= self.role.since() {
-            hold.due()
+        if hold.due >= self.role.since() {
+            hold.due
         } else {
             self.role.took_over.due(hold)
         }
@@ -179,8 +179,9 @@ impl Engine {
     pub(crate) fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
         let due = due.max(self.role.since());
         self.role.latest_due = self.role.latest_due.max(due);
-        if let Some(state) = self.states.get_mut(id) {
-            state.body.holds_mut().set_due(fence, due);
+        let state = self.states.get_mut(id);
+        if let Some(holds) = state.and_then(|state| state.body.holds_mut()) {
+            holds.set_due(fence, due);
         }
     }
 
@@ -234,10 +235,10 @@ impl Engine {
     /// Gives moments to holds that have none, while the budget lasts. Returns whether all holds of the state have one
     /// then.
     fn give_moments(&mut self, id: StateId, from: TakeOver, budget: &mut u32) -> bool {
-        let Some(state) = self.states.get_mut(id) else {
+        let state = self.states.get_mut(id);
+        let Some(holds) = state.and_then(|state| state.body.holds_mut()) else {
             return true;
         };
-        let holds = state.body.holds_mut();
         let since = self.role.since();
         while let Some(hold) = holds.first_before(since) {
             if *budget == 0 {

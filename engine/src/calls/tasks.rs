@@ -201,8 +201,8 @@ impl Engine {
             | Task::Retire { state, .. } => {
                 let found = self.states.get(state);
                 let found = found.and_then(|state| {
-                    let db = self.spaces.db(state.place.space())?;
-                    Some((db, state.place.name().into()))
+                    let db = self.spaces.db(state.address.space())?;
+                    Some((db, state.address.name().into()))
                 });
                 if found.is_none() {
                     self.unindex(state);

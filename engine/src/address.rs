@@ -13,15 +13,16 @@ const LONG: u8 = u8::MAX;
 
 /// The space and the name of a key.
 #[derive(Clone)]
-pub struct Place(ShortBytes);
+pub struct Address(ShortBytes);
 
-impl Place {
+impl Address {
     #[must_use]
-    pub fn new(space: Space, name: &[u8]) -> Place {
+    #[inline]
+    pub fn new(space: Space, name: &[u8]) -> Address {
         let number = space.number();
-        Place(match u8::try_from(number) {
-            Ok(short) if short != LONG => ShortBytes::joined(&[&[short], name]),
-            _ => ShortBytes::joined(&[&[LONG], &number.to_le_bytes(), name]),
+        Address(match u8::try_from(number) {
+            Ok(short) if short != LONG => ShortBytes::joined([&[short], name]),
+            _ => ShortBytes::joined([&[LONG], &number.to_le_bytes(), name]),
         })
     }
 
@@ -37,7 +38,7 @@ impl Place {
 
     /// Puts the name into another space.
     pub fn move_to(&mut self, space: Space) {
-        *self = Place::new(space, self.name());
+        *self = Address::new(space, self.name());
     }
 
     /// Returns the bytes on the heap.
@@ -63,17 +64,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn place_keeps_space_and_name_of_every_length() {
+    fn address_keeps_space_and_name_of_every_length() {
         let numbers = [0, 1, 254, 255, 256, 65_535, 65_536, u32::MAX];
         let spaces = numbers.map(Space::of_number);
         for len in (0..=30).chain([255, 70_000]) {
             for fill in [0, b'a', LONG] {
                 let name = vec![fill; len];
                 for space in spaces {
-                    let mut place = Place::new(space, &name);
+                    let mut address = Address::new(space, &name);
                     for other in spaces {
-                        place.move_to(other);
-                        assert_eq!((place.space(), place.name()), (other, &*name), "{len}");
+                        address.move_to(other);
+                        assert_eq!((address.space(), address.name()), (other, &*name), "{len}");
                     }
                 }
             }
@@ -81,9 +82,9 @@ mod tests {
     }
 
     #[test]
-    fn place_of_name_up_to_21_bytes_takes_no_heap() {
+    fn address_of_name_up_to_21_bytes_takes_no_heap() {
         let space = Space::of_number(254);
-        assert_eq!(Place::new(space, &[b'k'; 21]).heap_bytes(), 0);
-        assert_eq!(Place::new(space, &[b'k'; 22]).heap_bytes(), 23);
+        assert_eq!(Address::new(space, &[b'k'; 21]).heap_bytes(), 0);
+        assert_eq!(Address::new(space, &[b'k'; 22]).heap_bytes(), 32);
     }
 }
