@@ -15,6 +15,7 @@ mod freed;
 mod lease_clock;
 mod listeners;
 pub(crate) mod out;
+mod pace;
 pub(crate) mod redis;
 pub(crate) mod reply;
 pub(crate) mod run;
@@ -54,7 +55,8 @@ pub(crate) struct Shell {
     /// down.
     refused: bool,
     /// The function to call when the timer fires, see [`arm::register`].
-    tick: fn(Ctx<'_>),
+    tick: fn(Ctx<'_>) -> bool,
+    pace: pace::Pace,
     /// The monotonic moment for which the timer is armed.
     armed_us: Option<u64>,
     /// How often the timer has fired.
@@ -120,7 +122,8 @@ impl Shell {
             node: None,
             paused: false,
             refused: false,
-            tick: |_| (),
+            tick: |_| false,
+            pace: pace::Pace::default(),
             armed_us: None,
             timer_ticks: 0,
             turning: false,
