@@ -61,6 +61,8 @@ pub(crate) struct Shell {
     armed_us: Option<u64>,
     /// How often the timer has fired.
     timer_ticks: u64,
+    /// The server is freeing the contents of a database, see [`freed`].
+    is_flushing: bool,
     /// The event loop has begun to turn: the server has loaded the module for good, and its data.
     turning: bool,
     journal: out::journal::Journal,
@@ -126,6 +128,7 @@ impl Shell {
             pace: pace::Pace::default(),
             armed_us: None,
             timer_ticks: 0,
+            is_flushing: false,
             turning: false,
             journal: out::journal::Journal::default(),
             nobody_listens: false,
