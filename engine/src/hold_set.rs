@@ -148,19 +148,18 @@ impl HoldSet {
     /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
     pub fn insert(&mut self, hold: Hold) {
         debug_assert!(self.accepts(hold.fence(), &hold.token()));
-        *self = match std::mem::take(self) {
-            HoldSet::Empty => HoldSet::One(hold),
-            HoldSet::One(first) => {
+        match self {
+            HoldSet::Empty => *self = HoldSet::One(hold),
+            HoldSet::Many(many) => many.insert(hold),
+            HoldSet::One(_) => {
                 let mut many = Box::<Many>::default();
-                many.insert(first);
+                if let HoldSet::One(first) = std::mem::take(self) {
+                    many.insert(first);
+                }
                 many.insert(hold);
-                HoldSet::Many(many)
+                *self = HoldSet::Many(many);
             }
-            HoldSet::Many(mut many) => {
-                many.insert(hold);
-                HoldSet::Many(many)
-            }
-        };
+        }
     }
 
     pub fn remove(&mut self, fence: Fence) -> Option<Hold> {

@@ -44,7 +44,7 @@ impl ShortBytes {
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         let mut bytes = [0; INLINE_BYTES];
         let (Some(mut rest), Ok(short)) = (bytes.get_mut(..len), u8::try_from(len)) else {
-            return Self(Repr::Heap(parts.concat().into()));
+            return Self::boxed(&parts);
         };
         for part in parts {
             let (start, end) = rest.split_at_mut(part.len());
@@ -52,6 +52,11 @@ impl ShortBytes {
             rest = end;
         }
         Self(Repr::Inline { len: short, bytes })
+    }
+
+    #[cold]
+    fn boxed(parts: &[&[u8]]) -> Self {
+        Self(Repr::Heap(parts.concat().into()))
     }
 
     pub fn as_bytes(&self) -> &[u8] {

@@ -95,7 +95,7 @@ impl MonoUs {
 pub struct UnixMs(pub u64);
 
 impl UnixMs {
-    /// The last moment that a hold can store: it has 48 bits for it, which last until the year 10889.
+    /// The last moment that can be written: 48 bits, which last until the year 10889.
     pub const MAX: UnixMs = UnixMs((1 << 48) - 1);
 
     /// Returns the moment this many milliseconds later, at most [`UnixMs::MAX`].

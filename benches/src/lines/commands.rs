@@ -57,6 +57,10 @@ fn is_running<'a>(reply: &Reply<'a>) -> Option<&'a [u8]> {
     }
 }
 
+pub fn is_run(reply: &Reply<'_>) -> bool {
+    is_running(reply).is_some()
+}
+
 pub const LOCK: PairOf = PairOf {
     first: acquire,
     token: granted,

@@ -50,8 +50,8 @@ pub fn run_locks(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             let (mut ours, mut theirs) = bench.both(Setting::Plain)?;
             load_script(&mut theirs)?;
             bytes.push(
-                bytes_each(&mut ours, held, acquire, is_granted)?,
-                bytes_each(&mut theirs, held, set_nx_px, is_ok)?,
+                bytes_each(&mut ours, held, &[(acquire, is_granted)])?,
+                bytes_each(&mut theirs, held, &[(set_nx_px, is_ok)])?,
             );
             let slices = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
                 pairs_beside(

@@ -8,7 +8,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::commands::{is_granted, is_ok, is_one, set_nx_px};
+use super::commands::{is_granted, is_ok, is_one, is_run, set_nx_px};
 use crate::bench::{Bench, Side};
 use crate::client::Client;
 use crate::invalid::{Context, Invalid, Result};
@@ -16,71 +16,100 @@ use crate::load::Single;
 use crate::resp::{Reply, write_command};
 use crate::row::{Place, Row, Samples};
 use crate::server::{Setting, info, info_number};
-use crate::words::{key, short_token};
+use crate::words::{key, numbered, short_token, token};
 
 type Write = fn(u64, &mut Vec<u8>);
 
+/// A command that is sent once for each key, and whether a reply to it is right.
+type Step = (Write, fn(&Reply<'_>) -> bool);
+
 struct Kind {
     name: &'static str,
-    write: Write,
-    at_most: f64,
+    steps: &'static [Step],
+    at_most: Option<f64>,
 }
 
 const LEASE: &[u8] = b"3600000";
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 6] = [
     Kind {
         name: "a held lock",
-        write: super::commands::acquire,
-        at_most: 1.15,
+        steps: &[(super::commands::acquire, is_granted)],
+        at_most: Some(1.15),
     },
     Kind {
         name: "with a 20-byte TOKEN",
-        write: |number, out| {
-            let token = short_token(number);
-            write_command(
-                out,
-                &[
-                    b"DLOCK.ACQUIRE",
-                    &key(number),
-                    b"PX",
-                    LEASE,
-                    b"TOKEN",
-                    &token,
-                ],
-            );
-        },
-        at_most: 1.35,
+        steps: &[(
+            |number, out| acquire_with(out, number, b"TOKEN", &short_token(number)),
+            is_granted,
+        )],
+        at_most: Some(1.35),
     },
     Kind {
         name: "with an OWNER of 16 bytes",
-        write: |number, out| {
-            let owner = crate::words::numbered::<16>(b"web-", number);
-            write_command(
-                out,
-                &[
-                    b"DLOCK.ACQUIRE",
-                    &key(number),
-                    b"PX",
-                    LEASE,
-                    b"OWNER",
-                    &owner,
-                ],
-            );
-        },
-        at_most: 1.35,
+        steps: &[(
+            |number, out| acquire_with(out, number, b"OWNER", &numbered::<16>(b"web-", number)),
+            is_granted,
+        )],
+        at_most: Some(1.35),
     },
     Kind {
         name: "a semaphore with one holder",
-        write: |number, out| {
-            write_command(
-                out,
-                &[b"DSEM.ACQUIRE", &key(number), b"LIMIT", b"1", b"PX", LEASE],
-            );
-        },
-        at_most: 1.5,
+        steps: &[(
+            |number, out| {
+                write_command(
+                    out,
+                    &[b"DSEM.ACQUIRE", &key(number), b"LIMIT", b"1", b"PX", LEASE],
+                );
+            },
+            is_granted,
+        )],
+        at_most: Some(1.5),
+    },
+    Kind {
+        name: "a group with one member",
+        steps: &[(
+            |number, out| write_command(out, &[b"DWG.ADD", &key(number), b"PX", LEASE]),
+            is_granted,
+        )],
+        at_most: None,
+    },
+    Kind {
+        name: "work that is done",
+        steps: &[
+            (
+                |number, out| {
+                    write_command(
+                        out,
+                        &[
+                            b"DONCE.BEGIN",
+                            &key(number),
+                            b"PX",
+                            LEASE,
+                            b"TOKEN",
+                            &token(number),
+                        ],
+                    );
+                },
+                is_run,
+            ),
+            (
+                |number, out| {
+                    write_command(out, &[b"DONCE.DONE", &key(number), &token(number)]);
+                },
+                is_one,
+            ),
+        ],
+        at_most: None,
     },
 ];
+
+fn acquire_with(out: &mut Vec<u8>, number: u64, option: &[u8], text: &[u8]) {
+    write_command(
+        out,
+        &[b"DLOCK.ACQUIRE", &key(number), b"PX", LEASE, option, text],
+    );
+}
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.size(1_000_000, 20_000);
@@ -89,15 +118,12 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     // Bytes do not swing as times do: two pairs show that they are the same again.
     for _ in 0..bench.pairs().min(2) {
         let mut theirs = bench.theirs(Setting::Plain)?;
-        let their_bytes = bytes_each(&mut theirs, count, set_nx_px, is_ok)?;
+        let their_bytes = bytes_each(&mut theirs, count, &[(set_nx_px, is_ok)])?;
         let their_files = files(&mut theirs, count)?;
         drop(theirs);
         for (at, kind) in KINDS.iter().enumerate() {
             let mut ours = bench.ours(Setting::Plain)?;
-            samples[at].push(
-                bytes_each(&mut ours, count, kind.write, is_granted)?,
-                their_bytes,
-            );
+            samples[at].push(bytes_each(&mut ours, count, kind.steps)?, their_bytes);
             if at == 0 {
                 let our_files = files(&mut ours, count)?;
                 rdb.push(our_files.0, their_files.0);
@@ -114,7 +140,11 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             samples,
         );
         let place = Place::Bars { chart: "memory" };
-        rows.push(row.setting(&*setting).cost_at_most(kind.at_most).at(place));
+        let row = row.setting(&*setting).at(place);
+        rows.push(match kind.at_most {
+            Some(at_most) => row.cost_at_most(at_most),
+            None => row,
+        });
     }
     for (name, samples, at_most) in [("RDB", rdb, 1.4), ("AOF rewrite", aof, 1.2)] {
         let row = Row::new(
@@ -130,17 +160,14 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 /// Makes `count` keys and returns the bytes of memory that each takes.
-pub fn bytes_each(
-    side: &mut Side,
-    count: u64,
-    write: Write,
-    is_right: fn(&Reply<'_>) -> bool,
-) -> Result<f64> {
+pub fn bytes_each(side: &mut Side, count: u64, steps: &[Step]) -> Result<f64> {
     // The server's buffers for its clients must not count: there is one client before and after.
     side.lanes.clear();
     let before = settled(&mut side.control, Duration::from_millis(200))?;
     side.connect_lanes()?;
-    side.load(&mut Single::new(count, 32, write, is_right))?;
+    for (write, is_right) in steps {
+        side.load(&mut Single::new(count, 32, write, *is_right))?;
+    }
     let look = |number, out: &mut Vec<u8>| write_command(out, &[b"EXISTS", &key(number)]);
     side.load(&mut Single::new(count, 32, look, is_one))?;
     side.lanes.clear();
