@@ -69,7 +69,8 @@ value_type!(SemaphoreType, c"dsync-sem", Family::Semaphore);
 value_type!(GroupType, c"dsync-wgr", Family::Group);
 value_type!(OnceType, c"dsynconce", Family::Once);
 
-/// What the server allocates for a value, and leaves out of MEMORY USAGE: its object, and our type beside our number.
+/// What the server allocates for a value, and most versions leave out of MEMORY USAGE: its object, and our type beside
+/// our number.
 const VALUE_BYTES: usize = 16 + 16;
 
 fn state(id: NonZeroU32) -> Option<StateId> {
