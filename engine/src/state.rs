@@ -117,7 +117,7 @@ impl Body {
         }
     }
 
-    /// Adds a hold. There must be room for it: see [`HoldSet::insert`].
+    /// Adds a hold. There must be room for it: see `HoldSet::insert`.
     #[inline]
     pub fn insert(&mut self, hold: Hold) {
         match self {
