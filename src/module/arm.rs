@@ -6,7 +6,7 @@
 use super::redis::context::Ctx;
 use super::redis::detached;
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
-use super::{SHELL, search};
+use super::{SHELL, Shell, search};
 use dsync_engine::types::Now;
 
 /// The time between two questions to a server that does not accept writes, in microseconds.
@@ -28,7 +28,7 @@ impl Timer for Alarm {
             shell.tick
         });
         tick(ctx);
-        let now = SHELL.with(|shell| shell.now());
+        let now = SHELL.with(Shell::now);
         arm_at(ctx, now, 1_000);
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn register(tick: fn(Ctx<'_>)) {
 
 /// Makes sure that the timer fires when the engine next has something to do.
 pub(super) fn arm(ctx: Ctx<'_>) {
-    let now = SHELL.with(|shell| shell.now());
+    let now = SHELL.with(Shell::now);
     arm_at(ctx, now, 0);
 }
 

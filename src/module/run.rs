@@ -9,7 +9,7 @@ use super::out::{journal, notify, replicate};
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
-use super::{SHELL, arm, waiters};
+use super::{SHELL, Shell, arm, waiters};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};
@@ -25,7 +25,10 @@ pub(crate) fn run<R>(
     node::make_slot_known(ctx, name.bytes());
     let mut opened = OpenKey::open_write(ctx, name);
     let mut state = found(&opened)?;
+    // Ask, because a pause may have ended since the cron last asked.
+    let paused = ctx.avoid_replica_traffic();
     let (now, overdue) = SHELL.with(|shell| {
+        shell.paused = paused;
         let mut now = shell.now();
         now.may_write = true;
         let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
@@ -50,7 +53,7 @@ pub(super) fn run_followed<R>(
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
-    let mut now = SHELL.with(|shell| shell.now());
+    let mut now = SHELL.with(Shell::now);
     now.may_write = true;
     Ok(run_opened(ctx, name, opened, state, now, call))
 }
@@ -64,7 +67,7 @@ pub(super) fn run_task<R>(
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
-    let mut now = SHELL.with(|shell| shell.now());
+    let mut now = SHELL.with(Shell::now);
     now.may_write &= is_ours;
     Ok(run_opened(ctx, name, opened, state, now, call))
 }
@@ -114,7 +117,10 @@ pub(crate) fn look<R>(
     let opened = OpenKey::open_read(ctx, name);
     let state = found(&opened)?;
     drop(opened);
+    // A read is also served while writes are paused. Then it must not let the leases run.
+    let paused = ctx.avoid_replica_traffic();
     Ok(SHELL.with(|shell| {
+        shell.paused = paused;
         let now = shell.now();
         let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
         call(&shell.engine, &key, now)
@@ -123,7 +129,10 @@ pub(crate) fn look<R>(
 
 /// Runs a call that only reads, and is not about one key.
 pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
-    SHELL.with(|shell| look(&shell.engine, shell.now()))
+    SHELL.with(|shell| {
+        let now = shell.now();
+        look(&shell.engine, now)
+    })
 }
 
 /// Tells the waiters of this name why they cannot be served any more.
@@ -205,7 +214,7 @@ fn carry_out(
         journal::note(ctx, name.bytes(), note);
     }
     for wake in effects.wakes.drain(..) {
-        waiters::deliver(wake);
+        waiters::deliver(ctx, wake);
     }
     effects.clear();
 }

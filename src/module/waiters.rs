@@ -15,6 +15,7 @@ use std::num::NonZeroU64;
 
 use super::redis::blocked::{self, Hooks, ParkedClient};
 use super::redis::context::Ctx;
+use super::redis::events;
 use super::redis::shadow::shadow_name;
 use super::{SHELL, arm, reply};
 use dsync_engine::Reply;
@@ -35,8 +36,11 @@ struct Parked {
 #[derive(Default)]
 pub(super) struct WaitingClients {
     parked: BTreeMap<WaiterId, Parked>,
-    /// The grants of this turn of the event loop whose replies are not written yet.
+    /// The grants of this turn of the event loop whose replies are not written yet. The module watches the turns while
+    /// there are any.
     in_flight: BTreeMap<ClientId, HandedOver>,
+    /// A waiter was granted since the server's cron last ran.
+    was_granted: bool,
 }
 
 /// Replies to the running command, or parks its client if the request was queued.
@@ -82,11 +86,13 @@ fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
 }
 
 /// Gives a waiter its answer, and releases its client.
-pub(super) fn deliver(wake: Wake) {
+pub(super) fn deliver(ctx: Ctx<'_>, wake: Wake) {
+    let grant = wake.grant.filter(|_| events::watch_turns(ctx));
     let handle = SHELL.with(|shell| {
         let parked = shell.waiters.parked.get_mut(&wake.waiter)?;
-        if let Some(grant) = wake.grant {
+        if let Some(grant) = grant {
             shell.waiters.in_flight.insert(parked.client, grant);
+            shell.waiters.was_granted = true;
         }
         parked.answer = Some(wake.answer);
         parked.handle.take()
@@ -100,6 +106,14 @@ pub(super) fn deliver(wake: Wake) {
 /// Forgets the grants of the last turn, whose replies are written.
 pub(super) fn turn_is_over() {
     SHELL.with(|shell| shell.waiters.in_flight.clear());
+}
+
+/// Called by the server's cron: stops watching the turns if no waiter was granted since the last call. The grants
+/// before that call were forgotten in the turns since.
+pub(super) fn cron(ctx: Ctx<'_>) {
+    if !SHELL.with(|shell| std::mem::take(&mut shell.waiters.was_granted)) {
+        events::stop_watching_turns(ctx);
+    }
 }
 
 /// Handles a connection that closed: a grant that it was not told of passes on, and its waiters leave their queues.

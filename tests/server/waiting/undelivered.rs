@@ -82,6 +82,24 @@ fn grant_to_client_killed_in_the_same_turn_goes_to_the_next() {
     }
 }
 
+/// A grant whose reply was written lasts until its lease ends, also if the connection closes in the very next turn.
+#[test]
+fn delivered_grant_outlives_its_connection() {
+    let ThreeWaiters {
+        server: _server,
+        mut holder,
+        mut first,
+        mut second,
+        ..
+    } = line_up();
+    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+    granted(&mut first);
+    first.close();
+    second.expect_silence(A_WHILE);
+    assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock first"), 1);
+    granted(&mut second);
+}
+
 #[test]
 fn two_undelivered_grants_pass_on_to_the_third() {
     let server = Server::start();
