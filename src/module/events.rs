@@ -117,7 +117,7 @@ pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
 fn stand_down(ctx: Ctx<'_>) {
     listeners::may_have_come();
     let in_cluster = ctx.facts().cluster();
-    let wakes = SHELL.with(|shell| {
+    let mut wakes = SHELL.with(|shell| {
         shell.engine.stand_down();
         if !in_cluster {
             shell.engine.dismiss_all();
@@ -126,8 +126,7 @@ fn stand_down(ctx: Ctx<'_>) {
     });
     journal::flush(ctx);
     ctx.log(Level::Debug, "another server decides");
-    for wake in wakes {
-        waiters::deliver(ctx, wake);
-    }
+    waiters::decided(ctx, &mut wakes);
+    waiters::release();
     arm::arm(ctx);
 }

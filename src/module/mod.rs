@@ -24,7 +24,7 @@ pub(crate) mod tick;
 pub(crate) mod values;
 mod waiters;
 
-pub(crate) use waiters::respond;
+pub(crate) use waiters::{release_after_reply, respond};
 
 use followed::Load;
 use lease_clock::LeaseClock;

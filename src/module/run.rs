@@ -16,7 +16,8 @@ use dsync_engine::types::{Db, Now};
 use dsync_engine::{Engine, Family, Key, StateId, WrongType};
 
 /// Runs a command's call, which may change the key. The server has accepted the command, so it accepts writes now,
-/// whatever the module last found out about that.
+/// whatever the module last found out about that. Waiters that the call answers are released after the command's own
+/// reply, see [`release_after_reply`](waiters::release_after_reply).
 pub(crate) fn run<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -55,7 +56,9 @@ pub(super) fn run_followed<R>(
     let state = found(&opened)?;
     let mut now = SHELL.with(Shell::now);
     now.may_write = true;
-    Ok(run_opened(ctx, name, opened, state, now, call))
+    let result = run_opened(ctx, name, opened, state, now, call);
+    waiters::release();
+    Ok(result)
 }
 
 /// Runs a call of the timer, which may change the key if the server accepts writes and owns the key (`is_ours`).
@@ -69,7 +72,9 @@ pub(super) fn run_task<R>(
     let state = found(&opened)?;
     let mut now = SHELL.with(Shell::now);
     now.may_write &= is_ours;
-    Ok(run_opened(ctx, name, opened, state, now, call))
+    let result = run_opened(ctx, name, opened, state, now, call);
+    waiters::release();
+    Ok(result)
 }
 
 /// Calls the engine for an open key, then carries out all consequences.
@@ -142,6 +147,7 @@ pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer) {
         std::mem::take(&mut shell.engine.effects)
     });
     carry_out(ctx, name, None, false, &mut effects);
+    waiters::release();
 }
 
 /// The state that the key has; an error if its value is not dsync's.
@@ -189,7 +195,8 @@ fn store(
     }
 }
 
-/// Carries out the effects of a call in the order in which the server must see them.
+/// Carries out the effects of a call in the order in which the server must see them. The caller releases the waiters
+/// that got an answer.
 fn carry_out(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -213,8 +220,6 @@ fn carry_out(
     for note in &effects.notes {
         journal::note(ctx, name.bytes(), note);
     }
-    for wake in effects.wakes.drain(..) {
-        waiters::deliver(ctx, wake);
-    }
+    waiters::decided(ctx, &mut effects.wakes);
     effects.clear();
 }
