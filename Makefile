@@ -11,7 +11,7 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix fuzz bench bench-growth bench-quick lint licences install clean
+.PHONY: help build run test test-matrix fuzz bench bench-growth bench-peers bench-quick lint licences install clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -39,7 +39,10 @@ bench: ## compare speed and memory with what the server can do without the modul
 bench-growth: ## show how costs grow with waiters, held locks, holders and contended keys
 	@sh scripts/bench.sh growth
 
-bench-quick: ## run each line of both at a small size, to see that it runs and every reply is right
+bench-peers: ## compare with other lock algorithms and libraries, which are installed under target/peers
+	@sh scripts/bench-peers.sh
+
+bench-quick: ## run all of these but the installed libraries at a small size, to see that every reply is right
 	@sh scripts/bench.sh quick
 
 lint: ## check format, clippy's lints and the documentation

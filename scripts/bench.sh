@@ -1,9 +1,10 @@
 #!/bin/sh
-# bench.sh full|growth|quick: measures the module beside what the server can do without it; see benches/README.md.
+# bench.sh full|growth|peers|quick: measures the module beside what the server can do without it; see benches/README.md.
 #
 # SERVER names the server, otherwise it is the machine's Redis or Debian's. The lines that compare with DELIFEQ
-# need a Valkey 9: NATIVE_SERVER, or one that is built here for `full`; without it they are left out. MODULE names
-# a module, otherwise this builds one. ONLY and OUT are for the program; the environment hands them on.
+# need a Valkey 9: NATIVE_SERVER, or one that is built here for `full` and `peers`; without it they are left out. MODULE
+# names a module, otherwise this builds one. ONLY and OUT are for the program; the environment hands them on, as it does
+# what bench-peers.sh, which calls this for `peers`, has installed.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,9 +12,12 @@ mode=${1:-full}
 sh scripts/need.sh build
 if [ -z "${SERVER:-}" ]; then
     SERVER=$(sh scripts/server.sh redis)
-    if [ "$mode" = full ] && [ -z "${NATIVE_SERVER:-}" ]; then
-        NATIVE_SERVER=$(sh scripts/build-server.sh valkey 9.1+) || echo "dsync: going on WITHOUT DELIFEQ." >&2
-    fi
+    case $mode in
+    full | peers)
+        [ -n "${NATIVE_SERVER:-}" ] || NATIVE_SERVER=$(sh scripts/build-server.sh valkey 9.1+) ||
+            echo "dsync: going on WITHOUT DELIFEQ." >&2
+        ;;
+    esac
 fi
 if [ -z "${MODULE:-}" ]; then
     cargo build --release

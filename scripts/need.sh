@@ -1,12 +1,13 @@
 #!/bin/sh
-# need.sh [build] [cli] [hosts] [make]: makes sure that the tools for a purpose are on this machine: `build` to build
-# dsync, `cli` redis-cli, `hosts` the tests with several hosts, `make` to build servers from their sources.
+# need.sh [build] [cli] [hosts] [make] [peers]: makes sure that the tools for a purpose are on this machine: `build` to
+# build dsync, `cli` redis-cli, `hosts` the tests with several hosts, `make` to build servers from their sources, `peers`
+# to install the lock libraries that the benchmark compares with.
 #
 # Installs only what is missing, with apt, and says what and why before it does. Starts no service: the package
 # redis-tools has redis-cli (and the libraries that Debian's servers need) but no service. That is in redis-server,
 # which is never installed. If it cannot install, `build` and `make` fail with a list of packages for the user. `cli`
-# does not fail, because scripts/server.sh fetches a redis-cli without root rights. `hosts` does not fail either,
-# because test-settings.sh finds out whether such tests can run.
+# does not fail, because scripts/server.sh fetches a redis-cli without root rights. `hosts` and `peers` do not fail either,
+# because test-settings.sh finds out whether such tests can run, and bench-peers.sh which libraries there are.
 set -eu
 
 missing=''
@@ -25,6 +26,14 @@ has_c_compiler() {
 
 has_make() {
     command -v make >/dev/null 2>&1 && command -v g++ >/dev/null 2>&1
+}
+
+has_venv() {
+    python3 -c 'import venv, ensurepip' >/dev/null 2>&1
+}
+
+has_npm() {
+    command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1
 }
 
 # Looks for the library and for the compiler's own headers (such as stddef.h), which another package has.
@@ -89,8 +98,12 @@ for need in "$@"; do
         has_c_compiler || want 'gcc libc6-dev' 'a C compiler, to build servers from their sources'
         has_make || want 'make g++' 'make and a C++ compiler, to build servers from their sources'
         ;;
+    peers)
+        has_venv || want 'python3 python3-venv' 'Python, with a place of its own for lock libraries'
+        has_npm || want 'nodejs npm' 'Node.js and npm, for lock libraries in JavaScript'
+        ;;
     *)
-        echo "usage: need.sh [build] [cli] [hosts] [make]" >&2
+        echo "usage: need.sh [build] [cli] [hosts] [make] [peers]" >&2
         exit 2
         ;;
     esac

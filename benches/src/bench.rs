@@ -12,9 +12,9 @@ use crate::invalid::Result;
 use crate::load::{LANES, Work, drive};
 use crate::machine::Machine;
 use crate::options::{Mode, Options};
+use crate::resp::Reply;
 use crate::row::Samples;
-use crate::server::{Plan, Server, Setting};
-use crate::statistics::median;
+use crate::server::{ALL_SLOTS, Plan, Server, Setting, SlotRange};
 
 pub struct Bench {
     pub options: Options,
@@ -100,7 +100,7 @@ impl Bench {
             program: program.to_owned(),
             module: has_module.then(|| self.options.module.clone()),
             setting,
-            is_cluster: false,
+            slots: None,
             // The server needs some files besides.
             max_clients: self.machine.clients(30_000) + 100,
             directory: self.run.join(number.to_string()),
@@ -125,6 +125,15 @@ impl Bench {
         ))?)
     }
 
+    /// A server without it that knows DELIFEQ, if one was named.
+    pub fn native(&self) -> Result<Side> {
+        Side::ready(Server::start(self.plan(
+            &self.options.native_server,
+            false,
+            Setting::Plain,
+        ))?)
+    }
+
     /// Both, started at the same time.
     pub fn both(&self, setting: Setting) -> Result<(Side, Side)> {
         self.both_of(&self.options.server, setting, false)
@@ -137,12 +146,32 @@ impl Bench {
         setting: Setting,
         is_cluster: bool,
     ) -> Result<(Side, Side)> {
+        let slots = is_cluster.then_some(ALL_SLOTS);
         let start = |has_module| {
             let plan = self.plan(program, has_module, setting);
-            Server::start(Plan { is_cluster, ..plan })
+            Server::start(Plan { slots, ..plan })
         };
         let (ours, theirs) = (start(true)?, start(false)?);
         Ok((Side::ready(ours)?, Side::ready(theirs)?))
+    }
+
+    /// A cluster with a primary for each range of slots.
+    pub fn cluster(&self, has_module: bool, ranges: &[SlotRange]) -> Result<Vec<Side>> {
+        let start = |range: &SlotRange| {
+            let plan = self.plan(&self.options.server, has_module, Setting::Plain);
+            let slots = Some(*range);
+            Side::ready(Server::start(Plan { slots, ..plan })?)
+        };
+        let mut nodes = ranges.iter().map(start).collect::<Result<Vec<_>>>()?;
+        if let Some((first, others)) = nodes.split_first_mut() {
+            for other in others {
+                first.server.meet(&mut first.control, &other.server)?;
+            }
+        }
+        for node in &mut nodes {
+            node.server.await_cluster(&mut node.control)?;
+        }
+        Ok(nodes)
     }
 }
 
@@ -190,6 +219,13 @@ impl Side {
         self.server.settle_replica(&mut self.control)
     }
 
+    pub fn knows_delifeq(&mut self) -> Result<bool> {
+        self.control
+            .call(&[b"COMMAND", b"INFO", b"DELIFEQ"], |reply| {
+                Ok(matches!(reply.array(), Some([Reply::Array(_)])))
+            })
+    }
+
     pub fn keys(&mut self) -> Result<u64> {
         Ok(self.control.integer("DBSIZE")? as u64)
     }
@@ -203,14 +239,14 @@ pub fn ours_first(pair: usize, slice: usize) -> bool {
 
 /// Slices a side in each pair. Many short ones, because another process, or the host of a virtual machine, disturbs
 /// some of them, and a median leaves those out.
-pub const SLICES: usize = 5;
+pub const SLICES: usize = 15;
 
-/// Calls `measure` for both sides, [`SLICES`] times each, and returns the medians: ours, theirs.
+/// Calls `measure` for both sides, [`SLICES`] times each, and returns the figures.
 pub fn alternate<S>(
     pair: usize,
     sides: (&mut S, &mut S),
     mut measure: impl FnMut(&mut S, bool) -> Result<f64>,
-) -> Result<(f64, f64)> {
+) -> Result<Samples> {
     let mut slices = Samples::default();
     for slice in 0..SLICES {
         if ours_first(pair, slice) {
@@ -221,7 +257,7 @@ pub fn alternate<S>(
             slices.push(measure(sides.0, true)?, theirs);
         }
     }
-    Ok((median(&slices.ours), median(&slices.theirs)))
+    Ok(slices)
 }
 
 #[cfg(test)]
@@ -236,11 +272,11 @@ mod tests {
                 order.push(if is_ours { 'A' } else { 'B' });
                 Ok(1.0)
             };
-            let medians = alternate(pair, (&mut (), &mut ()), measure).unwrap();
-            assert_eq!(medians, (1.0, 1.0));
+            let slices = alternate(pair, (&mut (), &mut ()), measure).unwrap();
+            assert_eq!(slices.costs, [1.0; SLICES]);
             order
         };
-        assert_eq!(order(0), "ABBAABBAAB");
-        assert_eq!(order(1), "BAABBAABBA");
+        assert_eq!(order(0), "ABBAABBAABBAABBAABBAABBAABBAAB");
+        assert_eq!(order(1), "BAABBAABBAABBAABBAABBAABBAABBA");
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! Absent on purpose: reconnecting, timeouts other than one against a server that hangs, TLS, cluster redirects.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::invalid::{Context, Invalid, Result};
 use crate::resp::{Reply, parse, write_command};
@@ -67,6 +67,36 @@ impl Client {
                 return result;
             }
             self.fill()?;
+        }
+    }
+
+    /// As [`Client::receive`]; returns None where no reply has begun to arrive before `deadline`.
+    pub fn receive_before<T>(
+        &mut self,
+        deadline: Instant,
+        read: impl FnOnce(&Reply<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        if self.start == self.end && !self.is_readable_before(deadline)? {
+            return Ok(None);
+        }
+        self.receive(read).map(Some)
+    }
+
+    fn is_readable_before(&self, deadline: Instant) -> Result<bool> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let set = |timeout| self.stream.set_read_timeout(Some(timeout));
+        set(left).context("cannot set a timeout")?;
+        let peeked = self.stream.peek(&mut [0]);
+        set(PATIENCE).context("cannot set a timeout")?;
+        match peeked {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Ok(false)
+            }
+            Err(error) => Err(Invalid::new(format!("no reply: {error}"))),
         }
     }
 

@@ -12,11 +12,13 @@
 
 mod bench;
 mod client;
+mod columns;
 mod invalid;
 mod lines;
 mod load;
 mod machine;
 mod options;
+mod peers;
 mod pings;
 mod plots;
 mod report;
@@ -35,6 +37,7 @@ use invalid::{Context, Invalid, Result};
 use lines::Line;
 use machine::Machine;
 use options::{Mode, Options};
+use peers::{Findings, Peer};
 use report::Report;
 use server::Setting;
 
@@ -52,7 +55,7 @@ fn main() -> ExitCode {
 
 /// Runs the lines, and writes and prints the report. Returns whether the run is valid.
 fn run(options: Options) -> Result<bool> {
-    let lines = chosen(&options)?;
+    let (lines, peers) = chosen(&options)?;
     let bench = Bench::new(options, Machine::look()?);
     let mut report = Report {
         machine: bench.machine.clone(),
@@ -61,47 +64,57 @@ fn run(options: Options) -> Result<bool> {
         native_server: machine::version(&bench.options.native_server)?,
         module: module(&bench)?,
         rows: Vec::new(),
+        peers: Findings::default(),
         notes: Vec::new(),
         invalid: Vec::new(),
     };
     print_head(&report);
     let begin = Instant::now();
     for line in lines {
-        eprintln!(
-            "{:5.0} s  {}: {}",
-            begin.elapsed().as_secs_f64(),
-            line.name,
-            line.what
-        );
-        if let Err(error) = (line.run)(&bench, &mut report.rows) {
-            report.invalid.push(format!("{}: {error}", line.name));
-            eprintln!("         INVALID: {error}");
-        }
+        print_progress(begin, line.name, line.what);
+        let result = (line.run)(&bench, &mut report.rows);
+        report.note_invalid(line.name, result);
+    }
+    for peer in peers {
+        print_progress(begin, peer.name, peer.waiting);
+        let result = peers::run(&bench, peer, &mut report.peers);
+        report.note_invalid(peer.name, result);
     }
     report.notes = bench.notes();
-    println!("\n{}", report.table());
+    if !report.rows.is_empty() {
+        println!("\n{}", report.table());
+    }
+    print!("{}", peers::text(&report.peers));
     finish(&bench, &report, begin)?;
     Ok(report.invalid.is_empty())
 }
 
-/// The lines of the mode, or those that ONLY names.
-fn chosen(options: &Options) -> Result<Vec<&'static Line>> {
-    let is_known = |name: &String| lines::ALL.iter().any(|line| line.name == name);
-    if let Some(name) = options.only.iter().find(|name| !is_known(name)) {
-        let names: Vec<_> = lines::ALL.iter().map(|line| line.name).collect();
+/// The lines and peers of the mode, or those that ONLY names.
+fn chosen(options: &Options) -> Result<(Vec<&'static Line>, Vec<&'static Peer>)> {
+    let lines = lines::ALL.iter().map(|line| line.name);
+    let names: Vec<_> = lines
+        .chain(peers::ALL.iter().map(|peer| peer.name))
+        .collect();
+    if let Some(name) = options
+        .only
+        .iter()
+        .find(|name| !names.contains(&name.as_str()))
+    {
         return Err(Invalid::new(format!(
-            "there is no line '{name}', but: {}",
+            "there is no line or peer '{name}', but: {}",
             names.join(" ")
         )));
     }
     let only = &options.only;
-    Ok(lines::ALL
-        .iter()
-        .filter(|line| match only.is_empty() {
-            true => line.is_part_of(options.mode),
-            false => only.iter().any(|name| name == line.name),
-        })
-        .collect())
+    let lines = lines::ALL.iter().filter(|line| match only.is_empty() {
+        true => line.is_part_of(options.mode),
+        false => only.iter().any(|name| name == line.name),
+    });
+    Ok((lines.collect(), peers::chosen(options)))
+}
+
+fn print_progress(begin: Instant, name: &str, what: &str) {
+    eprintln!("{:5.0} s  {name}: {what}", begin.elapsed().as_secs_f64());
 }
 
 /// The module as a server names it, and at the same time the proof that it can be loaded.
@@ -156,7 +169,10 @@ fn finish(bench: &Bench, report: &Report, begin: Instant) -> Result<()> {
     let results = out.join("results.json");
     let json = serde_json::to_string_pretty(report).context("JSON")?;
     fs::write(&results, json + "\n").context(results.display())?;
-    let plots = plots::draw(&report.rows, out)?;
+    let mut plots = plots::draw(&report.rows, out)?;
+    if !bench.is_quick() {
+        plots.extend(peers::draw(&report.peers, out)?);
+    }
     for note in &report.notes {
         println!("note: {note}");
     }

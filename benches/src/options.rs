@@ -8,11 +8,13 @@ use serde::Serialize;
 
 use crate::invalid::{Context, Invalid, Result};
 
-pub const USAGE: &str = "usage: dsync-bench [full|growth|quick] [NAME=value ...]
+pub const USAGE: &str = "usage: dsync-bench [full|growth|peers|quick] [NAME=value ...]
     SERVER=path         redis-server or valkey-server
     NATIVE_SERVER=path  a server that knows DELIFEQ, for the lines that compare with it (default: SERVER)
     MODULE=path         libdsync.so
-    ONLY='name ...'     these lines alone
+    PYTHON=path         python3 with the libraries of benches/peers, for the peers in Python
+    NODE=path           node that finds the libraries of benches/peers, for the peers in JavaScript
+    ONLY='name ...'     these lines or peers alone
     PAIRS=n             pairs of each comparison (default: 5, in a quick run 2)
     OUT=directory       for results.json and the plots (default: target/bench)";
 
@@ -23,6 +25,8 @@ pub enum Mode {
     Full,
     /// The lines that show how costs grow.
     Growth,
+    /// Other lock algorithms.
+    Peers,
     /// Every line at a small size: whether it runs and every reply is right.
     Quick,
 }
@@ -32,6 +36,7 @@ impl Mode {
         match self {
             Self::Full => "full",
             Self::Growth => "growth",
+            Self::Peers => "peers",
             Self::Quick => "quick",
         }
     }
@@ -43,6 +48,9 @@ pub struct Options {
     pub server: PathBuf,
     pub native_server: PathBuf,
     pub module: PathBuf,
+    /// Without them, the peers of that language are left out.
+    pub python: Option<PathBuf>,
+    pub node: Option<PathBuf>,
     pub only: Vec<String>,
     pub pairs: usize,
     pub out: PathBuf,
@@ -59,6 +67,7 @@ impl Options {
             match (argument.as_str(), argument.split_once('=')) {
                 ("full", _) => mode = Mode::Full,
                 ("growth", _) => mode = Mode::Growth,
+                ("peers", _) => mode = Mode::Peers,
                 ("quick", _) => mode = Mode::Quick,
                 (_, Some((name, value))) if NAMES.contains(&name) => {
                     given.push((name.to_owned(), value.to_owned()));
@@ -97,6 +106,8 @@ impl Options {
             native_server: value("NATIVE_SERVER").map_or_else(|| server.clone(), PathBuf::from),
             server,
             module: PathBuf::from(required("MODULE")?),
+            python: value("PYTHON").map(PathBuf::from),
+            node: value("NODE").map(PathBuf::from),
             only: value("ONLY")
                 .unwrap_or_default()
                 .split([' ', ','])
@@ -108,7 +119,16 @@ impl Options {
     }
 }
 
-const NAMES: [&str; 6] = ["SERVER", "NATIVE_SERVER", "MODULE", "ONLY", "PAIRS", "OUT"];
+const NAMES: [&str; 8] = [
+    "SERVER",
+    "NATIVE_SERVER",
+    "MODULE",
+    "PYTHON",
+    "NODE",
+    "ONLY",
+    "PAIRS",
+    "OUT",
+];
 
 #[cfg(test)]
 mod tests {
@@ -141,6 +161,14 @@ mod tests {
         assert_eq!(options.server, PathBuf::from("/s"));
         assert!(options.only.is_empty());
         assert_eq!(options.out, PathBuf::from("target/bench"));
+    }
+
+    #[test]
+    fn languages_of_peers_are_named_or_absent() {
+        let options = read(&["peers", "PYTHON=/python"]).unwrap();
+        assert_eq!(options.mode, Mode::Peers);
+        assert_eq!(options.python, Some(PathBuf::from("/python")));
+        assert_eq!(options.node, None);
     }
 
     #[test]

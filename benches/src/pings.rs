@@ -19,11 +19,17 @@ const INTERVAL: Duration = Duration::from_micros(500);
 
 pub struct Pings {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Vec<f64>>>,
+    thread: JoinHandle<Result<Waits>>,
 }
 
 /// How long PINGs took, in milliseconds.
-pub struct Waits(Vec<f64>);
+#[derive(Default)]
+pub struct Waits {
+    /// Those that were sent to a server that served its clients, in order.
+    served: Vec<f64>,
+    /// Those that were sent to a server that had yet to load its files.
+    loading: Vec<f64>,
+}
 
 impl Pings {
     /// Begins to ping. A server that starts may refuse the connection for a while, and answers `-LOADING` until it
@@ -42,24 +48,32 @@ impl Pings {
             .join()
             .ok()
             .context("the PING thread panicked")??;
-        if waits.is_empty() {
+        if waits.served.is_empty() {
             return Err(crate::invalid::Invalid::new("no PING was answered"));
         }
-        Ok(Waits(waits))
+        Ok(waits)
     }
 }
 
 impl Waits {
     pub fn longest_ms(&self) -> f64 {
-        largest(&self.0)
+        largest(&self.served)
+    }
+
+    /// The longest while the server was loading, or of all if it had loaded its files before the first answer.
+    pub fn longest_loading_ms(&self) -> f64 {
+        if self.loading.is_empty() {
+            return self.longest_ms();
+        }
+        largest(&self.loading)
     }
 
     pub fn percentile_of_sent_ms(&self, percent: f64) -> f64 {
-        percentile(&self.0, percent)
+        percentile(&self.served, percent)
     }
 
     pub fn percentile_of_due_ms(&self, percent: f64) -> f64 {
-        percentile(&with_those_due(&self.0), percent)
+        percentile(&with_those_due(&self.served), percent)
     }
 }
 
@@ -76,8 +90,8 @@ pub fn longest_during(
     Ok(pings.finish()?.longest_ms())
 }
 
-fn ping_until(stop: &AtomicBool, port: u16) -> Result<Vec<f64>> {
-    let mut waits = Vec::new();
+fn ping_until(stop: &AtomicBool, port: u16) -> Result<Waits> {
+    let mut waits = Waits::default();
     let mut client = loop {
         match Client::connect(port) {
             Ok(client) => break client,
@@ -87,19 +101,22 @@ fn ping_until(stop: &AtomicBool, port: u16) -> Result<Vec<f64>> {
     };
     // The first answer is not counted: a server that starts accepts a connection before its event loop runs.
     let mut is_first = true;
+    let mut is_loading = false;
     while is_first || !stop.load(Ordering::Relaxed) {
         let begin = Instant::now();
+        let was_loading = is_loading;
         client.call(&[b"PING"], |reply| {
-            let is_answer = match reply {
-                Reply::Simple(text) => *text == b"PONG",
-                Reply::Error(text) => text.starts_with(b"LOADING"),
-                _ => false,
-            };
-            expect(is_answer, "PONG", reply)
+            is_loading = matches!(reply, Reply::Error(text) if text.starts_with(b"LOADING"));
+            let is_pong = matches!(reply, Reply::Simple(text) if *text == b"PONG");
+            expect(is_pong || is_loading, "PONG", reply)
         })?;
         let wait = begin.elapsed();
+        let kept = match was_loading || is_loading {
+            true => &mut waits.loading,
+            false => &mut waits.served,
+        };
         if !is_first {
-            waits.push(wait.as_secs_f64() * 1e3);
+            kept.push(wait.as_secs_f64() * 1e3);
         }
         is_first = false;
         sleep(INTERVAL.saturating_sub(wait));

@@ -103,7 +103,7 @@ fn draw_curves(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
 /// Ours and theirs side by side, a pair of bars a row. The bars are shares of theirs, because that is what a reader
 /// compares; the figures stand above them.
 fn draw_bars(chart: &str, rows: &[&Row], path: &Path) -> DrawResult<()> {
-    let ratio = |row: &Row| median(&row.ours) / median(&row.theirs);
+    let ratio = |row: &Row| median(&row.costs);
     let highest = rows.iter().map(|row| ratio(row)).fold(1.0, f64::max) * 1.15;
     let root = SVGBackend::new(path, BARS_SIZE).into_drawing_area();
     root.fill(&WHITE)?;
@@ -187,10 +187,9 @@ mod tests {
     use crate::row::Samples;
 
     fn row(place: Place) -> Row {
-        let samples = Samples {
-            ours: vec![2.0, 3.0],
-            theirs: vec![1.0, 2.0],
-        };
+        let mut samples = Samples::default();
+        samples.push(2.0, 1.0);
+        samples.push(3.0, 2.0);
         Row::new("line", "a hold / a key, RDB", "B", samples).at(place)
     }
 

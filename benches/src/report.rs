@@ -1,11 +1,12 @@
 //! What a run found: the rows, and all that a reader needs to judge them. Printed as a table, written as JSON.
 
-use std::fmt::Write as _;
-
 use serde::{Serialize, Serializer};
 
+use crate::columns::aligned;
+use crate::invalid::Invalid;
 use crate::machine::Machine;
 use crate::options::Mode;
+use crate::peers::Findings;
 use crate::row::{Row, WIDE};
 use crate::statistics::{largest, median, smallest};
 
@@ -19,6 +20,8 @@ pub struct Report {
     pub module: String,
     #[serde(serialize_with = "with_results")]
     pub rows: Vec<Row>,
+    /// What other lock algorithms do.
+    pub peers: Findings,
     /// Lines that did not run or ran smaller than planned, with the reason.
     pub notes: Vec<String>,
     /// Lines that ran and are worth nothing, with the reason. Any makes the run invalid.
@@ -26,6 +29,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// Keeps the reason why what has `name` makes the run invalid, if there is one, and says it at once.
+    pub fn note_invalid(&mut self, name: &str, result: Result<(), Invalid>) {
+        if let Err(error) = result {
+            eprintln!("         INVALID: {error}");
+            self.invalid.push(format!("{name}: {error}"));
+        }
+    }
+
     /// Reasons to doubt the figures, though each reply was right.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -55,27 +66,8 @@ impl Report {
         let rows: Vec<[String; 8]> = std::iter::once(TITLES.map(str::to_owned))
             .chain(self.rows.iter().map(Row::cells))
             .collect();
-        let widths: [usize; 8] = std::array::from_fn(|at| {
-            rows.iter()
-                .map(|cells| cells[at].chars().count())
-                .max()
-                .unwrap_or(0)
-        });
-        let mut text = String::new();
-        for cells in &rows {
-            for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
-                let gap = " ".repeat(width - cell.chars().count());
-                // Figures stand on the right of their columns.
-                let _ = if (2..=4).contains(&at) {
-                    write!(text, "{gap}{cell}  ")
-                } else {
-                    write!(text, "{cell}{gap}  ")
-                };
-            }
-            text.truncate(text.trim_end().len());
-            text.push('\n');
-        }
-        text
+        // Figures stand on the right of their columns.
+        aligned(&rows, &[2, 3, 4])
     }
 }
 
@@ -135,10 +127,11 @@ mod tests {
     use crate::row::Samples;
 
     fn row(ours: &[f64], theirs: &[f64]) -> Row {
-        let samples = Samples {
-            ours: ours.to_vec(),
-            theirs: theirs.to_vec(),
-        };
+        let mut samples = Samples::default();
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            samples.push(*ours, *theirs);
+        }
+        samples.ours = ours.to_vec();
         Row::new("line", "what", "ns", samples)
     }
 
@@ -150,6 +143,7 @@ mod tests {
             native_server: String::new(),
             module: String::new(),
             rows,
+            peers: Findings::default(),
             notes: Vec::new(),
             invalid: Vec::new(),
         }

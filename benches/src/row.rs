@@ -1,7 +1,8 @@
 //! One comparison: its figures, what it must reach, and whether it does.
 //!
-//! A figure is the median of its pairs. A ratio is made of each pair, so that what slows the machine for a second
-//! slows both sides of it; shown are the median of the ratios and, as the spread, the smallest and the largest.
+//! A figure is the median of its pairs. A ratio is made of neighbours in time: of the two figures of a pair or, where a
+//! pair consists of slices, of the two figures of each slice. So what slows the machine for a second slows both. Shown
+//! are the median of the pairs' ratios and, as the spread, the smallest and the largest.
 
 use serde::Serialize;
 
@@ -60,23 +61,42 @@ pub struct Row {
     pub ours: Vec<f64>,
     /// As many; none where a line compares with nothing.
     pub theirs: Vec<f64>,
+    /// As many as `theirs`: see [`Samples`].
+    pub costs: Vec<f64>,
     pub ratio: Ratio,
     pub target: Target,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
 }
 
-/// The figures of both sides, one for each pair.
+/// The figures of both sides, one for each pair or for each slice of a pair.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     pub ours: Vec<f64>,
     pub theirs: Vec<f64>,
+    /// Ours / theirs, of figures that were measured one right after the other.
+    pub costs: Vec<f64>,
 }
 
 impl Samples {
+    pub const EMPTY: Self = Self {
+        ours: Vec::new(),
+        theirs: Vec::new(),
+        costs: Vec::new(),
+    };
+
     pub fn push(&mut self, ours: f64, theirs: f64) {
         self.ours.push(ours);
         self.theirs.push(theirs);
+        self.costs.push(ours / theirs);
+    }
+
+    /// Adds a pair that consists of slices: the median of each column. The median of the slices' costs is not the
+    /// cost of the medians, which would compare slices of different seconds.
+    pub fn push_slices(&mut self, slices: &Samples) {
+        self.ours.push(median(&slices.ours));
+        self.theirs.push(median(&slices.theirs));
+        self.costs.push(median(&slices.costs));
     }
 }
 
@@ -94,6 +114,7 @@ impl Row {
             unit,
             ours: samples.ours,
             theirs: samples.theirs,
+            costs: samples.costs,
             ratio: Ratio::Cost,
             target: Target::default(),
             place: None,
@@ -146,11 +167,11 @@ impl Row {
 
     /// One a pair; none where there is nothing to compare with.
     pub fn ratios(&self) -> Vec<f64> {
-        let pairs = self.ours.iter().zip(&self.theirs);
-        pairs
-            .map(|(ours, theirs)| match self.ratio {
-                Ratio::Speed => theirs / ours,
-                Ratio::Cost => ours / theirs,
+        let costs = self.costs.iter();
+        costs
+            .map(|cost| match self.ratio {
+                Ratio::Speed => 1.0 / cost,
+                Ratio::Cost => *cost,
             })
             .collect()
     }
@@ -238,7 +259,7 @@ impl Target {
 }
 
 /// A number with three digits that matter, or all digits before the point.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => {
             let digits = format!("{value:.0}");
@@ -263,11 +284,25 @@ mod tests {
     use super::*;
 
     fn row(ours: &[f64], theirs: &[f64]) -> Row {
-        let samples = Samples {
-            ours: ours.to_vec(),
-            theirs: theirs.to_vec(),
-        };
+        let mut samples = Samples::default();
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            samples.push(*ours, *theirs);
+        }
+        samples.ours = ours.to_vec();
         Row::new("line", "what", "ns", samples)
+    }
+
+    #[test]
+    fn slices_are_compared_with_their_neighbours() {
+        // The machine slows down by half: each slice costs the same on both sides, the medians do not.
+        let mut slices = Samples::default();
+        for (ours, theirs) in [(10.0, 10.0), (10.0, 20.0), (20.0, 20.0)] {
+            slices.push(ours, theirs);
+        }
+        let mut samples = Samples::default();
+        samples.push_slices(&slices);
+        assert_eq!((samples.ours[0], samples.theirs[0]), (10.0, 20.0));
+        assert_eq!(Row::new("line", "what", "ns", samples).ratios(), [1.0]);
     }
 
     #[test]

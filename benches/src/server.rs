@@ -51,13 +51,19 @@ impl Setting {
     }
 }
 
+/// The first and the last slot of a cluster's node.
+pub type SlotRange = (u16, u16);
+
+pub const ALL_SLOTS: SlotRange = (0, 16_383);
+
 /// How to start a server.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub program: PathBuf,
     pub module: Option<PathBuf>,
     pub setting: Setting,
-    pub is_cluster: bool,
+    /// The slots that the server has, as a node of a cluster. `None` starts it without cluster mode.
+    pub slots: Option<SlotRange>,
     pub max_clients: usize,
     /// Made by the start, and emptied by the server's guard but for the log.
     pub directory: PathBuf,
@@ -66,8 +72,15 @@ pub struct Plan {
 pub struct Server {
     child: Child,
     plan: Plan,
-    port: u16,
+    ports: Ports,
     replica: Option<Box<Server>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    clients: u16,
+    /// Of the cluster bus. Otherwise it would be the clients' port + 10000, which may be taken.
+    bus: u16,
 }
 
 impl Server {
@@ -83,29 +96,30 @@ impl Server {
                 ..server.plan.clone()
             };
             fs::create_dir_all(&plan.directory).context("cannot make a replica's directory")?;
-            server.replica = Some(Box::new(Self::start_alone(plan, Some(server.port))?));
+            server.replica = Some(Box::new(Self::start_alone(plan, Some(server.port()))?));
         }
         Ok(server)
     }
 
     fn start_alone(plan: Plan, primary: Option<u16>) -> Result<Self> {
-        let port = free_port()?;
+        let ports = free_ports()?;
         Ok(Self {
-            child: spawn(&plan, port, primary)?,
+            child: spawn(&plan, ports, primary)?,
             plan,
-            port,
+            ports,
             replica: None,
         })
     }
 
-    /// Returns when the server serves, a cluster of one node is up, and the replica follows.
+    /// Returns when the server serves, a cluster of one node is up, and the replica follows. A node that has only some
+    /// of the slots is up with the others: see [`Server::await_cluster`].
     pub fn await_ready(&mut self) -> Result<()> {
         let mut client = self.await_ping()?;
-        if self.plan.is_cluster {
-            client.ok("CLUSTER ADDSLOTSRANGE 0 16383")?;
-            self.eventually("the cluster to be up", || {
-                Ok(client.text("CLUSTER INFO")?.contains("cluster_state:ok"))
-            })?;
+        if let Some((first, last)) = self.plan.slots {
+            client.ok(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"))?;
+            if (first, last) == ALL_SLOTS {
+                self.await_cluster(&mut client)?;
+            }
         }
         if let Some(replica) = &mut self.replica {
             let mut client = replica.await_ping()?;
@@ -116,11 +130,24 @@ impl Server {
         self.settle_replica(&mut client)
     }
 
+    /// Makes this node and another one a cluster.
+    pub fn meet(&self, client: &mut Client, other: &Self) -> Result<()> {
+        let Ports { clients, bus } = other.ports;
+        client.ok(&format!("CLUSTER MEET 127.0.0.1 {clients} {bus}"))
+    }
+
+    /// Waits until this node knows an owner of every slot.
+    pub fn await_cluster(&self, client: &mut Client) -> Result<()> {
+        self.eventually("the cluster to be up", || {
+            Ok(client.text("CLUSTER INFO")?.contains("cluster_state:ok"))
+        })
+    }
+
     /// Waits until the server has read its files and answers; returns the connection it answered on.
     fn await_ping(&mut self) -> Result<Client> {
         let begin = Instant::now();
         loop {
-            let answered = Client::connect(self.port).and_then(|mut client| {
+            let answered = Client::connect(self.port()).and_then(|mut client| {
                 client.barrier()?;
                 Ok(client)
             });
@@ -157,7 +184,7 @@ impl Server {
     pub fn crash_and_start(&mut self) -> Result<()> {
         self.child.kill().context("cannot kill a server")?;
         self.child.wait().context("cannot wait for a server")?;
-        self.child = spawn(&self.plan, self.port, None)?;
+        self.child = spawn(&self.plan, self.ports, None)?;
         Ok(())
     }
 
@@ -178,7 +205,7 @@ impl Server {
     }
 
     pub fn client(&self) -> Result<Client> {
-        Client::connect(self.port)
+        Client::connect(self.port())
     }
 
     pub fn clients(&self, count: usize) -> Result<Vec<Client>> {
@@ -186,7 +213,7 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.ports.clients
     }
 
     pub fn directory(&self) -> &Path {
@@ -248,19 +275,18 @@ pub fn info_number(client: &mut Client, section: &str, field: &str) -> Result<f6
     text.parse().context(format!("INFO's {field} is '{text}'"))
 }
 
-/// A port that was free a moment ago. The system gives out another one each time.
-fn free_port() -> Result<u16> {
-    loop {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-        let port = listener.local_addr().context("no free port")?.port();
-        // A cluster node also listens on its port + 10000.
-        if port < 55_000 {
-            return Ok(port);
-        }
-    }
+/// Two ports that were free a moment ago. The system gives out other ones each time.
+fn free_ports() -> Result<Ports> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port");
+    let (clients, bus) = (bind()?, bind()?);
+    let port = |listener: &TcpListener| Ok(listener.local_addr().context("no free port")?.port());
+    Ok(Ports {
+        clients: port(&clients)?,
+        bus: port(&bus)?,
+    })
 }
 
-fn spawn(plan: &Plan, port: u16, primary: Option<u16>) -> Result<Child> {
+fn spawn(plan: &Plan, ports: Ports, primary: Option<u16>) -> Result<Child> {
     let log = fs::OpenOptions::new()
         .create(true)
         .append(true)
@@ -273,7 +299,7 @@ fn spawn(plan: &Plan, port: u16, primary: Option<u16>) -> Result<Child> {
         .arg(r#"[ "$PPID" = "$0" ] && exec "$@""#)
         .arg(std::process::id().to_string())
         .arg(&plan.program)
-        .args(arguments(plan, port, primary))
+        .args(arguments(plan, ports, primary))
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(errors)
@@ -281,10 +307,10 @@ fn spawn(plan: &Plan, port: u16, primary: Option<u16>) -> Result<Child> {
         .context("cannot start setpriv (of the package util-linux)")
 }
 
-fn arguments(plan: &Plan, port: u16, primary: Option<u16>) -> Vec<String> {
+fn arguments(plan: &Plan, ports: Ports, primary: Option<u16>) -> Vec<String> {
     let directory = plan.directory.display();
     let mut arguments = vec![
-        format!("--port {port}"),
+        format!("--port {}", ports.clients),
         "--bind 127.0.0.1".to_owned(),
         format!("--dir {directory}"),
         format!("--logfile {directory}/server.log"),
@@ -302,8 +328,9 @@ fn arguments(plan: &Plan, port: u16, primary: Option<u16>) -> Vec<String> {
         arguments.push("--appendonly yes".to_owned());
         arguments.push("--appendfsync everysec".to_owned());
     }
-    if plan.is_cluster {
+    if plan.slots.is_some() {
         arguments.push("--cluster-enabled yes".to_owned());
+        arguments.push(format!("--cluster-port {}", ports.bus));
     }
     if let Some(primary) = primary {
         arguments.push(format!("--replicaof 127.0.0.1 {primary}"));

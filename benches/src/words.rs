@@ -48,7 +48,7 @@ pub fn short_token(number: u64) -> [u8; 20] {
 }
 
 /// SplitMix64: a permutation of all numbers that looks random.
-fn scramble(number: u64) -> u64 {
+pub fn scramble(number: u64) -> u64 {
     let mut bits = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,28 +1,33 @@
 //! One hold: what is granted to one token.
 //!
-//! A [`Hold`] takes 80 bytes at most and needs no allocation in the usual case (a UUID for a token, no owner), because
-//! a server may have a million held locks. So rare fields are boxed, and numbers below 2^48 take six bytes.
+//! Guaranteed: a [`Hold`] takes 56 bytes, and no allocation in the usual case (a UUID for a token, no owner), because a
+//! server may have a million held locks. It keeps every value exactly.
+//!
+//! So numbers are stored relative to each other, in few bytes each. A hold with a number that does not fit keeps all of
+//! them in a box; see `Numbers`. A token that is no UUID, and the owner, are in a box too.
 //!
 //! Deliberately absent: the passing of time. A hold whose lease has run out stays as it is until a call ends it.
 
+use crate::StateId;
+use crate::heap;
+use crate::short_bytes::ShortBytes;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 
-/// A number below 2^48 in six bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct U48([u8; 6]);
+/// A number below 2^24 in three bytes.
+#[derive(Clone, Copy)]
+struct U24([u8; 3]);
 
-impl U48 {
-    const MAX: u64 = (1 << 48) - 1;
-
-    /// Saturates at 2^48 - 1: in milliseconds that is the year 10889, and connections take longer to reach it.
-    fn new(n: u64) -> U48 {
-        let [a, b, c, d, e, f, ..] = n.min(U48::MAX).to_le_bytes();
-        U48([a, b, c, d, e, f])
+impl U24 {
+    fn new(number: u64) -> Option<U24> {
+        match number.to_le_bytes() {
+            [a, b, c, 0, 0, 0, 0, 0] => Some(U24([a, b, c])),
+            _ => None,
+        }
     }
 
-    fn get(self) -> u64 {
-        let [a, b, c, d, e, f] = self.0;
-        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    fn get(self) -> u32 {
+        let [a, b, c] = self.0;
+        u32::from_le_bytes([a, b, c, 0])
     }
 }
 
@@ -40,32 +45,75 @@ pub struct Grant {
     pub owner: Option<Box<[u8]>>,
 }
 
-/// The fields that most holds do not have.
-#[derive(Clone)]
-struct Extras {
-    /// The token, if it is not a UUID.
-    text: Option<Box<[u8]>>,
-    owner: Option<Box<[u8]>>,
-}
-
 /// One grant of a lock, of permits or of a membership.
 #[derive(Clone)]
 pub struct Hold {
-    pub fence: Fence,
+    extras: Option<Box<Extras>>,
+    /// The token, if it is a UUID; otherwise zeros, and `extras` has its text.
+    uuid: [u8; 16],
     /// When the lease runs out by this server's lease clock. It counts only if it is not before the moment at
     /// which this server last took over: see `role`.
     pub due: LeaseUs,
-    /// The token, if it is a UUID; otherwise zeros, and `extras` has its text.
-    uuid: [u8; 16],
-    extras: Option<Box<Extras>>,
-    pub claim: Claim,
+    /// The fence, the marks, and the high bits of the client: see `bits`.
+    word: u64,
     pub lease: LeaseMs,
-    deadline: U48,
-    granted: U48,
-    client: U48,
-    pub renewed: bool,
-    /// Ends with the connection of `client`.
-    pub ephemeral: bool,
+    /// Milliseconds from the grant to the start of the present lease.
+    start: u32,
+    /// The low bits of the client.
+    client_low: u32,
+    kind: Kind,
+    /// The permits if `kind` is `Permits`: the grant is then at the moment of the fence. Otherwise, by how many
+    /// milliseconds the fence is ahead of the grant: this is up to two hours after a start or a promotion, and 0 later.
+    permits_or_lead: U24,
+}
+
+const _: () = assert!(size_of::<Hold>() == 56);
+
+/// The claim of a hold, without the number of permits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Exclusive,
+    Shared,
+    OnePermit,
+    Permits,
+    Member,
+    Run,
+}
+
+/// The bits of [`Hold`]'s `word`.
+mod bits {
+    pub(super) const FENCE: u64 = crate::types::Fence::MAX.0;
+    pub(super) const RENEWED: u64 = FENCE + 1;
+    pub(super) const EPHEMERAL: u64 = RENEWED << 1;
+    /// The hold has an owner, perhaps an empty one.
+    pub(super) const OWNED: u64 = EPHEMERAL << 1;
+    /// The bits of the client above the low 32.
+    pub(super) const CLIENT: u64 = u64::MAX << CLIENT_SHIFT;
+    pub(super) const CLIENT_SHIFT: u32 = 56;
+
+    const _: () = assert!((FENCE | RENEWED | EPHEMERAL | OWNED) ^ CLIENT == u64::MAX);
+}
+
+/// What most holds do not have.
+#[derive(Clone)]
+struct Extras {
+    /// Empty if the token is a UUID and there is no owner. Otherwise one byte with the length of the token's text (0
+    /// for a UUID), that text, and the owner.
+    texts: ShortBytes,
+    /// Set exactly if one of the numbers does not fit into the fields of [`Hold`], which then count for nothing.
+    numbers: Option<Box<Numbers>>,
+}
+
+const _: () = assert!(size_of::<Extras>() == 32 && size_of::<Numbers>() == 32);
+const _: () = assert!(Token::MAX_LEN <= u8::MAX as usize);
+
+/// The numbers of a hold that are stored in few bytes, with their full range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Numbers {
+    permits: u32,
+    deadline: UnixMs,
+    granted: UnixMs,
+    client: ClientId,
 }
 
 impl Hold {
@@ -74,141 +122,432 @@ impl Hold {
     pub fn new(grant: &Grant) -> Hold {
         let (uuid, text) = match &grant.token {
             Token::Uuid(uuid) => (*uuid, None),
-            Token::Text(text) => ([0; 16], Some(text.clone())),
+            Token::Text(text) => ([0; 16], Some(&**text)),
         };
-        let owner = grant.owner.clone();
-        Hold {
-            fence: grant.fence,
-            due: LeaseUs(0),
-            uuid,
-            extras: (text.is_some() || owner.is_some()).then(|| Box::new(Extras { text, owner })),
-            claim: grant.claim,
-            lease: grant.lease,
-            deadline: U48::new(grant.deadline.0),
-            granted: U48::new(grant.granted.0),
-            client: U48::new(ClientId::NONE.0),
-            renewed: grant.renewed,
-            ephemeral: false,
+        let owner = grant.owner.as_deref();
+        let mut word = grant.fence.0.min(bits::FENCE);
+        if grant.renewed {
+            word |= bits::RENEWED;
         }
+        if owner.is_some() {
+            word |= bits::OWNED;
+        }
+        let mut hold = Hold {
+            extras: Extras::of(text, owner),
+            uuid,
+            due: LeaseUs(0),
+            word,
+            lease: grant.lease,
+            start: 0,
+            client_low: 0,
+            kind: Kind::of(grant.claim),
+            permits_or_lead: U24([0; 3]),
+        };
+        let numbers = Numbers {
+            permits: grant.claim.permits(),
+            deadline: grant.deadline,
+            granted: grant.granted,
+            client: ClientId::NONE,
+        };
+        if hold.fit(numbers).is_none() {
+            hold.box_numbers(numbers);
+        }
+        hold
     }
 
     /// Returns what other servers and files know of the hold.
     #[must_use]
     pub fn to_grant(&self) -> Grant {
+        let Numbers {
+            deadline, granted, ..
+        } = self.numbers();
         Grant {
-            fence: self.fence,
+            fence: self.fence(),
             token: self.token(),
-            claim: self.claim,
+            claim: self.claim(),
             lease: self.lease,
-            deadline: self.deadline(),
-            granted: self.granted(),
-            renewed: self.renewed,
+            deadline,
+            granted,
+            renewed: self.is_renewed(),
             owner: self.owner().map(Into::into),
         }
     }
 
     #[must_use]
+    pub fn fence(&self) -> Fence {
+        Fence(self.word & bits::FENCE)
+    }
+
+    #[must_use]
     pub fn token(&self) -> Token {
-        match self.extras.as_deref() {
-            Some(Extras {
-                text: Some(text), ..
-            }) => Token::Text(text.clone()),
-            _ => Token::Uuid(self.uuid),
+        match self.token_text() {
+            Some(text) => Token::Text(text.into()),
+            None => Token::Uuid(self.uuid),
         }
     }
 
     #[must_use]
     pub fn has_token(&self, token: &Token) -> bool {
-        let text = self
-            .extras
-            .as_deref()
-            .and_then(|extras| extras.text.as_deref());
-        match (token, text) {
+        match (token, self.token_text()) {
             (Token::Uuid(uuid), None) => *uuid == self.uuid,
             (Token::Text(theirs), Some(ours)) => **theirs == *ours,
             (Token::Uuid(_), Some(_)) | (Token::Text(_), None) => false,
         }
     }
 
+    /// Returns the text of a token that is no UUID.
+    fn token_text(&self) -> Option<&[u8]> {
+        let (text, _) = self.extras.as_deref()?.texts();
+        (!text.is_empty()).then_some(text)
+    }
+
     #[must_use]
     pub fn owner(&self) -> Option<&[u8]> {
-        self.extras
-            .as_deref()
-            .and_then(|extras| extras.owner.as_deref())
+        if !self.is_marked(bits::OWNED) {
+            return None;
+        }
+        self.extras.as_deref().map(|extras| extras.texts().1)
+    }
+
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        match self.kind {
+            Kind::Exclusive => Claim::Exclusive,
+            Kind::Shared => Claim::Shared,
+            Kind::OnePermit => Claim::Permits(1),
+            Kind::Permits => Claim::Permits(self.numbers().permits),
+            Kind::Member => Claim::Member,
+            Kind::Run => Claim::Run,
+        }
     }
 
     #[must_use]
     pub fn deadline(&self) -> UnixMs {
-        UnixMs(self.deadline.get())
+        self.numbers().deadline
     }
 
     #[must_use]
     pub fn granted(&self) -> UnixMs {
-        UnixMs(self.granted.get())
+        self.numbers().granted
+    }
+
+    #[must_use]
+    pub fn is_renewed(&self) -> bool {
+        self.is_marked(bits::RENEWED)
+    }
+
+    /// Gives the hold a new lease, with its written end at `deadline`.
+    pub(super) fn renew(&mut self, lease: LeaseMs, deadline: UnixMs) {
+        let numbers = Numbers {
+            deadline,
+            ..self.numbers()
+        };
+        self.lease = lease;
+        self.set_numbers(numbers);
+        self.word |= bits::RENEWED;
     }
 
     #[must_use]
     pub fn client(&self) -> ClientId {
-        ClientId(self.client.get())
+        match self.boxed_numbers() {
+            Some(numbers) => numbers.client,
+            None => self.client_of_fields(),
+        }
     }
 
-    pub(super) fn set_deadline(&mut self, deadline: UnixMs) {
-        self.deadline = U48::new(deadline.0);
+    /// Whether the hold ends with the connection of `client`.
+    #[must_use]
+    pub fn is_ephemeral(&self) -> bool {
+        self.is_marked(bits::EPHEMERAL)
     }
 
-    pub fn set_client(&mut self, client: ClientId) {
-        self.client = U48::new(client.0);
+    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
+    /// connection with which it would have ended before.
+    #[inline]
+    pub(super) fn bind(&mut self, client: ClientId, ephemeral: bool) -> Option<ClientId> {
+        let before = self.is_ephemeral().then(|| self.client());
+        self.word &= !bits::EPHEMERAL;
+        if ephemeral {
+            self.word |= bits::EPHEMERAL;
+        }
+        if self.boxed_numbers().is_some() || !self.fit_client(client) {
+            self.set_client(client);
+        }
+        before
     }
 
+    #[cold]
+    fn set_client(&mut self, client: ClientId) {
+        self.set_numbers(Numbers {
+            client,
+            ..self.numbers()
+        });
+    }
+
+    /// Returns the bytes on the heap, with the entry in the engine's index of EPHEMERAL holds.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.extras.as_deref().map_or(0, |extras| {
-            size_of::<Extras>()
-                + extras.text.as_deref().map_or(0, <[u8]>::len)
-                + extras.owner.as_deref().map_or(0, <[u8]>::len)
-        })
+        let extras = self.extras.as_deref().map_or(0, |extras| {
+            let numbers = extras.numbers.as_ref().map_or(0, |_| size_of::<Numbers>());
+            size_of::<Extras>() + extras.texts.heap_bytes() + numbers
+        });
+        let entry = size_of::<(ClientId, Fence)>() + size_of::<StateId>();
+        extras + usize::from(self.is_ephemeral()) * heap::tree_share(entry)
+    }
+
+    fn is_marked(&self, mark: u64) -> bool {
+        self.word & mark != 0
+    }
+
+    fn boxed_numbers(&self) -> Option<&Numbers> {
+        self.extras.as_deref()?.numbers.as_deref()
+    }
+
+    fn numbers(&self) -> Numbers {
+        if let Some(numbers) = self.boxed_numbers() {
+            return *numbers;
+        }
+        let number = self.permits_or_lead.get();
+        let (permits, lead) = match self.kind {
+            Kind::Permits => (number, 0),
+            _ => (1, u64::from(number)),
+        };
+        let granted = self.fence().unix().0 - lead;
+        Numbers {
+            permits,
+            deadline: UnixMs(granted + u64::from(self.start) + u64::from(self.lease.0)),
+            granted: UnixMs(granted),
+            client: self.client_of_fields(),
+        }
+    }
+
+    fn client_of_fields(&self) -> ClientId {
+        let high = (self.word & bits::CLIENT) >> bits::CLIENT_SHIFT;
+        ClientId(high << 32 | u64::from(self.client_low))
+    }
+
+    /// Changes the numbers, which may then fit into the fields, or no longer.
+    fn set_numbers(&mut self, numbers: Numbers) {
+        if self.fit(numbers).is_none() {
+            self.box_numbers(numbers);
+        } else if let Some(extras) = &mut self.extras {
+            extras.numbers = None;
+            if extras.texts.as_bytes().is_empty() {
+                self.extras = None;
+            }
+        }
+    }
+
+    #[cold]
+    fn box_numbers(&mut self, numbers: Numbers) {
+        let extras = self.extras.get_or_insert_with(Box::default);
+        extras.numbers = Some(Box::new(numbers));
+    }
+
+    /// Puts the numbers into the fields. Returns `None` if one of them does not fit. `lease`, `kind` and the fence must
+    /// be set already.
+    #[inline]
+    fn fit(&mut self, numbers: Numbers) -> Option<()> {
+        let lead = self.fence().unix().0.checked_sub(numbers.granted.0)?;
+        let permits_or_lead = match self.kind {
+            Kind::Permits if lead == 0 => u64::from(numbers.permits),
+            Kind::Permits => return None,
+            _ => lead,
+        };
+        let first_end = numbers.granted.0.checked_add(u64::from(self.lease.0))?;
+        self.permits_or_lead = U24::new(permits_or_lead)?;
+        self.start = u32::try_from(numbers.deadline.0.checked_sub(first_end)?).ok()?;
+        self.fit_client(numbers.client).then_some(())
+    }
+
+    /// Puts the client into the fields. Returns whether it fits.
+    fn fit_client(&mut self, client: ClientId) -> bool {
+        let high = client.0 >> 32;
+        self.client_low = client.0 as u32;
+        self.word = self.word & !bits::CLIENT | high << bits::CLIENT_SHIFT;
+        high <= bits::CLIENT >> bits::CLIENT_SHIFT
+    }
+}
+
+impl Kind {
+    fn of(claim: Claim) -> Kind {
+        match claim {
+            Claim::Exclusive => Kind::Exclusive,
+            Claim::Shared => Kind::Shared,
+            Claim::Permits(1) => Kind::OnePermit,
+            Claim::Permits(_) => Kind::Permits,
+            Claim::Member => Kind::Member,
+            Claim::Run => Kind::Run,
+        }
+    }
+}
+
+impl Default for Extras {
+    fn default() -> Extras {
+        Extras {
+            texts: ShortBytes::joined([]),
+            numbers: None,
+        }
+    }
+}
+
+impl Extras {
+    /// Returns the box for a token's text and an owner, if one of them is there.
+    fn of(token: Option<&[u8]>, owner: Option<&[u8]>) -> Option<Box<Extras>> {
+        if token.is_none() && owner.is_none() {
+            return None;
+        }
+        let (token, owner) = (token.unwrap_or_default(), owner.unwrap_or_default());
+        let len = token.len().min(Token::MAX_LEN);
+        let (token, len) = (&token[..len], len as u8);
+        Some(Box::new(Extras {
+            texts: ShortBytes::joined([&[len], token, owner]),
+            numbers: None,
+        }))
+    }
+
+    /// Returns the text of the token, which is empty for a UUID, and the owner.
+    fn texts(&self) -> (&[u8], &[u8]) {
+        match self.texts.as_bytes() {
+            [len, texts @ ..] => texts.split_at(usize::from(*len)),
+            [] => (&[], &[]),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::tests::XorShift;
 
-    fn hold(owner: Option<&[u8]>) -> Hold {
-        Hold::new(&Grant {
-            fence: Fence(7),
-            token: Token::parse(b"token-7").expect("legal"),
+    fn grant(token: &[u8], owner: Option<&[u8]>) -> Grant {
+        Grant {
+            fence: Fence(7_000_000),
+            token: Token::parse(token).expect("legal"),
             claim: Claim::Permits(3),
             lease: LeaseMs(1_000),
-            deadline: UnixMs(5_000),
-            granted: UnixMs(4_000),
+            deadline: UnixMs(8_000),
+            granted: UnixMs(7_000),
             renewed: false,
             owner: owner.map(Into::into),
-        })
-    }
-
-    #[test]
-    fn hold_becomes_the_grant_it_was_made_of() {
-        for owner in [None, Some(b"somebody".as_slice())] {
-            let hold = hold(owner);
-            assert_eq!(Hold::new(&hold.to_grant()).to_grant(), hold.to_grant());
-            assert!(hold.has_token(&hold.token()));
-            assert!(
-                !hold.has_token(&Token::Uuid([0; 16])),
-                "a text is no UUID of zeros"
-            );
         }
     }
 
     #[test]
-    fn hold_takes_80_bytes_at_most() {
-        assert!(size_of::<Hold>() <= 80, "{} bytes", size_of::<Hold>());
+    fn hold_keeps_token_and_owner_of_every_length() {
+        let uuid = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59".as_slice();
+        let text = [b'x'; 128];
+        for token in [uuid].into_iter().chain((1..=128).map(|len| &text[..len])) {
+            for owner in [None, Some(0), Some(1), Some(16), Some(128)] {
+                let owner = owner.map(|len| &text[..len]);
+                let grant = grant(token, owner);
+                let hold = Hold::new(&grant);
+                assert_eq!(hold.to_grant(), grant, "{} bytes, {owner:?}", token.len());
+                assert!(hold.has_token(&grant.token));
+                assert!(
+                    !hold.has_token(&Token::Uuid([0; 16])),
+                    "a text is no UUID of zeros"
+                );
+            }
+        }
+    }
+
+    /// Every number at the bounds of its bytes, in random combinations: first as a grant, then through renewals and
+    /// new connections, which move the numbers into the box and out of it.
+    #[test]
+    fn hold_keeps_every_number_exactly() {
+        let mut random = XorShift(0x9e37_79b9_7f4a_7c15);
+        let bits = |random: &mut XorShift, max: u64| {
+            let near = 1_u64 << random.below(64);
+            (near - 1).wrapping_add(random.below(3)).min(max)
+        };
+        let (mut boxed, mut plain) = (0, 0);
+        for _ in 0..200_000 {
+            let fence = Fence(bits(&mut random, Fence::MAX.0));
+            let lease = LeaseMs(bits(&mut random, u64::from(u32::MAX)) as u32);
+            let granted = match random.below(4) {
+                0 => bits(&mut random, u64::MAX),
+                1 => fence.unix().0.saturating_sub(bits(&mut random, u64::MAX)),
+                _ => fence.unix().0,
+            };
+            let deadline = match random.below(4) {
+                0 => bits(&mut random, u64::MAX),
+                1 => granted.saturating_add(bits(&mut random, u64::MAX)),
+                _ => granted.saturating_add(u64::from(lease.0)),
+            };
+            let permits = match random.below(3) {
+                0 => 1,
+                1 => bits(&mut random, 1_000_000) as u32,
+                _ => bits(&mut random, u64::from(u32::MAX)) as u32,
+            };
+            let claims = [
+                Claim::Exclusive,
+                Claim::Shared,
+                Claim::Permits(permits),
+                Claim::Member,
+                Claim::Run,
+            ];
+            let mut expected = Grant {
+                fence,
+                lease,
+                granted: UnixMs(granted),
+                deadline: UnixMs(deadline),
+                claim: claims[random.below_usize(claims.len())],
+                renewed: random.below(2) == 0,
+                ..grant(
+                    b"token",
+                    (random.below(2) == 0).then_some(b"owner".as_slice()),
+                )
+            };
+            if random.below(2) == 0 {
+                expected.token = Token::Uuid([7; 16]);
+            }
+            let mut hold = Hold::new(&expected);
+            let (mut client, mut ephemeral, mut due) = (ClientId::NONE, false, LeaseUs(0));
+            for _ in 0..3 {
+                assert_eq!(hold.to_grant(), expected);
+                assert_eq!((hold.client(), hold.is_ephemeral()), (client, ephemeral));
+                assert_eq!(hold.due, due);
+                let is_boxed = hold.boxed_numbers().is_some();
+                *(if is_boxed { &mut boxed } else { &mut plain }) += 1;
+                match random.below(3) {
+                    0 => {
+                        client = ClientId(bits(&mut random, u64::MAX));
+                        ephemeral = random.below(2) == 0;
+                        hold.bind(client, ephemeral);
+                    }
+                    1 => {
+                        due = LeaseUs(bits(&mut random, u64::MAX));
+                        hold.due = due;
+                    }
+                    _ => {
+                        expected.lease = LeaseMs(bits(&mut random, u64::from(u32::MAX)) as u32);
+                        expected.deadline = UnixMs(match random.below(2) {
+                            0 => bits(&mut random, u64::MAX),
+                            _ => granted.saturating_add(u64::from(expected.lease.0)),
+                        });
+                        expected.renewed = true;
+                        hold.renew(expected.lease, expected.deadline);
+                    }
+                }
+            }
+        }
+        assert!(boxed > 10_000 && plain > 10_000, "{boxed} {plain}");
     }
 
     #[test]
-    fn u48_saturates_at_48_bits() {
-        for n in [0, 1, 0xffff_ffff, U48::MAX - 1, U48::MAX] {
-            assert_eq!(U48::new(n).get(), n);
+    fn ordinary_hold_takes_no_heap_and_short_texts_one_box() {
+        let uuid = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59".as_slice();
+        let text = [b'x'; 128];
+        for (token, owner, bytes) in [
+            (uuid, None, 0),
+            (uuid, Some(&text[..21]), 32),
+            (&text[..21], None, 32),
+            (&text[..5], Some(&text[..16]), 32),
+            (&text[..22], None, 32 + 32),
+            (uuid, Some(&text[..]), 32 + 160),
+        ] {
+            let hold = Hold::new(&grant(token, owner));
+            assert_eq!(hold.heap_bytes(), bytes, "{} {owner:?}", token.len());
         }
-        assert_eq!(U48::new(U48::MAX + 1).get(), U48::MAX);
     }
 }

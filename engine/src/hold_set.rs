@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::heap;
 use crate::hold::Hold;
 use crate::types::{ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 
@@ -31,25 +32,27 @@ pub struct Many {
     /// Ties are broken by the fence: the older hold first.
     by_deadline: BTreeSet<(LeaseUs, Fence)>,
     permits: u64,
-    /// The sum of the holds' bytes on the heap, so that MEMORY USAGE does not walk over them.
+    /// The sum of the bytes on the heap of all holds and of the tokens in `by_token`, so that MEMORY USAGE does not walk over them.
     heap_bytes: usize,
 }
 
 impl Many {
     fn insert(&mut self, hold: Hold) {
-        self.by_token.insert(hold.token(), hold.fence);
-        self.by_deadline.insert((hold.due, hold.fence));
-        self.permits += u64::from(hold.claim.permits());
-        self.heap_bytes += hold.heap_bytes();
-        self.by_fence.insert(hold.fence, hold);
+        let token = hold.token();
+        self.permits += u64::from(hold.claim().permits());
+        self.heap_bytes += hold.heap_bytes() + token.heap_bytes();
+        self.by_token.insert(token, hold.fence());
+        self.by_deadline.insert((hold.due, hold.fence()));
+        self.by_fence.insert(hold.fence(), hold);
     }
 
     fn remove(&mut self, fence: Fence) -> Option<Hold> {
         let hold = self.by_fence.remove(&fence)?;
-        self.by_token.remove(&hold.token());
+        let token = hold.token();
+        self.by_token.remove(&token);
         self.by_deadline.remove(&(hold.due, fence));
-        self.permits -= u64::from(hold.claim.permits());
-        self.heap_bytes -= hold.heap_bytes();
+        self.permits -= u64::from(hold.claim().permits());
+        self.heap_bytes -= hold.heap_bytes() + token.heap_bytes();
         Some(hold)
     }
 }
@@ -74,7 +77,7 @@ impl HoldSet {
     pub fn permits(&self) -> u64 {
         match self {
             HoldSet::Empty => 0,
-            HoldSet::One(hold) => u64::from(hold.claim.permits()),
+            HoldSet::One(hold) => u64::from(hold.claim().permits()),
             HoldSet::Many(many) => many.permits,
         }
     }
@@ -83,7 +86,7 @@ impl HoldSet {
     pub fn get(&self, fence: Fence) -> Option<&Hold> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence == fence),
+            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence() == fence),
             HoldSet::Many(many) => many.by_fence.get(&fence),
         }
     }
@@ -108,7 +111,7 @@ impl HoldSet {
     pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) => Some((hold.due, hold.fence)).filter(|(due, _)| *due >= since),
+            HoldSet::One(hold) => Some((hold.due, hold.fence())).filter(|(due, _)| *due >= since),
             HoldSet::Many(many) => many.by_deadline.range((since, Fence(0))..).next().copied(),
         }
     }
@@ -144,7 +147,7 @@ impl HoldSet {
 
     /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
     pub fn insert(&mut self, hold: Hold) {
-        debug_assert!(self.accepts(hold.fence, &hold.token()));
+        debug_assert!(self.accepts(hold.fence(), &hold.token()));
         *self = match std::mem::take(self) {
             HoldSet::Empty => HoldSet::One(hold),
             HoldSet::One(first) => {
@@ -163,7 +166,7 @@ impl HoldSet {
     pub fn remove(&mut self, fence: Fence) -> Option<Hold> {
         match self {
             HoldSet::Empty => None,
-            HoldSet::One(hold) if hold.fence != fence => None,
+            HoldSet::One(hold) if hold.fence() != fence => None,
             HoldSet::One(_) => match std::mem::take(self) {
                 HoldSet::One(hold) => Some(hold),
                 HoldSet::Empty | HoldSet::Many(_) => None,
@@ -180,11 +183,8 @@ impl HoldSet {
 
     /// Gives the hold a new lease, with its written end at `deadline`. Returns whether there is such a hold.
     pub fn renew(&mut self, fence: Fence, lease: LeaseMs, deadline: UnixMs) -> bool {
-        self.change(fence, |hold| {
-            hold.lease = lease;
-            hold.set_deadline(deadline);
-            hold.renewed = true;
-        })
+        self.change(fence, |hold| hold.renew(lease, deadline))
+            .is_some()
     }
 
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
@@ -200,27 +200,29 @@ impl HoldSet {
             many.by_deadline.insert((due, fence));
             return true;
         }
-        self.change(fence, |hold| hold.due = due)
+        self.change(fence, |hold| hold.due = due).is_some()
     }
 
-    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns whether there
-    /// is such a hold.
-    pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> bool {
-        self.change(fence, |hold| {
-            hold.set_client(client);
-            hold.ephemeral = ephemeral;
-        })
+    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
+    /// connection with which it would have ended before.
+    pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
+        self.change(fence, |hold| hold.bind(client, ephemeral))?
     }
 
-    /// Changes one hold in place. `change` must not touch fence, token or `due`, which the set is indexed by, nor what
-    /// `permits` and `heap_bytes` are summed from.
-    fn change(&mut self, fence: Fence, change: impl FnOnce(&mut Hold)) -> bool {
-        let hold = match self {
-            HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence == fence),
-            HoldSet::Many(many) => many.by_fence.get_mut(&fence),
-        };
-        hold.map(change).is_some()
+    /// Changes one hold in place. `change` must not touch fence, token or `due`, which the set is indexed by, nor the
+    /// permits.
+    fn change<R>(&mut self, fence: Fence, change: impl FnOnce(&mut Hold) -> R) -> Option<R> {
+        match self {
+            HoldSet::One(hold) if hold.fence() == fence => Some(change(hold)),
+            HoldSet::Many(many) => {
+                let hold = many.by_fence.get_mut(&fence)?;
+                many.heap_bytes -= hold.heap_bytes();
+                let changed = change(hold);
+                many.heap_bytes += hold.heap_bytes();
+                Some(changed)
+            }
+            HoldSet::Empty | HoldSet::One(_) => None,
+        }
     }
 
     /// Takes the set apart, one hold or one index entry at a step, so that the caller can pause between steps.
@@ -239,17 +241,21 @@ impl HoldSet {
         one.into_iter().map(Some).chain(many)
     }
 
-    /// Returns the bytes on the heap. Nodes of the maps count as if they were full.
+    /// Returns the bytes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match self {
             HoldSet::Empty => 0,
             HoldSet::One(hold) => hold.heap_bytes(),
             HoldSet::Many(many) => {
-                let an_entry = size_of::<(Fence, Hold)>()
-                    + size_of::<(Token, Fence)>()
-                    + size_of::<(LeaseUs, Fence)>();
-                many.heap_bytes + size_of::<Many>() + many.by_fence.len() * an_entry
+                let entries = [
+                    size_of::<(Fence, Hold)>(),
+                    size_of::<(Token, Fence)>(),
+                    size_of::<(LeaseUs, Fence)>(),
+                ];
+                let trees = entries.map(|bytes| heap::tree(many.by_fence.len(), bytes));
+                let trees = trees.iter().sum::<usize>();
+                many.heap_bytes + heap::allocated(size_of::<Many>()) + trees
             }
         }
     }
@@ -266,7 +272,7 @@ impl HoldSet {
             "a deadline a hold"
         );
         for (fence, hold) in &many.by_fence {
-            assert_eq!(*fence, hold.fence);
+            assert_eq!(*fence, hold.fence());
             assert_eq!(many.by_token.get(&hold.token()), Some(fence));
             assert!(
                 many.by_deadline.contains(&(hold.due, *fence)),
@@ -275,10 +281,13 @@ impl HoldSet {
         }
         let permits: u64 = self
             .iter()
-            .map(|hold| u64::from(hold.claim.permits()))
+            .map(|hold| u64::from(hold.claim().permits()))
             .sum();
         assert_eq!(many.permits, permits, "the sum of permits");
-        let heap_bytes: usize = self.iter().map(Hold::heap_bytes).sum();
+        let heap_bytes: usize = self
+            .iter()
+            .map(|hold| hold.heap_bytes() + hold.token().heap_bytes())
+            .sum();
         assert_eq!(many.heap_bytes, heap_bytes, "the sum of bytes on the heap");
     }
 }
@@ -319,7 +328,7 @@ mod tests {
                 let left: Vec<u64> = (1..=size).filter(|n| *n != removed).collect();
                 assert_eq!(gone.is_some(), removed > 0, "{case}");
                 assert_eq!(
-                    set.iter().map(|h| h.fence.0).collect::<Vec<_>>(),
+                    set.iter().map(|h| h.fence().0).collect::<Vec<_>>(),
                     left,
                     "{case}"
                 );
@@ -336,7 +345,7 @@ mod tests {
                     0
                 };
                 assert_eq!(pieces.len(), left.len() + indexed, "{case}");
-                let holds = pieces.iter().flatten().map(|hold| hold.fence.0);
+                let holds = pieces.iter().flatten().map(|hold| hold.fence().0);
                 assert_eq!(holds.collect::<Vec<_>>(), left, "{case}");
             }
         }

@@ -23,7 +23,7 @@ pub struct WaiterInfo<'e> {
 }
 
 /// What only this family shows.
-pub enum Particulars<'e> {
+pub enum Particulars {
     Lock,
     Semaphore {
         limits: Limits,
@@ -35,12 +35,12 @@ pub enum Particulars<'e> {
         owed: u64,
     },
     Once {
-        record: &'e Record,
+        record: Record,
     },
 }
 
 pub struct Info<'e> {
-    pub particulars: Particulars<'e>,
+    pub particulars: Particulars,
     pub holders: usize,
     pub first_holders: Vec<HoldInfo<'e>>,
     /// `None` on a replica: only the primary has queues.
@@ -98,10 +98,10 @@ impl Engine {
             },
         };
         let first_holders = body.holds().iter().take(count).map(|hold| HoldInfo {
-            fence: hold.fence,
+            fence: hold.fence(),
             owner: hold.owner(),
             client: hold.client(),
-            claim: hold.claim,
+            claim: hold.claim(),
             lease_left_ms: self.lease_left_ms(hold, now),
             held_ms: now.unix().0.saturating_sub(hold.granted().0),
         });

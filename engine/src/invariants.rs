@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::calls::tasks::Task;
 use crate::index::spaces::Space;
 use crate::types::{MonoUs, Now};
-use crate::{Body, Engine, Family};
+use crate::{Engine, Family};
 
 impl Engine {
     /// Checks every promise that must hold between two calls. Tests call it after each step.
@@ -17,15 +17,11 @@ impl Engine {
         self.leases.check_invariants();
         for (id, state) in self.states.iter() {
             state.body.check_invariants();
-            let noted = match &state.body {
-                Body::Lock(_) | Body::Semaphore(_) => None,
-                Body::Group(group) => group.retention,
-                Body::Once(once) => once.retention,
-            };
-            let db = self.spaces.db(state.space);
+            let noted = state.body.retention();
+            let db = self.spaces.db(state.address.space());
             assert_eq!(
                 self.strays.contains(id),
-                state.space == Space::NOWHERE,
+                state.address.space() == Space::NOWHERE,
                 "{id:?} is a stray"
             );
             let walked = self.is_serving() && self.role.has_walked(id);
@@ -56,7 +52,7 @@ impl Engine {
                     "{id:?} in the lease index"
                 );
             }
-            let queue = db.and_then(|db| self.queues.find(db, state.name.as_bytes()));
+            let queue = db.and_then(|db| self.queues.find(db, state.address.name()));
             let due = queue.is_some_and(|queue| {
                 let put_off = |(_, task): &(_, Task)| *task == Task::Serve(queue);
                 self.queues.will_be_due(queue) || self.put_off.iter().any(put_off)
@@ -91,7 +87,7 @@ impl Engine {
             let hold = state.and_then(|state| state.body.holds().get(*fence));
             assert!(
                 hold.map_or(!self.leftovers.is_empty(), |hold| {
-                    hold.ephemeral && hold.client() == *client
+                    hold.is_ephemeral() && hold.client() == *client
                 }),
                 "{fence:?} is bound to {client:?}"
             );

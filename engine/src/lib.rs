@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod answer;
 pub mod calls;
 pub mod change;
@@ -38,15 +39,17 @@ pub mod effect;
 mod end;
 pub mod families;
 mod fence;
+mod heap;
 pub mod hold;
 mod hold_set;
 mod index;
 pub mod info;
 #[cfg(debug_assertions)]
 mod invariants;
-mod key_name;
+
 mod queue;
 pub mod saved;
+mod short_bytes;
 mod state;
 pub mod stats;
 pub mod types;
@@ -55,6 +58,7 @@ pub mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use address::Address;
 use answer::Answer;
 use calls::role::Role;
 use calls::tasks::{Ending, Task};
@@ -67,6 +71,7 @@ use index::leftovers::Leftovers;
 use index::slab::Slab;
 use index::spaces::Spaces;
 use index::strays::Strays;
+
 use queue::queues::{QueueBounds, Queues};
 use stats::Stats;
 use types::{ClientId, Db, Fence, MonoUs, UnixMs, WaiterId};
@@ -283,13 +288,13 @@ impl Engine {
         if ended.is_some() {
             self.stats.holds_go(family, 1);
         }
-        let unrenewed = ended.as_ref().is_some_and(|hold| !hold.renewed);
+        let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         self.stats.decided(family, &change, unrenewed);
         self.effects.may_free_capacity |=
             ended.is_some() || matches!(change, Change::Limit(_) | Change::Pin(_));
         self.effects.changes.push(change);
-        if let Some(hold) = ended.as_ref().filter(|hold| hold.ephemeral) {
-            self.ephemeral.remove(&(hold.client(), hold.fence));
+        if let Some(hold) = ended.as_ref().filter(|hold| hold.is_ephemeral()) {
+            self.ephemeral.remove(&(hold.client(), hold.fence()));
         }
         Ok(ended)
     }
@@ -306,11 +311,17 @@ impl Engine {
         let body = Body::new(family);
         let id = self.states.insert(State {
             body,
-            space,
-            name: key.name.into(),
+            address: Address::new(space, key.name),
         })?;
         key.state = Some(id);
         Some(id)
+    }
+
+    /// Frees an id that the keyspace no longer has.
+    fn free(&mut self, id: StateId) {
+        if let Some(chunk) = self.states.free(id) {
+            self.leases.forget_chunk(chunk);
+        }
     }
 
     /// Removes the state from the engine. Its id stays reserved until the server has freed the value.
@@ -321,7 +332,7 @@ impl Engine {
             self.forget(state);
         }
         if !key.stored {
-            self.states.free(id);
+            self.free(id);
         }
     }
 }

@@ -225,6 +225,17 @@ mod tests {
         })
     }
 
+    /// The record of a key that has a run.
+    fn running(reason: Option<Reason>) -> Change {
+        Change::Record(Record {
+            attempts: 3,
+            reason,
+            late: None,
+            done: None,
+            touched: UnixMs(4),
+        })
+    }
+
     fn made_of(family: Family, changes: impl IntoIterator<Item = Change>) -> Body {
         let mut body = Body::new(family);
         for change in changes {
@@ -263,8 +274,9 @@ mod tests {
             made_of(Family::Group, [tally(Some(UnixMs(1)))]),
             made_of(
                 Family::Once,
-                [grant(4, Claim::Run), record(Some(Reason::Lapsed), None)],
+                [grant(4, Claim::Run), running(Some(Reason::Lapsed))],
             ),
+            made_of(Family::Once, [record(Some(Reason::Lapsed), None)]),
             made_of(Family::Once, [record(None, Some(None))]),
             made_of(Family::Once, [record(given(9), Some(Some(b"r")))]),
             made_of(
@@ -291,7 +303,7 @@ mod tests {
     #[test]
     fn saved_state_is_split_after_128_changes() {
         let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
-        assert_eq!(lengths, [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1, 1, 1]);
+        assert_eq!(lengths, [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1, 1, 1, 1]);
     }
 
     #[test]
@@ -316,7 +328,8 @@ mod tests {
         };
         let alone = grant(2, Claim::Exclusive);
         let done = record(None, Some(None));
-        let open = record(None, None);
+        let late = record(None, None);
+        let open = running(None);
         let finished = tally(Some(UnixMs(1)));
         let refused = [
             (Family::Lock, vec![shared(2), shared(2)], "a fence twice"),
@@ -341,6 +354,7 @@ mod tests {
             (Family::Once, vec![run(1)], "no record"),
             (Family::Once, vec![run(1), run(2), open.clone()], "two runs"),
             (Family::Once, vec![run(1), done.clone()], "done with a run"),
+            (Family::Once, vec![run(1), late], "late with a run"),
             (Family::Once, vec![done, run(1)], "a run when done"),
             (Family::Once, vec![open.clone(), open], "two records"),
         ];

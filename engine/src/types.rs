@@ -8,6 +8,8 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
+use crate::heap;
+
 /// A database number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Db(pub i32);
@@ -245,6 +247,15 @@ impl Token {
             }
         }
         Some(Token::Text(text.into()))
+    }
+
+    /// Returns the bytes on the heap.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Token::Uuid(_) => 0,
+            Token::Text(text) => heap::allocated(text.len()),
+        }
     }
 
     /// Returns the text of the token. A UUID is written into `buffer`.

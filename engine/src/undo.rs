@@ -33,11 +33,10 @@ impl Undo {
 
     /// Takes back all changes that were noted. The body may have refused the last one.
     pub fn roll_back(self, body: &mut Body) {
-        let holds = body.holds_mut();
         for (fence, before) in self.holds.into_iter().rev() {
-            holds.remove(fence);
+            body.remove(fence);
             if let Some(hold) = before {
-                holds.insert(hold);
+                body.insert(hold);
             }
         }
         if let Some(scalars) = self.scalars {

@@ -5,6 +5,7 @@
 
 use super::redis::context::Ctx;
 use super::redis::detached;
+use super::redis::one_shot::{self, OneShot};
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
 use super::{SHELL, Shell, search};
 use dsync_engine::types::Now;
@@ -27,27 +28,38 @@ impl Timer for Alarm {
             shell.timer_ticks += 1;
             shell.tick
         });
-        tick(ctx);
-        let now = SHELL.with(Shell::now);
-        arm_at(ctx, now, 1_000);
+        let has_more = tick(ctx);
+        let goes_on = SHELL.with(|shell| {
+            let now = shell.now();
+            shell.pace.tick_is_over(now.mono, has_more)
+        });
+        if goes_on {
+            one_shot::call_in_next_turn::<NextTick>();
+        } else {
+            arm(ctx);
+        }
     }
 }
 
-/// Sets the function that is called when the timer fires. A parameter, because `tick` uses this file, not the other way
+/// Arms the timer for the next tick of a burst, see [`super::pace`].
+struct NextTick;
+
+impl OneShot for NextTick {
+    fn run() {
+        arm_soon();
+    }
+}
+
+/// Sets the function that is called when the timer fires. It returns whether it left work behind. A parameter, because `tick` uses this file, not the other way
 /// round.
-pub(crate) fn register(tick: fn(Ctx<'_>)) {
+pub(crate) fn register(tick: fn(Ctx<'_>) -> bool) {
     SHELL.with(|shell| shell.tick = tick);
 }
 
 /// Makes sure that the timer fires when the engine next has something to do.
 pub(super) fn arm(ctx: Ctx<'_>) {
     let now = SHELL.with(Shell::now);
-    arm_at(ctx, now, 0);
-}
-
-/// [`arm`] for a caller that knows the time.
-pub(super) fn arm_from(ctx: Ctx<'_>, now: Now) {
-    arm_at(ctx, now, 0);
+    arm_from(ctx, now);
 }
 
 /// [`arm`] for callbacks without a context, which may come in the middle of a command or a script.
@@ -60,8 +72,8 @@ pub(crate) fn disarm(ctx: Ctx<'_>) {
     timer::stop::<Alarm>(ctx);
 }
 
-/// Arms the timer for the next wake-up, but not before `min_us` from now.
-fn arm_at(ctx: Ctx<'_>, now: Now, min_us: u64) {
+/// [`arm`] for a caller that knows the time.
+pub(super) fn arm_from(ctx: Ctx<'_>, now: Now) {
     let period_us = SHELL.with(|shell| {
         let held_up = shell.engine.is_held_up(now).then_some(HELD_UP_US);
         let wake = shell
@@ -73,7 +85,8 @@ fn arm_at(ctx: Ctx<'_>, now: Now, min_us: u64) {
             .min()?;
         // Note the moment for which the timer is really armed, not that of the deadline, which may be further away than
         // the longest period.
-        let period_us = wake.max(min_us).min(MAX_PERIOD_MS * 1_000);
+        let rest_us = shell.pace.rest_us(now.mono);
+        let period_us = wake.max(rest_us).min(MAX_PERIOD_MS * 1_000);
         let at = now.mono.0.saturating_add(period_us);
         // Leave a timer that fires too early: it finds nothing to do and arms itself again, which is cheaper than
         // moving it whenever the earliest hold is released.

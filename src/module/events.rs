@@ -26,8 +26,10 @@ impl Listener for Events {
             ServerEvent::Cron => cron(ctx),
             ServerEvent::AfterSleep => waiters::turn_is_over(),
             ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
+            ServerEvent::FlushStarted { .. } => freed::flush_started(),
             ServerEvent::FlushEnded { db } => {
                 SHELL.with(|shell| shell.engine.flushed(db.map(Db)));
+                freed::flush_ended();
                 arm::arm(ctx);
             }
             ServerEvent::SwapDb { first, second } => {
@@ -36,10 +38,7 @@ impl Listener for Events {
             }
             ServerEvent::NowPrimary => take_over(ctx, Some(Beginning::Promotion)),
             ServerEvent::NowReplica => stand_down(ctx),
-            ServerEvent::LoadingStarted(_) => SHELL.with(|shell| {
-                shell.load = Load::default();
-                shell.engine.stand_down();
-            }),
+            ServerEvent::LoadingStarted(_) => loading_started(),
             ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
                 journal::loaded(ctx);
                 // A replica that has synchronised still decides nothing. A load while the event loop is already turning
@@ -60,9 +59,18 @@ impl Listener for Events {
             }
             ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),
             ServerEvent::Shutdown => journal::flush(ctx),
-            ServerEvent::FlushStarted { .. } => {}
         }
     }
+}
+
+/// Stops deciding. Frees the states of the data that the server has just dropped, whose memory the new data can use then:
+/// no client is served while the server loads, so slices would be of no use.
+fn loading_started() {
+    SHELL.with(|shell| {
+        shell.load = Load::default();
+        shell.engine.stand_down();
+    });
+    freed::finish();
 }
 
 /// Tells the lease clock the period of the server's cron.

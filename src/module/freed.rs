@@ -1,28 +1,31 @@
-//! Values that the server frees on another thread (FLUSHALL ASYNC, and on Valkey every FLUSHDB).
+//! Values that the server frees on another thread (FLUSHALL ASYNC, and on Valkey every FLUSHDB), or during a flush.
 //!
-//! That thread only puts the numbers of their states into a list. The main thread takes the whole list and lets the
-//! engine free the states in slices; until then they use memory but no key leads to them. The list consists of chunks,
-//! because a single vector of a million numbers would be copied as it grows, under a lock that the main thread waits
-//! for.
+//! The numbers of their states are only put into a list. The main thread takes the whole list and lets the engine free
+//! the states in slices; until then they use memory but no key leads to them. So a flush waits for no state to be
+//! freed. The list consists of chunks, because a single vector of a million numbers would be copied as it grows, under
+//! a lock that the main thread needs.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 use super::SHELL;
 use dsync_engine::StateId;
 
 /// The list. Each part has at most [`CHUNK`] numbers.
-static FREED_ELSEWHERE: Mutex<VecDeque<Vec<StateId>>> = Mutex::new(VecDeque::new());
+static FREED: Mutex<VecDeque<Vec<StateId>>> = Mutex::new(VecDeque::new());
 
 const CHUNK: usize = 1_024;
 
-/// Frees a value: at once on the main thread, unless a caller further up the stack uses the shell; otherwise by the
-/// list.
+/// How many states are freed at the end of a flush: so many that it takes less than a millisecond.
+const AT_ONCE: u32 = 2_048;
+
+/// Frees a value: at once on the main thread, unless the server is flushing or a caller further up the stack uses the
+/// shell; otherwise by the list.
 pub(super) fn free(id: StateId, on_main_thread: bool) {
-    if on_main_thread && SHELL.try_with(|shell| shell.engine.freed(id)).is_some() {
+    if on_main_thread && free_at_once(id) {
         return;
     }
-    let mut freed = freed_elsewhere();
+    let mut freed = FREED.lock().unwrap_or_else(PoisonError::into_inner);
     match freed.back_mut().filter(|chunk| chunk.len() < CHUNK) {
         Some(chunk) => chunk.push(id),
         None => {
@@ -33,16 +36,49 @@ pub(super) fn free(id: StateId, on_main_thread: bool) {
     }
 }
 
+fn free_at_once(id: StateId) -> bool {
+    let freed = SHELL.try_with(|shell| {
+        if !shell.is_flushing {
+            shell.engine.freed(id);
+        }
+        !shell.is_flushing
+    });
+    freed == Some(true)
+}
+
 /// Hands the list to the engine, which frees the states in slices. On the main thread only.
+///
+/// Leaves the list for the next call while another thread uses it: that thread may have been put to sleep with the
+/// lock, and clients would wait until it runs again.
 pub(super) fn collect() {
-    let freed = std::mem::take(&mut *freed_elsewhere());
+    let freed = match FREED.try_lock() {
+        Ok(mut freed) => std::mem::take(&mut *freed),
+        Err(TryLockError::Poisoned(freed)) => std::mem::take(&mut *freed.into_inner()),
+        Err(TryLockError::WouldBlock) => return,
+    };
     if !freed.is_empty() {
         SHELL.with(|shell| shell.engine.freed_elsewhere(freed));
     }
 }
 
-fn freed_elsewhere() -> MutexGuard<'static, VecDeque<Vec<StateId>>> {
-    FREED_ELSEWHERE
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+/// Notes that the server is about to flush. What it frees until `flush_ended` goes by the list.
+pub(super) fn flush_started() {
+    SHELL.with(|shell| shell.is_flushing = true);
+}
+
+/// Frees the states of a small database at once. Those of a large one follow in slices.
+pub(super) fn flush_ended() {
+    SHELL.with(|shell| shell.is_flushing = false);
+    collect();
+    SHELL.with(|shell| shell.engine.background(&mut { AT_ONCE }));
+}
+
+/// Frees the states of all values that the server has freed so far.
+pub(super) fn finish() {
+    collect();
+    SHELL.with(|shell| {
+        while shell.engine.has_background() {
+            shell.engine.background(&mut { u32::MAX });
+        }
+    });
 }

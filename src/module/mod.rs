@@ -15,6 +15,7 @@ mod freed;
 mod lease_clock;
 mod listeners;
 pub(crate) mod out;
+mod pace;
 pub(crate) mod redis;
 pub(crate) mod reply;
 pub(crate) mod run;
@@ -55,11 +56,14 @@ pub(crate) struct Shell {
     /// down.
     refused: bool,
     /// The function to call when the timer fires, see [`arm::register`].
-    tick: fn(Ctx<'_>),
+    tick: fn(Ctx<'_>) -> bool,
+    pace: pace::Pace,
     /// The monotonic moment for which the timer is armed.
     armed_us: Option<u64>,
     /// How often the timer has fired.
     timer_ticks: u64,
+    /// The server is freeing the contents of a database, see [`freed`].
+    is_flushing: bool,
     /// The server's cron has run, so the event loop turns: the server has loaded the module for good, and its data.
     turning: bool,
     journal: out::journal::Journal,
@@ -121,9 +125,11 @@ impl Shell {
             node: None,
             paused: false,
             refused: false,
-            tick: |_| (),
+            tick: |_| false,
+            pace: pace::Pace::default(),
             armed_us: None,
             timer_ticks: 0,
+            is_flushing: false,
             turning: false,
             journal: out::journal::Journal::default(),
             nobody_listens: false,

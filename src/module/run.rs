@@ -42,7 +42,9 @@ pub(crate) fn run<R>(
         opened = OpenKey::open_write(ctx, name);
         state = found(&opened)?;
     }
-    Ok(run_opened(ctx, name, opened, state, now, call))
+    let result = run_opened(ctx, name, opened, state, now, call);
+    arm::arm_from(ctx, now);
+    Ok(result)
 }
 
 /// Runs a call that applies what another server has decided. Forgets nothing before it, because that is for the other
@@ -58,20 +60,20 @@ pub(super) fn run_followed<R>(
     now.may_write = true;
     let result = run_opened(ctx, name, opened, state, now, call);
     waiters::release();
+    arm::arm_from(ctx, now);
     Ok(result)
 }
 
-/// Runs a call of the timer, which may change the key if the server accepts writes and owns the key (`is_ours`).
+/// Runs a call of the timer, which arms itself again when it has made all its calls.
 pub(super) fn run_task<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
-    is_ours: bool,
-    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+    now: Now,
+    call: impl FnOnce(&mut Engine, &mut Key<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
-    let mut now = SHELL.with(Shell::now);
-    now.may_write &= is_ours;
+    let call = |engine: &mut Engine, key: &mut Key<'_>, _| call(engine, key);
     let result = run_opened(ctx, name, opened, state, now, call);
     waiters::release();
     Ok(result)
@@ -109,7 +111,6 @@ fn run_opened<R>(
     drop(opened);
     carry_out(ctx, name, family, is_freed, &mut effects);
     SHELL.with(|shell| shell.spare_effects = Some(effects));
-    arm::arm_from(ctx, now);
     result
 }
 

@@ -9,7 +9,7 @@ use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(40_000, 4_000);
+    let operations = bench.size(12_000, 2_000);
     for is_cluster in [false, true] {
         let (mut set, mut set_and_del) = (Samples::default(), Samples::default());
         for pair in 0..bench.pairs() {
@@ -21,10 +21,10 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             ] {
                 slice(&mut ours, operations)?;
                 slice(&mut theirs, operations)?;
-                let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, _| {
+                let slices = alternate(pair, (&mut ours, &mut theirs), |side, _| {
                     slice(side, operations)
                 })?;
-                samples.push(ours, theirs);
+                samples.push_slices(&slices);
             }
         }
         for (name, samples) in [("SET NX PX", set), ("SET NX PX + DEL", set_and_del)] {

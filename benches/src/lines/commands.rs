@@ -41,7 +41,7 @@ pub fn is_one(reply: &Reply<'_>) -> bool {
     *reply == Reply::Integer(1)
 }
 
-fn is_set<'a>(reply: &Reply<'a>) -> Option<&'a [u8]> {
+pub fn is_set<'a>(reply: &Reply<'a>) -> Option<&'a [u8]> {
     reply.is_ok().then_some(&[])
 }
 

@@ -9,10 +9,9 @@ use crate::bench::{Bench, SLICES, ours_first};
 use crate::invalid::Result;
 use crate::row::{Row, Samples};
 use crate::server::Setting;
-use crate::statistics::median;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(16_000, 2_000);
+    let operations = bench.size(5_000, 1_000);
     let families = [
         ("DSEM.ACQUIRE + RELEASE / DLOCK's", SEMAPHORE),
         ("DWG.ADD + DONE / DLOCK's", GROUP),
@@ -34,7 +33,7 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
                         slices.push(pair_slice(&mut side, family, operations)?, of_lock);
                     }
                 }
-                samples.push(median(&slices.ours), median(&slices.theirs));
+                samples.push_slices(&slices);
             }
         }
         for ((name, _), samples) in families.iter().zip(samples) {

@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use super::commands::granted;
-use crate::bench::{Bench, Side, ours_first};
+use crate::bench::{Bench, Side, alternate, ours_first};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::{Invalid, Result};
 use crate::resp::Reply;
@@ -38,26 +38,21 @@ pub struct Ring {
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let waiters = bench.size(1_000, 100);
-    let handoffs = bench.size(1_000, 100);
+    let handoffs = bench.size(300, 20);
     for (setting, target) in [(Setting::Plain, 1.1), (Setting::Both, 1.2)] {
         let mut samples = Samples::default();
         for pair in 0..bench.pairs() {
             let (mut ours, mut theirs) = bench.both(setting)?;
-            let mut lock = Ring::new(&mut ours, Queue::Lock, waiters)?;
-            let mut list = Ring::new(&mut theirs, Queue::List, waiters)?;
-            let (mut of_lock, mut of_list) = (Vec::new(), Vec::new());
-            for slice in 0..4 {
-                if ours_first(pair, slice) {
-                    of_lock.extend(lock.handoffs(&mut ours.control, handoffs)?);
-                    of_list.extend(list.handoffs(&mut theirs.control, handoffs)?);
-                } else {
-                    of_list.extend(list.handoffs(&mut theirs.control, handoffs)?);
-                    of_lock.extend(lock.handoffs(&mut ours.control, handoffs)?);
-                }
+            let lock = Ring::new(&mut ours, Queue::Lock, waiters)?;
+            let list = Ring::new(&mut theirs, Queue::List, waiters)?;
+            let mut sides = ((ours, lock), (theirs, list));
+            let slices = alternate(pair, (&mut sides.0, &mut sides.1), |(side, ring), _| {
+                Ok(median(&ring.handoffs(&mut side.control, handoffs)?))
+            })?;
+            for (mut side, _) in [sides.0, sides.1] {
+                side.server.settle_replica(&mut side.control)?;
             }
-            ours.server.settle_replica(&mut ours.control)?;
-            theirs.server.settle_replica(&mut theirs.control)?;
-            samples.push(median(&of_lock), median(&of_list));
+            samples.push_slices(&slices);
         }
         let name = format!("RELEASE → grant / LPUSH → BLPOP, {waiters} waiters");
         let row = Row::new("handoff", name, "µs", samples);

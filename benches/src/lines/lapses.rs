@@ -3,6 +3,9 @@
 //! What other clients feel is the longest PING and the 99.9th percentile (see pings.rs for its two kinds), from the
 //! first end on until no key is left. The wave is drained when DBSIZE is 0. The ends are spread evenly over the
 //! second: each command's PX is what is left until its own end, so that the time that loading takes does not matter.
+//!
+//! The CPU time of a lapse is that of the server's main thread from the first end on, divided by the keys. So the turns
+//! of the event loop and the PINGs count too, on both sides alike.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -26,18 +29,15 @@ struct Wave {
     sent_ms: f64,
     due_ms: f64,
     drained_s: f64,
+    /// Of each key.
+    cpu_ns: f64,
 }
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.size(1_000_000, 20_000);
     // Microseconds that loading a key takes at most, on a machine that has the time.
     for (setting, loading_us) in [(Setting::Plain, 5), (Setting::Both, 10)] {
-        let [mut longest, mut sent, mut due, mut drained] = [const {
-            Samples {
-                ours: Vec::new(),
-                theirs: Vec::new(),
-            }
-        }; 4];
+        let [mut longest, mut sent, mut due, mut drained, mut cpu] = [Samples::EMPTY; 5];
         // A pair takes most of a minute, and a median of three is enough for figures that differ by factors.
         for pair in 0..bench.pairs().min(3) {
             // One side after the other: both waves at once would compete for the cores.
@@ -55,7 +55,9 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             sent.push(ours.sent_ms, theirs.sent_ms);
             due.push(ours.due_ms, theirs.due_ms);
             drained.push(ours.drained_s, theirs.drained_s);
+            cpu.push(ours.cpu_ns, theirs.cpu_ns);
         }
+        let is_plain = matches!(setting, Setting::Plain);
         let setting = format!("{}, {count} keys", setting.name());
         let row = |what: &str, unit, samples| {
             Row::new(
@@ -74,6 +76,9 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         rows.push(row("99.9 % of PINGs sent", "ms", sent).at_most(2.0));
         rows.push(row("99.9 % of PINGs due", "ms", due));
         rows.push(row("drained after", "s", drained).cost_at_most(1.5));
+        let cpu = row("one of them", "ns CPU", cpu);
+        // No target with an AOF and a replica: what the server itself does for them takes as long as all the rest.
+        rows.push(if is_plain { cpu.at_most(2_000.0) } else { cpu });
     }
     Ok(())
 }
@@ -84,6 +89,7 @@ fn wave(mut side: Side, is_ours: bool, count: u64, loading_us: u64) -> Result<Wa
     sleep(first_end.saturating_duration_since(Instant::now() + lead));
     let pings = Pings::start(side.server.port());
     sleep(lead);
+    let cpu_before = side.server.cpu_ns()?;
     while side.keys()? > 0 {
         if first_end.elapsed() > PATIENCE {
             return Err(Invalid::new(format!(
@@ -94,6 +100,7 @@ fn wave(mut side: Side, is_ours: bool, count: u64, loading_us: u64) -> Result<Wa
         sleep(Duration::from_millis(10));
     }
     let drained_s = first_end.elapsed().as_secs_f64();
+    let cpu_ns = (side.server.cpu_ns()? - cpu_before) as f64 / count as f64;
     let waits = pings.finish()?;
     side.server.settle_replica(&mut side.control)?;
     Ok(Wave {
@@ -101,6 +108,7 @@ fn wave(mut side: Side, is_ours: bool, count: u64, loading_us: u64) -> Result<Wa
         sent_ms: waits.percentile_of_sent_ms(99.9),
         due_ms: waits.percentile_of_due_ms(99.9),
         drained_s,
+        cpu_ns,
     })
 }
 

@@ -3,6 +3,7 @@
 //! To add one: write a function that pushes rows, and name it in [`ALL`].
 
 mod bystanders;
+mod cluster;
 mod commands;
 mod families;
 mod growth;
@@ -130,5 +131,10 @@ pub const ALL: &[Line] = &[
         "growth-keys",
         "hand-off over the number of contended keys",
         growth::run_keys,
+    ),
+    growth(
+        "growth-cluster",
+        "acquire + release on one, two and three primaries",
+        cluster::run,
     ),
 ];

@@ -4,33 +4,32 @@
 
 use super::commands::{LOCK, SET_AND_DELIFEQ};
 use super::throughput::pair_slice;
-use crate::bench::{Bench, Side, alternate};
+use crate::bench::{Bench, alternate};
 use crate::invalid::Result;
-use crate::resp::Reply;
 use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let operations = bench.size(16_000, 2_000);
+    let operations = bench.size(5_000, 1_000);
     let program = &bench.options.native_server;
     for setting in Setting::ALL {
         let mut samples = Samples::default();
         for pair in 0..bench.pairs() {
             let (mut ours, mut theirs) = bench.both_of(program, setting, false)?;
-            if !knows_delifeq(&mut theirs)? {
+            if !theirs.knows_delifeq()? {
                 bench.note("native: left out, for the server has no DELIFEQ; name a Valkey 9 in NATIVE_SERVER".into());
                 return Ok(());
             }
             pair_slice(&mut ours, &LOCK, operations)?;
             pair_slice(&mut theirs, &SET_AND_DELIFEQ, operations)?;
-            let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+            let slices = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
                 pair_slice(
                     side,
                     if is_ours { &LOCK } else { &SET_AND_DELIFEQ },
                     operations,
                 )
             })?;
-            samples.push(ours, theirs);
+            samples.push_slices(&slices);
         }
         let row = Row::new(
             "native",
@@ -41,11 +40,4 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         rows.push(row.setting(setting.name()).speed_at_least(0.7));
     }
     Ok(())
-}
-
-fn knows_delifeq(side: &mut Side) -> Result<bool> {
-    side.control
-        .call(&[b"COMMAND", b"INFO", b"DELIFEQ"], |reply| {
-            Ok(matches!(reply.array(), Some([Reply::Array(_)])))
-        })
 }

@@ -24,13 +24,14 @@ use crate::words::numbered;
 /// For how long PINGs go on after an event: several ticks of the server's timer.
 const AFTER: Duration = Duration::from_millis(300);
 
-const EVENTS: [&str; 8] = [
+const EVENTS: [&str; 9] = [
     "demotion",
     "promotion",
     "SWAPDB",
     "DEL of a semaphore / sorted set",
     "CONTENDED / KEYS",
-    "start",
+    "start, while it loads",
+    "start, once it serves",
     "FLUSHALL SYNC",
     "FLUSHALL ASYNC",
 ];
@@ -50,8 +51,8 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         contended: bench.clients("stalls, CONTENDED", bench.size(20_000, 200)),
     };
     let mut samples = EVENTS.map(|_| Samples::default());
-    // A pair takes most of a minute, and a median of three is enough for figures that differ by factors.
-    for pair in 0..bench.pairs().min(3) {
+    // A pair takes more than a minute, and two are enough for figures that differ by factors.
+    for pair in 0..bench.pairs().min(2) {
         let (ours, theirs) = if ours_first(pair, 0) {
             let ours = stalls(bench, true, sizes)?;
             (ours, stalls(bench, false, sizes)?)
@@ -79,7 +80,7 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 /// Returns the longest PING of each event, in the order of [`EVENTS`].
-fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[f64; 8]> {
+fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[f64; 9]> {
     let mut side = match is_ours {
         true => bench.ours(Setting::Plain)?,
         false => bench.theirs(Setting::Plain)?,
@@ -95,7 +96,7 @@ fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[f64; 8]> {
         false => plain_listing(&mut side, sizes.contended)?,
     };
     let mut side = saved(side, sizes.holds)?;
-    let start = start(&mut side, sizes.holds)?;
+    let (load, start) = start(&mut side, sizes.holds)?;
     let flush = command(&mut side, "FLUSHALL SYNC")?;
     fill(&mut side, is_ours, sizes.holds)?;
     let flush_async = command(&mut side, "FLUSHALL ASYNC")?;
@@ -105,6 +106,7 @@ fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[f64; 8]> {
         swap,
         removal,
         listing,
+        load,
         start,
         flush,
         flush_async,
@@ -233,13 +235,15 @@ fn saved(mut side: Side, holds: u64) -> Result<Side> {
     Ok(side)
 }
 
-/// Starts the server again, as after a crash, and returns the longest PING from its first answer on.
-fn start(side: &mut Side, holds: u64) -> Result<f64> {
+/// Starts the server again, as after a crash, and returns the longest PINGs: from its first answer on until it serves,
+/// and from then on. A server that loads looks at its clients once for every two megabytes of the file, so the first of
+/// the two is about the server's own loading.
+fn start(side: &mut Side, holds: u64) -> Result<(f64, f64)> {
     side.server.crash_and_start()?;
     let pings = crate::pings::Pings::start(side.server.port());
     side.reconnect()?;
     std::thread::sleep(AFTER);
-    let longest = pings.finish()?.longest_ms();
+    let waits = pings.finish()?;
     assert_keys(side, holds)?;
-    Ok(longest)
+    Ok((waits.longest_loading_ms(), waits.longest_ms()))
 }

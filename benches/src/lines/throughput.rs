@@ -15,33 +15,28 @@ use crate::row::{Row, Samples};
 use crate::server::Setting;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let (alone, piped) = (bench.size(8_000, 1_000), bench.size(32_000, 4_000));
+    let (alone, piped) = (bench.size(3_000, 1_000), bench.size(10_000, 2_000));
     for setting in Setting::ALL {
-        let [mut one, mut many, mut pairs] = [const {
-            Samples {
-                ours: Vec::new(),
-                theirs: Vec::new(),
-            }
-        }; 3];
+        let [mut one, mut many, mut pairs] = [Samples::EMPTY; 3];
         for pair in 0..bench.pairs() {
             let (mut ours, mut theirs) = bench.both(setting)?;
             load_script(&mut theirs)?;
             acquire_slice(&mut ours, true, piped, 32)?;
             acquire_slice(&mut theirs, false, piped, 32)?;
             for (samples, operations, depth) in [(&mut one, alone, 1), (&mut many, piped, 32)] {
-                let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+                let slices = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
                     acquire_slice(side, is_ours, operations, depth)
                 })?;
-                samples.push(ours, theirs);
+                samples.push_slices(&slices);
             }
-            let (ours, theirs) = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
+            let slices = alternate(pair, (&mut ours, &mut theirs), |side, is_ours| {
                 pair_slice(
                     side,
                     if is_ours { &LOCK } else { &SET_AND_SCRIPT },
                     piped / 2,
                 )
             })?;
-            pairs.push(ours, theirs);
+            pairs.push_slices(&slices);
         }
         let is_plain = setting == Setting::Plain;
         let targets = match is_plain {

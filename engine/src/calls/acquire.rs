@@ -51,12 +51,12 @@ impl Engine {
         request: &Request,
         now: Now,
     ) -> Option<Answer> {
-        let holds = self.body_mut(key)?.holds_mut();
+        let holds = self.body_mut(key)?.holds();
         let hold = holds.by_token(&request.token)?;
-        if hold.claim != request.claim {
+        if hold.claim() != request.claim {
             return Some(Answer::Refused(Refusal::Mismatch));
         }
-        let fence = hold.fence;
+        let fence = hold.fence();
         self.renew_hold(key, fence, request.lease, now);
         self.bind(key, fence, request);
         Some(self.granted(key, request.token.clone(), fence))
@@ -246,7 +246,7 @@ impl Engine {
             Some(Body::Once(once)) => Answer::Run {
                 token,
                 fence,
-                attempt: once.record().attempts,
+                attempt: once.attempts(),
             },
             _ => Answer::Granted { token, fence },
         }
@@ -255,15 +255,11 @@ impl Engine {
     /// Notes which connection the hold was given to: INFO shows it, and the end of an EPHEMERAL hold depends on it.
     fn bind(&mut self, key: &Key<'_>, fence: Fence, request: &Request) {
         let Some(id) = key.state else { return };
-        let Some(holds) = self.states.get_mut(id).map(|state| state.body.holds_mut()) else {
+        let state = self.states.get_mut(id);
+        let Some(holds) = state.and_then(|state| state.body.holds_mut()) else {
             return;
         };
-        let before = holds
-            .get(fence)
-            .filter(|hold| hold.ephemeral)
-            .map(crate::Hold::client);
-        holds.bind(fence, request.client, request.ephemeral);
-        if let Some(client) = before {
+        if let Some(client) = holds.bind(fence, request.client, request.ephemeral) {
             self.ephemeral.remove(&(client, fence));
         }
         if request.ephemeral {

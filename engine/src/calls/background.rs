@@ -52,8 +52,8 @@ impl Engine {
         if holds.len() > SMALL {
             return self.leftovers.drop_holds(state.body.into_holds());
         }
-        for hold in holds.iter().filter(|hold| hold.ephemeral) {
-            self.forget_ephemeral(hold.client(), hold.fence);
+        for hold in holds.iter().filter(|hold| hold.is_ephemeral()) {
+            self.forget_ephemeral(hold.client(), hold.fence());
         }
     }
 

@@ -36,15 +36,16 @@ impl Engine {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
-        if !self.role.is_serving() || self.spaces.db(state.space).is_none() {
+        if !self.role.is_serving() || self.spaces.db(state.address.space()).is_none() {
             return;
         }
-        match state.body.holds().earliest(self.role.since()) {
+        let holds = state.body.holds();
+        match holds.earliest(self.role.since()) {
             Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
             None => self.leases.cancel(id),
         }
         // RENAME moves the state but not its waiters, so index it even while requests wait.
-        let idle = state.body.holds().is_empty();
+        let idle = holds.is_empty();
         let until = state.body.retained_until(&self.settings).filter(|_| idle);
         if let Some(noted) = state.body.retention_mut() {
             if let Some(before) = std::mem::replace(noted, until) {
@@ -97,7 +98,7 @@ impl Engine {
         let is_concluded = match &state.body {
             Body::Lock(_) | Body::Semaphore(_) => return false,
             Body::Group(group) => group.tally().finished.is_some(),
-            Body::Once(once) => once.record().done.is_some(),
+            Body::Once(once) => once.done().is_some(),
         };
         let is_used = !state.body.holds().is_empty()
             || !is_concluded && self.queues.find(key.db, key.name).is_some();

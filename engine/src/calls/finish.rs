@@ -6,6 +6,7 @@
 use crate::answer::Answer;
 use crate::change::{Change, End};
 use crate::effect::Note;
+use crate::hold::Hold;
 use crate::types::{Fence, LeaseMs, Now, Token};
 use crate::{Body, Engine, Family, Key, WrongType};
 
@@ -24,7 +25,7 @@ impl Engine {
         let hold = self
             .body(key, family)?
             .and_then(|body| body.holds().by_token(token));
-        let fence = hold.map(|hold| hold.fence);
+        let fence = hold.map(Hold::fence);
         if let Some(fence) = fence {
             self.end(key, family, fence, End::Released, now);
         }
@@ -94,7 +95,7 @@ impl Engine {
         let Ok(Some(hold)) = ended else { return };
         let owner = || hold.owner().map(Into::into);
         match how {
-            End::Lapsed if !hold.renewed => {
+            End::Lapsed if !hold.is_renewed() => {
                 self.effects.notes.push(Note::LapsedUnrenewed {
                     fence,
                     owner: owner(),
@@ -121,7 +122,7 @@ impl Engine {
         let hold = self
             .body(key, family)?
             .and_then(|body| body.holds().by_token(token));
-        let Some((fence, last)) = hold.map(|hold| (hold.fence, hold.lease)) else {
+        let Some((fence, last)) = hold.map(|hold| (hold.fence(), hold.lease)) else {
             return Ok(false);
         };
         self.renew_hold(key, fence, lease.unwrap_or(last), now);
@@ -168,7 +169,7 @@ impl Engine {
         Ok(hold.map_or(0, |hold| self.lease_left_ms(hold, now)))
     }
 
-    pub(crate) fn lease_left_ms(&self, hold: &crate::Hold, now: Now) -> u64 {
+    pub(crate) fn lease_left_ms(&self, hold: &Hold, now: Now) -> u64 {
         if self.is_serving() {
             self.due(hold).ms_left(now.lease)
         } else {

@@ -4,9 +4,10 @@
 
 use std::fmt;
 
+use crate::address::Address;
 use crate::change::{Change, End};
 use crate::fence;
-use crate::hold::Grant;
+use crate::hold::{Grant, Hold};
 use crate::types::{Db, Now, Token};
 use crate::undo::Undo;
 use crate::{Body, Engine, Family, Key, Misfit, State, StateId};
@@ -91,7 +92,7 @@ impl Engine {
     ) -> Option<[Change; 2]> {
         let holds = self.body(key, family).ok()??.holds();
         let hold = holds.by_token(token).filter(|_| holds.len() == 1)?;
-        let (fence, how, at) = (hold.fence, End::Released, now.unix());
+        let (fence, how, at) = (hold.fence(), End::Released, now.unix());
         Some([Change::End { fence, how, at }, Change::Vanish])
     }
 
@@ -122,8 +123,8 @@ impl Engine {
                 Ok(None) => {}
                 Ok(Some(hold)) => {
                     ended += 1;
-                    if hold.ephemeral {
-                        unbound.push((hold.client(), hold.fence));
+                    if hold.is_ephemeral() {
+                        unbound.push((hold.client(), hold.fence()));
                     }
                 }
                 Err(misfit) => {
@@ -171,7 +172,7 @@ impl Engine {
     /// # Errors
     /// For fences too far ahead, and when there is no room.
     pub fn adopt(&mut self, body: Body, db: Db, name: &[u8], now: Now) -> Result<StateId, Unfit> {
-        if let Some(last) = body.holds().iter().last().map(|hold| hold.fence) {
+        if let Some(last) = body.holds().iter().last().map(Hold::fence) {
             // A fence that this server gave itself is accepted, even if its clock was set back since.
             if self.is_serving() && fence::is_ahead(last, now) && last > self.fences.last() {
                 return Err(Unfit::FenceAhead);
@@ -182,8 +183,7 @@ impl Engine {
         let space = self.spaces.of(db);
         let state = State {
             body,
-            space,
-            name: name.into(),
+            address: Address::new(space, name),
         };
         let id = self.states.insert(state).ok_or(Unfit::Full)?;
         self.stats.holds_come(family, holds);

@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::change::{Change, End};
+use crate::hold::Hold;
 use crate::queue::entry::{Wait, Watcher};
 use crate::types::{ClientId, Now, Token};
 use crate::{Body, Engine, Family, Key, Reply, WrongType};
@@ -24,7 +25,7 @@ impl Engine {
                 .body_mut(key)
                 .and_then(|body| body.holds().by_token(token));
             // A token that is given twice ends its member once: the second time it is not live.
-            if let Some(fence) = member.map(|member| member.fence) {
+            if let Some(fence) = member.map(Hold::fence) {
                 self.end(key, Family::Group, fence, End::Done, now);
                 ended += 1;
             }

@@ -4,8 +4,10 @@
 //! tells the engine where it is ([`Engine::open`]). For strays that no call opens, the caller searches the keyspace and
 //! reports every value of ours to [`Engine::found`].
 
+use crate::address::Address;
+use crate::heap;
 use crate::index::spaces::Space;
-use crate::types::Db;
+use crate::types::{Db, UnixMs};
 use crate::{Engine, Key, State, StateId};
 
 impl Engine {
@@ -16,7 +18,7 @@ impl Engine {
         let Some(state) = self.states.get_mut(id) else {
             return false;
         };
-        state.space = Space::NOWHERE;
+        state.address.move_to(Space::NOWHERE);
         self.unindex(id);
         self.strays.insert(id);
         self.name_changed_hands(db, name)
@@ -61,8 +63,7 @@ impl Engine {
         let Some(state) = self.states.get_mut(id) else {
             return;
         };
-        state.space = space;
-        state.name = name.into();
+        state.address = Address::new(space, name);
         self.index(id);
         self.name_changed_hands(db, name);
     }
@@ -83,7 +84,7 @@ impl Engine {
         if let Some(state) = self.states.take(id) {
             self.forget(state);
         }
-        self.states.free(id);
+        self.free(id);
     }
 
     /// Notes that the database is empty now, or all databases if `None`.
@@ -103,11 +104,17 @@ impl Engine {
         self.queues.set_all_due(Some(b));
     }
 
-    /// Returns the bytes that the state takes beside what the server itself takes for a key.
+    /// Returns the bytes that the state takes, with its entries in the engine's indexes, beside what the server itself
+    /// takes for a key.
     #[must_use]
     pub fn memory(&self, id: StateId) -> usize {
         self.states.get(id).map_or(0, |state| {
-            size_of::<State>() + state.name.heap_bytes() + state.body.heap_bytes()
+            let retained = match state.body.retention() {
+                Some(_) => heap::tree_share(size_of::<(UnixMs, StateId)>()),
+                None => 0,
+            };
+            let own = state.address.heap_bytes() + state.body.heap_bytes();
+            size_of::<State>() + own + self.leases.bytes_of(id) + retained
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::answer::Answer;
 use crate::change::Change;
 use crate::families::once::Completion;
+use crate::hold::Hold;
 use crate::types::{Now, Token};
 use crate::{Body, Engine, Family, Key, WrongType};
 
@@ -38,19 +39,15 @@ impl Engine {
     pub(crate) fn give_up(&mut self, key: &mut Key<'_>) -> Answer {
         let late = matches!(
             self.body(key, Family::Once),
-            Ok(Some(Body::Once(once))) if once.record().late.is_some()
+            Ok(Some(Body::Once(once))) if once.late().is_some()
         );
         if late {
             let _ = self.decide(key, Family::Once, Change::GiveUp);
         }
         let (reason, attempts) = match self.body(key, Family::Once) {
             Ok(Some(Body::Once(once))) => {
-                let record = once.record();
-                let reason = record
-                    .reason
-                    .as_ref()
-                    .map(crate::families::once::Reason::text);
-                (reason, record.attempts)
+                let reason = once.reason().map(crate::families::once::Reason::text);
+                (reason, once.attempts())
             }
             _ => (None, 0),
         };
@@ -76,16 +73,11 @@ impl Engine {
         let Some(Body::Once(once)) = self.body(key, Family::Once)? else {
             return Ok(false);
         };
-        let fence = once.runs.by_token(token).map(|run| run.fence);
-        let record = once.record();
-        if record
-            .done
-            .as_ref()
-            .is_some_and(|done| done.token == *token)
-        {
+        let fence = once.runs().by_token(token).map(Hold::fence);
+        if once.done().is_some_and(|done| done.token == *token) {
             return Ok(true);
         }
-        let late = once.admits() && record.late.as_ref() == Some(token);
+        let late = once.late() == Some(token);
         if fence.is_none() && !late {
             return Ok(false);
         }
@@ -114,7 +106,7 @@ impl Engine {
         let run = self
             .body(key, Family::Once)?
             .and_then(|body| body.holds().by_token(token));
-        let Some(fence) = run.map(|run| run.fence) else {
+        let Some(fence) = run.map(Hold::fence) else {
             return Ok(false);
         };
         let failed = self.decide(

@@ -179,8 +179,9 @@ impl Engine {
     pub(crate) fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
         let due = due.max(self.role.since());
         self.role.latest_due = self.role.latest_due.max(due);
-        if let Some(state) = self.states.get_mut(id) {
-            state.body.holds_mut().set_due(fence, due);
+        let state = self.states.get_mut(id);
+        if let Some(holds) = state.and_then(|state| state.body.holds_mut()) {
+            holds.set_due(fence, due);
         }
     }
 
@@ -234,17 +235,17 @@ impl Engine {
     /// Gives moments to holds that have none, while the budget lasts. Returns whether all holds of the state have one
     /// then.
     fn give_moments(&mut self, id: StateId, from: TakeOver, budget: &mut u32) -> bool {
-        let Some(state) = self.states.get_mut(id) else {
+        let state = self.states.get_mut(id);
+        let Some(holds) = state.and_then(|state| state.body.holds_mut()) else {
             return true;
         };
-        let holds = state.body.holds_mut();
         let since = self.role.since();
         while let Some(hold) = holds.first_before(since) {
             if *budget == 0 {
                 return false;
             }
             *budget -= 1;
-            let (fence, due) = (hold.fence, from.due(hold).max(since));
+            let (fence, due) = (hold.fence(), from.due(hold).max(since));
             holds.set_due(fence, due);
             self.role.latest_due = self.role.latest_due.max(due);
         }

@@ -7,6 +7,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
 use crate::effect::{HandedOver, Wake};
+use crate::hold::Hold;
 use crate::queue::entry::{Departed, Place};
 use crate::types::{Claim, Now, QueueId};
 use crate::{Body, Engine, Family, Key};
@@ -282,7 +283,7 @@ impl Engine {
         let hold = self
             .body_mut(key)
             .and_then(|body| body.holds().by_token(token));
-        let fence = hold.map(|hold| hold.fence);
+        let fence = hold.map(Hold::fence);
         let grant = fence.and_then(|fence| {
             Some(HandedOver {
                 state: key.state?,

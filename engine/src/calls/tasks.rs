@@ -6,8 +6,8 @@
 use crate::answer::Answer;
 use crate::calls::background;
 use crate::change::End;
-use crate::key_name::KeyName;
 use crate::queue::entry::{FormerPlace, Place, Vacancy};
+use crate::short_bytes::KeyName;
 use crate::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs};
 use crate::{Engine, Key, StateId};
 
@@ -200,8 +200,10 @@ impl Engine {
             | Task::Lapse(state)
             | Task::Retire { state, .. } => {
                 let found = self.states.get(state);
-                let found = found
-                    .and_then(|state| Some((self.spaces.db(state.space)?, state.name.clone())));
+                let found = found.and_then(|state| {
+                    let db = self.spaces.db(state.address.space())?;
+                    Some((db, state.address.name().into()))
+                });
                 if found.is_none() {
                     self.unindex(state);
                 }
@@ -256,7 +258,7 @@ impl Engine {
         let Some(hold) = body.holds().get(fence) else {
             return;
         };
-        let (token, claim) = (hold.token(), hold.claim);
+        let (token, claim) = (hold.token(), hold.claim());
         self.end(key, family, fence, ending.how, now);
         if let Some((FormerPlace { place, since }, until)) = ending.vacates {
             let vacancy = Vacancy {

@@ -17,7 +17,7 @@ impl Lock {
     pub fn admits(&self, claim: Claim) -> bool {
         match self.holds.first() {
             None => true,
-            Some(first) => claim == Claim::Shared && first.claim == Claim::Shared,
+            Some(first) => claim == Claim::Shared && first.claim() == Claim::Shared,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::end::End;
+use crate::heap;
 use crate::hold::Hold;
 use crate::hold_set::HoldSet;
 use crate::types::{Token, UnixMs};
@@ -56,82 +57,171 @@ pub struct Record {
     pub touched: UnixMs,
 }
 
-impl Record {
-    /// Returns the bytes on the heap.
-    #[must_use]
-    pub fn heap_bytes(&self) -> usize {
-        let reason = match &self.reason {
-            Some(Reason::Given(text)) => text.len(),
-            Some(Reason::Lapsed | Reason::Revoked) | None => 0,
-        };
-        let result = self.done.as_ref().and_then(|done| done.result.as_deref());
-        reason + result.map_or(0, <[u8]>::len)
-    }
-}
-
 #[derive(Clone)]
 pub struct Once {
-    /// At most one.
-    pub runs: HoldSet,
-    record: Record,
+    stage: Stage,
+    attempts: u64,
+    reason: Option<Reason>,
+    touched: UnixMs,
     /// When a request was last seen waiting for this key. Not replicated: only the server that decides knows it.
     last_watched: UnixMs,
     /// The moment under which the engine has this key in its `retention` index, if it is there.
     pub retention: Option<UnixMs>,
 }
 
+// Results may be kept by the million. The allocators of most servers give 128 bytes for anything above 112.
+const _: () = assert!(size_of::<Once>() <= 128);
+
+/// How far the work is. A run, the token of a late one and a completion exclude each other, so they share their room.
+#[derive(Clone)]
+enum Stage {
+    /// The current run, or none.
+    Open(HoldSet),
+    /// No run. A DONE with this token is still accepted: see [`Record::late`].
+    Late(Token),
+    Done(Completion),
+}
+
+/// The runs of a key that cannot have one.
+static NO_RUNS: HoldSet = HoldSet::Empty;
+
 impl Once {
     pub(crate) fn new() -> Once {
         Once {
-            runs: HoldSet::Empty,
-            record: Record {
-                attempts: 0,
-                reason: None,
-                late: None,
-                done: None,
-                // The first change sets the moment, because a replica must not use its own clock.
-                touched: UnixMs(0),
-            },
+            stage: Stage::Open(HoldSet::Empty),
+            attempts: 0,
+            reason: None,
+            // The first change sets the moment, because a replica must not use its own clock.
+            touched: UnixMs(0),
             last_watched: UnixMs(0),
             retention: None,
         }
     }
 
+    /// Returns the current run, as a set of at most one hold.
     #[must_use]
-    pub fn record(&self) -> &Record {
-        &self.record
+    pub fn runs(&self) -> &HoldSet {
+        match &self.stage {
+            Stage::Open(runs) => runs,
+            Stage::Late(_) | Stage::Done(_) => &NO_RUNS,
+        }
     }
 
+    /// Returns the current run; `None` only if there is none.
+    pub(crate) fn runs_mut(&mut self) -> Option<&mut HoldSet> {
+        match &mut self.stage {
+            Stage::Open(runs) => Some(runs),
+            Stage::Late(_) | Stage::Done(_) => None,
+        }
+    }
+
+    #[must_use]
+    pub fn into_runs(self) -> HoldSet {
+        match self.stage {
+            Stage::Open(runs) => runs,
+            Stage::Late(_) | Stage::Done(_) => HoldSet::Empty,
+        }
+    }
+
+    #[must_use]
+    pub fn attempts(&self) -> u64 {
+        self.attempts
+    }
+
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        self.reason.as_ref()
+    }
+
+    /// See [`Record::late`].
+    #[must_use]
+    pub fn late(&self) -> Option<&Token> {
+        match &self.stage {
+            Stage::Late(token) => Some(token),
+            Stage::Open(_) | Stage::Done(_) => None,
+        }
+    }
+
+    #[must_use]
+    pub fn done(&self) -> Option<&Completion> {
+        match &self.stage {
+            Stage::Done(done) => Some(done),
+            Stage::Open(_) | Stage::Late(_) => None,
+        }
+    }
+
+    /// Returns what other servers and files know of the work, besides the run.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        Record {
+            attempts: self.attempts,
+            reason: self.reason.clone(),
+            late: self.late().cloned(),
+            done: self.done().cloned(),
+            touched: self.touched,
+        }
+    }
+
+    /// Whether the record can belong to this key: a run, a late token and a completion exclude each other.
+    #[must_use]
+    pub fn accepts(&self, record: &Record) -> bool {
+        match (&record.late, &record.done) {
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => self.runs().is_empty(),
+            (Some(_), Some(_)) => false,
+        }
+    }
+
+    /// Takes a record. [`Once::accepts`] must have returned true for it.
     pub fn set_record(&mut self, record: Record) {
-        self.record = record;
+        let Record {
+            attempts,
+            reason,
+            late,
+            done,
+            touched,
+        } = record;
+        match (done, late) {
+            (Some(done), _) => self.stage = Stage::Done(done),
+            (None, Some(token)) => self.stage = Stage::Late(token),
+            (None, None) if self.runs().is_empty() => self.stage = Stage::Open(HoldSet::Empty),
+            (None, None) => {}
+        }
+        self.attempts = attempts;
+        self.reason = reason;
+        self.touched = touched;
     }
 
     /// Whether a run may begin: there is no other run, and the work is not done.
     #[must_use]
     pub fn admits(&self) -> bool {
-        self.runs.is_empty() && self.record.done.is_none()
+        self.runs().is_empty() && self.done().is_none()
     }
 
     /// Whether a request that allows this many attempts has to give up.
     #[must_use]
     pub fn is_exhausted(&self, max_attempts: Option<u32>) -> bool {
-        max_attempts.is_some_and(|max_attempts| self.record.attempts >= u64::from(max_attempts))
+        max_attempts.is_some_and(|max_attempts| self.attempts >= u64::from(max_attempts))
     }
 
     /// Returns the answer to every request once the work is done.
     #[must_use]
     pub fn answer_done(&self) -> Option<Answer> {
-        let done = self.record.done.as_ref()?;
+        let done = self.done()?;
         Some(Answer::Done {
             result: done.result.clone(),
-            attempt: self.record.attempts,
+            attempt: self.attempts,
         })
     }
 
-    /// Notes that a run has begun: the attempt counts, and a DONE by an earlier run is refused from now on.
+    /// Adds a run. A DONE by an earlier run is refused from now on.
+    pub fn insert(&mut self, run: Hold) {
+        self.stage = Stage::Open(HoldSet::One(run));
+    }
+
+    /// Notes that a run has begun: the attempt counts.
     pub fn begun(&mut self, at: UnixMs) {
-        self.record.attempts = self.record.attempts.saturating_add(1);
-        self.record.late = None;
+        self.attempts = self.attempts.saturating_add(1);
         self.touch(at);
     }
 
@@ -139,13 +229,13 @@ impl Once {
     pub fn ended(&mut self, run: &Hold, how: End, at: UnixMs) {
         match how {
             End::Lapsed | End::Disconnected => {
-                self.record.late = Some(run.token());
-                self.record.reason = Some(Reason::Lapsed);
+                self.stage = Stage::Late(run.token());
+                self.reason = Some(Reason::Lapsed);
             }
-            End::Revoked => self.record.reason = Some(Reason::Revoked),
+            End::Revoked => self.reason = Some(Reason::Revoked),
             // The worker handed the run back, or never heard of it: the attempt does not count.
             End::Released | End::Undelivered => {
-                self.record.attempts = self.record.attempts.saturating_sub(1);
+                self.attempts = self.attempts.saturating_sub(1);
             }
             End::Done => {}
         }
@@ -153,18 +243,19 @@ impl Once {
     }
 
     pub fn failed(&mut self, reason: Arc<[u8]>, at: UnixMs) {
-        self.record.reason = Some(Reason::Given(reason));
+        self.reason = Some(Reason::Given(reason));
         self.touch(at);
     }
 
     /// Notes that a client was told FAILED: a DONE by the run that lapsed last is refused from now on.
     pub fn given_up(&mut self) {
-        self.record.late = None;
+        if self.late().is_some() {
+            self.stage = Stage::Open(HoldSet::Empty);
+        }
     }
 
     pub fn complete(&mut self, done: Completion) {
-        self.record.late = None;
-        self.record.done = Some(done);
+        self.stage = Stage::Done(done);
     }
 
     /// Notes that a request waits for this key.
@@ -176,14 +267,31 @@ impl Once {
     /// as long as results; without either there is nothing to keep.
     #[must_use]
     pub fn retained_until(&self, keep_ms: u64) -> UnixMs {
-        match &self.record.done {
+        match self.done() {
             Some(done) => done.keep_until,
-            None if self.record.attempts == 0 && self.record.reason.is_none() => UnixMs(0),
-            None => self.record.touched.max(self.last_watched).after_ms(keep_ms),
+            None if self.attempts == 0 && self.reason.is_none() => UnixMs(0),
+            None => self.touched.max(self.last_watched).after_ms(keep_ms),
         }
     }
 
-    fn touch(&mut self, at: UnixMs) {
-        self.record.touched = self.record.touched.max(at);
+    /// Returns the bytes on the heap, without those of the run.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let reason = match &self.reason {
+            Some(Reason::Given(text)) => shared_bytes(text),
+            Some(Reason::Lapsed | Reason::Revoked) | None => 0,
+        };
+        let token = self.late().or(self.done().map(|done| &done.token));
+        let result = self.done().and_then(|done| done.result.as_ref());
+        reason + token.map_or(0, Token::heap_bytes) + result.map_or(0, shared_bytes)
     }
+
+    fn touch(&mut self, at: UnixMs) {
+        self.touched = self.touched.max(at);
+    }
+}
+
+/// Returns the bytes of a text with its two counts of references.
+fn shared_bytes(text: &Arc<[u8]>) -> usize {
+    heap::allocated(2 * size_of::<usize>() + text.len())
 }

@@ -19,7 +19,8 @@ pub struct Limits {
 
 #[derive(Clone, Default)]
 pub struct Semaphore {
-    pub holds: HoldSet,
+    /// Boxed, because limits and a hold together do not fit into the room that a lock takes.
+    pub holds: Box<HoldSet>,
     limits: Limits,
 }
 

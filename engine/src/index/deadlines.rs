@@ -6,8 +6,9 @@
 //! and however many ids are due: a call that uses up its budget leaves the wheel in order, and the next call continues.
 //!
 //! Deliberately absent: the clock (time is an argument); the exact deadline (the state has it, the wheel rounds up to a
-//! tick); an order within one tick; and giving memory back before the wheel is dropped. The index takes 12 bytes for
-//! each id of every block of 1,024 ids of which one was ever scheduled; ids are reused.
+//! tick); and an order within one tick. The index takes 12 bytes for each id of every chunk of 1,024 ids of which one was
+//! scheduled, until [`Wheel::forget_chunk`]. The chunks are those of the states' store, which knows when all ids of one
+//! are free.
 //!
 //! How it works: a slot of level 0 is one tick wide, and a slot of level n as wide as all 64 slots of level n - 1. An
 //! id is put on the level of the highest digit (base 64) in which its tick differs from the `hand`, the wheel's current
@@ -27,6 +28,7 @@
 //! This is one idea in one file: the wheel and its lists share every field, and neither is of use without the other.
 
 use crate::index::slab::StateId;
+use crate::index::used_slots::SLOTS as CHUNK;
 
 /// A tick of the wheel, in microseconds.
 const TICK_US: u64 = 1024;
@@ -40,9 +42,6 @@ const LEVELS: u32 = 6;
 const TOP_SHIFT: u32 = DIGIT_BITS * (LEVELS - 1);
 /// The bits of a tick that a link stores.
 const LOW_BITS: u64 = 0xFFFF_FFFF;
-
-const CHUNK_BITS: u32 = 10;
-const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// What is next to an id in its list: another id or, with the top bit set, the slot, which both ends of its list point
 /// to. Zero is neither, and marks a link that is in no list.
@@ -77,7 +76,7 @@ pub struct Wheel {
     /// Bit `s` of word `level` is set exactly when slot `s` of that level has a list.
     occupied: [u64; LEVELS as usize],
     slots: [Ends; (LEVELS * DIGITS) as usize],
-    /// The links, by id. A chunk is allocated when the first of its ids is scheduled.
+    /// The links, by [`StateId::place`]. A chunk is allocated when the first of its ids is scheduled.
     chunks: Vec<Option<Box<[Link; CHUNK]>>>,
     /// The number of ids that are scheduled.
     len: usize,
@@ -161,12 +160,12 @@ impl Wheel {
     pub fn schedule(&mut self, id: StateId, deadline_us: u64) {
         // Round up: a tick is due from its first microsecond on, and the deadline must have passed by then.
         let tick = deadline_us.div_ceil(TICK_US).clamp(self.hand, self.reach());
-        let chunk = id.get() as usize >> CHUNK_BITS;
+        let (chunk, slot) = id.place();
         if chunk >= self.chunks.len() {
             self.chunks.resize_with(chunk + 1, || None);
         }
         let links = self.chunks[chunk].get_or_insert_with(|| Box::new([Link::UNLINKED; CHUNK]));
-        if links[id.get() as usize & (CHUNK - 1)].prev != Neighbour::NONE {
+        if links[slot].prev != Neighbour::NONE {
             self.unlink(id);
         }
         self.link(id, tick);
@@ -231,6 +230,24 @@ impl Wheel {
     #[cfg(test)]
     pub const fn len(&self) -> usize {
         self.len
+    }
+
+    /// Gives back the memory of a chunk of ids. None of them may be scheduled.
+    pub fn forget_chunk(&mut self, chunk: usize) {
+        if let Some(links) = self.chunks.get_mut(chunk) {
+            debug_assert!(
+                links
+                    .iter()
+                    .all(|links| links.iter().all(|link| link.prev == Neighbour::NONE)),
+                "an id of chunk {chunk} is scheduled"
+            );
+            *links = None;
+        }
+    }
+
+    /// Returns the bytes that the index takes for the id.
+    pub fn bytes_of(&self, id: StateId) -> usize {
+        self.link_of(id).map_or(0, size_of_val)
     }
 
     /// Takes the wheel apart into its chunks, so that the caller can drop them one by one.
@@ -340,11 +357,11 @@ impl Wheel {
         }
     }
 
-    /// Returns `None` if no id of the chunk was ever scheduled.
+    /// Returns `None` if no id of the chunk has been scheduled since the chunk was last forgotten.
     fn link_of(&self, id: StateId) -> Option<&Link> {
-        let index = id.get() as usize;
-        let links = self.chunks.get(index >> CHUNK_BITS)?.as_ref()?;
-        Some(&links[index & (CHUNK - 1)])
+        let (chunk, slot) = id.place();
+        let links = self.chunks.get(chunk)?.as_ref()?;
+        Some(&links[slot])
     }
 
     /// Returns the link of an id whose chunk is allocated: the id is in a list, or is being put into one.
@@ -354,9 +371,10 @@ impl Wheel {
         reason = "`link` allocates the chunk before any list has the id"
     )]
     fn link_mut(&mut self, node: Neighbour) -> &mut Link {
-        let index = node.0 as usize;
-        let links = self.chunks[index >> CHUNK_BITS].as_mut();
-        &mut links.expect("a linked id has a chunk")[index & (CHUNK - 1)]
+        // As `StateId::place` has it.
+        let index = node.0 as usize - 1;
+        let links = self.chunks[index / CHUNK].as_mut();
+        &mut links.expect("a linked id has a chunk")[index % CHUNK]
     }
 
     /// Panics unless the comment of every field holds. Walks over all ids.

@@ -49,7 +49,7 @@ impl Leftovers {
     /// Drops many holds.
     pub fn drop_holds(&mut self, holds: HoldSet) {
         self.push(holds.into_pieces().map(|hold| match hold {
-            Some(hold) if hold.ephemeral => Piece::Ephemeral(hold.client(), hold.fence),
+            Some(hold) if hold.is_ephemeral() => Piece::Ephemeral(hold.client(), hold.fence()),
             _ => Piece::Dropped,
         }));
     }

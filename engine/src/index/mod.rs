@@ -8,4 +8,4 @@ pub mod strays;
 pub mod used_slots;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -51,7 +51,7 @@ impl StateId {
     }
 
     /// Returns the chunk of the id, and the slot in the chunk.
-    const fn place(self) -> (usize, usize) {
+    pub const fn place(self) -> (usize, usize) {
         let index = self.get() as usize - 1;
         (index / CHUNK, index % CHUNK)
     }
@@ -143,27 +143,29 @@ impl<T> Slab<T> {
         self.chunks.get_mut(c)?.slots.get_mut(slot)?.take()
     }
 
-    /// Makes the id free, and drops its value if it still has one. Does nothing to an id that is not in use.
-    pub fn free(&mut self, id: StateId) {
+    /// Makes the id free, and drops its value if it still has one. Does nothing to an id that is not in use. Returns
+    /// the number of the id's chunk if the chunk has given back its memory, because that was its last id.
+    pub fn free(&mut self, id: StateId) -> Option<usize> {
         let (c, slot) = id.place();
-        let Some(chunk) = self.chunks.get_mut(c) else {
-            return;
-        };
+        let chunk = self.chunks.get_mut(c)?;
         if !chunk.in_use.release(slot) {
-            return;
+            return None;
         }
         let value = chunk.slots[slot].take();
         if chunk.in_use.len() == CHUNK - 1 {
             self.roomy.insert(c);
         }
+        let mut stripped = None;
         if chunk.in_use.len() == 0 {
             self.spare += 1;
             if self.spare > self.max_spare {
                 self.strip_chunk(c);
+                stripped = Some(c);
             }
         }
         // Drop the value last: if its destructor panics, the slab is already in order.
         drop(value);
+        stripped
     }
 
     /// Returns all values, in ascending order of their ids.

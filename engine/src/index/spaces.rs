@@ -13,6 +13,16 @@ pub struct Space(u32);
 
 impl Space {
     pub const NOWHERE: Space = Space(0);
+
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    #[must_use]
+    pub fn of_number(number: u32) -> Space {
+        Space(number)
+    }
 }
 
 /// Invariant: the two maps are each other's inverse.

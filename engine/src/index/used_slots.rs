@@ -6,6 +6,8 @@ pub const SLOTS: usize = 1 << 10;
 /// A set of slots.
 pub struct UsedSlots {
     in_use: [u64; SLOTS / 64],
+    /// All words before this one are full, so that nothing is looked for there.
+    full_words: usize,
     /// The number of bits that are set.
     count: usize,
 }
@@ -13,6 +15,7 @@ pub struct UsedSlots {
 impl UsedSlots {
     pub const EMPTY: Self = Self {
         in_use: [0; SLOTS / 64],
+        full_words: 0,
         count: 0,
     };
 
@@ -26,7 +29,10 @@ impl UsedSlots {
 
     /// Marks the lowest free slot as used, and returns it; `None` if all are in use.
     pub fn claim(&mut self) -> Option<usize> {
-        let word = self.in_use.iter().position(|&word| word != u64::MAX)?;
+        while *self.in_use.get(self.full_words)? == u64::MAX {
+            self.full_words += 1;
+        }
+        let word = self.full_words;
         let bit = self.in_use[word].trailing_ones() as usize;
         self.in_use[word] |= 1 << bit;
         self.count += 1;
@@ -38,6 +44,7 @@ impl UsedSlots {
         let was_used = self.contains(slot);
         if was_used {
             self.in_use[slot / 64] &= !(1 << (slot % 64));
+            self.full_words = self.full_words.min(slot / 64);
             self.count -= 1;
         }
         was_used

@@ -16,10 +16,10 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::Family;
 use crate::answer::{Answer, FullQueue};
 use crate::index::leftovers::SMALL;
-use crate::key_name::KeyName;
 use crate::queue::due::Due;
 use crate::queue::entry::{Departed, Place, Vacancy, Wait, Waiter, Watcher};
 use crate::queue::wait_queue::WaitQueue;
+use crate::short_bytes::KeyName;
 use crate::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
 
 /// How many places the queues may have.

@@ -318,7 +318,7 @@ fn waiters_left_after_demotion_are_served_after_promotion() {
     one_key.acquire(Claim::Exclusive, None, None, 0);
     one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
     let held = one_key.server.state(KEY).expect("it is held");
-    let fence = held.body.holds().iter().next().expect("one hold").fence;
+    let fence = held.body.holds().iter().next().expect("one hold").fence();
     one_key.server.engine.stand_down();
     let (how, at, now) = (End::Released, one_key.now.unix(), one_key.now);
     let (followed, _) = one_key.server.call(KEY, Family::Lock, |engine, key| {

@@ -26,7 +26,7 @@ fn release_by_stale_token_leaves_next_holder() {
         .holds()
         .first()
         .expect("held")
-        .fence;
+        .fence();
     assert!(held.0 > late);
     assert!(world.heard().is_empty());
 }

@@ -55,7 +55,7 @@ require! {
     RedisModule_SaveUnsigned RedisModule_SaveStringBuffer RedisModule_EmitAOF
     RedisModule_GetKeyNameFromIO RedisModule_GetDbIdFromIO
     RedisModule_DigestAddStringBuffer RedisModule_DigestAddLongLong RedisModule_DigestEndSequence
-    RedisModule_CreateTimer RedisModule_StopTimer
+    RedisModule_CreateTimer RedisModule_StopTimer RedisModule_EventLoopAddOneShot
     RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
     RedisModule_SubscribeToServerEvent RedisModule_Scan RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy
     RedisModule_ScanCursorRestart

@@ -118,3 +118,34 @@ fn twenty_thousand_lapses_do_not_block_commands() {
     });
     assert_calm(&server);
 }
+
+/// Between two ticks of a wave the event loop calls the module, and a busy script runs a part of that loop: there the
+/// call must only arm the timer.
+#[test]
+fn busy_scripts_in_wave_of_lapses_leave_each_waiter_one_answer() {
+    let server = Server::builder().config("busy-reply-threshold", 10).start();
+    let mut client = server.connect();
+    let lines: Vec<_> = (0..20_000)
+        .map(|n| format!("DLOCK.ACQUIRE k{n} PX 3000"))
+        .collect();
+    for some in lines.chunks(500) {
+        at_once(&mut client, some);
+    }
+    let mut waiters: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        tell(
+            waiter,
+            format!("DLOCK.ACQUIRE k{} PX 100 BLOCK 0 TOKEN w{n}", n * 200),
+        );
+    }
+    wait_for_blocked(&server, 100);
+    eventually("all lapses", Duration::from_secs(20), || {
+        call!(client, "EVAL", busy_for(30), 0);
+        call!(client, "DBSIZE") == 0
+    });
+    for (n, waiter) in waiters.iter_mut().enumerate() {
+        assert_eq!(granted(waiter).0, format!("w{n}"));
+        expect_no_more(waiter);
+    }
+    assert_calm(&server);
+}

@@ -99,45 +99,39 @@ fn flush_of_keys_with_waiters_leaves_no_queue() {
     wait_for_blocked(&server, 0);
 }
 
-/// Sends the requests, 500 at a time, and checks each reply.
-fn in_bulk(client: &mut Client, requests: impl Iterator<Item = String>, check: impl Fn(&Reply)) {
-    let requests: Vec<String> = requests.collect();
-    for some in requests.chunks(500) {
-        at_once(client, some).iter().for_each(&check);
-    }
-}
-
 #[test]
-fn holds_freed_on_another_thread_leave_names_usable() {
+fn holds_freed_after_flush_leave_names_usable() {
     let server = Server::start();
     let mut client = server.connect();
     let acquire =
         |generation: usize| move |n| format!("DLOCK.ACQUIRE k{n} PX 60000 TOKEN g{generation}");
     let mut used = Vec::new();
     for generation in 0..4 {
-        in_bulk(&mut client, (0..50_000).map(acquire(generation)), |reply| {
-            drop(reply.grant());
-        });
+        for reply in in_bulk(&mut client, (0..50_000).map(acquire(generation))) {
+            reply.grant();
+        }
         used.push(server.info_number("memory", "used_memory"));
         let mut waiter = server.connect();
         send!(waiter, "DLOCK.ACQUIRE", "k7", "BLOCK", 0, "TOKEN", "waiter");
         wait_for_blocked(&server, 1);
-        let flush = ["FLUSHALL", "FLUSHDB", "FLUSHALL", "FLUSHDB"][generation];
-        assert_eq!(call!(client, flush, "ASYNC"), "OK");
-        // At once, while another thread still frees the old holds.
-        in_bulk(
-            &mut client,
-            (0..2_000).map(|n| format!("DLOCK.ACQUIRE new{n} PX 60000 TOKEN new")),
-            |reply| drop(reply.grant()),
-        );
+        // The server frees the values on another thread, or during the command; the module frees the holds later.
+        let flush = [
+            "FLUSHALL ASYNC",
+            "FLUSHALL SYNC",
+            "FLUSHDB ASYNC",
+            "FLUSHDB SYNC",
+        ][generation];
+        assert_eq!(ask(&mut client, flush), "OK");
+        // At once, while the old holds are being freed.
+        let acquire_new = |n| format!("DLOCK.ACQUIRE new{n} PX 60000 TOKEN new");
+        for reply in in_bulk(&mut client, (0..2_000).map(acquire_new)) {
+            reply.grant();
+        }
         assert_eq!(granted(&mut waiter).0, "waiter");
-        in_bulk(
-            &mut client,
-            (0..2_000).map(|n| format!("DLOCK.CHECK new{n} new")),
-            |left| {
-                assert!(left.as_int() > 0);
-            },
-        );
+        let check_new = |n| format!("DLOCK.CHECK new{n} new");
+        for left in in_bulk(&mut client, (0..2_000).map(check_new)) {
+            assert!(left.as_int() > 0);
+        }
         assert_eq!(
             call!(client, "DLOCK.CHECK", "k1", format!("g{generation}")),
             0

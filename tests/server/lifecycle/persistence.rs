@@ -12,7 +12,7 @@ use crate::support::data_files::{
     with_safe_aof,
 };
 use crate::support::fixtures::{add_fixtures, assert_in_use, digests};
-use crate::support::steps::{SOON, ask, assert_calm, granted, queued, reply, unix_us};
+use crate::support::steps::{SOON, ask, assert_calm, granted, in_bulk, queued, reply, unix_us};
 use crate::support::*;
 
 #[test]
@@ -234,41 +234,17 @@ fn name_reused_by_another_family_is_replicated_and_loaded() {
     assert_eq!(digest(&server, "k"), before);
 }
 
-/// Sends `count` requests, 500 at a time, and checks their replies.
-fn in_bulk(
-    client: &mut Client,
-    count: usize,
-    request: impl Fn(usize) -> String,
-    check: impl Fn(&Reply),
-) {
-    for from in (0..count).step_by(500) {
-        let until = count.min(from + 500);
-        let lines: String = (from..until).map(|n| request(n) + "\r\n").collect();
-        client.send_raw(lines.as_bytes());
-        for _ in from..until {
-            check(&client.recv(SOON).expect("a reply"));
-        }
-    }
-}
-
 #[test]
 fn forty_thousand_holds_are_restored() {
     for preamble in [true, false] {
         let mut server = with_safe_aof(preamble).config("appendfsync", "no").start();
         let mut client = server.connect();
-        let granted = |reply: &Reply| drop(reply.grant());
-        in_bulk(
-            &mut client,
-            20_000,
-            |n| format!("DLOCK.ACQUIRE l:{n} EX 600 TOKEN t{n}"),
-            granted,
-        );
-        in_bulk(
-            &mut client,
-            20_000,
-            |n| format!("DSEM.ACQUIRE s LIMIT 20000 EX 600 TOKEN t{n}"),
-            granted,
-        );
+        let acquire_lock = |n: u32| format!("DLOCK.ACQUIRE l:{n} EX 600 TOKEN t{n}");
+        let acquire_permit = |n: u32| format!("DSEM.ACQUIRE s LIMIT 20000 EX 600 TOKEN t{n}");
+        let lines = (0..20_000).flat_map(|n| [acquire_lock(n), acquire_permit(n)]);
+        for reply in in_bulk(&mut client, lines) {
+            reply.grant();
+        }
         rewrite_aof(&server);
         let before = call!(client, "DEBUG", "DIGEST");
         kill_and_start(&mut server);
@@ -279,25 +255,17 @@ fn forty_thousand_holds_are_restored() {
             "preamble {preamble}"
         );
         assert_eq!(call!(client, "DBSIZE"), 20_001);
-        in_bulk(
-            &mut client,
-            20_000,
-            |n| format!("DLOCK.CHECK l:{n} t{n}"),
-            |left| assert!(left.as_int() > 0),
-        );
+        let check_lock = |n| format!("DLOCK.CHECK l:{n} t{n}");
+        for left in in_bulk(&mut client, (0..20_000).map(check_lock)) {
+            assert!(left.as_int() > 0);
+        }
         assert!(call!(client, "DSEM.ACQUIRE", "s").is_nil());
-        in_bulk(
-            &mut client,
-            20_000,
-            |n| format!("DSEM.RELEASE s t{n}"),
-            |reply| assert_eq!(*reply, 1),
-        );
-        in_bulk(
-            &mut client,
-            20_000,
-            |n| format!("DLOCK.RELEASE l:{n} t{n}"),
-            |reply| assert_eq!(*reply, 1),
-        );
+        let release_permit = |n: u32| format!("DSEM.RELEASE s t{n}");
+        let release_lock = |n: u32| format!("DLOCK.RELEASE l:{n} t{n}");
+        let lines = (0..20_000).flat_map(|n| [release_permit(n), release_lock(n)]);
+        for reply in in_bulk(&mut client, lines) {
+            assert_eq!(reply, 1);
+        }
         assert_eq!(call!(client, "DBSIZE"), 0);
     }
 }

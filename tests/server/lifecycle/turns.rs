@@ -7,26 +7,12 @@ use std::time::{Duration, Instant};
 use crate::support::steps::*;
 use crate::support::*;
 
-/// Sends the lines for 0 to `count`, 500 at a time, and checks the replies.
+/// Takes a hold with each of these lines.
 #[track_caller]
-fn in_bulk(
-    client: &mut Client,
-    count: u64,
-    line: impl Fn(u64) -> String,
-    check: impl Fn(u64, &Reply),
-) {
-    for from in (0..count).step_by(500) {
-        let numbers = from..count.min(from + 500);
-        let lines: Vec<String> = numbers.clone().map(&line).collect();
-        let replies = at_once(client, &lines);
-        numbers
-            .zip(&replies)
-            .for_each(|(number, reply)| check(number, reply));
+fn acquire_all(client: &mut Client, lines: impl IntoIterator<Item = String>) {
+    for reply in in_bulk(client, lines) {
+        reply.grant();
     }
-}
-
-fn is_grant(_: u64, reply: &Reply) {
-    reply.grant();
 }
 
 fn holds(server: &Server) -> u64 {
@@ -82,7 +68,7 @@ fn fifty_thousand_locks_lapse_after_start_unless_renewed() {
         .start();
     let mut client = server.connect();
     let acquire = |n| format!("DLOCK.ACQUIRE k{n} PX 4000 TOKEN t{n}");
-    in_bulk(&mut client, 50_000, acquire, is_grant);
+    acquire_all(&mut client, (0..50_000).map(acquire));
     let locks = holds(&server);
     ask(&mut client, "SAVE");
     server.kill9();
@@ -107,7 +93,7 @@ fn replica_gives_back_the_memory_of_a_large_semaphore() {
     let used = |server: &Server| server.info_number("memory", "used_memory");
     let before = used(&replica);
     let acquire = |_| "DSEM.ACQUIRE sem LIMIT 50000 EX 600 OWNER somebody".to_owned();
-    in_bulk(&mut client, 50_000, acquire, is_grant);
+    acquire_all(&mut client, (0..50_000).map(acquire));
     replica.wait_to_catch_up_with(&primary);
     let full = used(&replica);
     assert!(full > before + 10_000_000, "{before} and then {full}");
@@ -129,7 +115,7 @@ fn waiters_of_300_keys_are_served_after_flush_and_swap() {
         let server = Server::start();
         let mut client = server.connect();
         let acquire = |n| format!("DLOCK.ACQUIRE k{n} EX 600");
-        in_bulk(&mut client, 300, acquire, is_grant);
+        acquire_all(&mut client, (0..300).map(acquire));
         let mut waiters: Vec<Client> = (0..300)
             .map(|n| {
                 let mut waiter = server.connect();
@@ -158,17 +144,17 @@ fn ten_thousand_ephemeral_holds_end_unless_claimed_again() {
     let server = Server::start();
     let mut closing = server.connect();
     let acquire = |n| format!("DLOCK.ACQUIRE k{n} EX 600 EPHEMERAL TOKEN t{n}");
-    in_bulk(&mut closing, 10_000, acquire, is_grant);
+    acquire_all(&mut closing, (0..10_000).map(acquire));
     let mut client = server.connect();
-    in_bulk(&mut client, 50, |n| acquire(n * 200), is_grant);
+    acquire_all(&mut client, (0..50).map(|n| acquire(n * 200)));
     closing.close();
     // Fifty more tokens ask while the others end: each has its old hold or a new one.
-    in_bulk(&mut client, 50, |n| acquire(n * 200 + 100), is_grant);
+    acquire_all(&mut client, (0..50).map(|n| acquire(n * 200 + 100)));
     eventually("the end of the others", SOON, || holds(&server) == 100);
-    let check = |n| format!("DLOCK.CHECK k{} t{}", n * 100, n * 100);
-    in_bulk(&mut client, 100, check, |n, left| {
+    let check = |n: u64| format!("DLOCK.CHECK k{} t{}", n * 100, n * 100);
+    for (n, left) in in_bulk(&mut client, (0..100).map(check)).iter().enumerate() {
         assert!(left.as_int() > 0, "{n}");
-    });
+    }
     client.close();
     eventually("the end of these", SOON, || holds(&server) == 0);
 }

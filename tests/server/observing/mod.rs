@@ -10,6 +10,7 @@ mod info;
 mod info_states;
 mod journal;
 mod listener;
+mod memory;
 mod metrics;
 mod metrics_gauges;
 mod metrics_steps;

@@ -44,6 +44,14 @@ pub fn at_once<L: AsRef<str>>(client: &mut Client, lines: &[L]) -> Vec<Reply> {
     lines.iter().map(reply).collect()
 }
 
+/// Sends any number of lines, some hundreds at once, and returns their replies.
+#[track_caller]
+pub fn in_bulk(client: &mut Client, lines: impl IntoIterator<Item = String>) -> Vec<Reply> {
+    let lines: Vec<String> = lines.into_iter().collect();
+    let batches = lines.chunks(500);
+    batches.flat_map(|some| at_once(client, some)).collect()
+}
+
 /// Sends a request on this connection. Returns when the server has blocked the client.
 #[track_caller]
 pub fn queue(server: &Server, client: &mut Client, line: impl AsRef<str>) {

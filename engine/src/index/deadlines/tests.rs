@@ -215,6 +215,28 @@ fn wheel_comes_apart_into_one_chunk_per_1024_ids() {
 }
 
 #[test]
+fn wheel_forgets_a_chunk_of_the_store_alone() {
+    let mut wheel = Wheel::new(0);
+    let ids = || (1..=3 * CHUNK as u32).map(id);
+    ids().for_each(|id| wheel.schedule(id, DAY_US));
+    let second = |id: &StateId| id.place().0 == 1;
+    ids().filter(second).for_each(|id| wheel.cancel(id));
+    wheel.forget_chunk(1);
+    wheel.forget_chunk(1);
+    wheel.forget_chunk(99);
+    wheel.check_invariants();
+    for id in ids() {
+        let bytes = if second(&id) { 0 } else { 12 };
+        assert_eq!(wheel.contains(id), !second(&id), "{id:?}");
+        assert_eq!(wheel.bytes_of(id), bytes, "{id:?}");
+        wheel.cancel(id);
+    }
+    ids().for_each(|id| wheel.schedule(id, DAY_US));
+    assert_eq!((wheel.len(), wheel.bytes_of(id(1_025))), (3 * CHUNK, 12));
+    wheel.check_invariants();
+}
+
+#[test]
 fn cost_of_time_jump_depends_on_ids_not_its_size() {
     for jump_us in [3_600_000_000, DAY_US, 40 * DAY_US, 2 * YEAR_US] {
         let mut wheel = Wheel::new(12_345);

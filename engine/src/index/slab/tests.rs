@@ -113,9 +113,12 @@ fn slab_gives_memory_back_after_a_burst() {
     let ids: Vec<_> = (0..chunks * CHUNK)
         .map(|n| slab.insert(n).unwrap())
         .collect();
-    for id in &ids {
-        slab.free(*id);
-    }
+    let stripped: Vec<_> = ids.iter().filter_map(|id| slab.free(*id)).collect();
+    assert_eq!(
+        stripped,
+        (SPARE_CHUNKS..chunks).collect::<Vec<_>>(),
+        "each chunk that has no memory any more, once"
+    );
     slab.check_invariants();
     let kept = |slab: &Slab<usize>| {
         slab.chunks

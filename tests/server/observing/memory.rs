@@ -1,0 +1,111 @@
+//! What keys cost. MEMORY USAGE tells the truth about it, and a flush gives it back.
+
+use crate::support::steps::*;
+use crate::support::*;
+
+fn used_memory(server: &Server) -> f64 {
+    server.info_number("memory", "used_memory") as f64
+}
+
+/// Sends the lines, 500 at a time: they fit into the socket's buffers, and nobody reads while they are written.
+fn in_bulk(client: &mut Client, lines: impl Iterator<Item = String>) -> Vec<Reply> {
+    let lines: Vec<_> = lines.collect();
+    let replies = lines.chunks(500).flat_map(|some| at_once(client, some));
+    replies.collect()
+}
+
+/// Makes `keys` keys by these commands, each with KEY for the name of the key, which begins with `prefix`, and NUMBER for
+/// its number. Returns the bytes that a key takes by `used_memory`, and by MEMORY USAGE.
+fn cost(keys: usize, prefix: &str, commands: &[String]) -> (f64, f64) {
+    let server = Server::start();
+    let mut client = server.connect();
+    let for_all = |client: &mut Client, command: &str| {
+        let line = |n: usize| {
+            let number = format!("{n:08}");
+            let name = format!("{prefix}{number}");
+            command.replace("KEY", &name).replace("NUMBER", &number)
+        };
+        in_bulk(client, (0..keys).map(line))
+    };
+    for_all(&mut client, "EXISTS absent:NUMBER");
+    let before = used_memory(&server);
+    for command in commands {
+        let replies = for_all(&mut client, command);
+        assert!(!replies[keys - 1].is_error(), "{:?}", replies[keys - 1]);
+    }
+    // Each command moves a part of the server's table that is being resized: finish that.
+    for_all(&mut client, "EXISTS KEY");
+    let taken = used_memory(&server) - before;
+    assert_eq!(ask(&mut client, "DBSIZE"), keys as i64, "{commands:?}");
+    let said = for_all(&mut client, "MEMORY USAGE KEY SAMPLES 0");
+    let said: i64 = said.iter().map(Reply::as_int).sum();
+    (taken / keys as f64, said as f64 / keys as f64)
+}
+
+#[test]
+fn memory_usage_of_every_kind_is_what_the_server_allocates() {
+    let acquire = |rest: &str| format!("DLOCK.ACQUIRE KEY EX 600 {rest}");
+    let long = format!("TOKEN {}NUMBER OWNER {}", "t".repeat(120), "o".repeat(128));
+    let semaphore = |rest: &str| format!("DSEM.ACQUIRE KEY LIMIT 99 EX 600 {rest}");
+    let once = [
+        "DONCE.BEGIN KEY EX 600 TOKEN run-NUMBER",
+        "DONCE.DONE KEY run-NUMBER RESULT NUMBER",
+    ];
+    let name = "n".repeat(40);
+    let kinds = [
+        ("a lock", "key:", vec![acquire("")]),
+        (
+            "its token has 20 bytes",
+            "key:",
+            vec![acquire("TOKEN t-2345678901NUMBER")],
+        ),
+        (
+            "its owner has 16 bytes",
+            "key:",
+            vec![acquire("OWNER web-5678NUMBER")],
+        ),
+        ("its texts are long", "key:", vec![acquire(&long)]),
+        ("its name is long", &name, vec![acquire("")]),
+        ("ephemeral", "key:", vec![acquire("EPHEMERAL")]),
+        ("two shared holds", "key:", vec![acquire("SHARED"); 2]),
+        ("a semaphore", "key:", vec![semaphore("")]),
+        ("two permits", "key:", vec![semaphore("PERMITS 2")]),
+        ("3 holders", "key:", vec![semaphore(""); 3]),
+        ("30 holders", "key:", vec![semaphore(""); 30]),
+        ("a group", "key:", vec!["DWG.ADD KEY EX 600".to_owned()]),
+        ("a run", "key:", vec!["DONCE.BEGIN KEY EX 600".to_owned()]),
+        ("done", "key:", once.map(str::to_owned).to_vec()),
+    ];
+    // The server itself leaves out its table. How much that is, a type of its own shows.
+    let (taken, said) = cost(40_000, "key:", &[format!("SET KEY {}", "x".repeat(36))]);
+    let table = taken - said;
+    for (kind, prefix, commands) in kinds {
+        let keys = if commands.len() > 9 { 4_000 } else { 40_000 };
+        let (taken, said) = cost(keys, prefix, &commands);
+        let off = (said + table) / taken - 1.0;
+        println!(
+            "{kind}: {taken:.1} taken, {said:.1} said, {table:.1} beside it, {:.1} %",
+            100.0 * off
+        );
+    }
+}
+
+#[test]
+fn flush_of_many_locks_gives_their_memory_back() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let acquire = |n| format!("DLOCK.ACQUIRE key:{n} EX 600");
+    for flush in ["FLUSHALL", "FLUSHALL ASYNC"] {
+        in_bulk(&mut client, (0..1_000).map(acquire));
+        ask(&mut client, "FLUSHALL");
+        let before = used_memory(&server);
+        in_bulk(&mut client, (0..300_000).map(acquire));
+        let peak = used_memory(&server);
+        assert_eq!(ask(&mut client, flush), "OK");
+        // Some chunks are kept, so that a server does not allocate each time.
+        eventually("the memory of the start", SOON, || {
+            println!("{flush}: {before} {peak} {}", used_memory(&server));
+            used_memory(&server) - before < 1_000_000.0
+        });
+    }
+}
