@@ -29,7 +29,7 @@ impl Library for Dsync {
 
         // The callbacks registered below may use these from their first call on.
         detached::make(ctx);
-        events::set_longest_sleep(ctx);
+        events::set_cron_period(ctx);
         arm::register(tick::tick);
 
         // Every server forgets these by itself when it refuses the module, so each of them may fail. The types come

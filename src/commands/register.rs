@@ -16,7 +16,7 @@ use crate::module::redis::args::Args;
 use crate::module::redis::command::{self, Command};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
-use crate::module::settings;
+use crate::module::{release_after_reply, settings};
 
 type Register = fn(Ctx<'_>) -> Result<(), String>;
 
@@ -50,6 +50,7 @@ impl<const AT: usize> Command for Handler<AT> {
             Err(Failure::WrongType) => ctx.error_wrong_type(),
             Err(Failure::Error(line)) => ctx.error(&line),
         }
+        release_after_reply(ctx);
     }
 }
 

@@ -7,7 +7,7 @@ use super::redis::context::Ctx;
 use super::redis::detached;
 use super::redis::one_shot::{self, OneShot};
 use super::redis::timer::{self, MAX_PERIOD_MS, Timer, TimerSlot};
-use super::{SHELL, search};
+use super::{SHELL, Shell, search};
 use dsync_engine::types::Now;
 
 /// The time between two questions to a server that does not accept writes, in microseconds.
@@ -58,7 +58,7 @@ pub(crate) fn register(tick: fn(Ctx<'_>) -> bool) {
 
 /// Makes sure that the timer fires when the engine next has something to do.
 pub(super) fn arm(ctx: Ctx<'_>) {
-    let now = SHELL.with(|shell| shell.now());
+    let now = SHELL.with(Shell::now);
     arm_from(ctx, now);
 }
 

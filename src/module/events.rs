@@ -1,8 +1,6 @@
-//! Handles the server's events: turns of the event loop, disconnects, flushes, changes of role, loading, and the
-//! keyspace notifications of renamed and moved keys.
+//! Handles the server's events: its cron, turns of the event loop, disconnects, flushes, changes of role and loading.
 
 use super::cluster::node;
-use super::lease_clock::LeaseClock;
 use super::out::journal;
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
@@ -25,14 +23,8 @@ struct Events;
 impl Listener for Events {
     fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
         match event {
-            ServerEvent::BeforeSleep => before_sleep(ctx),
-            ServerEvent::AfterSleep => after_sleep(ctx),
-            ServerEvent::Cron => {
-                freed::collect();
-                listeners::ask(ctx);
-                tick::cron(ctx);
-                journal::cron(ctx);
-            }
+            ServerEvent::Cron => cron(ctx),
+            ServerEvent::AfterSleep => waiters::turn_is_over(),
             ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
             ServerEvent::FlushStarted { .. } => freed::flush_started(),
             ServerEvent::FlushEnded { db } => {
@@ -58,7 +50,7 @@ impl Listener for Events {
             }
             ServerEvent::ConfigChanged { loglevel, hz } => {
                 if hz {
-                    set_longest_sleep(ctx);
+                    set_cron_period(ctx);
                 }
                 // Ask only if the level may have changed, because SLOWLOG and commandstats show the question.
                 if loglevel {
@@ -81,45 +73,38 @@ fn loading_started() {
     freed::finish();
 }
 
-/// Sets the longest sleep of the server in a turn of its event loop: the period of its cron.
-pub(crate) fn set_longest_sleep(ctx: Ctx<'_>) {
-    let sleep_us = 1_000_000 / ctx.hz().max(1);
-    SHELL.with(|shell| shell.clock.set_sleep(sleep_us));
+/// Tells the lease clock the period of the server's cron.
+pub(crate) fn set_cron_period(ctx: Ctx<'_>) {
+    let period_us = 1_000_000 / ctx.hz().max(1);
+    SHELL.with(|shell| shell.clock.set_period(period_us));
 }
 
-fn before_sleep(ctx: Ctx<'_>) {
-    turn(ctx, LeaseClock::before_sleep);
-}
-
-fn after_sleep(ctx: Ctx<'_>) {
-    if turn(ctx, LeaseClock::after_sleep) {
-        arm::arm(ctx);
-    }
-    waiters::turn_is_over();
-}
-
-/// Called before and after each sleep of the event loop: notes whether writes are paused, and advances the lease clock.
-/// Returns whether a pause has ended.
-fn turn(ctx: Ctx<'_>, account: fn(&mut LeaseClock, u64, bool)) -> bool {
+fn cron(ctx: Ctx<'_>) {
+    // Ask first, because all others read the lease clock, and it must not count the time of a pause.
     let paused = ctx.avoid_replica_traffic();
-    let (resumes, is_first) = SHELL.with(|shell| {
-        let was_paused = std::mem::replace(&mut shell.paused, paused);
+    let is_first = SHELL.with(|shell| {
+        shell.paused = paused;
         let held_up = shell.is_held_up();
-        account(&mut shell.clock, clock::monotonic_us(), held_up);
-        let was_turning = std::mem::replace(&mut shell.turning, true);
-        (was_paused && !paused, !was_turning)
+        shell.clock.begin_period(clock::monotonic_us(), held_up);
+        !std::mem::replace(&mut shell.turning, true)
     });
     if is_first {
         node::listen(ctx);
     }
-    resumes
+    waiters::cron(ctx);
+    freed::collect();
+    listeners::ask(ctx);
+    tick::cron(ctx);
+    journal::cron(ctx);
 }
 
 /// Begins to decide. `beginning` is a start or a promotion: then the next fences must exceed those that others may have
 /// given meanwhile. It is None after DEBUG RELOAD, because this server has decided all the time.
 pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     listeners::may_have_come();
+    let paused = ctx.avoid_replica_traffic();
     SHELL.with(|shell| {
+        shell.paused = paused;
         if !shell.engine.is_serving() {
             let latest = shell.engine.latest_due();
             shell.clock.go_past(clock::monotonic_us(), latest.0);
@@ -140,7 +125,7 @@ pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
 fn stand_down(ctx: Ctx<'_>) {
     listeners::may_have_come();
     let in_cluster = ctx.facts().cluster();
-    let wakes = SHELL.with(|shell| {
+    let mut wakes = SHELL.with(|shell| {
         shell.engine.stand_down();
         if !in_cluster {
             shell.engine.dismiss_all();
@@ -149,6 +134,7 @@ fn stand_down(ctx: Ctx<'_>) {
     });
     journal::flush(ctx);
     ctx.log(Level::Debug, "another server decides");
-    wakes.into_iter().for_each(waiters::deliver);
+    waiters::decided(ctx, &mut wakes);
+    waiters::release();
     arm::arm(ctx);
 }

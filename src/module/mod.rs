@@ -25,7 +25,7 @@ pub(crate) mod tick;
 pub(crate) mod values;
 mod waiters;
 
-pub(crate) use waiters::respond;
+pub(crate) use waiters::{release_after_reply, respond};
 
 use followed::Load;
 use lease_clock::LeaseClock;
@@ -49,7 +49,8 @@ pub(crate) struct Shell {
     waiters: waiters::WaitingClients,
     /// Only in cluster mode.
     node: Option<cluster::node::ClusterNode>,
-    /// CLIENT PAUSE, a failover or a shutdown has paused writes: nothing may be replicated now.
+    /// CLIENT PAUSE, a failover or a shutdown had paused writes when the server was last asked: by its cron, by a tick, or
+    /// by a command for a key. While they are paused nothing may be replicated.
     paused: bool,
     /// The server refuses writes: too few good replicas, or it failed to save. [`cluster`] knows of a cluster that is
     /// down.
@@ -63,7 +64,7 @@ pub(crate) struct Shell {
     timer_ticks: u64,
     /// The server is freeing the contents of a database, see [`freed`].
     is_flushing: bool,
-    /// The event loop has begun to turn: the server has loaded the module for good, and its data.
+    /// The server's cron has run, so the event loop turns: the server has loaded the module for good, and its data.
     turning: bool,
     journal: out::journal::Journal,
     /// Changes need not be replicated, because nobody listens to them, see [`listeners`].
@@ -146,13 +147,14 @@ impl Shell {
     }
 
     /// The present moment on all clocks, and whether the server accepts writes.
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&mut self) -> Now {
         let mono_us = clock::monotonic_us();
+        let held_up = self.is_held_up();
         Now {
-            lease: LeaseUs(self.clock.now_us(mono_us)),
+            lease: LeaseUs(self.clock.read(mono_us, held_up)),
             mono: MonoUs(mono_us),
             unix_us: clock::unix_us(),
-            may_write: !self.is_held_up(),
+            may_write: !held_up,
         }
     }
 }

@@ -9,14 +9,15 @@ use super::out::{journal, notify, replicate};
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
-use super::{SHELL, arm, waiters};
+use super::{SHELL, Shell, arm, waiters};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};
 use dsync_engine::{Engine, Family, Key, StateId, WrongType};
 
 /// Runs a command's call, which may change the key. The server has accepted the command, so it accepts writes now,
-/// whatever the module last found out about that.
+/// whatever the module last found out about that. Waiters that the call answers are released after the command's own
+/// reply, see [`release_after_reply`](waiters::release_after_reply).
 pub(crate) fn run<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -25,7 +26,10 @@ pub(crate) fn run<R>(
     node::make_slot_known(ctx, name.bytes());
     let mut opened = OpenKey::open_write(ctx, name);
     let mut state = found(&opened)?;
+    // Ask, because a pause may have ended since the cron last asked.
+    let paused = ctx.avoid_replica_traffic();
     let (now, overdue) = SHELL.with(|shell| {
+        shell.paused = paused;
         let mut now = shell.now();
         now.may_write = true;
         let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
@@ -52,9 +56,10 @@ pub(super) fn run_followed<R>(
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
-    let mut now = SHELL.with(|shell| shell.now());
+    let mut now = SHELL.with(Shell::now);
     now.may_write = true;
     let result = run_opened(ctx, name, opened, state, now, call);
+    waiters::release();
     arm::arm_from(ctx, now);
     Ok(result)
 }
@@ -69,7 +74,9 @@ pub(super) fn run_task<R>(
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
     let call = |engine: &mut Engine, key: &mut Key<'_>, _| call(engine, key);
-    Ok(run_opened(ctx, name, opened, state, now, call))
+    let result = run_opened(ctx, name, opened, state, now, call);
+    waiters::release();
+    Ok(result)
 }
 
 /// Calls the engine for an open key, then carries out all consequences.
@@ -116,7 +123,10 @@ pub(crate) fn look<R>(
     let opened = OpenKey::open_read(ctx, name);
     let state = found(&opened)?;
     drop(opened);
+    // A read is also served while writes are paused. Then it must not let the leases run.
+    let paused = ctx.avoid_replica_traffic();
     Ok(SHELL.with(|shell| {
+        shell.paused = paused;
         let now = shell.now();
         let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
         call(&shell.engine, &key, now)
@@ -125,7 +135,10 @@ pub(crate) fn look<R>(
 
 /// Runs a call that only reads, and is not about one key.
 pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
-    SHELL.with(|shell| look(&shell.engine, shell.now()))
+    SHELL.with(|shell| {
+        let now = shell.now();
+        look(&shell.engine, now)
+    })
 }
 
 /// Tells the waiters of this name why they cannot be served any more.
@@ -135,6 +148,7 @@ pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer) {
         std::mem::take(&mut shell.engine.effects)
     });
     carry_out(ctx, name, None, false, &mut effects);
+    waiters::release();
 }
 
 /// The state that the key has; an error if its value is not dsync's.
@@ -182,7 +196,8 @@ fn store(
     }
 }
 
-/// Carries out the effects of a call in the order in which the server must see them.
+/// Carries out the effects of a call in the order in which the server must see them. The caller releases the waiters
+/// that got an answer.
 fn carry_out(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
@@ -206,8 +221,6 @@ fn carry_out(
     for note in &effects.notes {
         journal::note(ctx, name.bytes(), note);
     }
-    for wake in effects.wakes.drain(..) {
-        waiters::deliver(wake);
-    }
+    waiters::decided(ctx, &mut effects.wakes);
     effects.clear();
 }

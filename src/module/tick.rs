@@ -14,7 +14,7 @@ use super::cluster::ownership::{self, Ownership, Ownerships};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::name::KeyString;
-use super::{SHELL, freed, listeners, run, search};
+use super::{SHELL, Shell, freed, listeners, run, search};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::Now;
 
@@ -79,14 +79,14 @@ pub(crate) fn tick(ctx: Ctx<'_>) -> bool {
     };
     let mut budget = TICK_LOOKS;
     let mut ownerships = Ownerships::default();
-    let mut now = SHELL.with(|shell| shell.now());
+    let mut now = SHELL.with(Shell::now);
     loop {
         let has_done = decides && do_task(ctx, now, &mut ownerships, &mut budget);
         let has_more = background();
         if !has_more && !has_done {
             return budget == 0;
         }
-        now = SHELL.with(|shell| shell.now());
+        now = SHELL.with(Shell::now);
         if now.mono.0.saturating_sub(started_us) >= tick_us {
             return true;
         }

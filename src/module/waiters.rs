@@ -10,12 +10,14 @@
 //! The server reports a closed connection in the middle of other work, even of a script. So the handler changes
 //! memory only, and the timer touches the keys later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 
 use super::redis::blocked::{self, Hooks, ParkedClient};
 use super::redis::context::Ctx;
+use super::redis::events;
 use super::redis::shadow::shadow_name;
+use super::redis::timer::{self, Timer, TimerSlot};
 use super::{SHELL, arm, reply};
 use dsync_engine::Reply;
 use dsync_engine::answer::Answer;
@@ -35,8 +37,15 @@ struct Parked {
 #[derive(Default)]
 pub(super) struct WaitingClients {
     parked: BTreeMap<WaiterId, Parked>,
-    /// The grants of this turn of the event loop whose replies are not written yet.
+    /// The clients whose answers are decided and that are still to be released, in this turn of the event loop.
+    answered: VecDeque<ParkedClient>,
+    /// The timer that releases them is armed.
+    release_is_armed: bool,
+    /// The grants of this turn of the event loop whose replies are not written yet. The module watches the turns while
+    /// there are any.
     in_flight: BTreeMap<ClientId, HandedOver>,
+    /// A waiter was granted since the server's cron last ran.
+    was_granted: bool,
 }
 
 /// Replies to the running command, or parks its client if the request was queued.
@@ -81,25 +90,81 @@ fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
     is_parked
 }
 
-/// Gives a waiter its answer, and releases its client.
-pub(super) fn deliver(wake: Wake) {
-    let handle = SHELL.with(|shell| {
-        let parked = shell.waiters.parked.get_mut(&wake.waiter)?;
-        if let Some(grant) = wake.grant {
-            shell.waiters.in_flight.insert(parked.client, grant);
-        }
-        parked.answer = Some(wake.answer);
-        parked.handle.take()
-    });
+/// Notes the answers that a call has decided. The waiters' clients stay parked until they are released.
+pub(super) fn decided(ctx: Ctx<'_>, wakes: &mut Vec<Wake>) {
+    for wake in wakes.drain(..) {
+        let grant = wake.grant.filter(|_| events::watch_turns(ctx));
+        SHELL.with(|shell| {
+            let Some(parked) = shell.waiters.parked.get_mut(&wake.waiter) else {
+                return;
+            };
+            if let Some(grant) = grant {
+                shell.waiters.in_flight.insert(parked.client, grant);
+                shell.waiters.was_granted = true;
+            }
+            parked.answer = Some(wake.answer);
+            shell.waiters.answered.extend(parked.handle.take());
+        });
+    }
+}
+
+/// Releases all clients whose answers are decided.
+pub(super) fn release() {
+    SHELL.with(|shell| shell.waiters.release_is_armed = false);
     // Release after the borrow ends, because the server may ask for the answer before this returns.
-    if let Some(handle) = handle {
+    while let Some(handle) = SHELL.with(|shell| shell.waiters.answered.pop_front()) {
         handle.release();
     }
 }
 
-/// Forgets the grants of the last turn, whose replies are written.
+/// [`release`] for a command that has written its own reply.
+///
+/// The server writes first to whom it has got something to write last. So the next holder is told of its grant before
+/// the former one is told of its release. Replicas get something when the command is over: if there may be any, a timer
+/// releases the clients after that, in the same turn of the event loop.
+pub(crate) fn release_after_reply(ctx: Ctx<'_>) {
+    if SHELL.with(|shell| shell.waiters.answered.is_empty()) {
+        return;
+    }
+    if SHELL.with(|shell| shell.nobody_listens) {
+        return release();
+    }
+    if !SHELL.with(|shell| std::mem::replace(&mut shell.waiters.release_is_armed, true)) {
+        timer::start::<Release>(ctx, 0);
+    }
+}
+
+/// Releases the clients after a command.
+struct Release;
+
+impl Timer for Release {
+    const SLOT: &'static TimerSlot = {
+        static SLOT: TimerSlot = TimerSlot::new();
+        &SLOT
+    };
+
+    fn fire(_: Ctx<'_>) {
+        release();
+    }
+}
+
+/// Forgets the grants of the last turn, whose replies are written, unless some clients are still to be released.
 pub(super) fn turn_is_over() {
-    SHELL.with(|shell| shell.waiters.in_flight.clear());
+    SHELL.with(|shell| {
+        if shell.waiters.answered.is_empty() {
+            shell.waiters.in_flight.clear();
+        }
+    });
+}
+
+/// Called by the server's cron. Releases clients whose timer is late because the wall clock has stepped back. Stops
+/// watching the turns if no waiter was granted since the last call: the grants before that were forgotten in the turns
+/// since.
+pub(super) fn cron(ctx: Ctx<'_>) {
+    release();
+    if !SHELL.with(|shell| std::mem::take(&mut shell.waiters.was_granted)) {
+        events::stop_watching_turns(ctx);
+    }
 }
 
 /// Handles a connection that closed: a grant that it was not told of passes on, and its waiters leave their queues.

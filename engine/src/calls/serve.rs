@@ -39,14 +39,15 @@ impl Engine {
     /// in the deadline indexes.
     pub(crate) fn settle(&mut self, key: &mut Key<'_>, now: Now) {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
-        let was_waited = self.queues.find(key.db, key.name).is_some();
-        self.serve(key, now);
         let queue = self.queues.find(key.db, key.name);
+        self.serve_queue(key, queue, now);
         let waited = queue
             .and_then(|id| self.queues.get(id))
             .is_some_and(|q| q.waiters() > 0);
         let Some(id) = key.state else { return };
-        if was_waited && let Some(body) = self.body_mut(key) {
+        if queue.is_some()
+            && let Some(body) = self.body_mut(key)
+        {
             body.watched(now.unix());
         }
         if let Some(queue) = queue {
@@ -107,6 +108,11 @@ impl Engine {
     /// Answers waiters while the first of them can be answered, up to `SLICE`.
     pub(crate) fn serve(&mut self, key: &mut Key<'_>, now: Now) {
         let queue = self.queues.find(key.db, key.name);
+        self.serve_queue(key, queue, now);
+    }
+
+    /// [`Engine::serve`] for a caller that has found the key's queue.
+    fn serve_queue(&mut self, key: &mut Key<'_>, queue: Option<QueueId>, now: Now) {
         if !now.may_write {
             if let Some(queue) = queue {
                 self.queues.set_due(queue);

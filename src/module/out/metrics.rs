@@ -53,8 +53,9 @@ impl Section for Metrics {
     }
 }
 
-fn write_fields(shell: &Shell, sink: &mut InfoSink) {
-    let (engine, now) = (&shell.engine, shell.now());
+fn write_fields(shell: &mut Shell, sink: &mut InfoSink) {
+    let now = shell.now();
+    let engine = &shell.engine;
     let stats = engine.stats();
     let mut field = |name: &str, value: u64| {
         if let Ok(name) = CString::new(name) {

@@ -12,7 +12,8 @@
 //! it the server builds a context at every SET, DEL and EXPIRE of everybody.
 
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use redis_module::raw;
 
@@ -32,9 +33,8 @@ pub(crate) enum LoadKind {
 pub(crate) enum ServerEvent {
     /// The server's cron ran. It runs `hz` times in a second, by the monotonic clock.
     Cron,
-    /// The event loop is about to wait in poll. Nothing may be replicated now.
-    BeforeSleep,
-    /// The event loop has returned from poll.
+    /// The event loop has returned from poll, so a new turn begins. Reported only while turns are watched, see
+    /// [`watch_turns`].
     AfterSleep,
     /// A connection has closed. The event can come in the middle of a script, so the handler may only change memory.
     Disconnected {
@@ -73,7 +73,8 @@ pub(crate) trait Listener {
     fn on_event(ctx: Ctx<'_>, event: ServerEvent);
 }
 
-const IDS: [u64; 11] = [
+/// The events that are subscribed to at all times.
+const IDS: [u64; 10] = [
     raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     raw::REDISMODULE_EVENT_FLUSHDB,
     raw::REDISMODULE_EVENT_LOADING,
@@ -81,7 +82,6 @@ const IDS: [u64; 11] = [
     raw::REDISMODULE_EVENT_SHUTDOWN,
     raw::REDISMODULE_EVENT_CRON_LOOP,
     raw::REDISMODULE_EVENT_SWAPDB,
-    raw::REDISMODULE_EVENT_EVENTLOOP,
     raw::REDISMODULE_EVENT_CONFIG,
     raw::REDISMODULE_EVENT_FORK_CHILD,
     raw::REDISMODULE_EVENT_REPLICA_CHANGE,
@@ -90,15 +90,20 @@ const IDS: [u64; 11] = [
 /// How many of [`IDS`], from the first on, are subscribed to.
 static SUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
 
+type Callback =
+    unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+
+/// The callback of all subscriptions, from the first of them on.
+static CALLBACK: OnceLock<Callback> = OnceLock::new();
+
+/// Whether there is a subscription to the turns of the event loop.
+static WATCHES_TURNS: AtomicBool = AtomicBool::new(false);
+
 /// Subscribes to all events. If the server refuses the module afterwards, call [`unsubscribe`].
 pub(crate) fn subscribe<L: Listener>(ctx: Ctx) -> Result<(), String> {
+    let callback = *CALLBACK.get_or_init(|| on_event::<L>);
     for (at, id) in IDS.into_iter().enumerate() {
-        let event = raw::RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: the context is live; `unsubscribe` removes the callback before the server unloads this library.
-        let status = unsafe {
-            required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(on_event::<L>))
-        };
-        if status != raw::REDISMODULE_OK as i32 {
+        if !set_callback(ctx, id, Some(callback)) {
             return Err(format!("the server refused the subscription to event {id}"));
         }
         SUBSCRIBED.store(at + 1, Relaxed);
@@ -108,16 +113,44 @@ pub(crate) fn subscribe<L: Listener>(ctx: Ctx) -> Result<(), String> {
 
 /// Takes back the subscriptions to events, if there are any.
 pub(crate) fn unsubscribe(ctx: Ctx) {
+    stop_watching_turns(ctx);
     // Only those: to unsubscribe from an event without a subscription would subscribe a null callback.
     let count = SUBSCRIBED.swap(0, Relaxed);
     for id in &IDS[..count] {
-        let event = raw::RedisModuleEvent {
-            id: *id,
-            dataver: 1,
-        };
-        // SAFETY: the context is live; without a callback RM_SubscribeToServerEvent removes the subscription.
-        unsafe { required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, None) };
+        set_callback(ctx, *id, None);
     }
+}
+
+/// Begins to report [`ServerEvent::AfterSleep`]; returns false if the server refuses. Only for as long as somebody needs
+/// it, because for this subscription the server makes two contexts in each turn, for everybody's requests.
+pub(crate) fn watch_turns(ctx: Ctx) -> bool {
+    if !WATCHES_TURNS.load(Relaxed)
+        && let Some(callback) = CALLBACK.get()
+    {
+        let watches = set_callback(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, Some(*callback));
+        WATCHES_TURNS.store(watches, Relaxed);
+    }
+    WATCHES_TURNS.load(Relaxed)
+}
+
+/// Stops reporting [`ServerEvent::AfterSleep`]. Must not be called while that event is handled, because the server reads
+/// the subscription again afterwards.
+pub(crate) fn stop_watching_turns(ctx: Ctx) {
+    if WATCHES_TURNS.swap(false, Relaxed) {
+        set_callback(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, None);
+    }
+}
+
+/// Sets the callback of a subscription, which is made if there is none, or with `None` removes the subscription. Returns
+/// false if the server refuses.
+fn set_callback(ctx: Ctx, id: u64, callback: Option<Callback>) -> bool {
+    let event = raw::RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the context is live; `unsubscribe` removes all callbacks before the server unloads this library. If this is
+    // called for the cron's event, the server is walking over its list of subscriptions, and has noted the one behind
+    // the cron's. That is the next of `IDS`, so it stays when the turns, which were subscribed to later, are removed.
+    let status =
+        unsafe { required!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, callback) };
+    status == raw::REDISMODULE_OK as i32
 }
 
 unsafe extern "C" fn on_event<L: Listener>(
@@ -146,7 +179,6 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
     let event = match id {
         raw::REDISMODULE_EVENT_CRON_LOOP => ServerEvent::Cron,
         raw::REDISMODULE_EVENT_EVENTLOOP => match subevent {
-            raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP => ServerEvent::BeforeSleep,
             raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP => ServerEvent::AfterSleep,
             _ => return None,
         },

@@ -46,20 +46,30 @@ pub(crate) fn stop_watching(ctx: Ctx<'_>) {
     }
 }
 
+/// Everybody's commands pass here, so this looks at nothing but their first word.
 unsafe extern "C" fn on_command<L: CommandListener>(filter: *mut raw::RedisModuleCommandFilterCtx) {
-    // SAFETY: the server keeps the filter context until this returns.
-    let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
-    // SAFETY: the server keeps the command's arguments until this returns, and nothing here changes them. They are read
-    // by numbers below their count.
+    // SAFETY: the server keeps the filter context and the command's arguments until this returns, and nothing here
+    // changes them. Every command has a first word.
+    let word = unsafe { bytes_of(required!(RedisModule_CommandFilterArgGet)(filter, 0)) };
+    if word.eq_ignore_ascii_case(b"cluster") {
+        // SAFETY: the filter context is the server's, as for this function.
+        unsafe { on_cluster_command::<L>(filter) };
+    }
+}
+
+/// # Safety
+/// `filter` must be the context of a filter that the server is calling.
+#[cold]
+unsafe fn on_cluster_command<L: CommandListener>(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    // SAFETY: as in `on_command`; the arguments are read by numbers below their count.
     let argument =
         |at: i32| unsafe { bytes_of(required!(RedisModule_CommandFilterArgGet)(filter, at)) };
-    if count < 2 || !argument(0).eq_ignore_ascii_case(b"cluster") {
-        return;
-    }
     guard(
         c"a CLUSTER command",
         || (),
         || {
+            // SAFETY: as in `on_command`.
+            let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
             let words: Vec<&[u8]> = (1..count.min(4)).map(argument).collect();
             L::on_cluster_command(&words);
         },

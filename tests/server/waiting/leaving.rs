@@ -182,7 +182,15 @@ fn wait_for_a_group_can_be_left_in_every_way() {
 
 #[test]
 fn unblock_in_the_turn_of_the_grant_gives_one_true_reply() {
-    let server = Server::start();
+    // With an AOF the server releases a waiter only after the command that served it.
+    for appendonly in ["no", "yes"] {
+        let server = Server::builder().config("appendonly", appendonly).start();
+        assert_unblock_gives_one_true_reply(&server);
+    }
+}
+
+#[track_caller]
+fn assert_unblock_gives_one_true_reply(server: &Server) {
     let mut admin = server.connect();
     for (round, lines) in [
         ["DLOCK.RELEASE lock held", "CLIENT UNBLOCK {} TIMEOUT"],
@@ -196,11 +204,11 @@ fn unblock_in_the_turn_of_the_grant_gives_one_true_reply() {
             let mut waiter = server.connect();
             let id = waiter.id();
             queue(
-                &server,
+                server,
                 &mut waiter,
                 "DLOCK.ACQUIRE lock TOKEN waiter BLOCK 0",
             );
-            let mut next = queued(&server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
+            let mut next = queued(server, "DLOCK.ACQUIRE lock TOKEN next BLOCK 0");
             let mut lines: Vec<_> = lines
                 .iter()
                 .map(|line| line.replace("{}", &id.to_string()))

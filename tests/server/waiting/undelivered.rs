@@ -16,8 +16,11 @@ struct ThreeWaiters {
     third: Client,
 }
 
-fn line_up() -> ThreeWaiters {
-    let server = Server::start();
+/// Whether the server has an AOF. With one, it releases a waiter only after the command that served it.
+const APPENDONLY: [&str; 2] = ["no", "yes"];
+
+fn line_up(appendonly: &str) -> ThreeWaiters {
+    let server = Server::builder().config("appendonly", appendonly).start();
     let mut holder = server.connect();
     ask(&mut holder, "DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut first = server.connect();
@@ -57,28 +60,50 @@ impl ThreeWaiters {
 
 #[test]
 fn grant_to_client_killed_in_the_same_turn_goes_to_the_next() {
-    for lines in [
-        vec!["DLOCK.RELEASE lock held", "CLIENT KILL ID {}"],
-        vec!["CLIENT KILL ID {}", "DLOCK.RELEASE lock held"],
-        vec![
-            "MULTI",
-            "DLOCK.RELEASE lock held",
-            "CLIENT KILL ID {}",
-            "EXEC",
-        ],
-        vec![
-            "MULTI",
-            "CLIENT KILL ID {}",
-            "DLOCK.RELEASE lock held",
-            "EXEC",
-        ],
-    ] {
-        let mut line = line_up();
-        let id = line.first_id.to_string();
-        let lines: Vec<_> = lines.iter().map(|text| text.replace("{}", &id)).collect();
-        at_once(&mut line.holder, &lines);
-        line.first.expect_closed(SOON);
-        line.expect_passed_on();
+    for appendonly in APPENDONLY {
+        for lines in [
+            vec!["DLOCK.RELEASE lock held", "CLIENT KILL ID {}"],
+            vec!["CLIENT KILL ID {}", "DLOCK.RELEASE lock held"],
+            vec![
+                "MULTI",
+                "DLOCK.RELEASE lock held",
+                "CLIENT KILL ID {}",
+                "EXEC",
+            ],
+            vec![
+                "MULTI",
+                "CLIENT KILL ID {}",
+                "DLOCK.RELEASE lock held",
+                "EXEC",
+            ],
+        ] {
+            let mut line = line_up(appendonly);
+            let id = line.first_id.to_string();
+            let lines: Vec<_> = lines.iter().map(|text| text.replace("{}", &id)).collect();
+            at_once(&mut line.holder, &lines);
+            line.first.expect_closed(SOON);
+            line.expect_passed_on();
+        }
+    }
+}
+
+/// A grant whose reply was written lasts until its lease ends, also if the connection closes in the very next turn.
+#[test]
+fn delivered_grant_outlives_its_connection() {
+    for appendonly in APPENDONLY {
+        let ThreeWaiters {
+            server: _server,
+            mut holder,
+            mut first,
+            mut second,
+            ..
+        } = line_up(appendonly);
+        assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock held"), 1);
+        granted(&mut first);
+        first.close();
+        second.expect_silence(A_WHILE);
+        assert_eq!(ask(&mut holder, "DLOCK.RELEASE lock first"), 1);
+        granted(&mut second);
     }
 }
 
@@ -134,7 +159,7 @@ fn two_undelivered_grants_pass_on_to_the_third() {
 #[test]
 fn grant_to_client_closed_in_the_same_turn_goes_to_the_next() {
     for release_first in [true, false] {
-        let mut line = line_up();
+        let mut line = line_up("no");
         line.server.stop();
         if release_first {
             tell(&mut line.holder, "DLOCK.RELEASE lock held");
@@ -218,7 +243,7 @@ fn release_close_and_retry_in_one_turn_grant_once_in_any_order() {
 /// and the token lost its place; with the end one turn earlier it would have kept it.
 #[test]
 fn undelivered_grant_with_token_keeps_its_place_for_the_retry() {
-    let mut line = line_up();
+    let mut line = line_up("no");
     let id = line.first_id;
     at_once(
         &mut line.holder,
