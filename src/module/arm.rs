@@ -50,8 +50,8 @@ impl OneShot for NextTick {
     }
 }
 
-/// Sets the function that is called when the timer fires. It returns whether it left work behind. A parameter, because `tick` uses this file, not the other way
-/// round.
+/// Sets the function that is called when the timer fires, which returns whether it left work behind. A parameter,
+/// because `tick` uses this file, not the other way round.
 pub(crate) fn register(tick: fn(Ctx<'_>) -> bool) {
     SHELL.with(|shell| shell.tick = tick);
 }

@@ -3,7 +3,7 @@
 //! Such ticks come in bursts. Between two ticks of a burst the event loop serves every request that has come, but does
 //! not sleep. After a burst the timer rests, because a client that waits for each of its replies would otherwise be
 //! answered once a tick. So a request waits for one tick at most, and a million leases that end at once leave the
-//! clients a third of the server's time.
+//! clients a quarter of the server's time.
 //!
 //! Rejected: a rest after each tick. The server's timers count in milliseconds, so a rest is no shorter than one, and
 //! either the ticks would be long or the server would sleep most of the time.
@@ -11,7 +11,7 @@
 use dsync_engine::types::MonoUs;
 
 /// How many ticks a burst has.
-const BURST: u32 = 5;
+const BURST: u32 = 6;
 
 /// How long the timer rests after a burst, in microseconds.
 const REST_US: u64 = 1_000;
