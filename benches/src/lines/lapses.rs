@@ -38,8 +38,8 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     // Microseconds that loading a key takes at most, on a machine that has the time.
     for (setting, loading_us) in [(Setting::Plain, 5), (Setting::Both, 10)] {
         let [mut longest, mut sent, mut due, mut drained, mut cpu] = [Samples::EMPTY; 5];
-        // A pair takes most of a minute, and a median of three is enough for figures that differ by factors.
-        for pair in 0..bench.pairs().min(3) {
+        // A pair takes more than a minute, and two are enough for figures that differ by factors.
+        for pair in 0..bench.pairs().min(2) {
             // One side after the other: both waves at once would compete for the cores.
             let (ours, theirs) = if ours_first(pair, 0) {
                 let ours = wave(bench.ours(setting)?, true, count, loading_us)?;

@@ -115,20 +115,18 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.size(1_000_000, 20_000);
     let mut samples = KINDS.each_ref().map(|_| Samples::default());
     let (mut rdb, mut aof) = (Samples::default(), Samples::default());
-    // Bytes do not swing as times do: two pairs show that they are the same again.
-    for _ in 0..bench.pairs().min(2) {
-        let mut theirs = bench.theirs(Setting::Plain)?;
-        let their_bytes = bytes_each(&mut theirs, count, &[(set_nx_px, is_ok)])?;
-        let their_files = files(&mut theirs, count)?;
-        drop(theirs);
-        for (at, kind) in KINDS.iter().enumerate() {
-            let mut ours = bench.ours(Setting::Plain)?;
-            samples[at].push(bytes_each(&mut ours, count, kind.steps)?, their_bytes);
-            if at == 0 {
-                let our_files = files(&mut ours, count)?;
-                rdb.push(our_files.0, their_files.0);
-                aof.push(our_files.1, their_files.1);
-            }
+    // Once, whatever PAIRS says: the same keys take the same bytes again.
+    let mut theirs = bench.theirs(Setting::Plain)?;
+    let their_bytes = bytes_each(&mut theirs, count, &[(set_nx_px, is_ok)])?;
+    let their_files = files(&mut theirs, count)?;
+    drop(theirs);
+    for (at, kind) in KINDS.iter().enumerate() {
+        let mut ours = bench.ours(Setting::Plain)?;
+        samples[at].push(bytes_each(&mut ours, count, kind.steps)?, their_bytes);
+        if at == 0 {
+            let our_files = files(&mut ours, count)?;
+            rdb.push(our_files.0, their_files.0);
+            aof.push(our_files.1, their_files.1);
         }
     }
     let setting = format!("{count} keys");
