@@ -43,8 +43,6 @@ pub(super) fn cron(ctx: Ctx<'_>) {
         if !is_idle {
             ownership::ask_about_writes(ctx);
         }
-        let paused = ctx.avoid_replica_traffic();
-        SHELL.with(|shell| shell.paused = paused);
     }
     SHELL.with(|shell| {
         let late = shell

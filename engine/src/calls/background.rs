@@ -40,7 +40,7 @@ impl Engine {
         self.queues.is_sweeping() || self.role.is_walking() || !self.leftovers.is_empty()
     }
 
-    /// Frees the states of values that the server has freed on another thread.
+    /// Frees the states of values that the server has freed on another thread or during a flush, in slices.
     pub fn freed_elsewhere(&mut self, values: VecDeque<Vec<StateId>>) {
         self.leftovers.free(values.into_iter().flatten());
     }

@@ -18,7 +18,7 @@ pub enum Piece {
     Dropped,
     /// A hold that had its entry in the index of EPHEMERAL holds.
     Ephemeral(ClientId, Fence),
-    /// The server has freed this value on another thread.
+    /// The server has freed this value on another thread, or during a flush.
     Freed(StateId),
 }
 
