@@ -58,6 +58,10 @@ pub enum Change {
     /// A request was answered FAILED, so a DONE by the last run that lapsed is refused from then on.
     GiveUp,
     Record(Record),
+    /// The work may not begin before this moment. It follows the FAIL that asked for it.
+    Delay {
+        until: UnixMs,
+    },
 }
 
 impl Change {
@@ -78,7 +82,8 @@ impl Change {
             | Change::Limits(_)
             | Change::Tally(_)
             | Change::GiveUp
-            | Change::Record(_) => None,
+            | Change::Record(_)
+            | Change::Delay { .. } => None,
         }
     }
 
@@ -99,6 +104,7 @@ impl Change {
             Change::Complete { .. } => "COMPLETE",
             Change::GiveUp => "GIVEUP",
             Change::Record(_) => "RECORD",
+            Change::Delay { .. } => "DELAY",
         }
     }
 }

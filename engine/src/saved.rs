@@ -14,7 +14,8 @@ use crate::types::Fence;
 use crate::wire::{self, Unreadable};
 use crate::{Body, Family, Misfit};
 
-/// How many changes one packed string has at most. One command of a rewritten AOF carries one string.
+/// How many changes one packed string has at most; they are of one version. One command of a rewritten AOF carries one
+/// string.
 const PER_STRING: usize = 128;
 
 /// Why a saved state is refused.
@@ -61,8 +62,12 @@ pub fn pack(body: &Body, mut each: impl FnMut(&[u8])) {
     let mut changes = body.as_changes().peekable();
     loop {
         let mut writer = wire::begin(&mut buffer, body.family());
-        for change in changes.by_ref().take(PER_STRING) {
-            writer.change(&change);
+        let version = changes.peek().map(Change::version);
+        for _ in 0..PER_STRING {
+            match changes.next_if(|change| Some(change.version()) == version) {
+                Some(change) => writer.change(&change),
+                None => break,
+            }
         }
         let more = changes.peek().is_some();
         wire::end(&mut buffer, more);
@@ -126,6 +131,7 @@ impl Assembly {
                 let first = self.last == Fence(0);
                 !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
             }
+            Change::Delay { .. } => self.has_scalars && self.body.later_scalars().is_none(),
             _ => false,
         }
     }
@@ -236,6 +242,11 @@ mod tests {
         })
     }
 
+    fn delay(until: u64) -> Change {
+        let until = UnixMs(until);
+        Change::Delay { until }
+    }
+
     fn made_of(family: Family, changes: impl IntoIterator<Item = Change>) -> Body {
         let mut body = Body::new(family);
         for change in changes {
@@ -277,6 +288,7 @@ mod tests {
                 [grant(4, Claim::Run), running(Some(Reason::Lapsed))],
             ),
             made_of(Family::Once, [record(Some(Reason::Lapsed), None)]),
+            made_of(Family::Once, [record(None, None), delay(9)]),
             made_of(Family::Once, [record(None, Some(None))]),
             made_of(Family::Once, [record(given(9), Some(Some(b"r")))]),
             made_of(
@@ -301,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn saved_state_is_split_after_128_changes() {
+    fn saved_state_is_split_after_128_changes_and_between_versions() {
         let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
-        assert_eq!(lengths, [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(lengths, [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1, 2, 1, 1, 1]);
     }
 
     #[test]
@@ -356,7 +368,16 @@ mod tests {
             (Family::Once, vec![run(1), done.clone()], "done with a run"),
             (Family::Once, vec![run(1), late], "late with a run"),
             (Family::Once, vec![done, run(1)], "a run when done"),
-            (Family::Once, vec![open.clone(), open], "two records"),
+            (
+                Family::Once,
+                vec![open.clone(), open.clone()],
+                "two records",
+            ),
+            (
+                Family::Group,
+                vec![tally(None), delay(9)],
+                "a group's delay",
+            ),
         ];
         for (family, changes, what) in refused {
             let loaded = load(family, &packed(family, &changes));

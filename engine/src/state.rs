@@ -279,6 +279,13 @@ impl Body {
                 }
                 once.set_record(record.clone());
             }
+            Change::Delay { until } => {
+                let once = self.once()?;
+                if !once.accepts_delay() {
+                    return Err(Misfit::Taken);
+                }
+                once.delay(*until);
+            }
             // The engine removes the state; there is nothing to change in it.
             Change::Vanish => {}
         }
@@ -355,8 +362,19 @@ impl Body {
         }
     }
 
+    /// Returns the changes that set what [`Body::scalars`] leaves out, because only later versions of the format have
+    /// it; none for most keys.
+    #[must_use]
+    pub fn later_scalars(&self) -> Option<Change> {
+        match self {
+            Body::Once(once) => once.not_before().map(|until| Change::Delay { until }),
+            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
+        }
+    }
+
     /// Returns the changes that make a new state equal to this one, for a saved state: first the scalars, then the
-    /// holds, oldest first. For groups and work-once keys the scalars come last, because a grant changes them.
+    /// holds, oldest first. For groups and work-once keys the scalars come last, because a grant changes them. What only
+    /// later versions of the format have comes at the end.
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
         let (first, last) = match self {
             Body::Lock(_) => (None, None),
@@ -367,7 +385,8 @@ impl Body {
             .holds()
             .iter()
             .map(|hold| Change::Grant(hold.to_grant()));
-        first.into_iter().chain(grants).chain(last)
+        let later = self.later_scalars();
+        first.into_iter().chain(grants).chain(last).chain(later)
     }
 
     /// Returns the bytes on the heap.

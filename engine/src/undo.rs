@@ -10,7 +10,7 @@ use crate::types::Fence;
 
 /// What a body was before some changes.
 pub struct Undo {
-    scalars: Option<Change>,
+    scalars: [Option<Change>; 2],
     /// Oldest first: the hold of each fence that a change was about, as it was before that change.
     holds: Vec<(Fence, Option<Hold>)>,
 }
@@ -19,7 +19,7 @@ impl Undo {
     #[must_use]
     pub fn of(body: &Body) -> Undo {
         Undo {
-            scalars: body.scalars(),
+            scalars: [body.scalars(), body.later_scalars()],
             holds: Vec::new(),
         }
     }
@@ -39,7 +39,7 @@ impl Undo {
                 body.insert(hold);
             }
         }
-        if let Some(scalars) = self.scalars {
+        for scalars in self.scalars.into_iter().flatten() {
             let restored = body.apply(&scalars);
             debug_assert!(restored.is_ok(), "a body takes its own scalars");
         }

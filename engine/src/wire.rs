@@ -25,6 +25,7 @@
 //! COMPLETE  11 option(fence) completion
 //! GIVEUP    12
 //! RECORD    13 attempts touched reason-kind [reason] late completion-follows [completion]
+//! DELAY     14 until                                                              (version 3)
 //! ```
 //!
 //! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.
@@ -40,9 +41,9 @@
 //! states have equal bytes. A reader allocates nothing by a length before it has compared the length with its bound and
 //! with the bytes that are left.
 //!
-//! How the format grows: a new kind of change takes a new number, travels in a command of its own, and raises the
-//! version of the strings that use it. An old kind never gets a new field, and a string that uses nothing new keeps the
-//! old version. So an older server can follow as long as nobody uses what is new.
+//! How the format grows: a new kind of change takes a new number and a new version ([`Change::version`]), and never
+//! shares a string with changes of another version. An old kind never gets a new field. So strings that use nothing new
+//! are written as before, and an older server can follow as long as nobody uses what is new.
 //!
 //! Rejected: changes as readable text (twice the bytes, and a second format for RDB files), and the RDB's own numbers
 //! and strings (nine bytes for each number above 2^32, and the stream could not use them).
@@ -61,8 +62,10 @@ use crate::hold::Grant;
 use crate::types::{MAX_RESULT_LEN, UnixMs};
 use fields::{Fields, Writer};
 
-/// The version that this dsync writes, and the only one it reads.
+/// The version of the strings that dsync 0.2.0 could read and write.
 pub const VERSION: u8 = 2;
+/// The version of the strings with the changes that dsync 0.3.0 brought.
+pub const VERSION_OF_0_3: u8 = 3;
 
 /// The longest packed string of a saved state: a record with the longest reason and result, and as many grants as
 /// [`super::saved`] puts into one string.
@@ -87,6 +90,7 @@ mod kind {
     pub const COMPLETE: u8 = 11;
     pub const GIVEUP: u8 = 12;
     pub const RECORD: u8 = 13;
+    pub const DELAY: u8 = 14;
 
     /// The kind of a GRANT. The three constants below are its flags.
     pub const GRANT: u8 = 0x80;
@@ -119,7 +123,7 @@ impl fmt::Display for Unreadable {
             Unreadable::Damaged => f.write_str("its checksum is wrong"),
             Unreadable::Version(version) => write!(
                 f,
-                "it is of format version {version}, and this dsync knows {VERSION}"
+                "it is of format version {version}, and this dsync knows {VERSION} and {VERSION_OF_0_3}"
             ),
             Unreadable::Family(family) => write!(f, "the family {family} is not known here"),
             Unreadable::Kind(kind) => write!(f, "its change {kind:#04x} is not known here"),
@@ -130,7 +134,37 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Packs changes to one key into `buffer`, and drops what was there. Each change must be one of the family's.
+impl Change {
+    /// Returns the version of the strings that carry the change.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        match self {
+            Change::Delay { .. } => VERSION_OF_0_3,
+            Change::Grant(_)
+            | Change::Renew { .. }
+            | Change::End { .. }
+            | Change::Limit(_)
+            | Change::Pin(_)
+            | Change::Expect { .. }
+            | Change::Finish { .. }
+            | Change::Vanish
+            | Change::Limits(_)
+            | Change::Tally(_)
+            | Change::Fail { .. }
+            | Change::Complete { .. }
+            | Change::GiveUp
+            | Change::Record(_) => VERSION,
+        }
+    }
+}
+
+/// Splits changes into slices that can share a string.
+pub fn by_version(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+    changes.chunk_by(|before, change| before.version() == change.version())
+}
+
+/// Packs changes to one key into `buffer`, and drops what was there. Each change must be one of the family's, and all of
+/// them of one version.
 pub fn pack<'a>(
     buffer: &mut Vec<u8>,
     family: Family,
@@ -165,6 +199,7 @@ pub struct Unpacked<'a> {
     pub family: Family,
     /// Whether the state continues in the next string.
     pub more: bool,
+    version: u8,
     fields: Fields<'a>,
 }
 
@@ -174,11 +209,11 @@ pub struct Unpacked<'a> {
 /// If the string is damaged, or its version or family is not known here.
 pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
     // Look at the version first, because a later version may end in another kind of checksum.
-    match packed.first() {
+    let version = match packed.first() {
         None => return Err(Unreadable::Damaged),
-        Some(&VERSION) => {}
+        Some(known @ (&VERSION | &VERSION_OF_0_3)) => *known,
         Some(other) => return Err(Unreadable::Version(*other)),
-    }
+    };
     let Some((written, check)) = packed.split_last_chunk::<CHECK_LEN>() else {
         return Err(Unreadable::Damaged);
     };
@@ -189,9 +224,13 @@ pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
         return Err(Unreadable::Damaged);
     };
     let number = family & !MORE;
+    if version != VERSION && changes.is_empty() {
+        return Err(Unreadable::Version(version));
+    }
     Ok(Unpacked {
         family: Family::of_number(number).ok_or(Unreadable::Family(number))?,
         more: family & MORE != 0,
+        version,
         fields: Fields::new(changes),
     })
 }
@@ -202,6 +241,12 @@ impl Iterator for Unpacked<'_> {
     fn next(&mut self) -> Option<Result<Change, Unreadable>> {
         let kind = self.fields.byte()?;
         let change = read::read(self.family, kind, &mut self.fields);
+        let change = match change {
+            Ok(change) if change.version() != self.version => {
+                Err(self.fields.error("its version is not that of the string"))
+            }
+            change => change,
+        };
         if change.is_err() {
             // It is not known where the next change begins.
             self.fields = Fields::new(b"");

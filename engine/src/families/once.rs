@@ -63,6 +63,8 @@ pub struct Once {
     attempts: u64,
     reason: Option<Reason>,
     touched: UnixMs,
+    /// No run may begin before this moment, which the last FAIL asked for; 0 if it asked for none.
+    not_before: UnixMs,
     /// When a request was last seen waiting for this key. Not replicated: only the server that decides knows it.
     last_watched: UnixMs,
     /// The moment under which the engine has this key in its `retention` index, if it is there.
@@ -93,6 +95,7 @@ impl Once {
             reason: None,
             // The first change sets the moment, because a replica must not use its own clock.
             touched: UnixMs(0),
+            not_before: UnixMs(0),
             last_watched: UnixMs(0),
             retention: None,
         }
@@ -190,6 +193,7 @@ impl Once {
         self.attempts = attempts;
         self.reason = reason;
         self.touched = touched;
+        self.not_before = UnixMs(0);
     }
 
     /// Whether a run may begin: there is no other run, and the work is not done.
@@ -222,6 +226,7 @@ impl Once {
     /// Notes that a run has begun: the attempt counts.
     pub fn begun(&mut self, at: UnixMs) {
         self.attempts = self.attempts.saturating_add(1);
+        self.not_before = UnixMs(0);
         self.touch(at);
     }
 
@@ -256,6 +261,24 @@ impl Once {
 
     pub fn complete(&mut self, done: Completion) {
         self.stage = Stage::Done(done);
+        self.not_before = UnixMs(0);
+    }
+
+    /// Returns the moment before which no run may begin, if a FAIL asked for one.
+    #[must_use]
+    pub fn not_before(&self) -> Option<UnixMs> {
+        Some(self.not_before).filter(|until| *until != UnixMs(0))
+    }
+
+    /// Whether a DELAY fits here: there is no run, and the work is not done.
+    #[must_use]
+    pub fn accepts_delay(&self) -> bool {
+        self.admits()
+    }
+
+    /// Notes that no run may begin before this moment.
+    pub fn delay(&mut self, until: UnixMs) {
+        self.not_before = until;
     }
 
     /// Notes that a request waits for this key.

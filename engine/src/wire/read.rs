@@ -97,6 +97,12 @@ pub(super) fn read(
             fields.verb = "RECORD";
             Change::Record(read_record(fields)?)
         }
+        kind::DELAY => {
+            fields.verb = "DELAY";
+            Change::Delay {
+                until: fields.moment("until")?,
+            }
+        }
         _ => return Err(Unreadable::Kind(kind)),
     })
 }

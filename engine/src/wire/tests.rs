@@ -139,6 +139,7 @@ fn every_kind() -> Vec<(Family, Change)> {
             },
         ),
         (Family::Once, Change::GiveUp),
+        (Family::Once, Change::Delay { until: UnixMs(7) }),
         (Family::Once, record(None, None, None)),
         (Family::Once, record(Some(Reason::Lapsed), Some(UUID), None)),
         (
@@ -251,8 +252,9 @@ fn string_cut_short_or_extended_is_refused() {
         let written = without_check(&whole);
         for kept in 0..written.len() {
             let read = unpacked(&sealed(&written[..kept]));
-            // A string with version, family and no change is well-formed.
-            assert!(read.is_err() || kept == 2, "{change:?} cut to {kept}");
+            // A string of the first version with a family and no change is well-formed.
+            let is_empty = kept == 2 && change.version() == VERSION;
+            assert!(read.is_err() || is_empty, "{change:?} cut to {kept}");
         }
         for byte in 0..=0xff {
             let longer = [whole.as_slice(), &[byte]].concat();
@@ -276,7 +278,7 @@ fn string_with_any_flipped_bit_is_refused() {
 #[test]
 fn unknown_version_family_and_kind_are_named() {
     let good = packed(Family::Lock, false, &[Change::Vanish]);
-    for version in [0, 1, 3, 0xff] {
+    for version in [0, 1, 4, 0xff] {
         let mut bent = good.clone();
         bent[0] = version;
         assert_eq!(unpacked(&bent), Err(Unreadable::Version(version)));
@@ -287,15 +289,15 @@ fn unknown_version_family_and_kind_are_named() {
             Err(Unreadable::Family(family))
         );
     }
-    for kind in [0, 14, 15, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
+    for kind in [0, 15, 16, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
         assert_eq!(
             unpacked(&sealed(&[VERSION, 0, kind])),
             Err(Unreadable::Kind(kind))
         );
     }
     assert_eq!(
-        Unreadable::Version(3).to_string(),
-        "it is of format version 3, and this dsync knows 2"
+        Unreadable::Version(4).to_string(),
+        "it is of format version 4, and this dsync knows 2 and 3"
     );
     assert_eq!(
         Unreadable::Kind(14).to_string(),
@@ -439,7 +441,7 @@ fn random_input_never_panics_and_accepted_input_repacks() {
         let mut changes = vec![change.clone()];
         while numbers.below(3) == 0 {
             let (of, change) = &kinds[numbers.below(kinds.len())];
-            if of == family {
+            if of == family && change.version() == changes[0].version() {
                 changes.push(change.clone());
             }
         }
@@ -465,7 +467,7 @@ fn random_input_never_panics_and_accepted_input_repacks() {
             }
         }
         if numbers.below(8) > 0 {
-            bytes[0] = VERSION;
+            bytes[0] = changes[0].version();
         }
         let bent = if numbers.below(8) == 0 {
             bytes
@@ -485,4 +487,24 @@ fn random_input_never_panics_and_accepted_input_repacks() {
         accepted > 5_000 && refused > 50_000,
         "{accepted}, {refused}"
     );
+}
+
+/// An older server can then follow everything but what it does not know.
+#[test]
+fn changes_of_two_versions_never_share_a_string() {
+    let grant = grant(Claim::Run, UUID, None);
+    let delay = Change::Delay { until: UnixMs(7) };
+    let changes = [grant.clone(), grant, delay.clone(), delay];
+    let slices: Vec<_> = by_version(&changes).map(<[Change]>::len).collect();
+    assert_eq!(slices, [2, 2]);
+    for slice in by_version(&changes) {
+        let whole = packed(Family::Once, false, slice);
+        assert_eq!(whole[0], slice[0].version());
+        for other in [VERSION, VERSION_OF_0_3] {
+            let mut written = without_check(&whole).to_vec();
+            written[0] = other;
+            let read = unpacked(&sealed(&written));
+            assert_eq!(read.is_ok(), other == slice[0].version(), "as {other}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::types::Claim;
 
 impl Writer<'_> {
     pub(crate) fn change(&mut self, change: &Change) {
+        self.set_version(change.version());
         match change {
             Change::Grant(grant) => self.grant(grant),
             Change::Renew {
@@ -74,6 +75,10 @@ impl Writer<'_> {
             }
             Change::GiveUp => self.byte(kind::GIVEUP),
             Change::Record(record) => self.record(record),
+            Change::Delay { until } => {
+                self.byte(kind::DELAY);
+                self.number(until.0);
+            }
         }
     }
 

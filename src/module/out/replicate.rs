@@ -4,8 +4,9 @@
 //! DSYN key packed
 //! ```
 //!
-//! All changes that one call made to one key travel in one command, so that nobody sees half of them. `packed` is a
-//! packed string, see [`wire`]. A rewritten AOF has the same commands. `commands::apply` applies them.
+//! All changes that one call made to one key travel in one command, so that nobody sees half of them; only what a later
+//! version of the format brought has a command of its own behind it, in the same transaction. `packed` is a packed
+//! string, see [`wire`]. A rewritten AOF has the same commands. `commands::apply` applies them.
 //!
 //! A release that ended the only hold of a lock and served no waiter is replicated as the client sent it instead:
 //! `DLOCK.RELEASE key token`. It is as frequent as a grant, and to repeat it costs the server less than to make and
@@ -35,9 +36,11 @@ pub(crate) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, chan
         return ctx.replicate_as_it_came();
     }
     let mut packed = SHELL.with(|shell| std::mem::take(&mut shell.packed));
-    wire::pack(&mut packed, family, false, changes);
-    if !ctx.replicate(STREAM, name, &packed) {
-        ctx.log(Level::Warning, "the server refused to replicate a change");
+    for changes in wire::by_version(changes) {
+        wire::pack(&mut packed, family, false, changes);
+        if !ctx.replicate(STREAM, name, &packed) {
+            ctx.log(Level::Warning, "the server refused to replicate a change");
+        }
     }
     SHELL.with(|shell| shell.packed = packed);
 }

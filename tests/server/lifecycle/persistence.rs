@@ -99,10 +99,10 @@ fn aof_with_unknown_change_stops_the_start_and_is_logged() {
     let mut damaged = packed("lock", &["VANISH"]);
     damaged[2] ^= 1;
     let unknown: &[((&str, Vec<u8>), &str)] = &[
-        (unpackable(&[2, 0, 14]), "its change 0x0e is not known here"),
+        (unpackable(&[2, 0, 15]), "its change 0x0f is not known here"),
         (
-            unpackable(&[3, 0, 7]),
-            "it is of format version 3, and this dsync knows 2",
+            unpackable(&[4, 0, 7]),
+            "it is of format version 4, and this dsync knows 2 and 3",
         ),
         (unpackable(&[2, 4, 7]), "the family 4 is not known here"),
         (
