@@ -37,10 +37,22 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
             .to_owned()
             .into());
     }
+    let keep_ms = parsed.number_u32(Number::QueueMs);
+    let token = parsed.text(Text::Token).and_then(Token::parse);
+    if keep_ms.is_some() && token.is_none() {
+        return Err("ERR syntax error: QUEUE keeps the place for a TOKEN, and none is given"
+            .to_owned()
+            .into());
+    }
+    if keep_ms.is_some() && ephemeral {
+        return Err("ERR syntax error: QUEUE and EPHEMERAL exclude each other: \
+                    a place that is kept belongs to no connection"
+            .to_owned()
+            .into());
+    }
     let may_block = facts.may_block();
     let lease = parsed.number_u32(Number::Duration).map(LeaseMs);
     let lease = lease.unwrap_or_else(|| settings::leases().default_lease());
-    let token = parsed.text(Text::Token).and_then(Token::parse);
     // An empty OWNER means no owner.
     let owner = parsed.text(Text::Owner).filter(|text| !text.is_empty());
     let reply = run::run(ctx, &call.key, |engine, key, now| {
@@ -55,6 +67,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
                 .number(Number::BlockMs)
                 .filter(|_| may_block)
                 .map(|ms| wait(ms, now)),
+            keep_ms,
             token: token.unwrap_or_else(entropy::new_token),
             may_return,
             client,

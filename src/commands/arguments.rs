@@ -6,6 +6,10 @@ use dsync_engine::types::{Fence, MAX_OWNER_LEN, MAX_PERMITS, Token};
 /// The longest BLOCK, in milliseconds. A longer one could overflow when it is added to a moment.
 const MAX_BLOCK_MS: u64 = (1 << 53) - 1;
 
+/// How long a place can be kept after its token asked last, in milliseconds.
+const MIN_QUEUE_MS: u64 = 1_000;
+const MAX_QUEUE_MS: u64 = 60_000;
+
 /// The longest time that a result is kept, in milliseconds: ten years.
 const MAX_KEEP_MS: u64 = 315_360_000_000;
 
@@ -103,6 +107,28 @@ pub(super) const BLOCK: Arg = option(
     )),
 )
 .means("Queue and wait at most this long, 0 without limit; by default the reply comes at once.");
+
+/// `[QUEUE milliseconds]`
+const QUEUE: Arg = option(
+    "QUEUE",
+    "milliseconds",
+    Kind::Integer(IntegerSpec::new(
+        Number::QueueMs,
+        "milliseconds",
+        MIN_QUEUE_MS,
+        MAX_QUEUE_MS,
+    )),
+)
+.means("Take a place in the queue, which is kept this long for the TOKEN, and reply at once.");
+
+/// `[BLOCK milliseconds | QUEUE milliseconds]`
+pub(super) const WAITING: Arg = Arg::positional(
+    "waiting",
+    "BLOCK or QUEUE",
+    Kind::OneOf(&[BLOCK.once(), QUEUE.once()]),
+)
+.optional()
+.means("How to wait: with this connection, or with a place in the queue; by default the request is a try.");
 
 /// `[TOKEN token]`
 pub(super) const TOKEN_OPTION: Arg = Arg {

@@ -2,10 +2,12 @@
 
 use super::CommandResult;
 use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire, client, wait};
-use super::arguments::{BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWNER, TOKEN_OPTION, TOKENS};
+use super::arguments::{
+    BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWNER, TOKEN_OPTION, TOKENS, WAITING,
+};
 use super::grammar::Number;
 use super::replies::{
-    Form, GRANT, QUEUE_FULL, ROUND_UNBLOCKED, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE,
+    Form, GRANT, QUEUE_FULL, ROUND_UNBLOCKED, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, queued,
 };
 use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
@@ -16,14 +18,14 @@ use dsync_engine::Family;
 use dsync_engine::types::{Claim, Token};
 
 /// ```text
-/// DWG.ADD key [LIMIT limit] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL]
-///     [OWNER text]
+/// DWG.ADD key [LIMIT limit] [EX seconds | PX milliseconds] [BLOCK milliseconds | QUEUE milliseconds]
+///     [TOKEN token] [EPHEMERAL] [OWNER text]
 /// ```
 pub(super) const ADD: Row = Row {
     name: CommandName::of(Family::Group, "ADD"),
     summary: "Adds a member to {key}, and may wait until there is room.",
     properties: REQUEST_PROPERTIES,
-    args: &[KEY, LIMIT, LEASE, BLOCK, TOKEN_OPTION, EPHEMERAL, OWNER],
+    args: &[KEY, LIMIT, LEASE, WAITING, TOKEN_OPTION, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
             when: "granted",
@@ -37,6 +39,7 @@ pub(super) const ADD: Row = Row {
             before: &["{hold}"],
             example: "jobs:1 LIMIT 1 TOKEN b-72",
         },
+        queued("jobs:1 LIMIT 1 TOKEN b-72 QUEUE 30000"),
     ],
     errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
     run: Run::OnKey(Family::Group, |call| acquire(call, Claim::Member)),

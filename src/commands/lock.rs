@@ -2,22 +2,24 @@
 
 use super::CommandResult;
 use super::acquire::{REQUEST_PROPERTIES, acquire};
-use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, OWNER, SHARED, TOKEN_OPTION};
+use super::arguments::{EPHEMERAL, KEY, LEASE, OWNER, SHARED, TOKEN_OPTION, WAITING};
 use super::grammar::Flag;
-use super::replies::{Form, GRANT, MISMATCH, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE};
+use super::replies::{
+    Form, GRANT, MISMATCH, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, queued,
+};
 use super::row::{Call, CommandName, Row, Run};
 use dsync_engine::Family;
 use dsync_engine::types::Claim;
 
 /// ```text
-/// DLOCK.ACQUIRE key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token]
-///     [EPHEMERAL] [OWNER text]
+/// DLOCK.ACQUIRE key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds | QUEUE milliseconds]
+///     [TOKEN token] [EPHEMERAL] [OWNER text]
 /// ```
 pub(super) const ACQUIRE: Row = Row {
     name: CommandName::of(Family::Lock, "ACQUIRE"),
     summary: "Acquires a hold of {key}, exclusive or shared, and may wait for it.",
     properties: REQUEST_PROPERTIES,
-    args: &[KEY, SHARED, LEASE, BLOCK, TOKEN_OPTION, EPHEMERAL, OWNER],
+    args: &[KEY, SHARED, LEASE, WAITING, TOKEN_OPTION, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
             when: "granted",
@@ -31,6 +33,7 @@ pub(super) const ACQUIRE: Row = Row {
             before: &["{hold}"],
             example: "jobs:1 SHARED TOKEN b-72",
         },
+        queued("jobs:1 TOKEN b-72 QUEUE 30000"),
     ],
     errors: &[
         SYNTAX,

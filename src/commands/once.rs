@@ -5,10 +5,12 @@ use std::sync::Arc;
 use super::CommandResult;
 use super::acquire::{REQUEST_PROPERTIES, acquire};
 use super::arguments::{
-    BLOCK, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWNER, REASON, RESULT, TOKEN, TOKEN_OPTION,
+    EPHEMERAL, KEEP, KEY, LEASE, MAX, OWNER, REASON, RESULT, TOKEN, TOKEN_OPTION, WAITING,
 };
 use super::grammar::{Number, Text};
-use super::replies::{Form, NO, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES};
+use super::replies::{
+    Form, NO, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES, queued,
+};
 use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
@@ -22,14 +24,14 @@ const STORE_COMPLEXITY: &str = "O(log(N)+S) with N the number of holds and waite
                                 run and for each waiter that is served (128 at most)";
 
 /// ```text
-/// DONCE.BEGIN key [MAX attempts] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token]
-///     [EPHEMERAL] [OWNER text]
+/// DONCE.BEGIN key [MAX attempts] [EX seconds | PX milliseconds] [BLOCK milliseconds | QUEUE milliseconds]
+///     [TOKEN token] [EPHEMERAL] [OWNER text]
 /// ```
 pub(super) const BEGIN: Row = Row {
     name: CommandName::of(Family::Once, "BEGIN"),
     summary: "Begins work that must be done once, or returns how it ended, and may wait for either.",
     properties: REQUEST_PROPERTIES,
-    args: &[KEY, MAX, LEASE, BLOCK, TOKEN_OPTION, EPHEMERAL, OWNER],
+    args: &[KEY, MAX, LEASE, WAITING, TOKEN_OPTION, EPHEMERAL, OWNER],
     replies: &[
         ReplyForm {
             when: "this request has to do the work",
@@ -68,6 +70,7 @@ pub(super) const BEGIN: Row = Row {
             before: &["{hold}"],
             example: "jobs:1 TOKEN b-72",
         },
+        queued("jobs:1 TOKEN b-72 QUEUE 30000"),
     ],
     errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
     run: Run::OnKey(Family::Once, |call| acquire(call, Claim::Run)),

@@ -74,6 +74,21 @@ pub(super) enum Form {
 /// `[token, fence]`
 pub(super) const GRANT: Form = Array(&[("token", Bulk), ("fence", Integer)]);
 
+/// The reply to a request with QUEUE that has to wait. The example is one that `{hold}` keeps waiting.
+pub(super) const fn queued(example: &'static str) -> ReplyForm {
+    ReplyForm {
+        when: "the request waits, and its place is kept: how many requests come up to it (100 means that or more), and \
+               where its turn will be announced",
+        form: Array(&[
+            ("WAITING", Word("WAITING")),
+            ("place", Integer),
+            ("channel", Bulk),
+        ]),
+        before: &["{hold}"],
+        example,
+    }
+}
+
 /// The reply 1: the command took effect.
 pub(super) const YES: Form = Is(1);
 
@@ -101,7 +116,7 @@ pub(super) const TOO_MANY: ErrorCode =
 
 pub(super) const QUEUE_FULL: ErrorCode = ErrorCode::new(
     "QUEUEFULL",
-    "as many requests wait as dsync.max-waiters-per-key or dsync.max-waiters allows",
+    "as many requests wait as dsync.max-waiters-per-key or dsync.max-waiters allows, or half of that with QUEUE",
 );
 
 pub(super) const UNBLOCKED: ErrorCode = ErrorCode::new(

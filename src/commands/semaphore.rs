@@ -2,10 +2,13 @@
 
 use super::CommandResult;
 use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire};
-use super::arguments::{BLOCK, EPHEMERAL, KEY, LEASE, LIMIT, OWNER, PERMITS, PINNED, TOKEN_OPTION};
+use super::arguments::{
+    EPHEMERAL, KEY, LEASE, LIMIT, OWNER, PERMITS, PINNED, TOKEN_OPTION, WAITING,
+};
 use super::grammar::Number;
 use super::replies::{
     Form, GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
+    queued,
 };
 use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
@@ -14,8 +17,8 @@ use dsync_engine::Family;
 use dsync_engine::types::Claim;
 
 /// ```text
-/// DSEM.ACQUIRE key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds] [BLOCK milliseconds]
-///     [TOKEN token] [EPHEMERAL] [OWNER text]
+/// DSEM.ACQUIRE key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds]
+///     [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]
 /// ```
 pub(super) const ACQUIRE: Row = Row {
     name: CommandName::of(Family::Semaphore, "ACQUIRE"),
@@ -26,7 +29,7 @@ pub(super) const ACQUIRE: Row = Row {
         LIMIT,
         PERMITS,
         LEASE,
-        BLOCK,
+        WAITING,
         TOKEN_OPTION,
         EPHEMERAL,
         OWNER,
@@ -44,6 +47,7 @@ pub(super) const ACQUIRE: Row = Row {
             before: &["{hold}"],
             example: "jobs:1 LIMIT 2 PERMITS 2 TOKEN b-72",
         },
+        queued("jobs:1 LIMIT 2 PERMITS 2 TOKEN b-72 QUEUE 30000"),
     ],
     errors: &[
         SYNTAX,

@@ -1,8 +1,9 @@
 //! Writes the engine's answers and refusals as replies. All texts of refusals are here.
 
+use super::redis::channel::channel;
 use super::redis::context::Ctx;
 use dsync_engine::answer::Answer;
-use dsync_engine::types::new_token_buffer;
+use dsync_engine::types::{Fence, new_token_buffer};
 use dsync_engine::{FullQueue, Refusal};
 
 /// Writes the reply for an answer of the engine.
@@ -65,6 +66,14 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
             ctx.error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)");
         }
     }
+}
+
+/// Writes the reply to a request whose place is kept.
+pub(crate) fn waiting(ctx: Ctx<'_>, key: &[u8], place: u32, number: Fence) {
+    ctx.array(3);
+    ctx.bulk(b"WAITING");
+    ctx.integer(i64::from(place));
+    ctx.bulk(&channel(key, number.0));
 }
 
 /// A count as an integer reply.

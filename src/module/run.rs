@@ -5,7 +5,7 @@
 //! calls its type's `free`, and releasing a client asks for its reply.
 
 use super::cluster::node;
-use super::out::{journal, notify, replicate};
+use super::out::{announce, journal, notify, replicate};
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
@@ -221,6 +221,7 @@ fn carry_out(
     for note in &effects.notes {
         journal::note(ctx, name.bytes(), note);
     }
+    announce::announce(ctx, name.bytes(), &effects.announcements);
     waiters::decided(ctx, &mut effects.wakes);
     effects.clear();
 }

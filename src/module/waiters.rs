@@ -51,6 +51,7 @@ pub(super) struct WaitingClients {
 /// Replies to the running command, or parks its client if the request was queued.
 pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
     match reply {
+        Reply::Now(Answer::Waiting { place, number }) => reply::waiting(ctx, key, place, number),
         Reply::Now(answer) => reply::answer(ctx, &answer),
         Reply::Queued(waiter) => {
             // A client that cannot be parked (in MULTI or a script) is answered as a try.

@@ -39,7 +39,8 @@ require! {
     RedisModule_CreateCommand RedisModule_GetCommand RedisModule_SetCommandInfo
     RedisModule_GetClientId RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
     RedisModule_AvoidReplicaTraffic RedisModule_Replicate RedisModule_ReplicateVerbatim RedisModule_SignalModifiedKey
-    RedisModule_NotifyKeyspaceEvent RedisModule_GetServerInfo RedisModule_FreeServerInfo RedisModule_GetServerVersion
+    RedisModule_NotifyKeyspaceEvent RedisModule_PublishMessage RedisModule_PublishMessageShard
+    RedisModule_GetServerInfo RedisModule_FreeServerInfo RedisModule_GetServerVersion
     RedisModule_ServerInfoGetFieldUnsigned RedisModule_Call RedisModule_FreeCallReply RedisModule_CallReplyArrayElement
     RedisModule_CallReplyStringPtr RedisModule_CallReplyType
     RedisModule_RegisterClusterMessageReceiver RedisModule_SendClusterMessage

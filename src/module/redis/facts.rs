@@ -55,6 +55,11 @@ impl CtxFacts {
         self.any(Self::LOADING)
     }
 
+    /// Whether the reply of the command may be a part of another reply: in MULTI, scripts, functions and RM_Call.
+    pub(crate) fn is_nested(self) -> bool {
+        self.any(Self::DENY_BLOCKING | Self::MULTI | Self::LUA)
+    }
+
     /// Whether the command's client can be parked. Where it cannot, a request is a try, as with BLPOP. False also on a
     /// writable replica, where nothing would ever serve the queue.
     pub(crate) fn may_block(self) -> bool {

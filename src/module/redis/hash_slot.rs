@@ -33,6 +33,11 @@ pub(super) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     (close > 0).then(|| &inner[..close])
 }
 
+/// The whole key, if it can be a hash tag: if it can stand between braces.
+pub(super) fn as_tag(key: &[u8]) -> Option<&[u8]> {
+    (!key.is_empty() && !key.contains(&b'}')).then_some(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{SLOTS, key_in, slot};

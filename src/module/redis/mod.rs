@@ -15,6 +15,7 @@ mod api;
 pub(crate) mod args;
 pub(crate) mod blocked;
 mod call;
+pub(crate) mod channel;
 pub(crate) mod clock;
 pub(crate) mod cluster;
 pub(crate) mod command;

@@ -5,7 +5,7 @@
 //! key's hash tag, or the whole key as the tag. If no tag can express the key (an empty one, or one with a `}` and no
 //! tag), the shadow name is the key itself; when the key is created, its waiters' callbacks leave them parked.
 
-use super::hash_slot::hash_tag;
+use super::hash_slot::{as_tag, hash_tag};
 
 /// Begins every shadow name that has a tag. A text that nobody would choose, without a brace.
 const PREFIX: &[u8] = b"\0dsync:waiting:";
@@ -21,11 +21,6 @@ pub(crate) fn shadow_name(key: &[u8], out: &mut Vec<u8>) {
         }
         None => out.extend_from_slice(key),
     }
-}
-
-/// The whole key, if it can stand between braces.
-fn as_tag(key: &[u8]) -> Option<&[u8]> {
-    (!key.is_empty() && !key.contains(&b'}')).then_some(key)
 }
 
 #[cfg(test)]

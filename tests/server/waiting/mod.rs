@@ -3,6 +3,8 @@
 mod blocking_denied;
 mod busy_script;
 mod ephemeral;
+mod kept_places;
+mod kept_places_saved;
 mod leaving;
 mod no_blocking;
 mod odd_names;
