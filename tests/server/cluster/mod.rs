@@ -4,6 +4,7 @@ mod atomic_migration;
 mod cluster_steps;
 mod failover;
 mod fences;
+mod kept_places;
 mod outage;
 mod routing;
 mod slot_migration;

@@ -1,0 +1,84 @@
+//! Kept places in a cluster: the turn is announced on a shard channel, and the places stand in their order after a
+//! failover and after their slot has moved.
+
+use crate::cluster::cluster_steps::*;
+use crate::support::steps::*;
+use crate::support::*;
+
+const PRIMARY: usize = 0;
+const REPLICA: usize = 3;
+const TARGET: usize = 1;
+
+/// Lets `held` hold the lock, and keeps places for `a` and `b`. Returns the channel of the first.
+#[track_caller]
+fn hold_and_queue(client: &mut Client, key: &str) -> String {
+    ask(client, format!("DLOCK.ACQUIRE {key} EX 1000 TOKEN held")).grant();
+    let request = |token| format!("DLOCK.ACQUIRE {key} EX 1000 TOKEN {token} QUEUE 60000");
+    let replies = ["a", "b"].map(|token| ask(client, request(token)));
+    assert_eq!(replies[0].as_array()[0], "WAITING", "{replies:?}");
+    assert_eq!(replies[1].as_array()[1], 2, "{replies:?}");
+    replies[0].as_array()[2].as_str().to_owned()
+}
+
+/// Releases `held` and `a`, and checks that `a` and then `b` are granted.
+#[track_caller]
+fn expect_old_order(client: &mut Client, key: &str) {
+    let request = |token| format!("DLOCK.ACQUIRE {key} EX 1000 TOKEN {token} QUEUE 60000");
+    assert_eq!(ask(client, request("b")).as_array()[1], 2);
+    assert_eq!(ask(client, request("a")).as_array()[1], 1);
+    for (holder, next) in [("held", "a"), ("a", "b")] {
+        assert_eq!(ask(client, format!("DLOCK.RELEASE {key} {holder}")), 1);
+        assert_eq!(ask(client, request(next)).grant().0, next);
+    }
+}
+
+#[test]
+fn turn_is_announced_on_a_channel_in_the_slot_of_the_key() {
+    let cluster = Cluster::start();
+    for name in ["plain", "{tag}ged"] {
+        let key = match name.contains('{') {
+            true => format!("{{{}}}tagged", cluster.key_of(PRIMARY, "tag")),
+            false => cluster.key_of(PRIMARY, name),
+        };
+        let mut client = cluster[PRIMARY].connect();
+        let channel = hold_and_queue(&mut client, &key);
+        assert_eq!(cluster.slot(&channel), cluster.slot(&key));
+        let mut subscriber = cluster[PRIMARY].connect();
+        ask(&mut subscriber, format!("SSUBSCRIBE {channel}"));
+        assert_eq!(ask(&mut client, format!("DLOCK.RELEASE {key} held")), 1);
+        let message = reply(&mut subscriber);
+        assert_eq!(message.as_array()[0], "smessage", "{message:?}");
+        let granted = ask(&mut client, format!("DLOCK.ACQUIRE {key} TOKEN a QUEUE 60000"));
+        assert_eq!(message.as_array()[2].as_str(), granted.grant().1.to_string());
+    }
+}
+
+#[test]
+fn kept_places_stand_in_order_after_failover() {
+    let cluster = Cluster::builder().with_replicas().start();
+    let key = cluster.key_of(PRIMARY, "lock");
+    hold_and_queue(&mut cluster[PRIMARY].connect(), &key);
+    cluster[REPLICA].wait_to_catch_up_with(&cluster[PRIMARY]);
+    cluster.fail_over_to(REPLICA, cluster.slot(&key), &[0, 1, 2, 3, 4, 5]);
+    expect_old_order(&mut cluster[REPLICA].connect(), &key);
+    let old = &cluster[PRIMARY];
+    old.wait_to_catch_up_with(&cluster[REPLICA]);
+    assert_eq!(old.info_number("dsync", "dsync_unapplied_changes"), 0);
+}
+
+#[test]
+fn kept_places_move_with_their_slot() {
+    let cluster = Cluster::start();
+    let key = cluster.key_of(PRIMARY, "lock");
+    hold_and_queue(&mut cluster[PRIMARY].connect(), &key);
+    let open = cluster.open_move(cluster.slot(&key), PRIMARY, TARGET);
+    open.send(&key);
+    open.close();
+    let mut client = cluster[TARGET].connect();
+    expect_old_order(&mut client, &key);
+    eventually("no place at the source", SOON, || {
+        cluster[PRIMARY].info_number("dsync", "dsync_waiters") == 0
+    });
+    assert_calm(&cluster[PRIMARY]);
+    assert_calm(&cluster[TARGET]);
+}
