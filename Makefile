@@ -11,7 +11,7 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix fuzz bench bench-growth bench-peers bench-quick lint licences install clean
+.PHONY: help build run test test-matrix test-clients fuzz bench bench-growth bench-peers bench-quick lint licences install clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -29,6 +29,9 @@ test: ## test the engine, and the module on every available server (or on SERVER
 
 test-matrix: ## the same on every supported server, built if necessary (ALSO="path ...", EXCEPT="name ...")
 	@sh scripts/test-matrix.sh
+
+test-clients: ## test that client libraries can share a connection among many tasks (needs Node; SERVER=)
+	@sh scripts/test-clients.sh
 
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh

@@ -139,10 +139,12 @@ fn holder(ctx: Ctx<'_>, hold: &HoldInfo<'_>) {
 }
 
 fn waiter(ctx: Ctx<'_>, waiter: &WaiterInfo<'_>) {
-    ctx.map(4);
+    ctx.map(6);
     owner(ctx, waiter.owner);
     connection(ctx, waiter.client);
     field(ctx, "age-ms", waiter.age_ms);
+    optional(ctx, "number", waiter.number.map(|number| number.0));
+    optional(ctx, "kept-ms", waiter.kept_ms);
     claim(ctx, waiter.claim);
 }
 

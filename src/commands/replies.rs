@@ -164,6 +164,8 @@ macro_rules! waiters {
             ("owner", OR_NULL_TEXT),
             ("client", OR_NULL_NUMBER),
             ("age-ms", Integer),
+            ("number", OR_NULL_NUMBER),
+            ("kept-ms", OR_NULL_NUMBER),
             $claim,
         ]))
     };

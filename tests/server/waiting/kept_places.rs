@@ -56,7 +56,7 @@ fn request_with_queue_gets_place_and_channel() {
     assert_eq!(again, (1, channel), "the same place again");
     let info = ask(&mut client, "DLOCK.INFO lock");
     let waiter = &info.field("first-waiters").as_array()[0];
-    assert_eq!(waiter.field("place").as_int(), number as i64);
+    assert_eq!(waiter.field("number").as_int(), number as i64);
     assert!(waiter.field("kept-ms").as_int() > 20_000);
     assert!(waiter.field("client").is_nil());
     assert_eq!(server.info_number("dsync", "dsync_lock_waiters"), 2);
