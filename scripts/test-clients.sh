@@ -8,6 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 sh scripts/need.sh build peers
+export CARGO_TARGET_DIR="$PWD/target"
 home=$PWD/target/clients
 server=${SERVER:-$(sh scripts/server.sh redis)}
 cargo build --release

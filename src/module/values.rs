@@ -13,12 +13,12 @@ use super::redis::context::{Ctx, Level, log};
 use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
 use super::redis::value_type::{Aux, ValueType, register_type, register_type_with_aux};
 use super::{SHELL, arm, freed};
-use dsync_engine::saved::{self, Assembly};
-use dsync_engine::types::{Db, Fence};
-use dsync_engine::{Body, Family, StateId, wire};
+use dsync_engine::saved::{self, Assembly, Loaded};
+use dsync_engine::types::{Db, Fence, Now};
+use dsync_engine::{Body, Engine, Family, StateId, wire};
 
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    register_type_with_aux::<LockType, LastFence>(ctx)?;
+    register_type_with_aux::<LockType, BesideTheKeys>(ctx)?;
     register_type::<SemaphoreType>(ctx)?;
     register_type::<GroupType>(ctx)?;
     register_type::<OnceType>(ctx)
@@ -37,12 +37,10 @@ macro_rules! value_type {
                 load($family, io, version)
             }
             fn save(io: &mut Saver, id: NonZeroU32) {
-                with_body(id, |body| saved::pack(body, |packed| io.bytes(packed)));
+                pack(id, |packed| io.bytes(packed));
             }
             fn rewrite(io: &mut AofWriter, id: NonZeroU32) {
-                with_body(id, |body| {
-                    saved::pack(body, |packed| io.emit(STREAM, packed));
-                });
+                pack(id, |packed| io.emit(STREAM, packed));
             }
             fn free(id: NonZeroU32, on_main_thread: bool) {
                 if let Some(id) = state(id) {
@@ -57,7 +55,7 @@ macro_rules! value_type {
                 state + VALUE_BYTES
             }
             fn digest(digest: &mut Digest, id: NonZeroU32) {
-                with_body(id, |body| saved::pack(body, |packed| digest.bytes(packed)));
+                pack(id, |packed| digest.bytes(packed));
                 digest.end_sequence();
             }
         }
@@ -77,11 +75,12 @@ fn state(id: NonZeroU32) -> Option<StateId> {
     StateId::from_raw(id.get())
 }
 
-/// Calls `with` with the state, if the engine has it.
-fn with_body(id: NonZeroU32, with: impl FnOnce(&Body)) {
+/// Calls `each` with the packed strings of a state and of the kept places of its name, if the engine has the state.
+fn pack(id: NonZeroU32, each: impl FnMut(&[u8])) {
     SHELL.with(|shell| {
-        if let Some(state) = state(id).and_then(|id| shell.engine.state(id)) {
-            with(&state.body);
+        let Some(id) = state(id) else { return };
+        if let Some(state) = shell.engine.state(id) {
+            saved::pack(&state.body, shell.engine.places_of(id), each);
         }
     });
 }
@@ -95,29 +94,24 @@ fn load(family: Family, io: &mut Loader, version: i32) -> Option<NonZeroU32> {
 
 fn load_or_say_why(family: Family, io: &mut Loader, version: i32) -> Result<NonZeroU32, String> {
     check_version(version)?;
+    let loaded = assemble(family, io)?;
+    let db = Db(io.db());
+    let name = io.key_name().unwrap_or_default();
+    let adopted = adopt(|engine, now| engine.adopt(loaded, db, name, now));
+    adopted.map(Into::into).map_err(|unfit| unfit.to_string())
+}
+
+/// Reads the packed strings of one state.
+fn assemble(family: Family, io: &mut Loader) -> Result<Loaded, String> {
     let mut assembly = Assembly::new(family);
     loop {
         let packed = io.bytes(wire::MAX_LEN);
         let packed = packed.map_err(|io::Malformed| "it is cut short".to_owned())?;
-        if !assembly
-            .add(&packed)
-            .map_err(|unsound| unsound.to_string())?
-        {
-            break;
+        let more = assembly.add(&packed);
+        if !more.map_err(|unsound| unsound.to_string())? {
+            return assembly.finish().map_err(|unsound| unsound.to_string());
         }
     }
-    let body = assembly.finish().map_err(|unsound| unsound.to_string())?;
-    let db = Db(io.db());
-    let name = io.key_name().unwrap_or_default();
-    let (adopted, fence_ahead) = SHELL.with(|shell| {
-        let now = shell.now();
-        let adopted = shell.engine.adopt(body, db, name, now);
-        (adopted, shell.engine.take_fence_ahead())
-    });
-    if let Some(fence) = fence_ahead {
-        journal::fence_ahead(fence);
-    }
-    adopted.map(Into::into).map_err(|unfit| unfit.to_string())
 }
 
 /// # Errors
@@ -148,30 +142,85 @@ fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
     }
 }
 
-/// The last fence, which every RDB file contains beside the keys.
-struct LastFence;
+/// What every RDB file contains beside the keys: the last fence, and the kept places of names that have no value.
+///
+/// A name with kept places has a value, except in the turn in which RENAME or the like took it away. So there are hardly
+/// ever such places, and a file without them is one that dsync 0.2.0 reads.
+struct BesideTheKeys;
 
-impl Aux for LastFence {
+/// Added to the last fence if places follow. No fence has this bit.
+const PLACES_FOLLOW: u64 = 1 << 63;
+
+impl Aux for BesideTheKeys {
+    /// The last fence. If places follow: for each name its database, family, name and packed strings, and a last number.
     fn save(io: &mut Saver) {
-        io.u64(SHELL.with(|shell| shell.engine.last_fence().0));
+        SHELL.with(|shell| {
+            let last = shell.engine.last_fence().0;
+            let mut names = shell.engine.unheld_places().peekable();
+            if names.peek().is_none() {
+                return io.u64(last);
+            }
+            io.u64(last | PLACES_FOLLOW);
+            for (db, name, family, places) in names {
+                io.u64(db.0.unsigned_abs().into());
+                io.u64(family.number().into());
+                io.bytes(name);
+                saved::pack(&Body::new(family), places, |packed| io.bytes(packed));
+            }
+            io.u64(END_OF_PLACES);
+        });
     }
 
     fn load(io: &mut Loader, version: i32) -> Result<(), io::Malformed> {
-        if let Err(why) = check_version(version) {
+        let loaded = load_beside_the_keys(io, version);
+        loaded.map_err(|why| {
             log(Level::Warning, &format!("the file is refused: {why}"));
-            return Err(io::Malformed);
-        }
-        // Accept the fence of a wrong clock, but not a number that no clock can give.
-        let last = Some(Fence(io.u64()?)).filter(|last| *last <= Fence::MAX);
-        let last = last.ok_or(io::Malformed)?;
-        let fence_ahead = SHELL.with(|shell| {
-            let now = shell.now();
-            shell.engine.adopt_last_fence(last, now);
-            shell.engine.take_fence_ahead()
-        });
-        if let Some(fence) = fence_ahead {
-            journal::fence_ahead(fence);
-        }
-        Ok(())
+            io::Malformed
+        })
     }
+}
+
+/// Stands where the next database would.
+const END_OF_PLACES: u64 = u64::MAX;
+
+fn load_beside_the_keys(io: &mut Loader, version: i32) -> Result<(), String> {
+    check_version(version)?;
+    let damaged = |io::Malformed| "what it has beside the keys is damaged".to_owned();
+    let number = io.u64().map_err(damaged)?;
+    // Accept the fence of a wrong clock, but not a number that no clock can give.
+    let last = Some(Fence(number & !PLACES_FOLLOW)).filter(|last| *last <= Fence::MAX);
+    let last = last.ok_or(io::Malformed).map_err(damaged)?;
+    adopt(|engine, now| engine.adopt_last_fence(last, now));
+    if number & PLACES_FOLLOW == 0 {
+        return Ok(());
+    }
+    loop {
+        let db = io.u64().map_err(damaged)?;
+        if db == END_OF_PLACES {
+            return Ok(());
+        }
+        let db = i32::try_from(db).map_err(|_| damaged(io::Malformed))?;
+        let family = u8::try_from(io.u64().map_err(damaged)?).ok();
+        let family = family.and_then(Family::of_number);
+        let family = family.ok_or(io::Malformed).map_err(damaged)?;
+        let name = io.bytes(MAX_NAME_LEN).map_err(damaged)?;
+        let loaded = assemble(family, io)?;
+        adopt(|engine, now| engine.adopt_places(Db(db), &name, loaded.places, now));
+    }
+}
+
+/// The longest name of a key: the server's own bound for a string.
+const MAX_NAME_LEN: usize = 512 << 20;
+
+/// Calls the engine to take over something that was saved, and warns of a fence that is far ahead of the clock.
+fn adopt<R>(call: impl FnOnce(&mut Engine, Now) -> R) -> R {
+    let (adopted, fence_ahead) = SHELL.with(|shell| {
+        let now = shell.now();
+        let adopted = call(&mut shell.engine, now);
+        (adopted, shell.engine.take_fence_ahead())
+    });
+    if let Some(fence) = fence_ahead {
+        journal::fence_ahead(fence);
+    }
+    adopted
 }
