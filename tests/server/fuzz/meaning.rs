@@ -87,6 +87,7 @@ pub struct Ask {
     pub max: Option<u64>,
     pub lease_ms: Option<u64>,
     pub block_ms: Option<u64>,
+    pub queue_ms: Option<u64>,
     pub token: Option<String>,
     pub ephemeral: bool,
 }
@@ -276,6 +277,7 @@ fn read_ask(family: CommandFamily, words: &[String]) -> Option<Ask> {
         max: None,
         lease_ms: None,
         block_ms: None,
+        queue_ms: None,
         token: None,
         ephemeral: false,
     };
@@ -293,6 +295,7 @@ fn read_ask(family: CommandFamily, words: &[String]) -> Option<Ask> {
                     "EX" => ask.lease_ms = Some(number.saturating_mul(1_000)),
                     "PX" => ask.lease_ms = Some(number),
                     "BLOCK" => ask.block_ms = Some(number),
+                    "QUEUE" => ask.queue_ms = Some(number),
                     "LIMIT" => ask.limit = Some(number),
                     "MAX" => ask.max = Some(number),
                     "PERMITS" => ask.claim = HoldClaim::Permits(number),

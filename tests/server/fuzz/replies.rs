@@ -82,6 +82,10 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
         (None, _) => false,
     };
     let fits = match (ask.claim, items) {
+        (_, [kind, place, channel]) if ask.queue_ms.is_some() && *kind == "WAITING" => {
+            let is_channel = matches!(channel, Reply::Bulk(channel) if !channel.is_empty());
+            is_within(place, 1, 100) && is_channel
+        }
         (HoldClaim::Run, [kind, token, fence, attempt]) if *kind == "RUN" => {
             // A repeated request of the same run may have another MAX, so `attempt` is not compared with it.
             is_own(token) && is_within(fence, 1, MAX_FENCE) && is_within(attempt, 1, i64::MAX)
@@ -142,7 +146,8 @@ fn check_error(
             begins(&["WRONGTYPE", "MISMATCH"])
                 || begins(of_family)
                 || in_script
-                || waits && begins(&["UNBLOCKED", "QUEUEFULL"])
+                || waits && begins(&["UNBLOCKED"])
+                || (waits || ask.queue_ms.is_some()) && begins(&["QUEUEFULL"])
         }
         Meaning::Wait { .. } => {
             begins(&["WRONGTYPE"]) || waits && begins(&["UNBLOCKED", "QUEUEFULL"])

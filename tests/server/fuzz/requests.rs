@@ -209,8 +209,13 @@ impl RequestGenerator {
             options.extend(["MAX".to_owned(), most.to_owned()]);
         }
         options.extend(self.lease());
-        options.extend(self.block());
-        if !in_script && self.chance(15) {
+        let keeps = token.is_some() && self.chance(20);
+        if keeps {
+            options.extend(["QUEUE".to_owned(), self.number(1_000..2_000)]);
+        } else {
+            options.extend(self.block());
+        }
+        if !in_script && !keeps && self.chance(15) {
             options.push("EPHEMERAL".to_owned());
         }
         if self.chance(15) {
