@@ -55,6 +55,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
                 .number(Number::BlockMs)
                 .filter(|_| may_block)
                 .map(|ms| wait(ms, now)),
+            keep_ms: None,
             token: token.unwrap_or_else(entropy::new_token),
             may_return,
             client,

@@ -40,6 +40,12 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
             ctx.integer(count(*attempts));
         }
         Answer::NotGranted => ctx.null(),
+        Answer::Waiting { place, number } => {
+            ctx.array(3);
+            ctx.bulk(b"WAITING");
+            ctx.integer(i64::from(*place));
+            ctx.integer(number.0.cast_signed());
+        }
         Answer::Finished { done, lost } => {
             ctx.array(2);
             ctx.integer(count(*done));
@@ -88,6 +94,12 @@ fn words(refusal: Refusal) -> String {
         }
         Refusal::QueueFull(FullQueue::Server { bound }) => {
             format!("QUEUEFULL {bound} requests wait on this server (dsync.max-waiters)")
+        }
+        Refusal::QueueFull(FullQueue::HalfOfKey { bound }) => format!(
+            "QUEUEFULL {bound} places are kept for this key, half of dsync.max-waiters-per-key"
+        ),
+        Refusal::QueueFull(FullQueue::HalfOfServer { bound }) => {
+            format!("QUEUEFULL {bound} places are kept on this server, half of dsync.max-waiters")
         }
     }
 }

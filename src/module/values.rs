@@ -37,11 +37,11 @@ macro_rules! value_type {
                 load($family, io, version)
             }
             fn save(io: &mut Saver, id: NonZeroU32) {
-                with_body(id, |body| saved::pack(body, |packed| io.bytes(packed)));
+                with_body(id, |body| saved::pack(body, [], |packed| io.bytes(packed)));
             }
             fn rewrite(io: &mut AofWriter, id: NonZeroU32) {
                 with_body(id, |body| {
-                    saved::pack(body, |packed| io.emit(STREAM, packed));
+                    saved::pack(body, [], |packed| io.emit(STREAM, packed));
                 });
             }
             fn free(id: NonZeroU32, on_main_thread: bool) {
@@ -57,7 +57,7 @@ macro_rules! value_type {
                 state + VALUE_BYTES
             }
             fn digest(digest: &mut Digest, id: NonZeroU32) {
-                with_body(id, |body| saved::pack(body, |packed| digest.bytes(packed)));
+                with_body(id, |body| saved::pack(body, [], |packed| digest.bytes(packed)));
                 digest.end_sequence();
             }
         }
@@ -106,12 +106,12 @@ fn load_or_say_why(family: Family, io: &mut Loader, version: i32) -> Result<NonZ
             break;
         }
     }
-    let body = assembly.finish().map_err(|unsound| unsound.to_string())?;
+    let loaded = assembly.finish().map_err(|unsound| unsound.to_string())?;
     let db = Db(io.db());
     let name = io.key_name().unwrap_or_default();
     let (adopted, fence_ahead) = SHELL.with(|shell| {
         let now = shell.now();
-        let adopted = shell.engine.adopt(body, db, name, now);
+        let adopted = shell.engine.adopt(loaded, db, name, now);
         (adopted, shell.engine.take_fence_ahead())
     });
     if let Some(fence) = fence_ahead {
