@@ -29,6 +29,12 @@ pub enum Answer {
     },
     /// The key is held by others, or the round is not finished; and the request does not wait, or its wait has run out.
     NotGranted,
+    /// The request with QUEUE was not granted; its place is kept.
+    Waiting {
+        /// How many requests are to be served up to and with this one; [`Answer::MOST_PLACES`] means that or more.
+        place: u32,
+        number: Fence,
+    },
     /// The round has finished.
     Finished {
         done: u64,
@@ -49,6 +55,11 @@ pub enum Answer {
     Demoted,
 }
 
+impl Answer {
+    /// How far the place of a request is counted.
+    pub const MOST_PLACES: u32 = 100;
+}
+
 /// What the caller got wrong, with the bound that was crossed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -66,6 +77,18 @@ pub enum Refusal {
 /// Which bound a queue has reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FullQueue {
-    Key { bound: u64 },
-    Server { bound: u64 },
+    Key {
+        bound: u64,
+    },
+    Server {
+        bound: u64,
+    },
+    /// Kept places have reached half of the key's bound, which is `bound`.
+    HalfOfKey {
+        bound: u64,
+    },
+    /// Kept places have reached half of the server's bound, which is `bound`.
+    HalfOfServer {
+        bound: u64,
+    },
 }

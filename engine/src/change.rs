@@ -2,8 +2,8 @@
 //!
 //! The server that decides makes [`Change`]s and applies them. A replica and an AOF load apply the same changes, in the
 //! same order, with the same code. So a change carries every value that must be equal on all servers (fences,
-//! wall-clock moments, how a hold ended), and nothing that is true on one server only (connections, the lease clock,
-//! the queue).
+//! wall-clock moments, how a hold ended), and nothing that is true on one server only (connections, the lease clock, and
+//! the queue but for its kept places).
 //!
 //! [`crate::wire`] says how changes are written as bytes.
 
@@ -12,11 +12,28 @@ use std::sync::Arc;
 
 use crate::families::once::{Completion, Record};
 use crate::hold::Grant;
-use crate::types::{Fence, LeaseMs, UnixMs};
+use crate::types::{Claim, Fence, LeaseMs, Token, UnixMs};
 
 pub use crate::end::End;
 pub use crate::families::group::Tally;
 pub use crate::families::semaphore::Limits;
+
+/// What is replicated and saved of a kept place, and therefore equal on all servers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptPlace {
+    /// Its rank, and the name by which clients and operators know it.
+    pub number: Fence,
+    pub token: Token,
+    pub claim: Claim,
+    pub lease: LeaseMs,
+    /// How long the place is kept from the last request for it.
+    pub keep_ms: u32,
+    /// For a run: how many attempts the request allows in all.
+    pub max_attempts: Option<u32>,
+    pub owner: Option<Box<[u8]>>,
+    /// When the place was first taken.
+    pub since: UnixMs,
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
@@ -62,6 +79,19 @@ pub enum Change {
     Delay {
         until: UnixMs,
     },
+    /// The hold was granted to a kept place, and its token has not been heard from. It follows the GRANT; a RENEW ends
+    /// it.
+    Unheard {
+        fence: Fence,
+        /// How long the place was kept.
+        keep_ms: u32,
+    },
+    /// The name has a kept place. A place with the same number is replaced.
+    Place(KeptPlace),
+    /// The kept place with this number is gone. A GRANT to its token takes a place away without it.
+    Leave {
+        number: Fence,
+    },
 }
 
 impl Change {
@@ -72,7 +102,8 @@ impl Change {
             Change::Grant(grant) => Some(grant.fence),
             Change::Renew { fence, .. }
             | Change::End { fence, .. }
-            | Change::Fail { fence, .. } => Some(*fence),
+            | Change::Fail { fence, .. }
+            | Change::Unheard { fence, .. } => Some(*fence),
             Change::Complete { fence, .. } => *fence,
             Change::Limit(_)
             | Change::Pin(_)
@@ -83,8 +114,23 @@ impl Change {
             | Change::Tally(_)
             | Change::GiveUp
             | Change::Record(_)
-            | Change::Delay { .. } => None,
+            | Change::Delay { .. }
+            | Change::Place(_)
+            | Change::Leave { .. } => None,
         }
+    }
+
+    /// Whether the change concerns the queue of a name, and not the value under it.
+    #[must_use]
+    pub fn is_of_queue(&self) -> bool {
+        matches!(self, Change::Place(_) | Change::Leave { .. })
+    }
+
+    /// Whether a client that watches the key wants to know of the change: a renewal and a change of the queue leave it
+    /// as it was.
+    #[must_use]
+    pub fn modifies(&self) -> bool {
+        !matches!(self, Change::Renew { .. }) && !self.is_of_queue()
     }
 
     /// Returns the name of the change in logs and in [`crate::wire`].
@@ -105,16 +151,24 @@ impl Change {
             Change::GiveUp => "GIVEUP",
             Change::Record(_) => "RECORD",
             Change::Delay { .. } => "DELAY",
+            Change::Unheard { .. } => "UNHEARD",
+            Change::Place(_) => "PLACE",
+            Change::Leave { .. } => "LEAVE",
         }
     }
 }
 
-/// For the server's log: the verb and the fence only, because tokens are secret, and results and reasons may be long.
+/// For the server's log: the verb and the fence or number only, because tokens are secret, and results and reasons may be long.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.verb())?;
-        match self.fence() {
-            Some(fence) => write!(f, " {}", fence.0),
+        let number = match self {
+            Change::Place(place) => Some(place.number),
+            Change::Leave { number } => Some(*number),
+            _ => self.fence(),
+        };
+        match number {
+            Some(number) => write!(f, " {}", number.0),
             None => Ok(()),
         }
     }

@@ -46,16 +46,27 @@ pub enum Note {
     Refused { change: String, misfit: Misfit },
 }
 
+/// What the token of a kept place must be told, on the channel of the place's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Announcement {
+    pub number: Fence,
+    /// The hold that was granted to the token; `None` if the place was dropped without a grant.
+    pub fence: Option<Fence>,
+}
+
 #[derive(Default, Debug)]
 pub struct Effects {
+    /// Changes of the queue alone ([`Change::is_of_queue`]) may concern a name that has no value, or one of another
+    /// family or type.
     pub changes: Vec<Change>,
-    /// Whether the key must be signalled as modified: after every change but a renewal. So a client's own renewals
-    /// never abort its MULTI.
+    /// Whether the key must be signalled as modified: see [`Change::modifies`]. So a client's own renewals never abort
+    /// its MULTI.
     pub modified: bool,
     /// The call may have freed capacity: the caller must compare [`crate::Engine::free_capacity`] before and after it.
     pub may_free_capacity: bool,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,
+    pub announcements: Vec<Announcement>,
 }
 
 impl Effects {
@@ -66,6 +77,7 @@ impl Effects {
         self.may_free_capacity = false;
         self.notes.clear();
         self.wakes.clear();
+        self.announcements.clear();
     }
 
     pub(super) fn wake(&mut self, waiter: WaiterId, answer: Answer) {

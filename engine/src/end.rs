@@ -13,7 +13,8 @@ pub enum End {
     Revoked,
     /// It was EPHEMERAL, and its connection closed.
     Disconnected,
-    /// Its connection had closed before the grant was written to it.
+    /// Its connection had closed before the grant was written to it, or its place was kept and its token was not heard
+    /// from in time.
     Undelivered,
 }
 

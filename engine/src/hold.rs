@@ -107,10 +107,12 @@ struct Extras {
 const _: () = assert!(size_of::<Extras>() == 32 && size_of::<Numbers>() == 32);
 const _: () = assert!(Token::MAX_LEN <= u8::MAX as usize);
 
-/// The numbers of a hold that are stored in few bytes, with their full range.
+/// The numbers of a hold that are stored in few bytes, with their full range, and one that most holds do not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Numbers {
     permits: u32,
+    /// How long the place was kept to which the hold was granted, until its token is heard from; 0 from then on.
+    unheard_ms: u32,
     deadline: UnixMs,
     granted: UnixMs,
     client: ClientId,
@@ -145,6 +147,7 @@ impl Hold {
         };
         let numbers = Numbers {
             permits: grant.claim.permits(),
+            unheard_ms: 0,
             deadline: grant.deadline,
             granted: grant.granted,
             client: ClientId::NONE,
@@ -239,12 +242,28 @@ impl Hold {
     /// Gives the hold a new lease, with its written end at `deadline`.
     pub(super) fn renew(&mut self, lease: LeaseMs, deadline: UnixMs) {
         let numbers = Numbers {
+            unheard_ms: 0,
             deadline,
             ..self.numbers()
         };
         self.lease = lease;
         self.set_numbers(numbers);
         self.word |= bits::RENEWED;
+    }
+
+    /// Returns how long the place was kept to which the hold was granted, as long as its token has not been heard from.
+    #[must_use]
+    pub fn unheard_ms(&self) -> Option<u32> {
+        let numbers = self.boxed_numbers()?;
+        (numbers.unheard_ms > 0).then_some(numbers.unheard_ms)
+    }
+
+    /// Notes that the hold was granted to a place that was kept for so long.
+    pub(super) fn set_unheard(&mut self, keep_ms: u32) {
+        self.set_numbers(Numbers {
+            unheard_ms: keep_ms,
+            ..self.numbers()
+        });
     }
 
     #[must_use]
@@ -314,6 +333,7 @@ impl Hold {
         let granted = self.fence().unix().0 - lead;
         Numbers {
             permits,
+            unheard_ms: 0,
             deadline: UnixMs(granted + u64::from(self.start) + u64::from(self.lease.0)),
             granted: UnixMs(granted),
             client: self.client_of_fields(),
@@ -347,6 +367,9 @@ impl Hold {
     /// be set already.
     #[inline]
     fn fit(&mut self, numbers: Numbers) -> Option<()> {
+        if numbers.unheard_ms > 0 {
+            return None;
+        }
         let lead = self.fence().unix().0.checked_sub(numbers.granted.0)?;
         let permits_or_lead = match self.kind {
             Kind::Permits if lead == 0 => u64::from(numbers.permits),

@@ -186,6 +186,13 @@ impl HoldSet {
             .is_some()
     }
 
+    /// Notes that the hold was granted to a place that was kept for so long, and that its token has not been heard from.
+    /// Returns whether there is such a hold.
+    pub fn set_unheard(&mut self, fence: Fence, keep_ms: u32) -> bool {
+        self.change(fence, |hold| hold.set_unheard(keep_ms))
+            .is_some()
+    }
+
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
     pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
         if let HoldSet::Many(many) = self {

@@ -16,7 +16,13 @@ pub struct HoldInfo<'e> {
 
 pub struct WaiterInfo<'e> {
     pub owner: Option<&'e [u8]>,
+    /// The connection that waits; `NONE` for a kept place on which none does.
     pub client: ClientId,
+    /// The number of a kept place.
+    pub number: Option<Fence>,
+    /// For how long a place is kept if it is not asked for. `None` if it is not kept, while a client waits on it, and on
+    /// a replica.
+    pub kept_ms: Option<u64>,
     /// `None` for a WAIT, which claims nothing.
     pub claim: Option<Claim>,
     pub age_ms: u64,
@@ -43,8 +49,10 @@ pub struct Info<'e> {
     pub particulars: Particulars,
     pub holders: usize,
     pub first_holders: Vec<HoldInfo<'e>>,
-    /// `None` on a replica: only the primary has queues.
-    pub waiters: Option<KeyWaiters<'e>>,
+    /// On a replica: the kept places.
+    pub waiters: KeyWaiters<'e>,
+    /// Whether these are all waiters. A replica knows the kept places only.
+    pub knows_waiters: bool,
 }
 
 pub struct KeyWaiters<'e> {
@@ -109,7 +117,8 @@ impl Engine {
             particulars,
             holders: body.holds().len(),
             first_holders: first_holders.collect(),
-            waiters: self.is_serving().then(|| self.waiters_of(key, count, now)),
+            waiters: self.waiters_of(key, count, now),
+            knows_waiters: self.is_serving(),
         }))
     }
 
@@ -129,7 +138,7 @@ impl Engine {
         keys.take(count).collect()
     }
 
-    /// Returns the number of requests whose client waits for a reply.
+    /// Returns the number of requests that wait: those whose client waits for a reply, and kept places.
     #[must_use]
     pub fn waiting(&self, family: Family) -> u64 {
         self.queues.waiting(family)
@@ -155,15 +164,22 @@ impl Engine {
             };
         };
         let age = |since: MonoUs| now.mono.ms_since(since);
-        let waiting = queue.waiting().map(|waiter| WaiterInfo {
+        let waiting = queue.waiting().map(|(place, waiter)| WaiterInfo {
             owner: waiter.request.owner.as_deref(),
             client: waiter.request.client,
+            number: waiter.keep.map(|_| place.0),
+            kept_ms: (waiter
+                .keep
+                .filter(|_| self.is_serving() && !waiter.is_parked()))
+            .map(|keep| self.keep_left_ms(keep, now)),
             claim: Some(waiter.request.claim),
             age_ms: age(waiter.since),
         });
         let watching = queue.watching().map(|watcher| WaiterInfo {
             owner: None,
             client: watcher.client,
+            number: None,
+            kept_ms: None,
             claim: None,
             age_ms: age(watcher.since),
         });

@@ -92,6 +92,7 @@ impl Engine {
                 "{fence:?} is bound to {client:?}"
             );
         }
+        self.check_kept_places();
         let ends = |(_, task): &&(MonoUs, Task)| matches!(task, Task::End { .. });
         assert!(
             self.put_off
@@ -100,5 +101,37 @@ impl Engine {
                 .eq(self.put_off_ends.values().collect::<BTreeSet<_>>()),
             "ends that were put off"
         );
+    }
+
+    /// Checks that every kept place will run out, and that every name with kept places has a value or is visited soon.
+    fn check_kept_places(&self) {
+        for (id, place, waiter) in self.queues.all_waiting() {
+            let Some(keep) = waiter.keep.filter(|_| self.is_serving()) else {
+                continue;
+            };
+            assert!(keep.until <= self.latest_due(), "a moment past the latest");
+            let over = Task::KeepOver {
+                until: keep.until,
+                queue: id,
+                place,
+            };
+            let runs_out = self.queues.is_listed(keep.until, id, place)
+                || self.put_off.iter().any(|(_, task)| *task == over)
+                || keep.until < self.role.since() && self.role.is_walking();
+            assert!(waiter.is_parked() || runs_out, "{place:?} runs out");
+        }
+        let serve = |id| {
+            self.put_off
+                .iter()
+                .any(|(_, task)| *task == Task::Serve(id))
+        };
+        for (id, is_held) in self
+            .queues
+            .with_kept()
+            .map(|kept| (kept.id, self.holds(&kept)))
+        {
+            let is_visited = !self.is_serving() || self.queues.will_be_due(id) || serve(id);
+            assert!(is_held || is_visited, "{id:?}: kept places without a value");
+        }
     }
 }

@@ -281,7 +281,7 @@ impl Engine {
         };
         let limit_changes = body.limit_changes().saturating_sub(limit_changes);
         self.stats.counters_mut(family).limit_changes += limit_changes;
-        self.effects.modified |= !matches!(change, Change::Renew { .. });
+        self.effects.modified |= change.modifies();
         if matches!(change, Change::Grant(_)) {
             self.stats.holds_come(family, 1);
         }

@@ -5,12 +5,14 @@
 //! those of a primary. This file checks what only a saved state must fulfil: which changes it may have, and in which
 //! order.
 //!
-//! Connections, the lease clock and the queue are not saved; see [`crate::change`] for the reason.
+//! The kept places of a name are saved with its value. Connections, the lease clock and the rest of the queue are not
+//! saved; see [`crate::change`] for the reason.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::change::Change;
-use crate::types::Fence;
+use crate::change::{Change, KeptPlace};
+use crate::types::{Fence, Token};
 use crate::wire::{self, Unreadable};
 use crate::{Body, Family, Misfit};
 
@@ -56,10 +58,12 @@ impl fmt::Display for Unsound {
     }
 }
 
-/// Calls `each` with the packed strings of a state, in order: at least one.
-pub fn pack(body: &Body, mut each: impl FnMut(&[u8])) {
+/// Calls `each` with the packed strings of a state and of the kept places of its name, in order: at least one. The places
+/// must be of the state's family, with rising numbers.
+pub fn pack(body: &Body, places: impl IntoIterator<Item = KeptPlace>, mut each: impl FnMut(&[u8])) {
     let mut buffer = Vec::new();
-    let mut changes = body.as_changes().peekable();
+    let places = places.into_iter().map(Change::Place);
+    let mut changes = body.as_changes().chain(places).peekable();
     loop {
         let mut writer = wire::begin(&mut buffer, body.family());
         let version = changes.peek().map(Change::version);
@@ -78,10 +82,21 @@ pub fn pack(body: &Body, mut each: impl FnMut(&[u8])) {
     }
 }
 
+/// What was saved under one name.
+pub struct Loaded {
+    pub body: Body,
+    /// With rising numbers, and each with a token of its own.
+    pub places: Vec<KeptPlace>,
+}
+
 /// A state that is being rebuilt from its packed strings.
 pub struct Assembly {
     body: Body,
+    places: Vec<KeptPlace>,
+    tokens: BTreeSet<Token>,
     last: Fence,
+    /// The last hold of which UNHEARD was added.
+    last_unheard: Fence,
     /// Whether the change of [`Body::scalars`] was added already.
     has_scalars: bool,
 }
@@ -91,7 +106,10 @@ impl Assembly {
     pub fn new(family: Family) -> Assembly {
         Assembly {
             body: Body::new(family),
+            places: Vec::new(),
+            tokens: BTreeSet::new(),
             last: Fence(0),
+            last_unheard: Fence(0),
             has_scalars: false,
         }
     }
@@ -114,6 +132,12 @@ impl Assembly {
             }
             let misfit = |misfit| Unsound::Misfit { verb, misfit };
             self.body.apply(&change).map_err(misfit)?;
+            if let Change::Place(place) = change {
+                if !self.tokens.insert(place.token.clone()) {
+                    return Err(misfit(Misfit::PlaceTaken));
+                }
+                self.places.push(place);
+            }
         }
         Ok(more)
     }
@@ -125,13 +149,26 @@ impl Assembly {
             Change::Grant(grant) => {
                 let rises = grant.fence > self.last;
                 self.last = grant.fence;
-                rises && self.has_scalars == scalars_first
+                let is_late = self.last_unheard > Fence(0) || !self.places.is_empty();
+                rises && self.has_scalars == scalars_first && !is_late
             }
             Change::Limits(_) | Change::Tally(_) | Change::Record(_) => {
                 let first = self.last == Fence(0);
                 !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
             }
-            Change::Delay { .. } => self.has_scalars && self.body.later_scalars().is_none(),
+            Change::Delay { .. } => {
+                let is_first = self.last_unheard == Fence(0) && self.places.is_empty();
+                self.has_scalars && self.body.later_scalars().is_none() && is_first
+            }
+            Change::Unheard { fence, .. } => {
+                let rises = *fence > std::mem::replace(&mut self.last_unheard, *fence);
+                rises && self.has_all_scalars() && self.places.is_empty()
+            }
+            Change::Place(place) => {
+                let last = self.places.last();
+                let rises = last.is_none_or(|last| place.number > last.number);
+                rises && self.has_all_scalars()
+            }
             _ => false,
         }
     }
@@ -140,12 +177,17 @@ impl Assembly {
     ///
     /// # Errors
     /// If something is missing.
-    pub fn finish(self) -> Result<Body, Unsound> {
-        if self.has_scalars == self.body.scalars().is_some() {
-            Ok(self.body)
-        } else {
-            Err(Unsound::Incomplete)
+    pub fn finish(self) -> Result<Loaded, Unsound> {
+        if !self.has_all_scalars() {
+            return Err(Unsound::Incomplete);
         }
+        let Assembly { body, places, .. } = self;
+        Ok(Loaded { body, places })
+    }
+
+    /// Whether the state has the scalars that its family needs.
+    fn has_all_scalars(&self) -> bool {
+        self.has_scalars == self.body.scalars().is_some()
     }
 }
 

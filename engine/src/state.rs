@@ -31,6 +31,10 @@ pub enum Misfit {
     Full,
     /// Changes follow a VANISH.
     Vanished,
+    /// A kept place has the token or the number already.
+    PlaceTaken,
+    /// No kept place has this number.
+    NoPlace,
 }
 
 impl fmt::Display for Misfit {
@@ -41,6 +45,8 @@ impl fmt::Display for Misfit {
             Misfit::NoHold => "no hold of the key has its fence",
             Misfit::Full => "there is no room for another key",
             Misfit::Vanished => "the key vanishes, and yet more happens to it",
+            Misfit::PlaceTaken => "another kept place has its token or its number",
+            Misfit::NoPlace => "no kept place has its number",
         })
     }
 }
@@ -286,8 +292,16 @@ impl Body {
                 }
                 once.delay(*until);
             }
+            Change::Unheard { fence, keep_ms } => {
+                let holds = self.holds_mut().ok_or(Misfit::NoHold)?;
+                if !holds.set_unheard(*fence, *keep_ms) {
+                    return Err(Misfit::NoHold);
+                }
+            }
             // The engine removes the state; there is nothing to change in it.
             Change::Vanish => {}
+            // The engine changes the queue.
+            Change::Place(_) | Change::Leave { .. } => {}
         }
         Ok(None)
     }
@@ -386,7 +400,14 @@ impl Body {
             .iter()
             .map(|hold| Change::Grant(hold.to_grant()));
         let later = self.later_scalars();
-        first.into_iter().chain(grants).chain(last).chain(later)
+        let unheard = self.holds().iter().filter_map(|hold| {
+            Some(Change::Unheard {
+                fence: hold.fence(),
+                keep_ms: hold.unheard_ms()?,
+            })
+        });
+        let all = first.into_iter().chain(grants).chain(last);
+        all.chain(later).chain(unheard)
     }
 
     /// Returns the bytes on the heap.

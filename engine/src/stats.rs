@@ -22,8 +22,9 @@ pub struct Counters {
     pub revoked: u64,
     /// Ended because the connection of an EPHEMERAL hold closed.
     pub disconnected: u64,
-    /// Ended because the connection had closed before the grant was written to it.
+    /// Ended as [`End::Undelivered`].
     pub undelivered: u64,
+    /// Waits that ran out, and kept places that were not asked for in time.
     pub wait_timeouts: u64,
     /// Requests that left the queue because their connection closed.
     pub wait_disconnects: u64,

@@ -26,6 +26,9 @@
 //! GIVEUP    12
 //! RECORD    13 attempts touched reason-kind [reason] late completion-follows [completion]
 //! DELAY     14 until                                                              (version 3)
+//! UNHEARD   16 fence keep-ms                                                      (version 3)
+//! PLACE     17 claim number since lease keep-ms token option(owner)               (version 3)
+//! LEAVE     18 number                                                             (version 3)
 //! ```
 //!
 //! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.
@@ -34,7 +37,9 @@
 //! - `completion` is keep-until, token and option(result). `how` and `reason-kind` are numbers.
 //! - Moments are milliseconds since 1970. Those of a GRANT are close together, so it has differences: `granted` minus
 //!   the fence in milliseconds, and `deadline` minus (`granted` plus the lease). They may be negative, and are zigzag
-//!   numbers. Only semaphores have `permits`.
+//!   numbers. Only semaphores have `permits`. `since` of a PLACE is a difference too: minus its number in milliseconds.
+//! - `claim` of a PLACE is 1 for a shared lock and 0 for another, the permits for a semaphore, option(max) for a run,
+//!   and nothing for a member.
 //! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared.
 //!
 //! Every sequence of changes has exactly one packed form, and a reader refuses every other. So two servers with equal
@@ -91,6 +96,9 @@ mod kind {
     pub const GIVEUP: u8 = 12;
     pub const RECORD: u8 = 13;
     pub const DELAY: u8 = 14;
+    pub const UNHEARD: u8 = 16;
+    pub const PLACE: u8 = 17;
+    pub const LEAVE: u8 = 18;
 
     /// The kind of a GRANT. The three constants below are its flags.
     pub const GRANT: u8 = 0x80;
@@ -139,7 +147,10 @@ impl Change {
     #[must_use]
     pub fn version(&self) -> u8 {
         match self {
-            Change::Delay { .. } => VERSION_OF_0_3,
+            Change::Delay { .. }
+            | Change::Unheard { .. }
+            | Change::Place(_)
+            | Change::Leave { .. } => VERSION_OF_0_3,
             Change::Grant(_)
             | Change::Renew { .. }
             | Change::End { .. }

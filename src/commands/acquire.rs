@@ -40,9 +40,11 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
     let keep_ms = parsed.number_u32(Number::QueueMs);
     let token = parsed.text(Text::Token).and_then(Token::parse);
     if keep_ms.is_some() && token.is_none() {
-        return Err("ERR syntax error: QUEUE keeps the place for a TOKEN, and none is given"
-            .to_owned()
-            .into());
+        return Err(
+            "ERR syntax error: QUEUE keeps the place for a TOKEN, and none is given"
+                .to_owned()
+                .into(),
+        );
     }
     if keep_ms.is_some() && ephemeral {
         return Err("ERR syntax error: QUEUE and EPHEMERAL exclude each other: \

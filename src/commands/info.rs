@@ -11,7 +11,7 @@ use dsync_engine::types::{Claim, ClientId, UnixMs};
 /// How many holders and waiters are listed without COUNT.
 pub(super) const DEFAULT_COUNT: u64 = 10;
 
-/// A replica's value for fields about waiters, because it does not know them.
+/// A replica's value for fields about all waiters, because it knows the kept places only.
 const UNKNOWN: &str = "unknown on a replica";
 
 /// Writes the reply; null for a key that does not exist.
@@ -27,24 +27,18 @@ pub(super) fn reply(ctx: Ctx<'_>, info: Option<&Info<'_>>) {
     ctx.map(6 + family_fields);
     particulars(ctx, info);
     field(ctx, "holders", info.holders as u64);
-    match &info.waiters {
-        Some(waiters) => {
-            field(ctx, "waiters", waiters.count as u64);
-            field(ctx, "longest-wait-ms", waiters.longest_ms);
-        }
-        None => {
-            text(ctx, "waiters", UNKNOWN);
-            text(ctx, "longest-wait-ms", UNKNOWN);
-        }
+    if info.knows_waiters {
+        field(ctx, "waiters", info.waiters.count as u64);
+        field(ctx, "longest-wait-ms", info.waiters.longest_ms);
+    } else {
+        text(ctx, "waiters", UNKNOWN);
+        text(ctx, "longest-wait-ms", UNKNOWN);
     }
     ctx.bulk(b"first-holders");
     ctx.array(info.first_holders.len());
     info.first_holders.iter().for_each(|hold| holder(ctx, hold));
     ctx.bulk(b"first-waiters");
-    let waiting = info
-        .waiters
-        .as_ref()
-        .map_or(&[][..], |waiters| &waiters.first);
+    let waiting = &info.waiters.first;
     ctx.array(waiting.len());
     waiting.iter().for_each(|waiting| waiter(ctx, waiting));
 }

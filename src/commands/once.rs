@@ -8,9 +8,7 @@ use super::arguments::{
     EPHEMERAL, KEEP, KEY, LEASE, MAX, OWNER, REASON, RESULT, TOKEN, TOKEN_OPTION, WAITING,
 };
 use super::grammar::{Number, Text};
-use super::replies::{
-    Form, NO, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES, queued,
-};
+use super::replies::{Form, NO, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES, queued};
 use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;

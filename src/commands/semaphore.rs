@@ -7,8 +7,8 @@ use super::arguments::{
 };
 use super::grammar::Number;
 use super::replies::{
-    Form, GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED, WRONG_TYPE,
-    queued,
+    Form, GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED,
+    WRONG_TYPE, queued,
 };
 use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;

@@ -5,9 +5,9 @@ use super::out::{journal, notify};
 use super::redis::context::Ctx;
 use super::redis::name::KeyString;
 use super::{SHELL, run, settings};
-use dsync_engine::Family;
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::Change;
+use dsync_engine::{Engine, Family, Key, WrongType};
 
 /// How many changes of an AOF were applied and skipped: the one that is being loaded, or was loaded last.
 #[derive(Default)]
@@ -27,12 +27,18 @@ pub(crate) fn carry_out(
     family: Family,
     changes: &[Change],
 ) -> Result<(), String> {
-    let applied = run::run_followed(ctx, name, |engine, key, now| {
+    let is_leave = |change: &Change| matches!(change, Change::Leave { .. });
+    let follow = |engine: &mut Engine, key: &mut Key<'_>, now| {
         let followed = engine.follow(key, family, changes, now);
         (followed, engine.take_fence_ahead())
-    });
-    let Ok((followed, fence_ahead)) = applied else {
-        return Err("the key holds a value that is not dsync's".to_owned());
+    };
+    let (followed, fence_ahead) = match run::run_followed(ctx, name, follow) {
+        Ok(applied) => applied,
+        // Places leave a name whose value has another type now.
+        Err(WrongType) if changes.iter().all(is_leave) => {
+            run::run_followed_for_queue(ctx, name, follow)
+        }
+        Err(WrongType) => return Err("the key holds a value that is not dsync's".to_owned()),
     };
     if let Some(fence) = fence_ahead {
         journal::fence_ahead(fence);
@@ -41,7 +47,9 @@ pub(crate) fn carry_out(
         let change = changes.get(at).map(Change::to_string).unwrap_or_default();
         return Err(format!("its change '{change}' does not fit: {misfit}"));
     }
-    ctx.signal_modified(name);
+    if changes.iter().any(Change::modifies) {
+        ctx.signal_modified(name);
+    }
     notify::changed(ctx, name, family, changes);
     SHELL.with(|shell| shell.load.applied += changes.len() as u64);
     Ok(())

@@ -7,6 +7,7 @@
 //! the server, in the right order.
 
 pub(crate) mod arm;
+mod beside_keys;
 pub(crate) mod cluster;
 pub(crate) mod entropy;
 pub(crate) mod events;
@@ -14,6 +15,7 @@ pub(crate) mod followed;
 mod freed;
 mod lease_clock;
 mod listeners;
+mod loading;
 pub(crate) mod out;
 mod pace;
 pub(crate) mod redis;

@@ -41,6 +41,8 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
             ctx.integer(count(*attempts));
         }
         Answer::NotGranted => ctx.null(),
+        // `respond` knows the key, which the channel needs. A place that was parked is never answered so.
+        Answer::Waiting { .. } => ctx.null(),
         Answer::Finished { done, lost } => {
             ctx.array(2);
             ctx.integer(count(*done));
@@ -97,6 +99,12 @@ fn words(refusal: Refusal) -> String {
         }
         Refusal::QueueFull(FullQueue::Server { bound }) => {
             format!("QUEUEFULL {bound} requests wait on this server (dsync.max-waiters)")
+        }
+        Refusal::QueueFull(FullQueue::HalfOfKey { bound }) => format!(
+            "QUEUEFULL {bound} places are kept for this key, half of dsync.max-waiters-per-key"
+        ),
+        Refusal::QueueFull(FullQueue::HalfOfServer { bound }) => {
+            format!("QUEUEFULL {bound} places are kept on this server, half of dsync.max-waiters")
         }
     }
 }

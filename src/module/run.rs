@@ -64,6 +64,22 @@ pub(super) fn run_followed<R>(
     Ok(result)
 }
 
+/// [`run_followed`] for changes that concern the queue of a name only, whatever value the name has.
+pub(super) fn run_followed_for_queue<R>(
+    ctx: Ctx<'_>,
+    name: &KeyString<'_>,
+    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+) -> R {
+    SHELL.with(|shell| {
+        let now = shell.now();
+        call(
+            &mut shell.engine,
+            &mut Key::found(Db(ctx.db()), name.bytes(), None),
+            now,
+        )
+    })
+}
+
 /// Runs a call of the timer, which arms itself again when it has made all its calls.
 pub(super) fn run_task<R>(
     ctx: Ctx<'_>,
@@ -142,9 +158,9 @@ pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
 }
 
 /// Tells the waiters of this name why they cannot be served any more.
-pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer) {
+pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer, now: Now) {
     let mut effects = SHELL.with(|shell| {
-        shell.engine.turn_away(Db(ctx.db()), name.bytes(), why);
+        shell.engine.turn_away(Db(ctx.db()), name.bytes(), why, now);
         std::mem::take(&mut shell.engine.effects)
     });
     carry_out(ctx, name, None, false, &mut effects);
@@ -205,9 +221,8 @@ fn carry_out(
     is_freed: bool,
     effects: &mut Effects,
 ) {
-    if let Some(family) = family {
-        replicate::replicate(ctx, name, family, &effects.changes);
-    }
+    // Without a value there are only changes that are the same for all families: places that leave the name.
+    replicate::replicate(ctx, name, family.unwrap_or(Family::Lock), &effects.changes);
     if effects.modified {
         ctx.signal_modified(name);
     }

@@ -113,7 +113,7 @@ fn do_task(ctx: Ctx<'_>, now: Now, ownerships: &mut Ownerships, budget: &mut u32
     }
     let name = KeyString::new(name.as_bytes());
     match ownerships.of(ctx, &name) {
-        Ownership::KeyLeft => run::turn_away(ctx, &name, &Answer::KeyLeft),
+        Ownership::KeyLeft => run::turn_away(ctx, &name, &Answer::KeyLeft, now),
         ownership => {
             let may_write = now.may_write && ownership == Ownership::Ours;
             let now = Now { may_write, ..now };
@@ -122,7 +122,7 @@ fn do_task(ctx: Ctx<'_>, now: Now, ownerships: &mut Ownerships, budget: &mut u32
             });
             if done.is_err() {
                 // The name has a value of another type now, so its waiters get WRONGTYPE.
-                run::turn_away(ctx, &name, &Answer::WrongType);
+                run::turn_away(ctx, &name, &Answer::WrongType, now);
             }
         }
     }

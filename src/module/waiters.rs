@@ -85,7 +85,8 @@ fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
             }
         } else {
             shell.waiters.parked.remove(&waiter);
-            shell.engine.leave(waiter);
+            let now = shell.now();
+            shell.engine.leave(waiter, now);
         }
     });
     is_parked
@@ -194,7 +195,8 @@ impl Hooks for WaitingClients {
                 .get_mut(&waiter)
                 .and_then(|parked| parked.answer.take());
             if decided.is_none() {
-                shell.engine.leave(waiter);
+                let now = shell.now();
+                shell.engine.leave(waiter, now);
             }
             decided
         });
@@ -213,7 +215,7 @@ impl Hooks for WaitingClients {
         let waiter = WaiterId(waiter);
         SHELL.with(|shell| {
             let now = shell.now();
-            shell.engine.leave(waiter);
+            shell.engine.leave(waiter, now);
             // The request was granted in this turn, but the client was told something else: take the grant back.
             let client = shell
                 .waiters
@@ -231,7 +233,8 @@ impl Hooks for WaitingClients {
 
     fn gone(waiter: NonZeroU64) {
         let parked = SHELL.with(|shell| {
-            shell.engine.leave(WaiterId(waiter));
+            let now = shell.now();
+            shell.engine.leave(WaiterId(waiter), now);
             shell.waiters.parked.remove(&WaiterId(waiter))
         });
         // Drop the handle after the borrow ends, because that calls the server.

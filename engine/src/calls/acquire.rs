@@ -7,9 +7,22 @@
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
 use crate::hold::Grant;
-use crate::queue::entry::{Departed, Place, Request, Seat, Waiter};
-use crate::types::{Claim, Fence, Now, QueueId, Token};
+use crate::queue::entry::{Keep, Place, Request, Seat, Waiter};
+use crate::types::{Claim, Fence, LeaseMs, LeaseUs, Now, QueueId, Token, WaiterId};
 use crate::{Body, Engine, Key, Reply};
+
+/// What became of a request before the queue was served once more.
+pub(super) enum Decided {
+    Answer(Answer),
+    Queued(Queued),
+}
+
+/// A request that has entered the queue.
+pub(super) struct Queued {
+    pub(super) id: WaiterId,
+    pub(super) queue: QueueId,
+    pub(super) place: Place,
+}
 
 impl Engine {
     pub fn acquire(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
@@ -34,12 +47,18 @@ impl Engine {
             self.settle(key, now);
             return Reply::Now(answer);
         }
-        let reply = self.grant_or_queue(key, request, now);
+        let keeps = request.keep_ms.is_some();
+        let decided = self.grant_or_queue(key, request, now);
         self.settle(key, now);
-        match reply {
-            // `settle` may have granted this request: answer now instead of parking the client.
-            Reply::Queued(id) => self.effects.answer_to(id).map_or(reply, Reply::Now),
-            Reply::Now(_) => reply,
+        let queued = match decided {
+            Decided::Answer(answer) => return Reply::Now(answer),
+            Decided::Queued(queued) => queued,
+        };
+        // `settle` may have granted this request: answer now instead of parking the client.
+        match self.effects.answer_to(queued.id) {
+            Some(answer) => Reply::Now(answer),
+            None if keeps => Reply::Now(self.keep_waiting(&queued, now)),
+            None => Reply::Queued(queued.id),
         }
     }
 
@@ -62,7 +81,8 @@ impl Engine {
         Some(self.granted(key, request.token.clone(), fence))
     }
 
-    fn grant_or_queue(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
+    fn grant_or_queue(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Decided {
+        let queues = request.wait.is_some() || request.keep_ms.is_some();
         let queue = self.queues.find(key.db, key.name);
         let mut vacant = None;
         if let Some(id) = queue
@@ -72,21 +92,21 @@ impl Engine {
                 .and_then(|queue| queue.find(&request.token))
         {
             if seat.claim() != request.claim {
-                return Reply::Now(Answer::Refused(Refusal::Mismatch));
+                return Decided::Answer(Answer::Refused(Refusal::Mismatch));
             }
-            match (request.wait, seat) {
-                (Some(_), _) => return self.resume(id, place, request),
-                (None, Seat::Waiting(_)) => return Reply::Now(Answer::NotGranted),
+            match seat {
+                _ if queues => return self.resume(key, id, place, request, now),
+                Seat::Waiting(_) => return Decided::Answer(Answer::NotGranted),
                 // A vacant place delays nobody, so a try with its token is decided like any other try.
-                (None, Seat::Vacant(_)) => vacant = Some((id, place)),
+                Seat::Vacant(_) => vacant = Some((id, place)),
             }
         }
         if let Some(answer) = self.concluded(key, request.max_attempts) {
-            return Reply::Now(answer);
+            return Decided::Answer(answer);
         }
         let limit = match self.limit_for(key, &request) {
             Ok(limit) => limit,
-            Err(refusal) => return Reply::Now(Answer::Refused(refusal)),
+            Err(refusal) => return Decided::Answer(Answer::Refused(refusal)),
         };
         let waiting = queue
             .and_then(|id| self.queues.get(id))
@@ -101,20 +121,25 @@ impl Engine {
         };
         if fits && !waiting {
             let (token, family) = (request.token.clone(), request.claim.family());
-            let Some(fence) = self.grant(key, request, now) else {
-                return Reply::Now(Answer::NotGranted);
+            let Some(fence) = self.grant(key, request, None, now) else {
+                return Decided::Answer(Answer::NotGranted);
             };
             self.stats.counters_mut(family).granted_at_once += 1;
             if let Some((queue, place)) = vacant {
                 self.queues.leave(queue, place);
             }
-            return Reply::Now(self.granted(key, token, fence));
+            return Decided::Answer(self.granted(key, token, fence));
         }
-        if request.wait.is_none() {
-            return Reply::Now(Answer::NotGranted);
+        if !queues {
+            return Decided::Answer(Answer::NotGranted);
         }
-        if let Err(full) = self.queues.make_room(queue, self.queue_bounds()) {
-            return Reply::Now(Answer::Refused(Refusal::QueueFull(full)));
+        let bounds = self.queue_bounds();
+        let room = match request.keep_ms {
+            Some(_) => self.queues.check_room_for_kept(queue, bounds),
+            None => Ok(()),
+        };
+        if let Err(full) = room.and_then(|()| self.queues.make_room(queue, bounds)) {
+            return Decided::Answer(Answer::Refused(Refusal::QueueFull(full)));
         }
         self.queue_up(key, request, now)
     }
@@ -147,7 +172,10 @@ impl Engine {
         }
     }
 
-    fn queue_up(&mut self, key: &mut Key<'_>, mut request: Request, now: Now) -> Reply {
+    fn queue_up(&mut self, key: &mut Key<'_>, mut request: Request, now: Now) -> Decided {
+        let Some(place) = self.next_place(now) else {
+            return Decided::Answer(Answer::NotGranted);
+        };
         let queue = self.queues.find_or_make(key.db, key.name);
         // The limit takes force when the request enters the queue, and not again when it is granted.
         let asked = request.limit.take();
@@ -162,37 +190,24 @@ impl Engine {
         {
             queue.remember_limit(request.claim.family(), limit);
         }
-        let id = self.queues.next_waiter();
-        let place = self.queues.next_place();
-        self.queues.join(
-            queue,
-            place,
-            Waiter {
-                id,
-                request,
-                since: now.mono,
-            },
-        );
-        Reply::Queued(id)
+        let keep = request.keep_ms.take().map(|ms| Keep {
+            ms,
+            since: now.unix(),
+            until: LeaseUs(0),
+        });
+        let waiter = Waiter {
+            id: Some(self.queues.next_waiter()),
+            request,
+            since: now.mono,
+            keep,
+        };
+        self.enter(key, queue, place, waiter, None)
     }
 
-    /// Gives the place, waiting or vacant, to the same request sent again by a new connection.
-    fn resume(&mut self, queue: QueueId, place: Place, mut request: Request) -> Reply {
-        // The limit took force when the request first entered the queue.
-        request.limit = None;
-        let since = match self.queues.leave(queue, place) {
-            Some(Departed::Waiter(old)) => {
-                self.effects.wake(old.id, Answer::Superseded);
-                old.since
-            }
-            Some(Departed::Vacancy(vacancy)) => vacancy.since,
-            Some(Departed::Watcher(watcher)) => watcher.since,
-            None => return Reply::Now(Answer::NotGranted),
-        };
-        let id = self.queues.next_waiter();
-        self.queues
-            .join(queue, place, Waiter { id, request, since });
-        Reply::Queued(id)
+    /// Draws the rank of a new place. Returns `None` when there are no more numbers.
+    pub(super) fn next_place(&mut self, now: Now) -> Option<Place> {
+        let number = self.fences.next(now);
+        (number < Fence::MAX).then_some(Place(number))
     }
 
     fn put_limit_in_force(&mut self, key: &mut Key<'_>, claim: Claim, asked: Option<u32>) {
@@ -207,13 +222,16 @@ impl Engine {
         }
     }
 
-    /// Grants the request, and returns the fence of the new hold; `None` if the state has refused it.
+    /// Grants the request, and returns the fence of the new hold; `None` if the state has refused it. `unheard_ms` says
+    /// that nobody waits on its place, and how long that was kept: the first deadline is as short then.
     pub(crate) fn grant(
         &mut self,
         key: &mut Key<'_>,
         mut request: Request,
+        unheard_ms: Option<u32>,
         now: Now,
     ) -> Option<Fence> {
+        let first = unheard_ms.map_or(request.lease, |ms| LeaseMs(ms).min(request.lease));
         let fence = self.fences.next(now);
         let family = request.claim.family();
         self.put_limit_in_force(key, request.claim, request.limit);
@@ -223,14 +241,17 @@ impl Engine {
             token,
             claim: request.claim,
             lease: request.lease,
-            deadline: now.unix().after_ms(u64::from(request.lease.0)),
+            deadline: now.unix().after_ms(u64::from(first.0)),
             granted: now.unix(),
             renewed: false,
             owner: request.owner.take(),
         };
         self.decide(key, family, Change::Grant(grant)).ok()?;
+        if let Some(keep_ms) = unheard_ms {
+            let _ = self.decide(key, family, Change::Unheard { fence, keep_ms });
+        }
         if let Some(id) = key.state {
-            self.set_due(id, fence, now.lease.after(request.lease));
+            self.set_due(id, fence, now.lease.after(first));
         }
         self.bind(key, fence, &request);
         Some(fence)

@@ -1,7 +1,8 @@
 //! Background work: work in memory that no client waits for, done in slices.
 //!
-//! - After a take-over every hold gets a moment on the lease clock: see [`crate::calls::role`].
-//! - After a flush, a swap or a take-over queues are made due: see [`crate::queue::due`].
+//! - After a take-over every hold and every kept place gets a moment on the lease clock: see [`crate::calls::role`].
+//! - After a flush, a swap or a take-over queues are made due, and lose kept places that were flushed: see
+//!   [`crate::queue::due`].
 //! - Large things that are no longer needed are dropped: see [`crate::index::leftovers`].
 //!
 //! A call that causes such work takes only a few steps itself, whatever the number of holds and waiters, so that no
@@ -23,6 +24,7 @@ impl Engine {
     pub fn background(&mut self, budget: &mut u32) {
         self.queues.sweep(budget);
         self.walk(budget);
+        self.walk_places(budget);
         while *budget > 0
             && let Some(piece) = self.leftovers.next()
         {

@@ -9,14 +9,15 @@ use crate::answer::Answer;
 use crate::calls::tasks::Ending;
 use crate::change::End;
 use crate::effect::HandedOver;
-use crate::queue::entry::{Departed, Vacancy};
-use crate::types::{ClientId, Db, Now, WaiterId};
+use crate::queue::entry::{Departed, Place, Vacancy};
+use crate::types::{ClientId, Db, Now, QueueId, WaiterId};
 
 /// How many waiters one call of `turn_away` answers.
 const SLICE: u32 = 128;
 
 impl Engine {
-    /// Removes the waiter of a connection that has closed, and keeps the place vacant if the client chose the token.
+    /// Removes the waiter of a connection that has closed, and leaves the place vacant if the client chose the token. A
+    /// kept place stays one.
     /// Ephemeral holds of the connection end as soon as the server can write. Returns whether the connection had a
     /// waiter or such holds; most have none.
     pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
@@ -24,26 +25,12 @@ impl Engine {
         if let Some(waiter) = self.queues.waiter_of(client)
             && let Some((queue, place)) = self.queues.seat_of(waiter)
         {
-            let left = self.queues.leave(queue, place);
-            if let Some(family) = left.as_ref().and_then(Departed::family) {
-                self.stats.counters_mut(family).wait_disconnects += 1;
-            }
-            if let Some(Departed::Waiter(waiter)) = left
-                && waiter.request.may_return
-                && self.settings.rejoin_ms > 0
-            {
-                let until = now.mono.after_ms(self.settings.rejoin_ms);
-                let (token, claim) = (waiter.request.token, waiter.request.claim);
-                let vacancy = Vacancy {
-                    token,
-                    claim,
-                    since: waiter.since,
-                    until,
-                };
-                self.queues.keep(queue, place, vacancy);
-            }
-            self.queues.left_unserved(queue);
             concerned = true;
+            if let Some((_, family)) = self.detach(queue, place, now) {
+                self.stats.counters_mut(family).wait_disconnects += 1;
+            } else {
+                self.lose(queue, place, now);
+            }
         }
         if self.ephemeral_of(client).is_some() {
             self.closed.insert(client);
@@ -52,18 +39,47 @@ impl Engine {
         concerned
     }
 
-    /// Removes the waiter without an answer from the engine, and keeps no place for it. Returns whether it waited.
-    pub fn leave(&mut self, waiter: WaiterId) -> bool {
+    /// Removes the waiter at this place, whose connection has closed, and leaves the place vacant if the client chose the
+    /// token.
+    fn lose(&mut self, queue: QueueId, place: Place, now: Now) {
+        let left = self.queues.leave(queue, place);
+        if let Some(family) = left.as_ref().and_then(Departed::family) {
+            self.stats.counters_mut(family).wait_disconnects += 1;
+        }
+        if let Some(Departed::Waiter(waiter)) = left
+            && waiter.request.may_return
+            && self.settings.rejoin_ms > 0
+        {
+            let until = now.mono.after_ms(self.settings.rejoin_ms);
+            let (token, claim) = (waiter.request.token, waiter.request.claim);
+            let vacancy = Vacancy {
+                token,
+                claim,
+                since: waiter.since,
+                until,
+            };
+            self.queues.vacate(queue, place, vacancy);
+        }
+        self.queues.left_unserved(queue);
+    }
+
+    /// Removes the waiter without an answer from the engine, and leaves no vacant place for it. A kept place stays.
+    /// Returns whether it waited.
+    pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
         let Some((queue, place)) = self.queues.seat_of(waiter) else {
             return false;
         };
+        if self.detach(queue, place, now).is_some() {
+            return true;
+        }
         self.queues.leave(queue, place);
         self.queues.left_unserved(queue);
         true
     }
 
     /// Notes that a grant could not be delivered: its hold ends as soon as the server can write, and the next waiter is
-    /// served. If the connection has closed (`closed`), the place is kept vacant for the token.
+    /// served. If the connection has closed (`closed`), the place is left vacant for the token. A place that was kept is
+    /// kept again in any case.
     pub fn undelivered(&mut self, grant: HandedOver, client: ClientId, closed: bool, now: Now) {
         let HandedOver {
             state,
@@ -83,7 +99,7 @@ impl Engine {
             let keeps = closed && self.settings.rejoin_ms > 0;
             let until = now.mono.after_ms(self.settings.rejoin_ms);
             let vacates = former_place
-                .filter(|_| keeps)
+                .filter(|former_place| keeps || former_place.keep.is_some())
                 .map(|former_place| (former_place, until));
             self.ending.insert(
                 fence,
@@ -98,11 +114,15 @@ impl Engine {
 
     /// Answers all waiters that this server was demoted. Not in slices, because the server itself unblocks all its
     /// blocked clients at once then, which costs far more.
+    /// Kept places stay.
     pub fn dismiss_all(&mut self) {
         let waiters: Vec<_> = self.queues.waiters().collect();
-        waiters
-            .into_iter()
-            .for_each(|waiter| self.effects.wake(waiter, Answer::Demoted));
+        for waiter in &waiters {
+            self.effects.wake(*waiter, Answer::Demoted);
+        }
+        if self.queues.kept() > 0 {
+            return self.queues.dismiss(&waiters);
+        }
         let queues = self.queues.clear();
         if queues.is_large() {
             self.leftovers.drop_pieces(queues.into_pieces());
@@ -110,11 +130,29 @@ impl Engine {
     }
 
     /// Answers the waiters of a name that cannot be served: its value is not this module's, or the key has gone to
-    /// another node. Answers at most `SLICE` of them; the queue stays due while more are left.
-    pub fn turn_away(&mut self, db: Db, name: &[u8], why: &Answer) {
+    /// another node. Its kept places are dropped. Answers at most `SLICE` of them; the queue stays due while more are
+    /// left.
+    ///
+    /// While the server takes no writes, no kept place can be dropped. Then only clients are answered whose wait runs
+    /// out.
+    pub fn turn_away(&mut self, db: Db, name: &[u8], why: &Answer, now: Now) {
+        self.queues.note_flush(db, name);
         let Some(id) = self.queues.find(db, name) else {
             return;
         };
+        let keeps = self.queues.get(id).is_some_and(|queue| queue.kept() > 0);
+        if keeps && !now.may_write {
+            while let Some((moment, queue, place)) = self.queues.first_moment()
+                && moment <= now.mono
+                && queue == id
+            {
+                match self.detach(queue, place, now) {
+                    Some((waiter, _)) => self.effects.wake(waiter, why.clone()),
+                    None => self.tell(queue, place, why.clone()),
+                }
+            }
+            return self.queues.set_due(id);
+        }
         for _ in 0..SLICE {
             self.queues.answer_watchers(id, why.clone());
             let Some(queue) = self.queues.get(id) else {

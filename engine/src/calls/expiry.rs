@@ -4,6 +4,7 @@
 //! come due.
 
 use crate::change::Change;
+use crate::hold::Hold;
 use crate::types::{LeaseUs, Now};
 use crate::{Body, End, Engine, Family, Key, StateId};
 
@@ -11,7 +12,8 @@ use crate::{Body, End, Engine, Family, Key, StateId};
 const LAPSES: u32 = 1_024;
 
 impl Engine {
-    /// Ends the holds of this key whose lease has run out, up to `LAPSES`.
+    /// Ends the holds of this key whose lease has run out, up to `LAPSES`. A hold that was granted to a kept place, and
+    /// whose token was not heard from, ends as if its grant had not been delivered.
     pub(crate) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
         if !now.may_write {
             return;
@@ -23,11 +25,13 @@ impl Engine {
             let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
                 return;
             };
-            let family = state.body.family();
-            let earliest = state.body.holds().earliest(self.role.since());
+            let (family, holds) = (state.body.family(), state.body.holds());
+            let earliest = holds.earliest(self.role.since());
             let due = earliest.filter(|(due, _)| *due <= now.lease);
             let Some((_, fence)) = due else { return };
-            self.end(key, family, fence, End::Lapsed, now);
+            let unheard = holds.get(fence).and_then(Hold::unheard_ms);
+            let how = unheard.map_or(End::Lapsed, |_| End::Undelivered);
+            self.end(key, family, fence, how, now);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::answer::Answer;
 use crate::change::{Change, End};
 use crate::effect::Note;
 use crate::hold::Hold;
+use crate::queue::entry::Place;
 use crate::types::{Fence, LeaseMs, Now, Token};
 use crate::{Body, Engine, Family, Key, WrongType};
 
@@ -36,7 +37,7 @@ impl Engine {
         Ok(fence.is_some() || withdrawn)
     }
 
-    /// Removes the token's request from the queue, and answers its connection if one waits. Returns whether there was a
+    /// Removes the token's request or kept place from the queue, and answers its connection if one waits. Returns whether there was a
     /// request. Without this, a client that gave up on the reply would be granted without knowing it, and would hold up
     /// the others for a lease.
     fn withdraw(&mut self, key: &Key<'_>, family: Family, token: &Token) -> bool {
@@ -53,7 +54,8 @@ impl Engine {
         true
     }
 
-    /// Ends the hold with this fence, without its token: an operator's call.
+    /// Ends the hold with this fence, or withdraws the kept place with this number, without its token: an operator's call.
+    /// Returns whether there was either.
     ///
     /// # Errors
     /// See [`Engine::release`].
@@ -69,9 +71,12 @@ impl Engine {
             .is_some_and(|body| body.holds().get(fence).is_some());
         if found {
             self.end(key, family, fence, End::Revoked, now);
+        }
+        let revoked = found || self.withdraw_place(key, family, Place(fence));
+        if revoked {
             self.settle(key, now);
         }
-        Ok(found)
+        Ok(revoked)
     }
 
     /// Ends a hold that exists. `decide` counts it; ends that an operator should see are noted for the log.

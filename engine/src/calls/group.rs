@@ -97,9 +97,11 @@ impl Engine {
         if let Err(full) = self.queues.make_room(queue, self.queue_bounds()) {
             return Reply::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
+        let Some(place) = self.next_place(now) else {
+            return Reply::Now(Answer::NotGranted);
+        };
         let queue = self.queues.find_or_make(key.db, key.name);
         let id = self.queues.next_waiter();
-        let place = self.queues.next_place();
         self.queues.watch(
             queue,
             place,

@@ -26,6 +26,7 @@ impl Engine {
 
     /// Returns a key that the server has opened, for a call. If its value is a stray, the engine knows now where it is.
     pub fn open<'a>(&mut self, db: Db, name: &'a [u8], state: Option<StateId>) -> Key<'a> {
+        self.queues.note_flush(db, name);
         if let Some(id) = state
             && !self.strays.is_empty()
         {
@@ -87,13 +88,13 @@ impl Engine {
         self.free(id);
     }
 
-    /// Notes that the database is empty now, or all databases if `None`.
+    /// Notes that the database is empty now, or all databases if `None`. Kept places go with the values.
     pub fn flushed(&mut self, db: Option<Db>) {
         match db {
             Some(db) => self.spaces.flush(db),
             None => self.spaces.flush_all(),
         }
-        self.queues.set_all_due(db);
+        self.queues.flush(db);
     }
 
     /// Notes that two databases have exchanged their contents. Queues stay with the database numbers.

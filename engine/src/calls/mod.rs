@@ -9,6 +9,7 @@ pub mod follow;
 mod group;
 mod keyspace;
 mod once;
+pub mod places;
 pub(crate) mod role;
 mod serve;
 pub mod tasks;

@@ -11,6 +11,9 @@
 //! means nothing to others, so it can be moved forward. Rejected: to reset all holds at the demotion, which is the same
 //! walk at another time; and a number of the term in each hold, which has no room for it.
 //!
+//! Kept places have moments in the same way: a walk over the queues gives each the time for which it is kept, or the grace
+//! if that is longer, from the take-over.
+//!
 //! A hold without a moment cannot lapse yet, whatever its deadline says. What is left of its lease can be computed all
 //! the same.
 
@@ -18,7 +21,8 @@ use std::mem::take;
 
 use crate::hold::Hold;
 use crate::index::deadlines::Wheel;
-use crate::types::{Fence, LeaseMs, LeaseUs, Now, UnixMs};
+use crate::queue::entry::{Keep, Place};
+use crate::types::{Fence, LeaseMs, LeaseUs, Now, QueueId, UnixMs};
 use crate::{Engine, StateId};
 
 /// A moment at which this server takes over leases. Their deadlines were written by another server, or by this one
@@ -33,8 +37,16 @@ struct TakeOver {
 
 impl TakeOver {
     fn due(self, hold: &Hold) -> LeaseUs {
+        if let Some(keep_ms) = hold.unheard_ms() {
+            return self.until(keep_ms);
+        }
         let left_ms = lease_left(hold.lease, hold.deadline(), self.unix, self.grace_ms);
         self.lease.after_ms(left_ms)
+    }
+
+    /// Returns until when a place is kept, or a hold lasts whose token has not been heard from.
+    fn until(self, keep_ms: u32) -> LeaseUs {
+        self.lease.after_ms(self.grace_ms.max(u64::from(keep_ms)))
     }
 }
 
@@ -62,6 +74,8 @@ pub(crate) struct Role {
     serving: bool,
     took_over: TakeOver,
     walk: Option<Walk>,
+    /// The walk that gives every kept place its moment, and the place that it looked at last.
+    places_walk: Option<(QueueId, Place)>,
     latest_due: LeaseUs,
 }
 
@@ -75,6 +89,7 @@ impl Default for Role {
                 grace_ms: 0,
             },
             walk: None,
+            places_walk: None,
             latest_due: LeaseUs(0),
         }
     }
@@ -91,7 +106,15 @@ impl Role {
     }
 
     pub fn is_walking(&self) -> bool {
-        self.walk.is_some()
+        self.walk.is_some() || self.places_walk.is_some()
+    }
+
+    pub fn places_walk(&self) -> Option<(QueueId, Place)> {
+        self.places_walk
+    }
+
+    pub fn set_places_walk(&mut self, at: Option<(QueueId, Place)>) {
+        self.places_walk = at;
     }
 
     /// Whether the walk has passed this state, so that all its holds must have their moments.
@@ -137,6 +160,8 @@ impl Engine {
             .ids_after(None, 1)
             .next()
             .map(|_| Walk { after: None });
+        let first = (QueueId(0), Place(Fence(0)));
+        self.role.places_walk = Some(first).filter(|_| self.queues.kept() > 0);
         self.leases = Wheel::new(lease.0);
         self.queues.set_all_due(None);
     }
@@ -146,9 +171,11 @@ impl Engine {
     pub fn stand_down(&mut self) {
         self.role.serving = false;
         self.role.walk = None;
+        self.role.places_walk = None;
         let wheel = std::mem::replace(&mut self.leases, Wheel::new(0));
         let leftovers = &mut self.leftovers;
         leftovers.drop_entries(wheel.into_chunks());
+        leftovers.drop_entries(self.queues.take_keeps());
         leftovers.drop_entries(take(&mut self.retention));
         leftovers.drop_entries(take(&mut self.ephemeral));
         leftovers.drop_entries(take(&mut self.closed));
@@ -183,6 +210,43 @@ impl Engine {
         if let Some(holds) = state.and_then(|state| state.body.holds_mut()) {
             holds.set_due(fence, due);
         }
+    }
+
+    /// Returns until when a place is kept that nobody waits on from now on. A replica gives no moments: 0.
+    pub(crate) fn keep_until(&mut self, keep_ms: u32, now: Now) -> LeaseUs {
+        let until = now.lease.after_ms(u64::from(keep_ms));
+        self.new_moment(until)
+    }
+
+    /// Returns until when a place is kept that another server or a file has just put here.
+    pub(crate) fn take_up_until(&mut self, keep_ms: u32, now: Now) -> LeaseUs {
+        let until = self.take_over_at(now).until(keep_ms);
+        self.new_moment(until)
+    }
+
+    /// Returns until when a place is kept that was there when this server took over.
+    pub(crate) fn taken_over_until(&mut self, keep_ms: u32) -> LeaseUs {
+        let until = self.role.took_over.until(keep_ms);
+        self.new_moment(until)
+    }
+
+    /// Returns the moment at which a kept place runs out, as [`Engine::set_due`] does for a lease.
+    fn new_moment(&mut self, until: LeaseUs) -> LeaseUs {
+        if !self.role.serving {
+            return LeaseUs(0);
+        }
+        let until = until.max(self.role.since());
+        self.role.latest_due = self.role.latest_due.max(until);
+        until
+    }
+
+    /// Returns the milliseconds for which a place is still kept that nobody waits on, on a server that decides.
+    pub(crate) fn keep_left_ms(&self, keep: Keep, now: Now) -> u64 {
+        let until = match keep.until >= self.role.since() {
+            true => keep.until,
+            false => self.role.took_over.until(keep.ms),
+        };
+        until.ms_left(now.lease)
     }
 
     /// Gives a moment to a hold whose lease another server or a payload has just set.

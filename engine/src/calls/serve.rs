@@ -41,9 +41,13 @@ impl Engine {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
         let queue = self.queues.find(key.db, key.name);
         self.serve_queue(key, queue, now);
-        let waited = queue
-            .and_then(|id| self.queues.get(id))
-            .is_some_and(|q| q.waiters() > 0);
+        let queued = queue.and_then(|id| self.queues.get(id));
+        let waited = queued.is_some_and(|queue| queue.waiters() > 0);
+        // Kept places are saved with the value of their name, so they keep it.
+        let keeps = queued.is_some_and(|queue| queue.kept() > 0);
+        if let Some(queue) = queue.filter(|_| keeps) {
+            self.queues.set_holder(queue, key.state);
+        }
         let Some(id) = key.state else { return };
         if queue.is_some()
             && let Some(body) = self.body_mut(key)
@@ -53,7 +57,7 @@ impl Engine {
         if let Some(queue) = queue {
             self.queues.drop_if_empty(queue);
         }
-        if now.may_write && self.is_at_its_end(key, waited, now) {
+        if now.may_write && !keeps && self.is_at_its_end(key, waited, now) {
             self.vanish(key);
         } else {
             self.index(id);
@@ -227,7 +231,7 @@ impl Engine {
     }
 
     /// Stores the limit in the queue, so that its waiters keep it if the key is removed.
-    fn remember_limit(&mut self, key: &Key<'_>, queue: QueueId) {
+    pub(super) fn remember_limit(&mut self, key: &Key<'_>, queue: QueueId) {
         let body = key
             .state
             .and_then(|id| self.states.get(id))
@@ -241,9 +245,8 @@ impl Engine {
     }
 
     pub(crate) fn tell(&mut self, queue: QueueId, place: Place, answer: Answer) {
-        let left = self.queues.leave(queue, place);
-        if let Some(waiter) = left.as_ref().and_then(Departed::waiter) {
-            self.effects.wake(waiter, answer);
+        if let Some(left) = self.queues.leave(queue, place) {
+            self.part(place, left.waiter(), left.was_kept(), answer);
         }
     }
 
@@ -258,14 +261,19 @@ impl Engine {
         }
         let former_place = waiter.former_place(place);
         let (token, family) = (waiter.request.token.clone(), waiter.request.claim.family());
-        let Some(fence) = self.grant(key, waiter.request, now) else {
-            return self.effects.wake(waiter.id, Answer::NotGranted);
+        let unheard_ms = waiter.keep.filter(|_| waiter.id.is_none());
+        let unheard_ms = unheard_ms.map(|keep| keep.ms);
+        let Some(fence) = self.grant(key, waiter.request, unheard_ms, now) else {
+            return self.part(place, waiter.id, waiter.keep.is_some(), Answer::NotGranted);
         };
         let waited_ms = now.mono.ms_since(waiter.since);
         self.stats.granted_after(family, waited_ms);
+        let Some(id) = waiter.id else {
+            return self.announce(place, Some(fence));
+        };
         let answer = self.granted(key, token, fence);
         self.effects.wakes.push(Wake {
-            waiter: waiter.id,
+            waiter: id,
             answer,
             grant: key.state.map(|state| HandedOver {
                 state,
@@ -279,11 +287,19 @@ impl Engine {
         let Some(Departed::Waiter(waiter)) = self.queues.leave(queue, place) else {
             return;
         };
-        let token = &waiter.request.token;
+        let request = &waiter.request;
         let hold = self
             .body_mut(key)
-            .and_then(|body| body.holds().by_token(token));
-        let fence = hold.map(Hold::fence);
+            .and_then(|body| body.holds().by_token(&request.token));
+        let its_own = hold.filter(|hold| hold.claim() == request.claim);
+        let fence = its_own.map(Hold::fence);
+        if waiter.keep.is_some() {
+            self.effects.changes.push(Change::Leave { number: place.0 });
+        }
+        let Some(id) = waiter.id else {
+            // Nobody was heard from, so the lease stays as it is.
+            return self.announce(place, fence);
+        };
         let grant = fence.and_then(|fence| {
             Some(HandedOver {
                 state: key.state?,
@@ -292,9 +308,8 @@ impl Engine {
             })
         });
         if let Some(answer) = self.repeat_grant(key, &waiter.request, now) {
-            let grant = grant.filter(|_| !matches!(answer, Answer::Refused(_)));
             self.effects.wakes.push(Wake {
-                waiter: waiter.id,
+                waiter: id,
                 answer,
                 grant,
             });

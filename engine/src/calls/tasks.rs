@@ -1,4 +1,4 @@
-//! What comes due without a request: leases, waits, vacant places, retention, and tasks that were put off.
+//! What comes due without a request: leases, waits, vacant and kept places, retention, and tasks that were put off.
 //!
 //! The caller asks for the next task, opens its key and performs it. Each task concerns one key. [`Engine::next_wake`]
 //! says when to ask again; to ask early, or twice, does nothing.
@@ -8,7 +8,7 @@ use crate::calls::background;
 use crate::change::End;
 use crate::queue::entry::{FormerPlace, Place, Vacancy};
 use crate::short_bytes::KeyName;
-use crate::types::{ClientId, Db, Fence, MonoUs, Now, QueueId, UnixMs};
+use crate::types::{ClientId, Db, Fence, LeaseUs, MonoUs, Now, QueueId, UnixMs};
 use crate::{Engine, Key, StateId};
 
 /// How to end a hold whose connection has closed.
@@ -16,7 +16,7 @@ use crate::{Engine, Key, StateId};
 pub struct Ending {
     pub state: StateId,
     pub how: End,
-    /// The place that becomes vacant for the hold's token, and until when.
+    /// The place that the hold's token gets back, and until when it is vacant if it is not kept.
     pub vacates: Option<(FormerPlace, MonoUs)>,
 }
 
@@ -29,9 +29,15 @@ pub enum Task {
     Lapse(StateId),
     /// Serve a queue that an event outside a request has touched.
     Serve(QueueId),
-    /// A wait or a vacant place has run out.
+    /// A wait has run out, or a vacant place.
     RunOut {
         moment: MonoUs,
+        queue: QueueId,
+        place: Place,
+    },
+    /// A kept place was not asked for in time.
+    KeepOver {
+        until: LeaseUs,
         queue: QueueId,
         place: Place,
     },
@@ -40,7 +46,7 @@ pub enum Task {
 }
 
 /// How many kinds of tasks `next_of_kind` tells apart.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// How long a task waits whose key this server cannot write at present.
 const PUT_OFF_MS: u64 = 50;
@@ -74,8 +80,10 @@ impl Engine {
 
     fn next_of_kind(&mut self, kind: usize, now: Now, budget: &mut u32) -> Option<Task> {
         match kind {
-            // A hold that is about to end may let this waiter in, and the grant wins over the timeout.
+            // A hold that is about to end may let this waiter in, or a kept place before it that is about to be dropped.
+            // The grant wins over the timeout.
             0 if now.may_write && self.has_holds_to_end(budget) => None,
+            0 if now.may_write && self.next_keep_over(now).is_some() => None,
             0 => {
                 let (moment, queue, place) = self.queues.first_moment()?;
                 (moment <= now.mono).then_some(Task::RunOut {
@@ -96,6 +104,8 @@ impl Engine {
                 let (until, state) = self.retention.first().copied()?;
                 (until <= now.unix()).then_some(Task::Retire { state, until })
             }
+            5 if self.has_holds_to_end(budget) => None,
+            5 => self.next_keep_over(now),
             _ => {
                 let (until, task) = self.put_off.first().copied()?;
                 if until > now.mono {
@@ -121,6 +131,14 @@ impl Engine {
             if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
                 *noted = None;
             }
+        }
+        if let Task::KeepOver {
+            until,
+            queue,
+            place,
+        } = task
+        {
+            self.queues.unlist_keep(until, queue, place);
         }
         let entry = (now.mono.after_ms(PUT_OFF_MS), task);
         if let Task::End { fence, .. } = task {
@@ -209,7 +227,7 @@ impl Engine {
                 }
                 found
             }
-            Task::Serve(queue) | Task::RunOut { queue, .. } => {
+            Task::Serve(queue) | Task::RunOut { queue, .. } | Task::KeepOver { queue, .. } => {
                 self.queues.key(queue).map(|(db, name)| (db, name.clone()))
             }
         }
@@ -236,7 +254,23 @@ impl Engine {
                 let more =
                     now.may_write && (self.queues.is_due(queue) || self.has_overdue(key, now));
                 if !more && self.queues.runs_out(moment, queue, place) {
-                    self.run_out(queue, place);
+                    self.run_out(queue, place, now);
+                }
+            }
+            Task::KeepOver {
+                until,
+                queue,
+                place,
+            } => {
+                self.lapse_due(key, now);
+                self.serve(key, now);
+                let more = self.queues.is_due(queue) || self.has_overdue(key, now);
+                if self.queues.is_kept_until(until, queue, place) {
+                    match more {
+                        // If a grant is due at the same time, the grant wins. The task may have been put off before.
+                        true => self.queues.set_until(queue, place, until),
+                        false => self.keep_is_over(queue, place),
+                    }
                 }
             }
             Task::Lapse(_) | Task::Serve(_) | Task::Retire { .. } => {}
@@ -258,20 +292,24 @@ impl Engine {
         let Some(hold) = body.holds().get(fence) else {
             return;
         };
-        let (token, claim) = (hold.token(), hold.claim());
+        let ended = hold.to_grant();
         self.end(key, family, fence, ending.how, now);
-        if let Some((FormerPlace { place, since }, until)) = ending.vacates {
-            let vacancy = Vacancy {
-                token,
-                claim,
-                since,
-                until,
-            };
-            self.vacate(key, place, vacancy);
+        let Some((former, until)) = ending.vacates else {
+            return;
+        };
+        if former.keep.is_some() {
+            return self.keep_again(key, former, ended, now);
         }
+        let vacancy = Vacancy {
+            token: ended.token,
+            claim: ended.claim,
+            since: former.since,
+            until,
+        };
+        self.vacate(key, former.place, vacancy);
     }
 
-    /// Keeps a place for its token, if there is room for one more.
+    /// Leaves a place vacant for its token, if there is room for one more.
     fn vacate(&mut self, key: &Key<'_>, place: Place, vacancy: Vacancy) {
         let queue = self.queues.find(key.db, key.name);
         let stands = queue
@@ -281,7 +319,7 @@ impl Engine {
             return;
         }
         let queue = self.queues.find_or_make(key.db, key.name);
-        self.queues.keep(queue, place, vacancy);
+        self.queues.vacate(queue, place, vacancy);
     }
 
     /// Whether overdue holds are left, because one call ends a bounded number of them.
@@ -292,7 +330,11 @@ impl Engine {
         earliest.is_some_and(|(due, _)| due <= now.lease)
     }
 
-    fn run_out(&mut self, queue: QueueId, place: Place) {
+    fn run_out(&mut self, queue: QueueId, place: Place, now: Now) {
+        if let Some((waiter, family)) = self.detach(queue, place, now) {
+            self.stats.counters_mut(family).wait_timeouts += 1;
+            return self.effects.wake(waiter, Answer::NotGranted);
+        }
         let decided = self
             .queues
             .get(queue)
@@ -331,11 +373,13 @@ impl Engine {
             .leases
             .next_due_us()
             .map(|due| due.saturating_sub(now.lease.0));
+        let keeps = self.queues.first_keep();
+        let keeps = keeps.map(|(until, ..)| until.0.saturating_sub(now.lease.0));
         let retention = self.retention.first();
         let retention = retention.map(|(until, _)| until.ms_left(now.unix()).saturating_mul(1_000));
         let put_off = self.put_off.first();
         let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
-        [waits, leases, retention, put_off, background]
+        [waits, leases, keeps, retention, put_off, background]
             .into_iter()
             .flatten()
             .min()

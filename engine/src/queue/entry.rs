@@ -1,11 +1,13 @@
-//! The entries of a queue: waiting requests, watchers (WAIT of a group) and vacant places.
+//! The entries of a queue: waiting requests and kept places, watchers (WAIT of a group) and vacant places.
 
 use crate::Family;
-use crate::types::{Claim, ClientId, LeaseMs, MonoUs, Token, WaiterId};
+use crate::change::KeptPlace;
+use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, MonoUs, Token, UnixMs, WaiterId};
 
-/// The rank of a request among all requests that ever queued on this server.
+/// The rank of a request: a number that was drawn like a fence when its place was first taken. So ranks are comparable
+/// between servers, and the number of a kept place is its rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place(pub u64);
+pub struct Place(pub Fence);
 
 /// What a client asks for with ACQUIRE, ADD or BEGIN.
 #[derive(Clone, Debug)]
@@ -18,23 +20,15 @@ pub struct Request {
     pub lease: LeaseMs,
     /// How long to queue if the request cannot be granted at once; `None` does not queue.
     pub wait: Option<Wait>,
+    /// How long to keep a place for the token if the request cannot be granted at once (QUEUE); `None` keeps none. Never
+    /// together with `wait`.
+    pub keep_ms: Option<u32>,
     pub token: Token,
     /// Whether the client chose the token, so that it can retry with the same token.
     pub may_return: bool,
     pub client: ClientId,
     pub ephemeral: bool,
     pub owner: Option<Box<[u8]>>,
-}
-
-impl Waiter {
-    /// Returns the place that the token gets back if the grant is not delivered.
-    #[must_use]
-    pub fn former_place(&self, place: Place) -> Option<FormerPlace> {
-        let since = self.since;
-        self.request
-            .may_return
-            .then_some(FormerPlace { place, since })
-    }
 }
 
 /// How long a request waits.
@@ -54,13 +48,100 @@ impl Wait {
     }
 }
 
-/// A request that is queued, with its client waiting for the reply.
+/// A request that is queued: its client waits for the reply, or its place is kept for its token, or both.
 #[derive(Clone, Debug)]
 pub struct Waiter {
-    pub id: WaiterId,
+    /// The request to answer; `None` for a kept place on which no client waits. A request with QUEUE has an id during
+    /// its own call only.
+    pub id: Option<WaiterId>,
+    /// `wait` is set exactly while a client is parked for the reply.
     pub request: Request,
     /// When the place was first taken.
     pub since: MonoUs,
+    /// Set if the place is kept, whether a client waits on it or not.
+    pub keep: Option<Keep>,
+}
+
+/// How a place is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// How long, from the last request with QUEUE, or from the end of a wait on the place.
+    pub ms: u32,
+    /// When the place was first taken, by the wall clock.
+    pub since: UnixMs,
+    /// Kept until then, if no client waits on the place and this server has given the moment since it took over: see
+    /// [`crate::calls::role`].
+    pub until: LeaseUs,
+}
+
+impl Waiter {
+    /// Whether a client waits on the place, so that the place does not run out by itself.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.request.wait.is_some()
+    }
+
+    /// Returns the place that the token gets back if the grant is not delivered.
+    #[must_use]
+    pub fn former_place(&self, place: Place) -> Option<FormerPlace> {
+        self.request.may_return.then_some(FormerPlace {
+            place,
+            since: self.since,
+            keep: self.keep.map(|keep| FormerKeep {
+                ms: keep.ms,
+                since: keep.since,
+                max_attempts: self.request.max_attempts,
+            }),
+        })
+    }
+
+    /// Returns what other servers and files know of the place, if it is kept.
+    #[must_use]
+    pub fn kept_place(&self, place: Place) -> Option<KeptPlace> {
+        let keep = self.keep?;
+        Some(KeptPlace {
+            number: place.0,
+            token: self.request.token.clone(),
+            claim: self.request.claim,
+            lease: self.request.lease,
+            keep_ms: keep.ms,
+            max_attempts: self.request.max_attempts,
+            owner: self.request.owner.clone(),
+            since: keep.since,
+        })
+    }
+}
+
+impl KeptPlace {
+    /// Returns the kept place as an entry of a queue, without a client.
+    #[must_use]
+    pub fn into_waiter(self, since: MonoUs, until: LeaseUs) -> (Place, Waiter) {
+        let keep = Keep {
+            ms: self.keep_ms,
+            since: self.since,
+            until,
+        };
+        let request = Request {
+            claim: self.claim,
+            limit: None,
+            max_attempts: self.max_attempts,
+            lease: self.lease,
+            wait: None,
+            keep_ms: None,
+            token: self.token,
+            may_return: true,
+            client: ClientId::NONE,
+            ephemeral: false,
+            owner: self.owner,
+        };
+        let waiter = Waiter {
+            id: None,
+            request,
+            since,
+            keep: Some(keep),
+        };
+        (Place(self.number), waiter)
+    }
 }
 
 /// A place that is kept for its token after the connection closed.
@@ -79,6 +160,17 @@ pub struct FormerPlace {
     pub place: Place,
     /// When the place was first taken.
     pub since: MonoUs,
+    /// How the place was kept, if it was.
+    pub keep: Option<FormerKeep>,
+}
+
+/// What the hold of a place that was kept does not tell of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FormerKeep {
+    pub ms: u32,
+    /// When the place was first taken, by the wall clock.
+    pub since: UnixMs,
+    pub max_attempts: Option<u32>,
 }
 
 /// A client that waits for a group's round to finish.
@@ -114,14 +206,20 @@ pub enum Departed {
 }
 
 impl Departed {
-    /// Returns the request whose client waits for a reply, if any.
+    /// Returns the request to answer, if any.
     #[must_use]
     pub fn waiter(&self) -> Option<WaiterId> {
         match self {
-            Departed::Waiter(waiter) => Some(waiter.id),
+            Departed::Waiter(waiter) => waiter.id,
             Departed::Watcher(watcher) => Some(watcher.id),
             Departed::Vacancy(_) => None,
         }
+    }
+
+    /// Whether the place was kept.
+    #[must_use]
+    pub fn was_kept(&self) -> bool {
+        matches!(self, Departed::Waiter(Waiter { keep: Some(_), .. }))
     }
 
     /// Returns the family that the entry waited for; `None` for a vacant place.

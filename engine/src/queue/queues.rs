@@ -2,7 +2,7 @@
 //! place runs out.
 //!
 //! A queue belongs to a database number and a name, not to a value: it outlives the removal of its key, and SWAPDB does
-//! not move it. Queues exist only on the server that decides, and only while they have entries.
+//! not move it. A queue exists only while it has entries. On a server that follows another these are kept places.
 //!
 //! A queue is *due* after an event outside a request has touched it, for example a flush. As soon as the server can
 //! write, the engine visits due queues in the order in which they became due, a bounded slice at a time.
@@ -16,11 +16,12 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::Family;
 use crate::answer::{Answer, FullQueue};
 use crate::index::leftovers::SMALL;
+use crate::index::slab::StateId;
 use crate::queue::due::Due;
-use crate::queue::entry::{Departed, Place, Vacancy, Wait, Waiter, Watcher};
+use crate::queue::entry::{Departed, Place, Vacancy, Waiter, Watcher};
 use crate::queue::wait_queue::WaitQueue;
 use crate::short_bytes::KeyName;
-use crate::types::{ClientId, Db, MonoUs, QueueId, WaiterId};
+use crate::types::{ClientId, Db, Fence, LeaseUs, MonoUs, QueueId, WaiterId};
 
 /// How many places the queues may have.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +36,24 @@ struct Queue {
     queue: WaitQueue,
     /// The moment under which the queue is in `by_since`; `None` if it has no waiters.
     since: Option<MonoUs>,
+    /// The state with which the kept places were saved last: see [`Queues::set_holder`].
+    holder: Option<StateId>,
+    /// The number of the flush after which its kept places came: see [`Queues::flush`].
+    flush: u64,
+}
+
+/// A queue that has kept places.
+pub struct KeptQueue<'q> {
+    pub id: QueueId,
+    pub db: Db,
+    pub name: &'q KeyName,
+    pub queue: &'q WaitQueue,
+    /// The state with which the places were saved last. It may have left its key since.
+    pub holder: Option<StateId>,
 }
 
 /// Invariants:
-/// - every place of every queue is in `by_waiter` unless it is vacant, and in `moments` if it runs out;
+/// - every request whose client waits is in `by_waiter`, and in `moments` if its wait runs out, as a vacant place is;
 /// - every queue that has waiters is in `by_since`, under the moment at which its longest wait began;
 /// - `due` has only queues that exist;
 /// - a queue without places is due, and is dropped when it is visited.
@@ -55,11 +70,18 @@ pub struct Queues {
     vacant: BTreeSet<(MonoUs, QueueId, Place)>,
     /// The queues that have waiters, the longest wait first.
     by_since: BTreeSet<(MonoUs, QueueId)>,
+    /// When kept places run out on which nobody waits, by the lease clock. A place without a moment is not listed.
+    keeps: BTreeSet<(LeaseUs, QueueId, Place)>,
     due: Due,
     places: u64,
-    /// The number of requests whose client waits for a reply, by family.
+    /// The number of kept places among `places`.
+    kept: u64,
+    /// The number of requests that wait, by family: those whose client waits for a reply, and kept places.
     waiting: [u64; Family::ALL.len()],
     last_number: u64,
+    /// The number of flushes, and the last one of each database; `None` is a flush of all databases.
+    flushes: u64,
+    last_flush: BTreeMap<Option<Db>, u64>,
 }
 
 impl Queues {
@@ -102,14 +124,11 @@ impl Queues {
                 name,
                 queue: WaitQueue::default(),
                 since: None,
+                holder: None,
+                flush: self.flushes,
             },
         );
         id
-    }
-
-    /// Draws the next rank. Ranks and request numbers come from one counter, in the order of arrival.
-    pub fn next_place(&mut self) -> Place {
-        Place(self.number())
     }
 
     pub fn next_waiter(&mut self) -> WaiterId {
@@ -150,21 +169,97 @@ impl Queues {
         Ok(())
     }
 
+    /// Checks that there is room for one more kept place: kept places take at most half of each bound, because one
+    /// connection can make many.
+    ///
+    /// # Errors
+    /// If kept places have reached the half of a bound: that half.
+    pub fn check_room_for_kept(
+        &self,
+        queue: Option<QueueId>,
+        bounds: QueueBounds,
+    ) -> Result<(), FullQueue> {
+        let kept_here = queue.and_then(|id| self.get(id)).map_or(0, WaitQueue::kept);
+        let (per_key, server) = (bounds.per_key / 2, bounds.server / 2);
+        if kept_here as u64 >= per_key {
+            return Err(FullQueue::HalfOfKey { bound: per_key });
+        }
+        if self.kept >= server {
+            return Err(FullQueue::HalfOfServer { bound: server });
+        }
+        Ok(())
+    }
+
+    /// Puts a request into a new or vacant place.
     pub fn join(&mut self, id: QueueId, place: Place, waiter: Waiter) {
-        let deadline = waiter.request.wait.and_then(Wait::deadline);
-        self.seat(id, place, waiter.id, waiter.request.client, deadline);
+        self.places += 1;
+        match (waiter.id, waiter.request.wait) {
+            (Some(asked), Some(wait)) => {
+                self.park(id, place, asked, waiter.request.client, wait.deadline());
+            }
+            (None, _) => self.schedule(id, place, &waiter),
+            // The request is answered in this call.
+            (Some(_), None) => {}
+        }
+        self.kept += u64::from(waiter.keep.is_some());
         self.waiting[waiter.request.claim.family() as usize] += 1;
         self.change(id, |queue| queue.join(place, waiter));
     }
 
+    /// Lists the moment at which a kept place runs out, if it has one.
+    fn schedule(&mut self, id: QueueId, place: Place, waiter: &Waiter) {
+        let until = waiter.keep.map(|keep| keep.until);
+        if let Some(until) = until.filter(|until| *until > LeaseUs(0)) {
+            self.keeps.insert((until, id, place));
+        }
+    }
+
+    /// Sets the moment at which a kept place runs out on which nobody waits.
+    pub fn set_until(&mut self, id: QueueId, place: Place, until: LeaseUs) {
+        let queue = self.queues.get_mut(&id);
+        let waiter = queue.and_then(|queue| queue.queue.waiter_mut(place));
+        let Some(keep) = waiter.and_then(|waiter| waiter.keep.as_mut()) else {
+            return;
+        };
+        let before = std::mem::replace(&mut keep.until, until);
+        self.keeps.remove(&(before, id, place));
+        self.keeps.insert((until, id, place));
+    }
+
+    /// Notes that nobody waits on a kept place any more, and that it is kept until then; 0 gives it no moment. Returns
+    /// the request that waited.
+    pub fn detach(&mut self, id: QueueId, place: Place, until: LeaseUs) -> Option<WaiterId> {
+        let waiter = self.queues.get_mut(&id)?.queue.waiter_mut(place)?;
+        waiter.keep.as_mut()?.until = until;
+        let asked = waiter.id.take();
+        let request = &mut waiter.request;
+        let (wait, client) = (request.wait.take(), request.client);
+        request.client = ClientId::NONE;
+        request.ephemeral = false;
+        if let (Some(asked), Some(wait)) = (asked, wait) {
+            self.unpark(id, place, asked, client, wait.deadline());
+        }
+        if until > LeaseUs(0) {
+            self.keeps.insert((until, id, place));
+        }
+        asked
+    }
+
+    /// Makes a kept place one that lasts only as long as its client waits. Removes it if none waits.
+    pub fn unkeep(&mut self, id: QueueId, place: Place) {
+        let queue = self.queues.get_mut(&id).map(|queue| &mut queue.queue);
+        let Some(queue) = queue else { return };
+        if queue.unkeep(place) {
+            self.kept -= 1;
+        } else {
+            self.leave(id, place);
+        }
+    }
+
     pub fn watch(&mut self, id: QueueId, place: Place, watcher: Watcher) {
-        self.seat(
-            id,
-            place,
-            watcher.id,
-            watcher.client,
-            watcher.wait.deadline(),
-        );
+        self.places += 1;
+        let deadline = watcher.wait.deadline();
+        self.park(id, place, watcher.id, watcher.client, deadline);
         self.waiting[Family::Group as usize] += 1;
         self.change(id, |queue| queue.watch(place, watcher));
     }
@@ -190,7 +285,8 @@ impl Queues {
         Some(result)
     }
 
-    fn seat(
+    /// Lists a request whose client waits for the reply.
+    fn park(
         &mut self,
         id: QueueId,
         place: Place,
@@ -198,7 +294,6 @@ impl Queues {
         client: ClientId,
         deadline: Option<MonoUs>,
     ) {
-        self.places += 1;
         self.by_waiter.insert(waiter, (id, place));
         self.by_client.insert(client, waiter);
         if let Some(deadline) = deadline {
@@ -206,13 +301,32 @@ impl Queues {
         }
     }
 
-    /// Keeps the place of a request that has just left, for its token.
-    pub fn keep(&mut self, id: QueueId, place: Place, vacancy: Vacancy) {
+    /// Undoes [`Queues::park`].
+    fn unpark(
+        &mut self,
+        id: QueueId,
+        place: Place,
+        waiter: WaiterId,
+        client: ClientId,
+        deadline: Option<MonoUs>,
+    ) {
+        self.by_waiter.remove(&waiter);
+        // The connection may already wait with a newer request, which superseded this one.
+        if self.by_client.get(&client) == Some(&waiter) {
+            self.by_client.remove(&client);
+        }
+        if let Some(deadline) = deadline {
+            self.moments.remove(&(deadline, id, place));
+        }
+    }
+
+    /// Leaves the place of a request that has just left vacant, for its token.
+    pub fn vacate(&mut self, id: QueueId, place: Place, vacancy: Vacancy) {
         self.places += 1;
         self.moments.insert((vacancy.until, id, place));
         self.vacant.insert((vacancy.until, id, place));
         if let Some(queue) = self.get_mut(id) {
-            queue.keep(place, vacancy);
+            queue.vacate(place, vacancy);
         }
     }
 
@@ -228,26 +342,28 @@ impl Queues {
         if let Some(family) = left.family() {
             self.waiting[family as usize] -= 1;
         }
-        let (seat, moment) = match &left {
-            Departed::Waiter(waiter) => (
-                Some((waiter.id, waiter.request.client)),
-                waiter.request.wait.and_then(Wait::deadline),
-            ),
+        self.kept -= u64::from(left.was_kept());
+        match &left {
+            Departed::Waiter(waiter) => {
+                let request = &waiter.request;
+                match (waiter.id, request.wait, waiter.keep) {
+                    (Some(asked), Some(wait), _) => {
+                        self.unpark(id, place, asked, request.client, wait.deadline());
+                    }
+                    (None, _, Some(keep)) => {
+                        self.keeps.remove(&(keep.until, id, place));
+                    }
+                    _ => {}
+                }
+            }
             Departed::Watcher(watcher) => {
-                (Some((watcher.id, watcher.client)), watcher.wait.deadline())
+                let deadline = watcher.wait.deadline();
+                self.unpark(id, place, watcher.id, watcher.client, deadline);
             }
-            Departed::Vacancy(vacancy) => (None, Some(vacancy.until)),
-        };
-        if let Some((waiter, client)) = seat {
-            self.by_waiter.remove(&waiter);
-            // The connection may already wait with a newer request, which superseded this one.
-            if self.by_client.get(&client) == Some(&waiter) {
-                self.by_client.remove(&client);
+            Departed::Vacancy(vacancy) => {
+                self.moments.remove(&(vacancy.until, id, place));
+                self.vacant.remove(&(vacancy.until, id, place));
             }
-        }
-        if let Some(moment) = moment {
-            self.moments.remove(&(moment, id, place));
-            self.vacant.remove(&(moment, id, place));
         }
         if is_empty {
             self.set_due(id);
@@ -269,7 +385,8 @@ impl Queues {
         self.mark_visited(id);
     }
 
-    /// The number of requests whose client waits for a reply, by family. Vacant places are no waiters.
+    /// The number of requests that wait, by family: those whose client waits for a reply, and kept places. Vacant places
+    /// are no waiters.
     #[must_use]
     pub fn waiting(&self, family: Family) -> u64 {
         self.waiting[family as usize]
@@ -316,11 +433,61 @@ impl Queues {
             self.due.start_sweep(db);
         }
         if self.queues.len() <= SMALL {
-            self.sweep(&mut { u32::MAX });
+            self.sweep(&mut { 2 * SMALL as u32 });
         }
     }
 
-    /// Continues the sweeps. Each queue that it looks at costs one of the budget.
+    /// Notes that the database is empty now, or all databases if `None`. Its queues lose their kept places and become
+    /// due: when they are swept or, before that, when [`Queues::note_flush`] is called for their key.
+    pub fn flush(&mut self, db: Option<Db>) {
+        if self.kept > 0 {
+            self.flushes += 1;
+            self.last_flush.insert(db, self.flushes);
+        }
+        self.set_all_due(db);
+    }
+
+    /// Drops the kept places of this name if they came before the last flush of its database.
+    pub fn note_flush(&mut self, db: Db, name: &[u8]) {
+        if self.is_sweeping()
+            && let Some(id) = self.find(db, name)
+        {
+            self.drop_flushed(id);
+        }
+    }
+
+    fn is_flushed(&self, queue: &Queue) -> bool {
+        let last = [None, Some(queue.db)].map(|db| self.last_flush.get(&db));
+        last.iter().flatten().any(|flush| queue.flush < **flush)
+    }
+
+    /// Drops the kept places of the queue if they came before the last flush of its database. Requests whose client
+    /// waits on such a place go on waiting. Returns how many places it has dropped. They are dropped in one go, because
+    /// a queue has a bounded number of them.
+    fn drop_flushed(&mut self, id: QueueId) -> usize {
+        let flushes = self.flushes;
+        if !self
+            .queues
+            .get(&id)
+            .is_some_and(|queue| self.is_flushed(queue))
+        {
+            return 0;
+        }
+        let Some(queue) = self.queues.get_mut(&id) else {
+            return 0;
+        };
+        queue.flush = flushes;
+        let is_kept = |(_, waiter): &(Place, &Waiter)| waiter.keep.is_some();
+        let kept = queue.queue.waiting().filter(is_kept);
+        let kept: Vec<_> = kept.map(|(place, _)| place).collect();
+        for place in &kept {
+            self.unkeep(id, *place);
+        }
+        self.drop_if_empty(id);
+        kept.len()
+    }
+
+    /// Continues the sweeps. Each queue that it looks at, and each kept place that it drops, costs one of the budget.
     pub fn sweep(&mut self, budget: &mut u32) {
         while *budget > 0
             && let Some((db, after)) = self.due.sweep()
@@ -332,7 +499,10 @@ impl Queues {
             if let Some((id, queue)) = next
                 && db.is_none_or(|db| queue.db == db)
             {
-                self.due.set(*id);
+                let id = *id;
+                self.due.set(id);
+                let dropped = u32::try_from(self.drop_flushed(id)).unwrap_or(u32::MAX);
+                *budget = budget.saturating_sub(dropped);
             }
         }
     }
@@ -376,9 +546,102 @@ impl Queues {
         self.moments.contains(&(moment, id, place))
     }
 
+    /// Returns the kept place that runs out next, and when.
+    #[must_use]
+    pub fn first_keep(&self) -> Option<(LeaseUs, QueueId, Place)> {
+        self.keeps.first().copied()
+    }
+
+    /// Removes a moment from the list of those at which kept places run out. The place stays.
+    pub fn unlist_keep(&mut self, until: LeaseUs, id: QueueId, place: Place) {
+        self.keeps.remove(&(until, id, place));
+    }
+
+    /// Whether this place is kept until this moment and nobody waits on it.
+    #[must_use]
+    pub fn is_kept_until(&self, until: LeaseUs, id: QueueId, place: Place) -> bool {
+        let waiter = self.get(id).and_then(|queue| queue.waiter(place));
+        waiter.is_some_and(|waiter| {
+            !waiter.is_parked() && waiter.keep.is_some_and(|keep| keep.until == until)
+        })
+    }
+
+    /// Removes and returns the list of moments at which kept places run out, for a server that no longer decides. The
+    /// places stay.
+    pub fn take_keeps(&mut self) -> BTreeSet<(LeaseUs, QueueId, Place)> {
+        std::mem::take(&mut self.keeps)
+    }
+
+    /// Returns the number of kept places.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Returns the next step of a walk over all waiting places, in the order of the queues: the next place of this
+    /// queue or, with the rank 0, the next queue.
+    #[must_use]
+    pub fn step_after(&self, (id, place): (QueueId, Place)) -> Option<(QueueId, Place)> {
+        let next = self.get(id).and_then(|queue| queue.waiter_after(place));
+        if let Some((place, _)) = next {
+            return Some((id, place));
+        }
+        let next = self.queues.range((Excluded(id), Unbounded)).next();
+        next.map(|(id, _)| (*id, Place(Fence(0))))
+    }
+
+    /// Notes the state with which the kept places of the queue are saved, because it is the value of their name.
+    pub fn set_holder(&mut self, id: QueueId, holder: Option<StateId>) {
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.holder = holder;
+        }
+    }
+
+    /// Returns the queues that have kept places.
+    pub fn with_kept(&self) -> impl Iterator<Item = KeptQueue<'_>> {
+        let kept = self.queues.iter();
+        let kept = kept.filter(|(_, queue)| queue.queue.kept() > 0 && !self.is_flushed(queue));
+        kept.map(|(id, queue)| KeptQueue {
+            id: *id,
+            db: queue.db,
+            name: &queue.name,
+            queue: &queue.queue,
+            holder: queue.holder,
+        })
+    }
+
+    /// Returns the queue of a name if it has kept places that no flush has dropped.
+    #[must_use]
+    pub fn find_kept(&self, db: Db, name: &[u8]) -> Option<&WaitQueue> {
+        let queue = self.queues.get(&self.find(db, name)?)?;
+        let has_kept = queue.queue.kept() > 0 && !self.is_flushed(queue);
+        has_kept.then_some(&queue.queue)
+    }
+
+    fn first_vacant(&self) -> Option<(QueueId, Place)> {
+        self.vacant.first().map(|(_, id, place)| (*id, *place))
+    }
+
     /// Returns all requests whose client waits for a reply.
     pub fn waiters(&self) -> impl Iterator<Item = WaiterId> {
         self.by_waiter.keys().copied()
+    }
+
+    /// Removes these requests and all vacant places, and keeps kept places, without moments.
+    pub fn dismiss(&mut self, waiters: &[WaiterId]) {
+        for waiter in waiters {
+            let Some((id, place)) = self.seat_of(*waiter) else {
+                continue;
+            };
+            if self.detach(id, place, LeaseUs(0)).is_none() {
+                self.leave(id, place);
+                self.drop_if_empty(id);
+            }
+        }
+        while let Some((id, place)) = self.first_vacant() {
+            self.leave(id, place);
+            self.drop_if_empty(id);
+        }
     }
 
     /// Removes all queues, and returns them.
@@ -409,7 +672,24 @@ impl Queues {
             .chain(self.moments.into_iter().map(drop))
             .chain(self.vacant.into_iter().map(drop))
             .chain(self.by_since.into_iter().map(drop))
+            .chain(self.keeps.into_iter().map(drop))
             .chain(self.due.into_pieces())
+    }
+
+    /// Returns all waiting requests and kept places.
+    #[cfg(debug_assertions)]
+    pub fn all_waiting(&self) -> impl Iterator<Item = (QueueId, Place, &Waiter)> {
+        let queues = self.queues.iter();
+        queues.flat_map(|(id, queue)| {
+            let waiting = queue.queue.waiting();
+            waiting.map(|(place, waiter)| (*id, place, waiter))
+        })
+    }
+
+    /// Whether the moment at which a kept place runs out is listed.
+    #[cfg(debug_assertions)]
+    pub fn is_listed(&self, until: LeaseUs, id: QueueId, place: Place) -> bool {
+        self.keeps.contains(&(until, id, place))
     }
 
     /// Whether the queue is due, or will be when it is swept.
@@ -423,13 +703,14 @@ impl Queues {
     #[cfg(debug_assertions)]
     #[expect(clippy::expect_used, reason = "tests call it")]
     pub fn check_invariants(&self) {
-        let mut places = 0;
+        let (mut places, mut kept) = (0, 0);
         for (id, queue) in &self.queues {
             let Queue {
                 db,
                 name,
                 queue,
                 since,
+                ..
             } = queue;
             assert_eq!(*since, queue.waiting_since(), "{id:?}: the longest wait");
             assert!(since.is_none_or(|since| self.by_since.contains(&(since, *id))));
@@ -444,11 +725,20 @@ impl Queues {
                 !queue.is_empty() || self.is_due(*id),
                 "{id:?} is empty but not due"
             );
-            for waiter in queue.waiting() {
-                let seat = self.seat_of(waiter.id).expect("a waiter's seat");
-                assert_eq!(seat.0, *id);
-                assert_eq!(self.waiter_of(waiter.request.client), Some(waiter.id));
+            kept += queue.kept();
+            for (place, waiter) in queue.waiting() {
+                let Some(asked) = waiter.id else { continue };
+                let seat = self.seat_of(asked).expect("a waiter's seat");
+                assert_eq!(seat, (*id, place));
+                assert_eq!(self.waiter_of(waiter.request.client), waiter.id);
             }
+        }
+        assert_eq!(self.kept, kept as u64, "kept places in all");
+        for (until, id, place) in &self.keeps {
+            assert!(
+                self.is_kept_until(*until, *id, *place),
+                "{place:?} is kept until {until:?}"
+            );
         }
         assert_eq!(self.places, places as u64, "places in all");
         let waiters: usize = self
@@ -458,8 +748,10 @@ impl Queues {
             .sum();
         let waiting: u64 = self.waiting.iter().sum();
         assert_eq!(waiting, waiters as u64, "waiters by family");
-        assert_eq!(self.by_waiter.len(), waiters, "a seat a waiter");
-        assert_eq!(self.by_client.len(), waiters, "a connection a waiter");
+        let all = self.queues.values().flat_map(|queue| queue.queue.waiting());
+        let parked = waiters - all.filter(|(_, waiter)| !waiter.is_parked()).count();
+        assert_eq!(self.by_waiter.len(), parked, "a seat a client that waits");
+        assert_eq!(self.by_client.len(), parked, "a connection a client");
         self.due.check_invariants();
         let waited = self.queues.values().filter(|queue| queue.since.is_some());
         assert_eq!(self.by_since.len(), waited.count(), "a wait a queue");

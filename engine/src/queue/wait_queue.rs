@@ -3,28 +3,34 @@
 //! Requests join at the back and are granted one after the other from the front; none is served before the first. So
 //! small requests cannot starve a request for many permits: freed permits accumulate until there are enough for it.
 //!
-//! A place whose connection closed is kept *vacant* for a while, so that a retry with its token can take it again. It
-//! keeps its rank but delays no other request. Vacant places are in a map of their own, so the first waiting request is
+//! A *kept* place (QUEUE) stands in line like any other request, although no client may wait on it.
+//!
+//! A place whose connection closed stays *vacant* for a while, so that a retry with its token can take it again. It
+//! has its rank but delays no other request. Vacant places are in a map of their own, so the first waiting request is
 //! found without stepping over them. Watchers (WAIT of a group) claim nothing, and are answered all together.
 //!
 //! Ordered maps by rank are used rather than a linked list: to leave and to find the head cost a few comparisons, a
 //! retry takes its vacant place in the middle without a walk, and no step copies the queue.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use crate::Family;
 use crate::answer::Answer;
+use crate::change::KeptPlace;
 use crate::queue::entry::{Departed, Place, Seat, Vacancy, Waiter, Watcher};
 use crate::types::{MonoUs, Token};
 
 /// Invariants: a place is in exactly one of the maps of places; `by_token` has the places, waiting or vacant, whose
-/// token may come back; `heavy` has the waiting places that ask for more than one permit.
+/// token may come back; `heavy` has the waiting places that ask for more than one permit; a kept place is waiting.
 #[derive(Default)]
 pub struct WaitQueue {
     waiting: BTreeMap<Place, Waiter>,
     vacant: BTreeMap<Place, Vacancy>,
     by_token: BTreeMap<Token, Place>,
     heavy: BTreeSet<(u32, Place)>,
+    /// How many of the waiting places are kept.
+    kept: usize,
     watching: BTreeMap<Place, Watcher>,
     /// Watchers whose answer is decided but not sent yet, because a call sends a bounded number of answers.
     answered: VecDeque<(Answer, BTreeMap<Place, Watcher>)>,
@@ -46,7 +52,7 @@ impl WaitQueue {
         self.waiters() + self.vacant.len()
     }
 
-    /// Returns the number of requests whose client waits for a reply.
+    /// Returns the number of requests that wait: those whose client waits for a reply, and kept places.
     #[must_use]
     pub fn waiters(&self) -> usize {
         let answered: usize = self
@@ -55,6 +61,12 @@ impl WaitQueue {
             .map(|(_, watchers)| watchers.len())
             .sum();
         self.waiting.len() + self.watching.len() + answered
+    }
+
+    /// Returns the number of kept places.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.kept
     }
 
     /// Whether a request waits for a grant, so that a new one must queue behind it.
@@ -98,6 +110,45 @@ impl WaitQueue {
         Some((place, seat))
     }
 
+    /// Returns the waiting request or kept place with this rank.
+    #[must_use]
+    pub fn waiter(&self, place: Place) -> Option<&Waiter> {
+        self.waiting.get(&place)
+    }
+
+    /// Returns the kept place of this token.
+    #[must_use]
+    pub fn find_kept(&self, token: &Token) -> Option<Place> {
+        let place = *self.by_token.get(token).filter(|_| self.kept > 0)?;
+        let waiter = self.waiting.get(&place)?;
+        waiter.keep.map(|_| place)
+    }
+
+    /// Whether a waiting or vacant place has this rank.
+    #[must_use]
+    pub fn has(&self, place: Place) -> bool {
+        self.waiting.contains_key(&place) || self.vacant.contains_key(&place)
+    }
+
+    /// Returns the waiter to change. Its token, its claim and whether its place is kept are indexed, and stay.
+    pub fn waiter_mut(&mut self, place: Place) -> Option<&mut Waiter> {
+        self.waiting.get_mut(&place)
+    }
+
+    /// Counts the waiting requests up to and with this place, but no further than `most`.
+    #[must_use]
+    pub fn position(&self, place: Place, most: usize) -> usize {
+        self.waiting.range(..=place).take(most).count()
+    }
+
+    /// Returns the waiting request or kept place that comes after this one, and its rank.
+    #[must_use]
+    pub fn waiter_after(&self, place: Place) -> Option<(Place, &Waiter)> {
+        let rest = (Bound::Excluded(place), Bound::Unbounded);
+        let next = self.waiting.range(rest).next();
+        next.map(|(place, waiter)| (*place, waiter))
+    }
+
     /// Returns the waiting request for the most permits, with that number, if it is more than `limit`.
     #[must_use]
     pub fn above(&self, limit: u32) -> Option<(Place, u32)> {
@@ -121,15 +172,26 @@ impl WaitQueue {
         if permits > 1 {
             self.heavy.insert((permits, place));
         }
+        self.kept += usize::from(waiter.keep.is_some());
         self.waiting.insert(place, waiter);
+    }
+
+    /// Makes a kept place one that lasts only as long as its client waits. Returns whether one waits.
+    pub fn unkeep(&mut self, place: Place) -> bool {
+        let waiter = self.waiting.get_mut(&place);
+        let Some(waiter) = waiter.filter(|waiter| waiter.is_parked()) else {
+            return false;
+        };
+        self.kept -= usize::from(waiter.keep.take().is_some());
+        true
     }
 
     pub fn watch(&mut self, place: Place, watcher: Watcher) {
         self.watching.insert(place, watcher);
     }
 
-    /// Keeps the place of a waiter that has left, for its token.
-    pub fn keep(&mut self, place: Place, vacancy: Vacancy) {
+    /// Leaves the place of a waiter that has left vacant, for its token.
+    pub fn vacate(&mut self, place: Place, vacancy: Vacancy) {
         debug_assert!(!self.waiting.contains_key(&place));
         self.by_token.insert(vacancy.token.clone(), place);
         self.vacant.insert(place, vacancy);
@@ -141,6 +203,7 @@ impl WaitQueue {
                 self.by_token.remove(&waiter.request.token);
             }
             self.heavy.remove(&(waiter.request.claim.permits(), place));
+            self.kept -= usize::from(waiter.keep.is_some());
             return Some(Departed::Waiter(waiter));
         }
         if let Some(vacancy) = self.vacant.remove(&place) {
@@ -186,8 +249,15 @@ impl WaitQueue {
     }
 
     /// Returns the requests that wait for a grant, in the order in which they will be served.
-    pub fn waiting(&self) -> impl Iterator<Item = &Waiter> {
-        self.waiting.values()
+    pub fn waiting(&self) -> impl Iterator<Item = (Place, &Waiter)> {
+        self.waiting.iter().map(|(place, waiter)| (*place, waiter))
+    }
+
+    /// Returns what other servers and files know of the kept places of this family, in the order of their numbers.
+    pub fn kept_places(&self, family: Family) -> impl Iterator<Item = KeptPlace> {
+        let all = self.waiting.iter().filter(move |_| self.kept > 0);
+        let all = all.filter(move |(_, waiter)| waiter.request.claim.family() == family);
+        all.filter_map(|(place, waiter)| waiter.kept_place(*place))
     }
 
     /// Returns the requests that wait for the round to finish.
@@ -254,6 +324,15 @@ impl WaitQueue {
             .map(|(place, waiter)| (waiter.request.claim.permits(), *place))
             .collect();
         assert_eq!(self.heavy, heavy, "requests for several permits");
+        let kept = self.waiting.values().filter(|waiter| waiter.keep.is_some());
+        assert_eq!(self.kept, kept.count(), "kept places");
+        for waiter in self.waiting.values() {
+            let (request, is_kept) = (&waiter.request, waiter.keep.is_some());
+            assert!(is_kept || waiter.is_parked(), "somebody waits");
+            assert_eq!(waiter.id.is_some(), waiter.is_parked(), "whom to answer");
+            assert!(!is_kept || request.may_return, "a kept place has a token");
+            assert!(waiter.is_parked() || !request.ephemeral);
+        }
         assert!(
             self.answered
                 .iter()

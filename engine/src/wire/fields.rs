@@ -196,6 +196,10 @@ impl<'a> Fields<'a> {
         self.u32("lease", 1, LeaseMs::MAX.0).map(LeaseMs)
     }
 
+    pub(super) fn keep_ms(&mut self) -> Result<u32, Unreadable> {
+        self.u32("keep-ms", 1, LeaseMs::MAX.0)
+    }
+
     pub(super) fn how(&mut self) -> Result<End, Unreadable> {
         let number = self.number("how", 0, u64::MAX)?;
         let mut all = End::ALL.iter().map(|(end, _)| *end);

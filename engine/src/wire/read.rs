@@ -4,7 +4,7 @@
 use super::fields::Fields;
 use super::{Unreadable, kind, lease_end};
 use crate::Family;
-use crate::change::{Change, Limits, Tally};
+use crate::change::{Change, KeptPlace, Limits, Tally};
 use crate::families::once::{Completion, Reason, Record};
 use crate::hold::Grant;
 use crate::types::{Claim, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
@@ -103,6 +103,23 @@ pub(super) fn read(
                 until: fields.moment("until")?,
             }
         }
+        kind::UNHEARD => {
+            fields.verb = "UNHEARD";
+            Change::Unheard {
+                fence: fields.fence()?,
+                keep_ms: fields.keep_ms()?,
+            }
+        }
+        kind::PLACE => {
+            fields.verb = "PLACE";
+            Change::Place(read_place(family, fields)?)
+        }
+        kind::LEAVE => {
+            fields.verb = "LEAVE";
+            Change::Leave {
+                number: fields.fence()?,
+            }
+        }
         _ => return Err(Unreadable::Kind(kind)),
     })
 }
@@ -138,6 +155,38 @@ fn read_grant(family: Family, kind: u8, fields: &mut Fields<'_>) -> Result<Chang
         grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
     }
     Ok(Change::Grant(grant))
+}
+
+fn read_place(family: Family, fields: &mut Fields<'_>) -> Result<KeptPlace, Unreadable> {
+    let mut max_attempts = None;
+    let claim = match family {
+        Family::Lock if fields.flag("claim")? => Claim::Shared,
+        Family::Lock => Claim::Exclusive,
+        Family::Semaphore => Claim::Permits(fields.u32("permits", 1, MAX_PERMITS)?),
+        Family::Group => Claim::Member,
+        Family::Once => {
+            max_attempts = fields.u32_option("max", 1, u32::MAX)?;
+            Claim::Run
+        }
+    };
+    let number = fields.fence()?;
+    let place = KeptPlace {
+        number,
+        claim,
+        max_attempts,
+        since: fields.difference("since", number.unix())?,
+        lease: fields.lease()?,
+        keep_ms: fields.keep_ms()?,
+        token: fields.token("token")?,
+        owner: fields
+            .optional_text("owner", MAX_OWNER_LEN)?
+            .map(Into::into),
+    };
+    match place.owner.as_deref() {
+        // No owner has a shorter form than an empty one.
+        Some([]) => Err(fields.error("owner")),
+        _ => Ok(place),
+    }
 }
 
 fn read_completion(fields: &mut Fields<'_>) -> Result<Completion, Unreadable> {

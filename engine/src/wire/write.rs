@@ -2,7 +2,7 @@
 
 use super::fields::Writer;
 use super::{kind, lease_end};
-use crate::change::Change;
+use crate::change::{Change, KeptPlace};
 use crate::families::once::{Completion, Reason, Record};
 use crate::hold::Grant;
 use crate::types::Claim;
@@ -79,6 +79,16 @@ impl Writer<'_> {
                 self.byte(kind::DELAY);
                 self.number(until.0);
             }
+            Change::Unheard { fence, keep_ms } => {
+                self.byte(kind::UNHEARD);
+                self.number(fence.0);
+                self.number(*keep_ms);
+            }
+            Change::Place(place) => self.place(place),
+            Change::Leave { number } => {
+                self.byte(kind::LEAVE);
+                self.number(number.0);
+            }
         }
     }
 
@@ -106,6 +116,24 @@ impl Writer<'_> {
         if let Some(owner) = owner {
             self.text(owner);
         }
+    }
+
+    fn place(&mut self, place: &KeptPlace) {
+        self.byte(kind::PLACE);
+        match place.claim {
+            Claim::Exclusive => self.byte(0),
+            Claim::Shared => self.byte(1),
+            Claim::Permits(permits) => self.number(permits),
+            Claim::Run => self.option(place.max_attempts.map(u64::from)),
+            Claim::Member => {}
+        }
+        self.number(place.number.0);
+        self.difference(place.since, place.number.unix());
+        self.number(place.lease.0);
+        self.number(place.keep_ms);
+        self.token(&place.token);
+        let owner = place.owner.as_deref();
+        self.optional_text(owner.filter(|owner| !owner.is_empty()));
     }
 
     fn completion(&mut self, done: &Completion) {

@@ -227,32 +227,39 @@ impl Chooser {
             Family::Once => &[None, Some(1), Some(2), Some(3), Some(6), Some(MAX_PERMITS)],
             _ => &[None],
         };
+        // With QUEUE a request has a token, and is neither with BLOCK nor EPHEMERAL.
+        let keep_ms = match self.random.one_in(3) {
+            true => Some(self.random.pick(&[1, 4, 9, 30])),
+            false => None,
+        };
+        let keeps = keep_ms.is_some();
         Ask {
             name,
             claim: self.claim(family),
             limit: self.random.pick(limits),
             max_attempts: self.random.pick(max_attempts),
             lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
-            block: self.block(),
-            token: if self.random.one_in(6) {
+            block: self.block().filter(|_| !keeps),
+            keep_ms,
+            token: if self.random.one_in(6) && !keeps {
                 None
             } else {
                 Some(self.token())
             },
             conn,
-            ephemeral: self.random.one_in(4),
+            ephemeral: self.random.one_in(4) && !keeps,
             owner: self.random.pick(&[None, Some("alice"), Some("bob")]),
         }
     }
 
-    /// Returns a request by the token of a vacant place, if the key has one; otherwise any request.
+    /// Returns a request by the token of a vacant or kept place, if the key has one; otherwise any request.
     fn return_to(&mut self, world: &World, conn: usize) -> Ask {
         let mut ask = self.ask(world, conn);
         let vacant = world
             .model
             .seats(ask.name)
             .iter()
-            .filter(|seat| seat.is_vacant());
+            .filter(|seat| seat.is_vacant() || seat.keep.is_some());
         let vacant: Vec<_> = vacant.collect();
         if !vacant.is_empty() {
             let seat = vacant[self.random.below(vacant.len() as u64) as usize];
@@ -339,7 +346,11 @@ impl Chooser {
                 Step::Renew(name, family, token, lease_ms)
             }
             49..=50 => Step::Check(name, family, token),
-            51..=52 => Step::Revoke(name, family, self.random.below(3) as usize),
+            51 => match self.random.one_in(2) {
+                true => Step::RevokePlace(name, family, self.random.below(2) as usize),
+                false => Step::Revoke(name, family, 0),
+            },
+            52 => Step::Revoke(name, family, self.random.below(3) as usize),
             53..=56 => {
                 let tokens = (0..=self.random.below(3)).map(|_| self.token()).collect();
                 Step::Done(self.name_for(Family::Group), tokens)

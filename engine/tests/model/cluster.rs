@@ -60,6 +60,7 @@ impl OneKey {
             max_attempts: None,
             lease: LeaseMs(30_000),
             wait: None,
+            keep_ms: None,
             token: Token::parse(b"the same").expect("legal"),
             may_return: true,
             client: ClientId(client),
@@ -204,7 +205,7 @@ fn waiters_of_migrated_key_are_answered_in_slices() {
         one_key
             .server
             .engine
-            .turn_away(Db(KEY.0), &key_bytes(KEY), &Answer::KeyLeft);
+            .turn_away(Db(KEY.0), &key_bytes(KEY), &Answer::KeyLeft, now);
         let wakes = std::mem::take(&mut one_key.server.engine.effects.wakes);
         assert!(wakes.len() <= 300, "{} answers in one slice", wakes.len());
         one_key.take(wakes);

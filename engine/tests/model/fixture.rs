@@ -72,6 +72,7 @@ pub fn word(answer: &Answer) -> &'static str {
         Answer::Done { .. } => "done",
         Answer::GivenUp { .. } => "given up",
         Answer::NotGranted => "not granted",
+        Answer::Waiting { .. } => "waiting",
         Answer::Finished { .. } => "finished",
         Answer::Refused(Refusal::NoLimit) => "no limit",
         Answer::Refused(Refusal::TooMany { .. }) => "too many",

@@ -8,6 +8,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::calls::follow::{Unfit, Unfollowed};
 use dsync_engine::change::{Change, End, Limits};
 use dsync_engine::hold::Grant;
+use dsync_engine::saved::Loaded;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token, UnixMs};
 use dsync_engine::{Body, Family, Misfit, Reply, Request, Wait};
 
@@ -60,6 +61,7 @@ impl OneKey {
             max_attempts: None,
             lease: LeaseMs(30_000),
             wait,
+            keep_ms: None,
             token: Token::parse(token.as_bytes()).expect("legal"),
             may_return: true,
             client: ClientId(client),
@@ -292,7 +294,9 @@ impl OneKey {
         assert!(body.apply(&grant(fence, "t", Claim::Exclusive)).is_ok());
         let now = self.now;
         let engine = &mut self.server.engine;
-        engine.adopt(body, Db(0), &key_bytes(KEY), now).map(drop)
+        let places = Vec::new();
+        let loaded = Loaded { body, places };
+        engine.adopt(loaded, Db(0), &key_bytes(KEY), now).map(drop)
     }
 }
 

@@ -6,12 +6,12 @@
 
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Name;
 use crate::server::granted;
 use dsync_engine::answer::{Answer, Refusal};
-use dsync_engine::change::{Change, End};
+use dsync_engine::change::{Change, End, KeptPlace};
 use dsync_engine::types::{Claim, Fence, MonoUs, Now, Token, WaiterId};
 use dsync_engine::{Beginning, Family, Settings};
 use work::WorkLaws;
@@ -34,6 +34,8 @@ struct QueuedPlace {
     returns: bool,
     waiter: Option<WaiterId>,
     vacant_until: Option<MonoUs>,
+    /// The number of a kept place.
+    kept: Option<Fence>,
 }
 
 pub struct Laws {
@@ -46,6 +48,10 @@ pub struct Laws {
     /// Waiting WAITs, which have no place in the order.
     watchers: Vec<WaiterId>,
     last_fence: Fence,
+    /// The requests so far. Each may have drawn a number between two fences.
+    asked: u64,
+    /// The grants to kept places on which nobody waited.
+    granted_unattended: BTreeSet<Fence>,
     ranks: u64,
     settings: Settings,
     /// Whether to check the order. With small bounds vacant places may be given up early, so the order is not checked
@@ -62,10 +68,17 @@ impl Laws {
             undelivered: BTreeMap::new(),
             watchers: Vec::new(),
             last_fence: Fence(0),
+            asked: 0,
+            granted_unattended: BTreeSet::new(),
             ranks: 0,
             settings,
             judge_order,
         }
+    }
+
+    /// Notes a request, which may draw a number for its place.
+    pub fn asks(&mut self) {
+        self.asked += 1;
     }
 
     /// Checks the changes of one call to one key: exclusion, limits and rising fences.
@@ -76,8 +89,12 @@ impl Laws {
             key.work.written(name, change, keep_ms, now.unix_us / 1_000);
             match change {
                 Change::Grant(grant) => {
-                    let next = Fence((self.last_fence.0 + 1).max(now.unix_us));
-                    assert_eq!(grant.fence, next, "{name:?}: fences rise with the clock");
+                    let least = (self.last_fence.0 + 1).max(now.unix_us);
+                    let most = (self.last_fence.0 + 1 + self.asked).max(now.unix_us + self.asked);
+                    assert!(
+                        (least..=most).contains(&grant.fence.0),
+                        "{name:?}: fences rise with the clock"
+                    );
                     self.last_fence = grant.fence;
                     let alone = matches!(grant.claim, Claim::Exclusive | Claim::Run)
                         || key
@@ -94,6 +111,18 @@ impl Laws {
                         None => grant.claim == Claim::Member,
                     };
                     assert!(!counts || within, "{name:?}: {taken} taken of {limit:?}");
+                    self.granted_to_kept(name, &grant.token, grant.fence);
+                }
+                Change::Place(place) => self.kept(name, place),
+                Change::Leave { number } => {
+                    let is_it = |place: &QueuedPlace| place.kept == Some(*number);
+                    let at = self.places.iter().position(is_it);
+                    let at = at.unwrap_or_else(|| panic!("{name:?}: {number:?} leaves once"));
+                    assert_eq!(self.places[at].name, name, "{number:?} is of this key");
+                    self.places[at].kept = None;
+                    if self.places[at].waiter.is_none() {
+                        self.places.remove(at);
+                    }
                 }
                 Change::End { fence, .. }
                 | Change::Fail { fence, .. }
@@ -135,6 +164,55 @@ impl Laws {
         }
     }
 
+    /// The name has a kept place: a new one, or one that its token had already.
+    fn kept(&mut self, name: Name, kept: &KeptPlace) {
+        let number = Some(kept.number);
+        let mine = |place: &&mut QueuedPlace| {
+            place.name == name && place.returns && place.token == kept.token
+        };
+        if let Some(place) = self.places.iter_mut().find(mine) {
+            assert!(place.kept.is_none() || place.kept == number, "its number");
+            place.kept = number;
+            place.vacant_until = None;
+            return;
+        }
+        self.ranks += 1;
+        self.places.push(QueuedPlace {
+            name,
+            rank: self.ranks,
+            family: kept.claim.family(),
+            token: kept.token.clone(),
+            returns: true,
+            waiter: None,
+            vacant_until: None,
+            kept: number,
+        });
+    }
+
+    /// A hold was granted: to a kept place on which nobody waits, if its token has one.
+    fn granted_to_kept(&mut self, name: Name, token: &Token, fence: Fence) {
+        let mine = |place: &QueuedPlace| {
+            place.name == name && place.token == *token && place.kept.is_some()
+        };
+        let at = self.places.iter().position(mine);
+        let at = at.filter(|at| self.places[*at].waiter.is_none());
+        if let Some(at) = at {
+            let rank = self.places.remove(at).rank;
+            self.check_order(name, rank);
+            self.granted_unattended.insert(fence);
+        }
+    }
+
+    /// A flush has dropped all kept places of these names.
+    pub fn flushed(&mut self, gone: impl Fn(Name) -> bool) {
+        for place in self.places.iter_mut().filter(|place| gone(place.name)) {
+            place.kept = None;
+        }
+        self.places.retain(|place| {
+            place.waiter.is_some() || place.vacant_until.is_some() || place.kept.is_some()
+        });
+    }
+
     /// A request queued, or took over the place that its token has.
     pub fn queued(
         &mut self,
@@ -164,6 +242,7 @@ impl Laws {
             returns,
             waiter: Some(waiter),
             vacant_until: None,
+            kept: None,
         });
     }
 
@@ -181,13 +260,14 @@ impl Laws {
         let until = self.undelivered.get(&fence).copied();
         let mine =
             |other: &QueuedPlace| other.name == name && other.returns && other.token == place.token;
-        if until.is_some()
+        let is_kept = place.kept.is_some();
+        if (is_kept || until.is_some() && self.settings.rejoin_ms > 0)
             && place.returns
-            && self.settings.rejoin_ms > 0
             && !self.places.iter().any(mine)
         {
             place.name = name;
-            place.vacant_until = until;
+            // The change that keeps it again follows.
+            place.vacant_until = until.filter(|_| !is_kept);
             self.places.push(place);
         }
     }
@@ -227,7 +307,8 @@ impl Laws {
         let at =
             at.unwrap_or_else(|| panic!("{name:?}: {waiter:?} gets {answer:?} but does not wait"));
         assert_eq!(self.places[at].name, name, "{waiter:?} waits for this key");
-        if *answer == Answer::Superseded {
+        let stays = *answer == Answer::NotGranted && self.places[at].kept.is_some();
+        if *answer == Answer::Superseded || stays {
             self.places[at].waiter = None;
             return;
         }
@@ -254,18 +335,22 @@ impl Laws {
         let resumed = |place: &QueuedPlace| {
             let mine = place.name == name && place.returns && place.token == *token;
             // A request that gets the hold it has already leaves a vacant place of its token as it is.
-            mine && place.waiter.is_none() && (was_new || place.vacant_until.is_none())
+            let is_its = was_new || place.vacant_until.is_none();
+            mine && place.waiter.is_none() && place.kept.is_none() && is_its
         };
         let at = self.places.iter().position(resumed);
         let rank = at.map_or(u64::MAX, |at| self.places.remove(at).rank);
-        if was_new {
+        let fence = granted(answer).map(|(_, fence)| fence);
+        let is_checked = fence.is_some_and(|fence| self.granted_unattended.contains(&fence));
+        if was_new && !is_checked {
             self.check_order(name, rank);
         }
     }
 
     fn check_order(&self, name: Name, rank: u64) {
         let before = |place: &&QueuedPlace| {
-            place.name == name && place.rank < rank && place.waiter.is_some()
+            let waits = place.waiter.is_some() || place.kept.is_some();
+            place.name == name && place.rank < rank && waits
         };
         let passed = self.places.iter().find(before).filter(|_| self.judge_order);
         assert!(
@@ -289,7 +374,7 @@ impl Laws {
         self.places.retain(|place| {
             let mine = place.name == name && place.returns && place.token == *token;
             let lost = place.waiter.is_none() && (place.vacant_until.is_none() || after_return);
-            !(mine && lost)
+            !(mine && lost && place.kept.is_none())
         });
     }
 
@@ -304,10 +389,12 @@ impl Laws {
             .filter(|place| place.waiter == Some(waiter))
         {
             place.waiter = None;
+            let keeps = keeps && place.kept.is_none();
             place.vacant_until = Some(now.mono.after_ms(rejoin_ms)).filter(|_| keeps);
         }
         self.places.retain(|place| {
-            place.waiter.is_some() || (place.vacant_until.is_some() && place.returns)
+            let is_vacant = place.vacant_until.is_some() && place.returns;
+            place.waiter.is_some() || place.kept.is_some() || is_vacant
         });
     }
 
@@ -368,7 +455,10 @@ impl Laws {
         );
         assert!(after > self.last_fence);
         self.last_fence = after;
-        self.places.clear();
+        self.places.retain_mut(|place| {
+            place.waiter = None;
+            place.kept.is_some()
+        });
         self.granted.clear();
         self.undelivered.clear();
         self.watchers.clear();

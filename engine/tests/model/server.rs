@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use crate::model::Name;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::tasks::Task;
-use dsync_engine::change::Change;
-use dsync_engine::effect::{Note, Wake};
+use dsync_engine::change::{Change, KeptPlace};
+use dsync_engine::effect::{Announcement, Note, Wake};
 use dsync_engine::saved::{self, Assembly};
 use dsync_engine::types::{Db, Fence, Now, Token};
 use dsync_engine::wire;
@@ -40,6 +40,7 @@ pub struct Done {
     pub changes: Vec<Change>,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,
+    pub announcements: Vec<Announcement>,
 }
 
 /// The budget of one slice of the engine's background work.
@@ -142,13 +143,15 @@ impl Server {
 
     fn take_effects(&mut self, name: Name, family: Family) -> Done {
         let effects = &mut self.engine.effects;
-        let told = effects
-            .changes
-            .iter()
-            .any(|change| !matches!(change, Change::Renew { .. }));
+        let told = effects.changes.iter().any(|change| {
+            !matches!(
+                change,
+                Change::Renew { .. } | Change::Place(_) | Change::Leave { .. }
+            )
+        });
         assert_eq!(
             effects.modified, told,
-            "{name:?}: all changes but renewals signal the key as modified"
+            "{name:?}: all changes but renewals and places signal the key as modified"
         );
         let done = Done {
             name,
@@ -156,6 +159,7 @@ impl Server {
             changes: effects.changes.clone(),
             notes: effects.notes.clone(),
             wakes: effects.wakes.clone(),
+            announcements: effects.announcements.clone(),
         };
         let refused = |note: &&Note| matches!(note, Note::Refused { .. });
         assert_eq!(
@@ -194,7 +198,7 @@ impl Server {
                 let name = self.name_of(db, name.as_bytes());
                 if self.keys.get(&name) == Some(&Stored::Foreign) {
                     self.engine
-                        .turn_away(db, &key_bytes(name), &Answer::WrongType);
+                        .turn_away(db, &key_bytes(name), &Answer::WrongType, now);
                     all.push(self.take_effects(name, Family::Lock));
                 } else {
                     let call =
@@ -321,32 +325,53 @@ impl Server {
             return;
         }
         let mut packed = Vec::new();
-        wire::pack(&mut packed, done.family, false, &done.changes);
-        let unpacked = wire::open(&packed).expect("as it was packed");
-        assert_eq!(unpacked.family, done.family);
-        let changes: Result<Vec<_>, _> = unpacked.collect();
-        let changes = changes.expect("as they were packed");
-        assert_eq!(changes, done.changes);
-        let follow =
-            |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, done.family, &changes, now);
-        let (followed, none) = self.call(done.name, done.family, follow);
-        assert_eq!(
-            followed,
-            Ok(()),
-            "{:?} follows {:?}",
-            done.name,
-            done.changes
-        );
-        assert!(
-            none.changes.is_empty() && none.wakes.is_empty(),
-            "a replica decides nothing"
-        );
+        for slice in wire::by_version(&done.changes) {
+            wire::pack(&mut packed, done.family, false, slice);
+            let unpacked = wire::open(&packed).expect("as it was packed");
+            assert_eq!(unpacked.family, done.family);
+            let changes: Result<Vec<_>, _> = unpacked.collect();
+            let changes = changes.expect("as they were packed");
+            assert_eq!(changes, slice);
+            let (name, family) = (done.name, done.family);
+            let is_leave = |change: &Change| matches!(change, Change::Leave { .. });
+            let followed = if changes.iter().all(is_leave) {
+                // It concerns no value, so the module opens no key for it.
+                let spelling = key_bytes(name);
+                let stored = self.keys.get(&name).copied();
+                let mut key = self.engine.open(Db(name.0), &spelling, None);
+                let followed = self.engine.follow(&mut key, family, &changes, now);
+                assert_eq!(self.keys.get(&name).copied(), stored);
+                followed
+            } else {
+                let follow = |engine: &mut Engine, key: &mut Key<'_>| {
+                    engine.follow(key, family, &changes, now)
+                };
+                let (followed, none) = self.call(name, family, follow);
+                assert!(
+                    none.changes.is_empty() && none.wakes.is_empty(),
+                    "a replica decides nothing"
+                );
+                followed
+            };
+            assert_eq!(followed, Ok(()), "{name:?} follows {:?}", done.changes);
+        }
+    }
+
+    /// Returns the kept places of a name, whatever it has for a value.
+    pub fn places(&self, name: Name) -> Vec<KeptPlace> {
+        let spelling = key_bytes(name);
+        let all = Family::ALL.into_iter();
+        all.flat_map(|family| self.engine.places(Db(name.0), &spelling, family))
+            .collect()
     }
 
     /// Returns the packed strings of the state, as a file would have them.
     pub fn saved(&self, name: Name) -> Option<Vec<Vec<u8>>> {
         let mut strings = Vec::new();
-        saved::pack(&self.state(name)?.body, |packed| {
+        let body = &self.state(name)?.body;
+        let spelling = key_bytes(name);
+        let places = (self.engine).places(Db(name.0), &spelling, body.family());
+        saved::pack(body, places, |packed| {
             strings.push(packed.to_vec());
         });
         Some(strings)
@@ -362,13 +387,17 @@ impl Server {
             };
             let family = state.body.family();
             if as_changes {
-                let changes = state.body.as_changes().collect();
+                let spelling = key_bytes(*name);
+                let places = self.engine.places(Db(name.0), &spelling, family);
+                let changes = state.body.as_changes();
+                let changes = changes.chain(places.map(Change::Place)).collect();
                 let done = Done {
                     name: *name,
                     family,
                     changes,
                     notes: Vec::new(),
                     wakes: Vec::new(),
+                    announcements: Vec::new(),
                 };
                 new.follow(&done, now);
             } else {
@@ -376,13 +405,19 @@ impl Server {
                 for packed in self.saved(*name).expect("a state") {
                     assembly.add(&packed).expect("well-formed");
                 }
-                let body = assembly.finish().expect("whole");
+                let loaded = assembly.finish().expect("whole");
                 let id = new
                     .engine
-                    .adopt(body, Db(name.0), &key_bytes(*name), now)
+                    .adopt(loaded, Db(name.0), &key_bytes(*name), now)
                     .expect("fits");
                 new.keys.insert(*name, Stored::State(id));
             }
+        }
+        for unheld in self.engine.unheld_places() {
+            let (name, family) = (unheld.name.as_bytes(), unheld.family);
+            let changes = &unheld.changes;
+            new.engine
+                .adopt_places(unheld.db, name, family, changes, now);
         }
         new.engine.adopt_last_fence(self.engine.last_fence(), now);
         assert_eq!(new.engine.take_fence_ahead(), None, "fences near the clock");

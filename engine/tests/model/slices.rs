@@ -10,6 +10,7 @@ use crate::server::{Server, Stored, key_bytes};
 use crate::world::World;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::tasks::Task;
+use dsync_engine::saved::Loaded;
 use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, LeaseUs, Now, Token};
 use dsync_engine::{Family, Reply, Request, Settings, Wait};
 
@@ -52,6 +53,7 @@ impl LargeServer {
             max_attempts: None,
             lease: LeaseMs(LEASE_MS),
             wait: None,
+            keep_ms: None,
             token: token(client),
             may_return: true,
             client: ClientId(client),
@@ -522,8 +524,10 @@ fn state_restored_during_walk_has_its_moments_at_once() {
     large.pass(1_000);
     let (other, now) = ((3, 3), large.now);
     let engine = &mut large.server.engine;
+    let places = Vec::new();
+    let loaded = Loaded { body, places };
     let id = engine
-        .adopt(body, Db(other.0), &key_bytes(other), now)
+        .adopt(loaded, Db(other.0), &key_bytes(other), now)
         .expect("fits");
     large.server.keys.insert(other, Stored::State(id));
     large.server.engine.check_invariants(large.now);

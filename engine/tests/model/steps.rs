@@ -21,6 +21,8 @@ pub struct Ask {
     pub max_attempts: Option<u32>,
     pub lease_ms: u32,
     pub block: Option<Block>,
+    /// How long its place is kept (QUEUE).
+    pub keep_ms: Option<u32>,
     /// The number of the token; `None` if the server makes one.
     pub token: Option<u8>,
     pub conn: usize,
@@ -37,6 +39,7 @@ pub fn ask(name: Name, claim: Claim, token: u8) -> Ask {
         max_attempts: None,
         lease_ms: 10_000,
         block: None,
+        keep_ms: None,
         token: Some(token),
         conn: usize::from(token),
         ephemeral: false,
@@ -70,6 +73,12 @@ impl Ask {
         self
     }
 
+    /// QUEUE for this many milliseconds.
+    pub fn keep(mut self, ms: u32) -> Ask {
+        self.keep_ms = Some(ms);
+        self
+    }
+
     pub fn ephemeral(mut self) -> Ask {
         self.ephemeral = true;
         self
@@ -94,6 +103,8 @@ pub enum Step {
     Check(Name, Family, u8),
     /// Revokes the hold with this index, the oldest being 0; past the last, a fence that no hold has.
     Revoke(Name, Family, usize),
+    /// Revokes the kept place with this index, the first in line being 0.
+    RevokePlace(Name, Family, usize),
     Done(Name, Vec<u8>),
     Expect(Name, u32),
     Pin(Name, Option<u32>),

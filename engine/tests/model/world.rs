@@ -50,6 +50,8 @@ pub struct World {
     /// The answers of the last step to waiting requests, by connection.
     pub told: Vec<(usize, Answer)>,
     granted: Vec<(Name, HandedOver, u64)>,
+    /// The grants of the last step to kept places on which nobody waits: the name, the number and the fence.
+    pub announced: Vec<(Name, Fence, Fence)>,
     pub notes: usize,
 }
 
@@ -81,6 +83,7 @@ impl World {
             made_up_tokens: 0,
             told: Vec::new(),
             granted: Vec::new(),
+            announced: Vec::new(),
             notes: 0,
         }
     }
@@ -148,6 +151,7 @@ impl World {
     /// request of the step; `None` if it waits or the step is no request.
     pub fn step(&mut self, step: &Step) -> Option<Answer> {
         self.told.clear();
+        self.announced.clear();
         if !matches!(step, Step::FindGone { .. }) {
             self.granted.clear();
         }
@@ -214,6 +218,17 @@ impl World {
                     model.revoke(name, family, theirs, now)
                 })
             }
+            Step::RevokePlace(name, family, nth) => {
+                let seats = self.model.seats(name).iter();
+                let mut kept = seats.filter(|seat| seat.keep.is_some());
+                let theirs = kept.nth(nth).map_or(0, |seat| seat.rank);
+                let number = self.fences.get(&theirs).copied().unwrap_or(Fence(77));
+                let ours =
+                    |e: &mut Engine, key: &mut Key<'_>| e.revoke(key, family, number, now).ok();
+                self.write_request(name, family, ours, |model| {
+                    model.revoke(name, family, theirs, now)
+                })
+            }
             Step::Done(name, numbers) => {
                 let tokens: Vec<Token> = numbers.iter().map(|number| token(*number)).collect();
                 let ours = |e: &mut Engine, key: &mut Key<'_>| e.done(key, &tokens, now).ok();
@@ -268,10 +283,13 @@ impl World {
                     .iter()
                     .find(|(_, ticket)| ticket.client == client);
                 let id = found.map(|(id, _)| *id)?;
-                assert!(self.primary.engine.leave(id), "{id:?} waits");
-                assert!(!self.primary.engine.leave(id), "{id:?} waits no longer");
+                assert!(self.primary.engine.leave(id, now), "{id:?} waits");
+                assert!(
+                    !self.primary.engine.leave(id, now),
+                    "{id:?} waits no longer"
+                );
                 let ticket = self.tickets.remove(&id).expect("found above");
-                self.model.leave(ticket.ticket);
+                self.model.leave(ticket.ticket, now);
                 self.laws.left(id, false, now);
                 None
             }
@@ -336,8 +354,20 @@ impl World {
             Step::Flush(db) => {
                 self.primary.flush(db);
                 self.replica.flush(db);
+                // The kept places of a queue go when the sweep comes to it, or a request. To compare all queues, let it
+                // come to all of them.
+                if self
+                    .model
+                    .queues
+                    .iter()
+                    .any(|q| self.model.kept(q.name) > 0)
+                {
+                    self.primary.finish_background();
+                    self.replica.finish_background();
+                }
                 self.model.flush(db);
                 self.laws.removed(|(d, _)| db.is_none_or(|db| d == db));
+                self.laws.flushed(|(d, _)| db.is_none_or(|db| d == db));
                 None
             }
             Step::Swap(a, b) => {
@@ -372,6 +402,7 @@ impl World {
         let mut later = self.now;
         later.unix_us += self.skew_ms * 1_000;
         let mut ours: Vec<(Name, u64, Answer)> = Vec::new();
+        self.same_announcements(&all);
         for done in &all {
             self.laws.written(done.name, &done.changes, self.now);
             self.replica.follow(done, later);

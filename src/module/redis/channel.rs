@@ -4,8 +4,6 @@
 //! the nodes of that slot, and clients are redirected by the channel as by a key. So the channel contains the key with
 //! its hash tag, or the whole key as the tag. If no tag can express the key, the channel is the key itself.
 
-use redis_module::raw;
-
 use super::api::required;
 use super::context::Ctx;
 use super::hash_slot::{as_tag, hash_tag};

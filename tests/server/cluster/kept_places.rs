@@ -48,8 +48,14 @@ fn turn_is_announced_on_a_channel_in_the_slot_of_the_key() {
         assert_eq!(ask(&mut client, format!("DLOCK.RELEASE {key} held")), 1);
         let message = reply(&mut subscriber);
         assert_eq!(message.as_array()[0], "smessage", "{message:?}");
-        let granted = ask(&mut client, format!("DLOCK.ACQUIRE {key} TOKEN a QUEUE 60000"));
-        assert_eq!(message.as_array()[2].as_str(), granted.grant().1.to_string());
+        let granted = ask(
+            &mut client,
+            format!("DLOCK.ACQUIRE {key} TOKEN a QUEUE 60000"),
+        );
+        assert_eq!(
+            message.as_array()[2].as_str(),
+            granted.grant().1.to_string()
+        );
     }
 }
 

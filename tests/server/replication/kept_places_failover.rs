@@ -14,7 +14,10 @@ fn request(n: usize) -> String {
 #[track_caller]
 fn places(client: &mut Client, clients: std::ops::Range<usize>) -> Vec<i64> {
     let replies = at_once(client, &clients.map(request).collect::<Vec<_>>());
-    replies.iter().map(|reply| reply.as_array()[1].as_int()).collect()
+    replies
+        .iter()
+        .map(|reply| reply.as_array()[1].as_int())
+        .collect()
 }
 
 /// Passes the lock on from client to client, each asking again before it releases.
@@ -55,5 +58,10 @@ fn lock_is_passed_on_in_the_same_order_after_failover() {
     assert_eq!(late.as_array()[1], CLIENTS as i64 - 10);
     let after = pass_on(&mut client, 10..CLIENTS);
     assert!(after > before);
-    assert_eq!(ask(&mut client, "DLOCK.ACQUIRE lock TOKEN late QUEUE 60000").grant().0, "late");
+    assert_eq!(
+        ask(&mut client, "DLOCK.ACQUIRE lock TOKEN late QUEUE 60000")
+            .grant()
+            .0,
+        "late"
+    );
 }

@@ -47,7 +47,9 @@ fn request_with_queue_gets_place_and_channel() {
     assert_eq!(held.grant().0, "held", "a free lock is granted at once");
     let (first, channel) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 30000"));
     assert_eq!(first, 1);
-    let number = channel.strip_prefix("dsync:{lock}:").expect("the key's channel");
+    let number = channel
+        .strip_prefix("dsync:{lock}:")
+        .expect("the key's channel");
     let number: u64 = number.parse().expect("the number of the place");
     let (second, other) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b QUEUE 30000"));
     assert_eq!(second, 2);
@@ -68,10 +70,22 @@ fn queue_with_wrong_options_or_bounds_is_refused() {
     let mut client = server.connect();
     for (options, why) in [
         ("QUEUE 30000", "QUEUE keeps the place for a TOKEN"),
-        ("TOKEN t EPHEMERAL QUEUE 30000", "QUEUE and EPHEMERAL exclude each other"),
-        ("TOKEN t BLOCK 5 QUEUE 30000", "BLOCK or QUEUE is given twice"),
-        ("TOKEN t QUEUE 999", "QUEUE is an integer of 1000 to 60000 milliseconds, not '999'"),
-        ("TOKEN t QUEUE 60001", "QUEUE is an integer of 1000 to 60000 milliseconds, not '60001'"),
+        (
+            "TOKEN t EPHEMERAL QUEUE 30000",
+            "QUEUE and EPHEMERAL exclude each other",
+        ),
+        (
+            "TOKEN t BLOCK 5 QUEUE 30000",
+            "BLOCK or QUEUE is given twice",
+        ),
+        (
+            "TOKEN t QUEUE 999",
+            "QUEUE is an integer of 1000 to 60000 milliseconds, not '999'",
+        ),
+        (
+            "TOKEN t QUEUE 60001",
+            "QUEUE is an integer of 1000 to 60000 milliseconds, not '60001'",
+        ),
         ("TOKEN t QUEUE", "QUEUE has no value"),
     ] {
         let refused = ask(&mut client, format!("DLOCK.ACQUIRE lock {options}"));
@@ -89,7 +103,10 @@ fn turn_of_kept_place_is_granted_announced_and_heard() {
     let request = "DLOCK.ACQUIRE lock EX 1000 TOKEN a QUEUE 30000";
     let (_, channel) = place(&ask(&mut client, request));
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
-    assert!(ask(&mut client, "DLOCK.ACQUIRE lock TOKEN late").is_nil(), "a try fails");
+    assert!(
+        ask(&mut client, "DLOCK.ACQUIRE lock TOKEN late").is_nil(),
+        "a try fails"
+    );
     assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
     let (announced_on, fence) = message(&mut subscriber);
     assert_eq!(announced_on, channel);
@@ -98,7 +115,10 @@ fn turn_of_kept_place_is_granted_announced_and_heard() {
     assert!((1..=30_000).contains(&left), "{left}");
     let (token, granted_fence) = ask(&mut client, request).grant();
     assert_eq!((token.as_str(), granted_fence.to_string()), ("a", fence));
-    assert!(ask(&mut client, "DLOCK.CHECK lock a").as_int() > 900_000, "the whole lease");
+    assert!(
+        ask(&mut client, "DLOCK.CHECK lock a").as_int() > 900_000,
+        "the whole lease"
+    );
     behind.expect_silence(A_WHILE);
     assert_eq!(ask(&mut client, "DLOCK.RELEASE lock a"), 1);
     granted(&mut behind);
@@ -110,7 +130,10 @@ fn renew_hears_the_grant_of_a_kept_place() {
     let server = Server::start();
     let mut client = server.connect();
     ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock EX 1000 TOKEN a QUEUE 30000"));
+    place(&ask(
+        &mut client,
+        "DLOCK.ACQUIRE lock EX 1000 TOKEN a QUEUE 30000",
+    ));
     assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
     assert_eq!(ask(&mut client, "DLOCK.RENEW lock a"), 1);
     assert!(ask(&mut client, "DLOCK.CHECK lock a").as_int() > 900_000);
@@ -121,7 +144,10 @@ fn grant_that_nobody_hears_of_lapses_as_undelivered() {
     let server = Server::start();
     let mut client = server.connect();
     ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock EX 1000 TOKEN dead QUEUE 1000"));
+    place(&ask(
+        &mut client,
+        "DLOCK.ACQUIRE lock EX 1000 TOKEN dead QUEUE 1000",
+    ));
     let mut behind = queued(&server, "DLOCK.ACQUIRE lock TOKEN behind BLOCK 0");
     assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
     granted(&mut behind);
@@ -136,13 +162,19 @@ fn unheard_run_counts_no_attempt_and_no_lost_member() {
     let server = Server::start();
     let mut client = server.connect();
     ask(&mut client, "DONCE.BEGIN job TOKEN first");
-    place(&ask(&mut client, "DONCE.BEGIN job EX 1000 TOKEN dead QUEUE 1000"));
+    place(&ask(
+        &mut client,
+        "DONCE.BEGIN job EX 1000 TOKEN dead QUEUE 1000",
+    ));
     let mut behind = queued(&server, "DONCE.BEGIN job TOKEN behind BLOCK 0");
     assert_eq!(ask(&mut client, "DONCE.FAIL job first"), 1);
     let run = reply(&mut behind);
     assert_eq!(run.as_array()[3], 2, "the second attempt: {run:?}");
     ask(&mut client, "DWG.ADD group LIMIT 1 TOKEN first").grant();
-    place(&ask(&mut client, "DWG.ADD group EX 1000 TOKEN dead QUEUE 1000"));
+    place(&ask(
+        &mut client,
+        "DWG.ADD group EX 1000 TOKEN dead QUEUE 1000",
+    ));
     assert_eq!(ask(&mut client, "DWG.DONE group first"), 1);
     let finished = ask(&mut client, "DWG.WAIT group BLOCK 0");
     let numbers: Vec<i64> = finished.as_array().iter().map(Reply::as_int).collect();
@@ -155,9 +187,14 @@ fn kept_place_that_nobody_asks_for_is_dropped() {
     let mut client = server.connect();
     ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
     place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 1000"));
-    eventually("the end of the place", SOON, || lock_waiters(&mut client, "lock") == 0);
+    eventually("the end of the place", SOON, || {
+        lock_waiters(&mut client, "lock") == 0
+    });
     assert_eq!(ask(&mut client, "DLOCK.RELEASE lock a"), 0);
-    assert!(ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b").is_nil(), "still held");
+    assert!(
+        ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b").is_nil(),
+        "still held"
+    );
     assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
     wait_until_gone(&mut client, "lock");
 }
@@ -190,7 +227,11 @@ fn token_with_block_waits_on_its_kept_place_and_falls_back_to_it() {
     waiting.close();
     wait_for_blocked(&server, 1);
     let kept = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
-    assert_eq!(kept, (1, channel), "the connection is gone, the place is kept");
+    assert_eq!(
+        kept,
+        (1, channel),
+        "the connection is gone, the place is kept"
+    );
     // A connection that waits on the place gets the grant.
     let mut waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
     assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
@@ -204,11 +245,17 @@ fn queue_by_a_waiting_token_supersedes_its_connection() {
     let mut client = server.connect();
     ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
     let mut waiting = queued(&server, "DLOCK.ACQUIRE lock TOKEN a BLOCK 0");
-    place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN behind QUEUE 60000"));
+    place(&ask(
+        &mut client,
+        "DLOCK.ACQUIRE lock TOKEN behind QUEUE 60000",
+    ));
     let (first, _) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
     assert_eq!(first, 1, "at its old rank");
     let answer = reply(&mut waiting);
-    assert!(answer.error().starts_with("UNBLOCKED superseded"), "{answer:?}");
+    assert!(
+        answer.error().starts_with("UNBLOCKED superseded"),
+        "{answer:?}"
+    );
     let held = ask(&mut client, "DLOCK.ACQUIRE lock SHARED TOKEN a QUEUE 60000");
     assert!(held.error().starts_with("MISMATCH"), "{held:?}");
 }
@@ -226,10 +273,16 @@ fn place_that_is_dropped_by_a_decision_announces_0() {
     assert_eq!(done.as_array()[0], "DONE", "{done:?}");
 
     ask(&mut client, "DSEM.ACQUIRE sem LIMIT 3 PERMITS 3 TOKEN held").grant();
-    let (_, channel) = place(&ask(&mut client, "DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 30000"));
+    let (_, channel) = place(&ask(
+        &mut client,
+        "DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 30000",
+    ));
     assert_eq!(ask(&mut client, "DSEM.LIMIT sem 1"), 3);
     assert_eq!(message(&mut subscriber), (channel, "0".to_owned()));
-    let refused = ask(&mut client, "DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 30000");
+    let refused = ask(
+        &mut client,
+        "DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 30000",
+    );
     assert!(refused.error().starts_with("TOOMANY"), "{refused:?}");
 }
 
@@ -285,7 +338,10 @@ fn place_beyond_a_hundred_is_100() {
     let mut client = server.connect();
     ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
     let requests = (1..=150).map(|n| format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000"));
-    let places: Vec<i64> = in_bulk(&mut client, requests).iter().map(|reply| place(reply).0).collect();
+    let places: Vec<i64> = in_bulk(&mut client, requests)
+        .iter()
+        .map(|reply| place(reply).0)
+        .collect();
     let expected: Vec<i64> = (1..=150).map(|n| n.min(100)).collect();
     assert_eq!(places, expected);
 }
@@ -308,8 +364,11 @@ fn five_hundred_clients_on_one_connection_are_served_in_order() {
     for (n, channel) in channels.iter().enumerate() {
         let (announced_on, fence) = message(&mut subscriber);
         assert_eq!(announced_on, *channel, "client {n} is next");
-        let (token, granted_fence) =
-            ask(&mut shared, format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000")).grant();
+        let (token, granted_fence) = ask(
+            &mut shared,
+            format!("DLOCK.ACQUIRE lock TOKEN t{n} QUEUE 60000"),
+        )
+        .grant();
         assert_eq!(token, format!("t{n}"));
         assert_eq!(fence, granted_fence.to_string());
         assert!(granted_fence > last_fence);
@@ -340,7 +399,10 @@ fn every_third_client_that_dies_in_the_queue_is_passed_over() {
     // A dead client's place may also have run out before its turn; then it is not announced.
     while served.len() < CLIENTS - CLIENTS / 3 {
         let (channel, _) = message(&mut subscriber);
-        let n = channels.iter().position(|own| *own == channel).expect("a client's channel");
+        let n = channels
+            .iter()
+            .position(|own| *own == channel)
+            .expect("a client's channel");
         if !is_dead(n) {
             ask(&mut shared, request(n)).grant();
             assert_eq!(ask(&mut shared, format!("DLOCK.RELEASE lock t{n}")), 1);
@@ -353,8 +415,17 @@ fn every_third_client_that_dies_in_the_queue_is_passed_over() {
 /// How many commands of dsync the server has carried out.
 fn calls(server: &Server) -> u64 {
     let stats = server.info_section("commandstats");
-    let of_dsync = stats.lines().filter(|line| line.starts_with("cmdstat_dlock."));
+    let of_dsync = stats
+        .lines()
+        .filter(|line| line.starts_with("cmdstat_dlock."));
     of_dsync
-        .filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok())
+        .filter_map(|line| {
+            line.split_once("calls=")?
+                .1
+                .split(',')
+                .next()?
+                .parse::<u64>()
+                .ok()
+        })
         .sum()
 }

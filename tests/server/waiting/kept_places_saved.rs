@@ -12,7 +12,10 @@ const KEEP_LONG: &str = "QUEUE 60000";
 fn hold_and_queue(client: &mut Client) {
     ask(client, "DLOCK.ACQUIRE lock EX 1000 TOKEN held").grant();
     for token in ["a", "b"] {
-        place(&ask(client, format!("DLOCK.ACQUIRE lock EX 1000 TOKEN {token} OWNER {token} {KEEP_LONG}")));
+        place(&ask(
+            client,
+            format!("DLOCK.ACQUIRE lock EX 1000 TOKEN {token} OWNER {token} {KEEP_LONG}"),
+        ));
     }
 }
 
@@ -21,7 +24,9 @@ fn hold_and_queue(client: &mut Client) {
 fn waiting(client: &mut Client) -> Vec<String> {
     let info = ask(client, "DLOCK.INFO lock");
     let waiters = info.field("first-waiters").as_array().iter();
-    waiters.map(|waiter| waiter.field("owner").as_str().to_owned()).collect()
+    waiters
+        .map(|waiter| waiter.field("owner").as_str().to_owned())
+        .collect()
 }
 
 /// Releases in turn, and checks that `a` comes before `b`, and `b` before a request that comes later.
@@ -84,7 +89,11 @@ fn kept_places_are_replicated_and_served_after_promotion() {
     hold_and_queue(&mut client);
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
-    assert_eq!(waiting(&mut replica.connect()), ["a", "b"], "a replica knows kept places");
+    assert_eq!(
+        waiting(&mut replica.connect()),
+        ["a", "b"],
+        "a replica knows kept places"
+    );
     assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
     expect_old_order(&replica);
     assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
@@ -108,7 +117,10 @@ fn asking_again_is_not_replicated() {
     hold_and_queue(&mut client);
     let mut stream = ReplicationStream::attach(&primary);
     for _ in 0..3 {
-        place(&ask(&mut client, format!("DLOCK.ACQUIRE lock EX 1000 TOKEN a OWNER a {KEEP_LONG}")));
+        place(&ask(
+            &mut client,
+            format!("DLOCK.ACQUIRE lock EX 1000 TOKEN a OWNER a {KEEP_LONG}"),
+        ));
     }
     assert_eq!(stream.take_so_far(&primary), Vec::<Vec<Vec<u8>>>::new());
 }
@@ -120,7 +132,9 @@ fn places_stay_with_the_name_when_the_lock_is_renamed() {
     hold_and_queue(&mut client);
     assert_eq!(ask(&mut client, "RENAME lock other"), "OK");
     // The name is free now, so the first of its places is granted.
-    eventually("the grant", SOON, || ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0);
+    eventually("the grant", SOON, || {
+        ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0
+    });
     assert_eq!(waiting(&mut client), ["b"]);
     assert!(ask(&mut client, "DLOCK.CHECK other held").as_int() > 0);
 }
@@ -131,7 +145,9 @@ fn del_serves_the_first_kept_place_and_flushall_drops_them_all() {
     let mut client = server.connect();
     hold_and_queue(&mut client);
     assert_eq!(ask(&mut client, "DEL lock"), 1);
-    eventually("the grant", SOON, || ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0);
+    eventually("the grant", SOON, || {
+        ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0
+    });
     assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
     assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
     assert!(ask(&mut client, "DLOCK.ACQUIRE lock TOKEN new").grant().1 > 0);

@@ -1,6 +1,7 @@
 //! The value of one key: its holds and its scalars.
 
 use super::once::Work;
+use super::queue::ModelKeep;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, End, Limits, Tally};
 use dsync_engine::families::once::Record;
@@ -22,10 +23,21 @@ pub struct ModelHold {
     pub ephemeral: bool,
     /// How the hold ends at the next tick, once its connection is known to be closed.
     pub ending: Option<End>,
-    /// Rank and start of the place at which its token waited for it, if the client chose the token.
-    pub(super) former_place: Option<(u64, u64)>,
+    /// How long the place was kept to which it was granted, until its token is heard from.
+    pub unheard_ms: Option<u32>,
+    /// The place at which its token waited for it, if the client chose the token.
+    pub(super) former_place: Option<FormerSeat>,
     /// Until when that place is kept, if the grant could not be delivered.
     pub(super) vacant_until_us: Option<u64>,
+}
+
+/// The place at which a token waited for its hold.
+#[derive(Clone)]
+pub struct FormerSeat {
+    pub(super) rank: u64,
+    pub(super) since_us: u64,
+    pub(super) keep: Option<ModelKeep>,
+    pub(super) max_attempts: Option<u32>,
 }
 
 #[derive(Clone)]

@@ -1,7 +1,6 @@
 //! What comes due without a request. Each tick looks at all keys, holds and places.
 
 use super::content::ModelHold;
-use super::queue::Sitter;
 use super::{Model, ModelWake, Name, TICK_US, Value, ms};
 use dsync_engine::Family;
 use dsync_engine::answer::Answer;
@@ -20,7 +19,7 @@ impl Model {
                 let how = hold.ending.expect("it is ending");
                 self.end(name, hold.fence, how, now);
                 if how == End::Undelivered {
-                    self.restore_place(name, hold);
+                    self.restore_place(name, hold, now);
                 }
                 self.visit(name, now);
             }
@@ -29,26 +28,40 @@ impl Model {
                 self.visit(*name, now);
             }
         }
+        while let Some((_, rank, name)) = self.first_keep_over(now) {
+            // A grant wins.
+            self.lapse(name, now);
+            self.serve(name, now);
+            let queue = self.queue(name);
+            let before = queue.seats.len();
+            queue.seats.retain(|seat| seat.rank != rank);
+            queue.left |= queue.seats.len() < before;
+            self.visit(name, now);
+        }
         // A grant wins over a timeout, so visit the key before a wait runs out.
         while let Some((_, rank, name)) = self.first_to_run_out(now) {
             self.lapse(name, now);
             self.serve(name, now);
-            if self.is_foreign(name) {
+            let mut answer = Answer::NotGranted;
+            if self.is_foreign(name) && self.kept(name) == 0 {
                 self.tell_all_wrong_type(name);
+            } else if self.is_foreign(name) {
+                // No place can be dropped now, so only this client is told.
+                answer = Answer::WrongType;
             }
-            let seats = self.seats(name).iter();
-            if let Some(seat) = seats.clone().find(|seat| seat.rank == rank) {
-                if let Sitter::Waiting { ticket, .. } | Sitter::Watching { ticket, .. } =
-                    seat.sitter
-                {
-                    self.wakes.push(ModelWake {
+            let queue = self.queue(name);
+            if let Some(seat) = queue.seats.iter_mut().find(|seat| seat.rank == rank) {
+                match seat.detach(now.lease.0 + 1_000 * seat.keep.map_or(0, |k| u64::from(k.ms))) {
+                    Some(ticket) => self.wakes.push(ModelWake {
                         name,
                         ticket,
-                        answer: Answer::NotGranted,
-                    });
-                    self.queue(name).left = true;
+                        answer,
+                    }),
+                    None => {
+                        queue.left |= seat.ticket().is_some();
+                        self.tell(name, rank, answer);
+                    }
                 }
-                self.queue(name).seats.retain(|seat| seat.rank != rank);
             }
             self.visit(name, now);
         }
@@ -64,6 +77,17 @@ impl Model {
             .filter(|(_, hold)| hold.ending.is_some())
             .min_by_key(|(_, hold)| hold.fence)
             .map(|(name, hold)| (name, hold.clone()))
+    }
+
+    /// Returns the kept place whose time is over first.
+    fn first_keep_over(&self, now: Now) -> Option<(u64, u64, Name)> {
+        let seats = self.queues.iter().flat_map(|queue| {
+            let kept = queue.seats.iter();
+            let kept = kept.filter_map(|seat| Some((seat.kept_until_us()?, seat.rank)));
+            kept.map(|(moment, rank)| (moment, rank, queue.name))
+        });
+        let over = seats.filter(|(moment, ..)| now.may_write && *moment <= now.lease.0);
+        over.min()
     }
 
     pub(super) fn first_to_run_out(&self, now: Now) -> Option<(u64, u64, Name)> {
@@ -90,7 +114,9 @@ impl Model {
             Value::State(content) => Some((*name, content)),
             Value::Foreign => None,
         });
-        let mut first = waits;
+        let seats = self.queues.iter().flat_map(|queue| &queue.seats);
+        let kept = seats.filter_map(|seat| Some(seat.kept_until_us()?.saturating_sub(now.lease.0)));
+        let mut first = waits.into_iter().chain(kept).min();
         for (name, content) in contents {
             for hold in &content.holds {
                 let at = hold.due_us.div_ceil(TICK_US) * TICK_US;

@@ -15,9 +15,15 @@ impl Model {
                 Sitter::Watching {
                     client: watcher, ..
                 } => *watcher == client,
-                Sitter::Vacant { .. } => false,
+                Sitter::Vacant { .. } | Sitter::Kept { .. } => false,
             });
             let Some(at) = seat_of_client else { continue };
+            let keep_us = queue.seats[at]
+                .keep
+                .map_or(0, |keep| u64::from(keep.ms) * 1_000);
+            if queue.seats[at].detach(now.lease.0 + keep_us).is_some() {
+                continue;
+            }
             queue.left = true;
             if queue.seats[at].token.is_some() && rejoin_us > 0 {
                 queue.seats[at].sitter = Sitter::Vacant {
@@ -38,14 +44,12 @@ impl Model {
     }
 
     /// The waiter leaves, and no place is kept, because its connection lives and was answered.
-    pub fn leave(&mut self, ticket: u64) {
+    pub fn leave(&mut self, ticket: u64, now: Now) {
         for queue in &mut self.queues {
             let before = queue.seats.len();
-            queue.seats.retain(|seat| match seat.sitter {
-                Sitter::Waiting { ticket: t, .. } | Sitter::Watching { ticket: t, .. } => {
-                    t != ticket
-                }
-                Sitter::Vacant { .. } => true,
+            queue.seats.retain_mut(|seat| {
+                let keep_us = seat.keep.map_or(0, |keep| u64::from(keep.ms) * 1_000);
+                seat.ticket() != Some(ticket) || seat.detach(now.lease.0 + keep_us).is_some()
             });
             queue.left |= queue.seats.len() < before;
         }
@@ -80,8 +84,15 @@ impl Model {
     }
 
     pub fn flush(&mut self, db: Option<i32>) {
-        self.values
-            .retain(|((d, _), _)| db.is_some_and(|db| *d != db));
+        let is_flushed = |d: i32| db.is_none_or(|db| d == db);
+        self.values.retain(|((d, _), _)| !is_flushed(*d));
+        for queue in self.queues.iter_mut().filter(|q| is_flushed(q.name.0)) {
+            queue.seats.retain_mut(|seat| {
+                let stays = seat.keep.take().is_none() || seat.ticket().is_some();
+                queue.left |= !stays;
+                stays
+            });
+        }
     }
 
     pub fn swap(&mut self, a: i32, b: i32) {
@@ -98,26 +109,41 @@ impl Model {
 
     /// Answers all waiting requests that this server was demoted.
     pub fn dismiss_all(&mut self) {
-        for queue in std::mem::take(&mut self.queues) {
-            for seat in queue.seats {
-                if let Sitter::Waiting { ticket, .. } | Sitter::Watching { ticket, .. } =
-                    seat.sitter
-                {
-                    self.wakes.push(ModelWake {
-                        name: queue.name,
-                        ticket,
-                        answer: Answer::Demoted,
-                    });
-                }
-            }
+        for queue in &mut self.queues {
+            let name = queue.name;
+            queue.seats.retain_mut(|seat| {
+                self.wakes.extend(seat.ticket().map(|ticket| ModelWake {
+                    name,
+                    ticket,
+                    answer: Answer::Demoted,
+                }));
+                seat.detach(0);
+                seat.keep.is_some()
+            });
         }
+        self.queues.retain(|queue| !queue.seats.is_empty());
     }
 
     /// Another server, or the same one after a restart or demotion, takes over. `knows_clients`: it still has the
     /// connections that holds are bound to.
     pub fn take_over(&mut self, now: Now, knows_clients: bool) {
-        self.queues.clear();
         let grace_ms = self.settings.takeover_grace_ms;
+        for queue in &mut self.queues {
+            queue.seats.retain_mut(|seat| {
+                let Some(keep_ms) = seat.keep.map(|keep| u64::from(keep.ms)) else {
+                    return false;
+                };
+                seat.detach(0);
+                let until_us = now.lease.0 + 1_000 * keep_ms.max(grace_ms);
+                seat.keep.as_mut().expect("it is kept").until_us = until_us;
+                seat.is_moved = true;
+                true
+            });
+            if !knows_clients {
+                queue.left = false;
+            }
+        }
+        self.queues.retain(|queue| !queue.seats.is_empty());
         for (_, value) in &mut self.values {
             let Value::State(content) = value else {
                 continue;
@@ -125,7 +151,11 @@ impl Model {
             content.waited_ms = if knows_clients { content.waited_ms } else { 0 };
             for hold in &mut content.holds {
                 let rest_ms = hold.deadline_ms.saturating_sub(ms(now)) + grace_ms;
-                hold.due_us = now.lease.0 + 1_000 * rest_ms.min(u64::from(hold.lease_ms));
+                let left_ms = match hold.unheard_ms {
+                    Some(keep_ms) => grace_ms.max(u64::from(keep_ms)),
+                    None => rest_ms.min(u64::from(hold.lease_ms)),
+                };
+                hold.due_us = now.lease.0 + 1_000 * left_ms;
                 hold.ephemeral = false;
                 hold.ending = None;
                 if !knows_clients {

@@ -59,12 +59,14 @@ impl Model {
         if let Err(full) = self.make_room(name) {
             return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
-        let (ticket, rank) = (self.number(), self.number());
+        let (ticket, rank) = (self.number(), self.draw());
         self.queue(name).seats.push(ModelSeat {
             rank,
             claim: None,
             token: None,
             since_us: now.mono.0,
+            is_moved: false,
+            keep: None,
             sitter: Sitter::Watching {
                 ticket,
                 client,

@@ -26,7 +26,7 @@ use dsync_engine::types::{Now, Token};
 use dsync_engine::{Family, Settings};
 
 pub use content::{ModelContent, ModelHold};
-pub use queue::{ModelQueue, ModelSeat, Sitter};
+pub use queue::{ModelKeep, ModelQueue, ModelSeat, Sitter};
 
 /// A database and the number of a key in it.
 pub type Name = (i32, u8);
@@ -60,6 +60,8 @@ pub struct Model {
     pub values: Vec<(Name, Value)>,
     pub queues: Vec<ModelQueue>,
     pub wakes: Vec<ModelWake>,
+    /// The number of a kept place, and the fence that was granted to it; `None` if it was dropped.
+    pub announcements: Vec<(Name, u64, Option<u64>)>,
     last_fence: u64,
     last_number: u64,
 }
@@ -75,6 +77,7 @@ impl Model {
             values: Vec::new(),
             queues: Vec::new(),
             wakes: Vec::new(),
+            announcements: Vec::new(),
             last_fence: 0,
             last_number: 0,
         }
@@ -135,8 +138,15 @@ impl Model {
             .find(|hold| hold.fence == fence)
     }
 
+    /// Returns the next ticket.
     fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
+    }
+
+    /// Returns the next fence, or the next rank: both come from one counter.
+    fn draw(&mut self) -> u64 {
+        self.last_fence += 1;
+        self.last_fence
     }
 }

@@ -1,9 +1,10 @@
 //! The requests that wait for a name, and the places that are kept for tokens whose connection closed.
 
-use super::content::ModelHold;
+use super::content::{FormerSeat, ModelHold};
 use super::{Model, ModelWake, Name};
+use crate::server::granted;
 use dsync_engine::answer::Answer;
-use dsync_engine::types::{Claim, Token};
+use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
 use dsync_engine::{Family, FullQueue, Request, Wait};
 
 /// What stands at a place.
@@ -11,6 +12,10 @@ use dsync_engine::{Family, FullQueue, Request, Wait};
 pub enum Sitter {
     Waiting {
         ticket: u64,
+        request: Request,
+    },
+    /// A kept place on which nobody waits.
+    Kept {
         request: Request,
     },
     Vacant {
@@ -24,6 +29,16 @@ pub enum Sitter {
     },
 }
 
+/// How a place is kept, whether a client waits on it or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModelKeep {
+    pub ms: u32,
+    /// Until when, by the lease clock, if nobody waits on it.
+    pub until_us: u64,
+    /// When the place was first taken, by the wall clock.
+    pub since_ms: u64,
+}
+
 #[derive(Clone)]
 pub struct ModelSeat {
     /// Stays the same when a retry takes over the place.
@@ -31,13 +46,49 @@ pub struct ModelSeat {
     pub claim: Option<Claim>,
     pub token: Option<Token>,
     pub since_us: u64,
+    /// Another server has computed `since_us` from the wall clock.
+    pub is_moved: bool,
+    pub keep: Option<ModelKeep>,
     pub sitter: Sitter,
 }
 
 impl ModelSeat {
+    /// Returns the request, waiting or kept.
+    pub fn request(&self) -> Option<&Request> {
+        match &self.sitter {
+            Sitter::Waiting { request, .. } | Sitter::Kept { request } => Some(request),
+            Sitter::Vacant { .. } | Sitter::Watching { .. } => None,
+        }
+    }
+
+    /// Returns the ticket of the client that waits.
+    pub fn ticket(&self) -> Option<u64> {
+        match self.sitter {
+            Sitter::Waiting { ticket, .. } | Sitter::Watching { ticket, .. } => Some(ticket),
+            Sitter::Kept { .. } | Sitter::Vacant { .. } => None,
+        }
+    }
+
+    /// The client on a kept place does not wait any more. Returns its ticket; `None` if the place is not kept.
+    pub(super) fn detach(&mut self, until_us: u64) -> Option<u64> {
+        let (ticket, keep) = (self.ticket()?, self.keep.as_mut()?);
+        keep.until_us = until_us;
+        let mut request = self.request()?.clone();
+        (request.wait, request.client, request.ephemeral) = (None, ClientId::NONE, false);
+        self.sitter = Sitter::Kept { request };
+        Some(ticket)
+    }
+
+    /// Returns until when the place is kept, if nobody waits on it.
+    pub fn kept_until_us(&self) -> Option<u64> {
+        let is_kept = matches!(self.sitter, Sitter::Kept { .. });
+        self.keep.filter(|_| is_kept).map(|keep| keep.until_us)
+    }
+
     pub(super) fn runs_out_us(&self) -> Option<u64> {
         match &self.sitter {
             Sitter::Waiting { request, .. } => request.wait.and_then(Wait::deadline).map(|at| at.0),
+            Sitter::Kept { .. } => None,
             Sitter::Vacant { until_us } => Some(*until_us),
             Sitter::Watching { wait, .. } => wait.deadline().map(|at| at.0),
         }
@@ -106,25 +157,40 @@ impl Model {
         }
     }
 
-    /// Returns the requests that wait for a grant, in the order in which they queued.
+    /// Returns the requests that wait for a grant, in the order in which they queued, with their ranks.
     pub fn waiting(&self, name: Name) -> Vec<(u64, Request)> {
         let seats = self.seats(name).iter();
         seats
-            .filter_map(|seat| match &seat.sitter {
-                Sitter::Waiting { ticket, request } => Some((*ticket, request.clone())),
-                _ => None,
-            })
+            .filter_map(|seat| Some((seat.rank, seat.request()?.clone())))
             .collect()
     }
 
+    /// Returns the ranks of the WAITs.
     pub fn watching(&self, name: Name) -> Vec<u64> {
         let seats = self.seats(name).iter();
         seats
-            .filter_map(|seat| match seat.sitter {
-                Sitter::Watching { ticket, .. } => Some(ticket),
-                _ => None,
-            })
+            .filter(|seat| matches!(seat.sitter, Sitter::Watching { .. }))
+            .map(|seat| seat.rank)
             .collect()
+    }
+
+    pub fn kept(&self, name: Name) -> usize {
+        let seats = self.seats(name).iter();
+        seats.filter(|seat| seat.keep.is_some()).count()
+    }
+
+    /// Checks that there is room for one more kept place.
+    pub(super) fn check_room_for_kept(&self, name: Name) -> Result<(), FullQueue> {
+        let per_key = self.settings.max_waiters_per_key / 2;
+        let server = self.settings.max_waiters / 2;
+        let names = self.queues.iter().map(|queue| queue.name);
+        if self.kept(name) as u64 >= per_key {
+            return Err(FullQueue::HalfOfKey { bound: per_key });
+        }
+        if names.map(|name| self.kept(name) as u64).sum::<u64>() >= server {
+            return Err(FullQueue::HalfOfServer { bound: server });
+        }
+        Ok(())
     }
 
     pub fn waiters(&self, name: Name) -> usize {
@@ -169,21 +235,39 @@ impl Model {
         let Some(seat) = self.seats(name).iter().find(|seat| is_its(seat)).cloned() else {
             return false;
         };
-        match seat.sitter {
-            Sitter::Waiting { ticket, .. } => self.tell(name, ticket, Answer::Withdrawn),
-            _ => self.queue(name).seats.retain(|seat| !is_its(seat)),
+        self.tell(name, seat.rank, Answer::Withdrawn);
+        true
+    }
+
+    /// Withdraws the kept place with this number. Returns whether there was one.
+    pub(super) fn revoke_place(&mut self, name: Name, family: Family, number: u64) -> bool {
+        let mut seats = self.seats(name).iter();
+        let seat = seats.find(|seat| {
+            let is_of_family = seat.claim.is_some_and(|claim| claim.family() == family);
+            seat.rank == number && seat.keep.is_some() && is_of_family
+        });
+        let Some(seat) = seat.cloned() else {
+            return false;
+        };
+        self.tell(name, seat.rank, Answer::Withdrawn);
+        if seat.ticket().is_none() {
+            self.announcements.push((name, seat.rank, None));
         }
         true
     }
 
     /// Notes in the token's hold from which place it was granted.
-    pub(super) fn note_former_place(&mut self, name: Name, ticket: u64, token: &Token) {
+    pub(super) fn note_former_place(&mut self, name: Name, rank: u64, token: &Token) {
         let mut seats = self.seats(name).iter();
-        let seat = seats
-            .find(|seat| matches!(seat.sitter, Sitter::Waiting { ticket: t, .. } if t == ticket));
+        let seat = seats.find(|seat| seat.rank == rank);
         let former_place = seat
-            .filter(|seat| seat.token.is_some())
-            .map(|seat| (seat.rank, seat.since_us));
+            .filter(|seat| seat.token.is_some() && seat.ticket().is_some())
+            .map(|seat| FormerSeat {
+                rank: seat.rank,
+                since_us: seat.since_us,
+                keep: seat.keep,
+                max_attempts: seat.request().and_then(|request| request.max_attempts),
+            });
         if let Some(content) = self.content_mut(name)
             && let Some(hold) = content.holds.iter_mut().find(|hold| hold.token == *token)
         {
@@ -191,49 +275,81 @@ impl Model {
         }
     }
 
-    /// An undelivered grant has ended: its token gets its place back, as a vacant one.
-    pub(super) fn restore_place(&mut self, name: Name, hold: ModelHold) {
-        let (Some((rank, since_us)), Some(until_us)) = (hold.former_place, hold.vacant_until_us)
-        else {
+    /// An undelivered grant has ended: its token gets its place back, kept again or as a vacant one.
+    pub(super) fn restore_place(&mut self, name: Name, hold: ModelHold, now: Now) {
+        let Some(former) = hold.former_place else {
             return;
         };
-        let token = Some(hold.token);
-        if self.seats(name).iter().any(|seat| seat.token == token) || self.make_room(name).is_err()
-        {
+        let token = Some(hold.token.clone());
+        if self.seats(name).iter().any(|seat| seat.token == token) {
+            return;
+        }
+        let keep = former.keep.map(|keep| ModelKeep {
+            until_us: now.lease.0 + u64::from(keep.ms) * 1_000,
+            ..keep
+        });
+        let sitter = match (keep, hold.vacant_until_us) {
+            (Some(_), _) if self.check_room_for_kept(name).is_err() => return,
+            (Some(_), _) => Sitter::Kept {
+                request: Request {
+                    claim: hold.claim,
+                    limit: None,
+                    max_attempts: former.max_attempts,
+                    lease: LeaseMs(hold.lease_ms),
+                    wait: None,
+                    keep_ms: None,
+                    token: hold.token,
+                    may_return: true,
+                    client: ClientId::NONE,
+                    ephemeral: false,
+                    owner: hold.owner,
+                },
+            },
+            (None, Some(until_us)) => Sitter::Vacant { until_us },
+            (None, None) => return,
+        };
+        if self.make_room(name).is_err() {
             return;
         }
         let seats = &mut self.queue(name).seats;
-        let at = seats.iter().filter(|seat| seat.rank < rank).count();
-        let sitter = Sitter::Vacant { until_us };
-        let claim = Some(hold.claim);
-        seats.insert(
-            at,
-            ModelSeat {
-                rank,
-                claim,
-                token,
-                since_us,
-                sitter,
-            },
-        );
+        let at = seats.iter().filter(|seat| seat.rank < former.rank).count();
+        let seat = ModelSeat {
+            rank: former.rank,
+            claim: Some(hold.claim),
+            token,
+            since_us: former.since_us,
+            is_moved: false,
+            keep,
+            sitter,
+        };
+        seats.insert(at, seat);
     }
 
-    /// Answers the waiter, which leaves the queue.
-    pub(super) fn tell(&mut self, name: Name, ticket: u64, answer: Answer) {
-        self.queue(name).seats.retain(|seat| match seat.sitter {
-            Sitter::Waiting { ticket: t, .. } | Sitter::Watching { ticket: t, .. } => t != ticket,
-            Sitter::Vacant { .. } => true,
-        });
-        self.wakes.push(ModelWake {
-            name,
-            ticket,
-            answer,
-        });
+    /// Answers the request at this place, which leaves the queue. A decision about a kept place on which nobody waits is
+    /// announced.
+    pub(super) fn tell(&mut self, name: Name, rank: u64, answer: Answer) {
+        let seats = &mut self.queue(name).seats;
+        let Some(at) = seats.iter().position(|seat| seat.rank == rank) else {
+            return;
+        };
+        let seat = seats.remove(at);
+        match seat.ticket() {
+            Some(ticket) => self.wakes.push(ModelWake {
+                name,
+                ticket,
+                answer,
+            }),
+            None if seat.keep.is_some() && answer != Answer::Withdrawn => {
+                let fence = granted(&answer).map(|(_, fence)| fence.0);
+                self.announcements.push((name, rank, fence));
+            }
+            None => {}
+        }
     }
 
     pub(super) fn tell_watchers(&mut self, name: Name, answer: &Answer) {
-        for ticket in self.watching(name) {
-            self.tell(name, ticket, answer.clone());
+        for rank in self.watching(name) {
+            self.tell(name, rank, answer.clone());
         }
     }
 
@@ -241,8 +357,8 @@ impl Model {
     pub(super) fn tell_all_wrong_type(&mut self, name: Name) {
         self.queue(name).seats.retain(|seat| !seat.is_vacant());
         self.tell_watchers(name, &Answer::WrongType);
-        for (ticket, _) in self.waiting(name) {
-            self.tell(name, ticket, Answer::WrongType);
+        for (rank, _) in self.waiting(name) {
+            self.tell(name, rank, Answer::WrongType);
         }
     }
 }

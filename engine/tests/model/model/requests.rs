@@ -1,8 +1,8 @@
 //! Requests that all families have.
 
 use super::content::ModelContent;
-use super::queue::{ModelSeat, Sitter};
-use super::{Model, ModelWake, Name, Outcome};
+use super::queue::{ModelKeep, ModelSeat, Sitter};
+use super::{Model, ModelWake, Name, Outcome, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::{Claim, Fence, Now, Token};
@@ -29,7 +29,27 @@ impl Model {
             self.new_request(name, request.clone(), now)
         };
         self.settle(name, now);
-        self.answered_meanwhile(outcome)
+        match self.answered_meanwhile(outcome) {
+            Outcome::Queued(ticket) if request.keep_ms.is_some() => {
+                Outcome::Now(self.keep_waiting(name, ticket, now))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// A request with QUEUE was not granted in its call: its place is kept from now on.
+    fn keep_waiting(&mut self, name: Name, ticket: u64, now: Now) -> Answer {
+        let ranks = self.waiting(name);
+        let seats = &mut self.queue(name).seats;
+        let seat = seats.iter_mut().find(|seat| seat.ticket() == Some(ticket));
+        let seat = seat.expect("it was not answered");
+        let ms = seat.keep.expect("it is kept").ms;
+        seat.detach(now.lease.0 + u64::from(ms) * 1_000);
+        let before = ranks.iter().filter(|(rank, _)| *rank <= seat.rank).count();
+        Answer::Waiting {
+            place: before.min(100) as u32,
+            number: Fence(seat.rank),
+        }
     }
 
     /// If a request was decided in the call that queued it, it is answered at once.
@@ -69,18 +89,33 @@ impl Model {
     }
 
     pub(super) fn new_request(&mut self, name: Name, mut request: Request, now: Now) -> Outcome {
+        let queues = request.wait.is_some() || request.keep_ms.is_some();
         let same_token = |seat: &&ModelSeat| seat.token.as_ref() == Some(&request.token);
         if let Some(seat) = self.seats(name).iter().find(same_token) {
             if seat.claim != Some(request.claim) {
                 return Outcome::Now(Answer::Refused(Refusal::Mismatch));
             }
-            if request.wait.is_none() && !seat.is_vacant() {
+            if !queues && !seat.is_vacant() {
                 return Outcome::Now(Answer::NotGranted);
+            }
+            if request.keep_ms.is_some()
+                && seat.keep.is_none()
+                && let Err(full) = self.check_room_for_kept(name)
+            {
+                return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
             }
         }
         // A vacant place does not affect a try, not even one by its own token.
         let stands = self.seats(name).iter().find(same_token);
-        if let Some(seat) = stands.filter(|_| request.wait.is_some()) {
+        if let Some(seat) = stands.filter(|_| queues) {
+            let since_ms = ms(now) - (now.mono.0 - seat.since_us) / 1_000;
+            let since_ms = seat.keep.map_or(since_ms, |keep| keep.since_ms);
+            let keep = request.keep_ms.map(|ms| ModelKeep {
+                ms,
+                until_us: 0,
+                since_ms,
+            });
+            let keep = keep.or(seat.keep);
             let (rank, before) = (seat.rank, seat.sitter.clone());
             if let Sitter::Waiting { ticket, .. } = before {
                 self.wakes.push(ModelWake {
@@ -96,6 +131,7 @@ impl Model {
                 .find(|seat| seat.rank == rank)
                 .expect("found above");
             seat.sitter = Sitter::Waiting { ticket, request };
+            seat.keep = keep;
             return Outcome::Queued(ticket);
         }
         let family = request.claim.family();
@@ -123,10 +159,20 @@ impl Model {
             .is_none_or(|content| content.fits(request.claim, limit));
         if fits && self.waiting(name).is_empty() {
             self.give_up_place(name, family, &request.token);
-            return Outcome::Now(self.grant(name, &request, request.limit, now));
+            return Outcome::Now(self.grant(name, &request, request.limit, None, now));
         }
-        if request.wait.is_none() {
+        if !queues {
             return Outcome::Now(Answer::NotGranted);
+        }
+        let keep = request.keep_ms.map(|keep_ms| ModelKeep {
+            ms: keep_ms,
+            until_us: 0,
+            since_ms: ms(now),
+        });
+        if keep.is_some()
+            && let Err(full) = self.check_room_for_kept(name)
+        {
+            return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
         if let Err(full) = self.make_room(name) {
             return Outcome::Now(Answer::Refused(Refusal::QueueFull(full)));
@@ -135,13 +181,15 @@ impl Model {
         if let Some(limit) = request.limit.take() {
             self.put_in_force(name, request.claim.family(), limit, now);
         }
-        let (ticket, rank) = (self.number(), self.number());
+        let (ticket, rank) = (self.number(), self.draw());
         let token = request.may_return.then(|| request.token.clone());
         self.queue(name).seats.push(ModelSeat {
             rank,
             claim: Some(request.claim),
             token,
             since_us: now.mono.0,
+            is_moved: false,
+            keep,
             sitter: Sitter::Waiting { ticket, request },
         });
         self.remember_limit(name);
@@ -166,6 +214,10 @@ impl Model {
     pub fn revoke(&mut self, name: Name, family: Family, fence: u64, now: Now) -> Option<bool> {
         if self.is_other(name, family) {
             return None;
+        }
+        if self.revoke_place(name, family, fence) {
+            self.settle(name, now);
+            return Some(true);
         }
         let fence = self.hold_mut(name, fence).map(|hold| hold.fence);
         Some(self.end_and_settle(name, fence, End::Revoked, now))

@@ -33,7 +33,14 @@ impl Model {
                 .min_by_key(|hold| (hold.due_us, hold.fence))
                 .map(|hold| hold.fence)
         }) {
-            self.end(name, fence, End::Lapsed, now);
+            let hold = self.hold_mut(name, fence);
+            let unheard = hold.is_some_and(|hold| hold.unheard_ms.is_some());
+            let how = if unheard {
+                End::Undelivered
+            } else {
+                End::Lapsed
+            };
+            self.end(name, fence, how, now);
         }
     }
 
@@ -62,6 +69,7 @@ impl Model {
         hold.due_us = now.lease.0 + u64::from(lease_ms) * 1_000;
         hold.deadline_ms = ms(now) + u64::from(lease_ms);
         hold.renewed = true;
+        hold.unheard_ms = None;
     }
 
     pub(super) fn settle(&mut self, name: Name, now: Now) {
@@ -74,7 +82,7 @@ impl Model {
         {
             content.waited_ms = content.waited_ms.max(ms(now));
         }
-        if now.may_write && self.is_at_its_end(name, waited, now) {
+        if now.may_write && self.kept(name) == 0 && self.is_at_its_end(name, waited, now) {
             self.delete(name);
         }
         self.queues
@@ -135,10 +143,11 @@ impl Model {
         name: Name,
         request: &Request,
         limit: Option<u32>,
+        unheard_ms: Option<u32>,
         now: Now,
     ) -> Answer {
-        self.last_fence += 1;
-        let fence = self.last_fence;
+        let fence = self.draw();
+        let first_ms = unheard_ms.map_or(request.lease.0, |ms| ms.min(request.lease.0));
         let family = request.claim.family();
         if let Some(limit) = limit {
             self.put_in_force(name, family, limit, now);
@@ -153,14 +162,15 @@ impl Model {
             token: request.token.clone(),
             claim: request.claim,
             lease_ms: request.lease.0,
-            due_us: now.lease.0 + u64::from(request.lease.0) * 1_000,
-            deadline_ms: ms(now) + u64::from(request.lease.0),
+            due_us: now.lease.0 + u64::from(first_ms) * 1_000,
+            deadline_ms: ms(now) + u64::from(first_ms),
             granted_ms: ms(now),
             renewed: false,
             owner: request.owner.clone(),
             client: request.client.0,
             ephemeral: request.ephemeral,
             ending: None,
+            unheard_ms,
             former_place: None,
             vacant_until_us: None,
         });
@@ -195,37 +205,54 @@ impl Model {
                 None => self.kept_limit(name, family),
             };
             if let Some(limit) = limit_for(Family::Semaphore).filter(|limit| *limit >= 1)
-                && let Some((ticket, request)) = waiting.iter().find(|(_, request)| {
+                && let Some((rank, request)) = waiting.iter().find(|(_, request)| {
                     matches!(request.claim, Claim::Permits(n) if n > limit)
                         && !is_other(request.claim)
                 })
             {
                 let permits = request.claim.permits();
                 let refusal = Refusal::TooMany { permits, limit };
-                self.tell(name, *ticket, Answer::Refused(refusal));
+                self.tell(name, *rank, Answer::Refused(refusal));
                 continue;
             }
-            let Some((ticket, head)) = waiting.first() else {
+            let Some((rank, head)) = waiting.first() else {
                 return;
             };
             let limit = limit_for(head.claim.family());
             if is_other(head.claim) {
-                self.tell(name, *ticket, Answer::WrongType);
+                self.tell(name, *rank, Answer::WrongType);
                 continue;
             }
+            let mut seats = self.seats(name).iter();
+            let seat = seats.find(|seat| seat.rank == *rank).expect("the head");
+            let unheard_ms = match seat.ticket() {
+                Some(_) => None,
+                None => seat.keep.map(|keep| keep.ms),
+            };
             // The token may hold already, through a key that RENAME or SWAPDB brought here.
+            if unheard_ms.is_some()
+                && let Some(hold) = self.hold_of(name, &head.token)
+            {
+                // Nobody is heard from, so the lease stays as it is.
+                let answer = match hold.claim == head.claim {
+                    true => self.granted(name, &head.token, hold.fence),
+                    false => Answer::Refused(Refusal::Mismatch),
+                };
+                self.tell(name, *rank, answer);
+                continue;
+            }
             if let Some(answer) = self.same_hold(name, head, now) {
-                self.note_former_place(name, *ticket, &head.token);
-                self.tell(name, *ticket, answer);
+                self.note_former_place(name, *rank, &head.token);
+                self.tell(name, *rank, answer);
                 continue;
             }
             if matches!(head.claim, Claim::Permits(_)) && limit.is_none() {
-                self.tell(name, *ticket, Answer::Refused(Refusal::NoLimit));
+                self.tell(name, *rank, Answer::Refused(Refusal::NoLimit));
                 continue;
             }
             let content = self.content_mut(name);
             if let Some(answer) = content.and_then(|content| content.work_is_over(head)) {
-                self.tell(name, *ticket, answer);
+                self.tell(name, *rank, answer);
                 continue;
             }
             let content = self.content(name);
@@ -233,9 +260,9 @@ impl Model {
                 return;
             }
             let limit = limit.filter(|_| content.is_none());
-            let answer = self.grant(name, head, limit, now);
-            self.note_former_place(name, *ticket, &head.token);
-            self.tell(name, *ticket, answer);
+            let answer = self.grant(name, head, limit, unheard_ms, now);
+            self.note_former_place(name, *rank, &head.token);
+            self.tell(name, *rank, answer);
         }
     }
 }

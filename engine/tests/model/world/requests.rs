@@ -13,6 +13,7 @@ impl World {
     pub(super) fn acquire(&mut self, ask: &Ask) -> Option<Answer> {
         let now = self.now;
         let request = self.request(ask);
+        self.laws.asks();
         if self.is_foreign(ask.name) {
             return Some(Answer::WrongType);
         }
@@ -58,6 +59,7 @@ impl World {
 
     pub(super) fn wait(&mut self, name: Name, block: Option<Block>, conn: usize) -> Option<Answer> {
         let now = self.now;
+        self.laws.asks();
         if self.is_blocked(conn) {
             self.reconnect(conn);
         }
@@ -101,6 +103,7 @@ impl World {
             max_attempts: ask.max_attempts,
             lease: LeaseMs(ask.lease_ms),
             wait: self.until(ask.block),
+            keep_ms: ask.keep_ms,
             token: own,
             may_return: ask.token.is_some(),
             client: ClientId(self.client(ask.conn)),

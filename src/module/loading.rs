@@ -1,0 +1,36 @@
+//! What the readers of saved data share: which versions they read, and how the engine takes over what they have read.
+
+use super::SHELL;
+use super::out::journal;
+use dsync_engine::types::Now;
+use dsync_engine::{Engine, wire};
+
+/// Calls the engine to take over something that was saved, and warns of a fence that is far ahead of the clock.
+pub(super) fn adopt<R>(call: impl FnOnce(&mut Engine, Now) -> R) -> R {
+    let (adopted, fence_ahead) = SHELL.with(|shell| {
+        let now = shell.now();
+        let adopted = call(&mut shell.engine, now);
+        (adopted, shell.engine.take_fence_ahead())
+    });
+    if let Some(fence) = fence_ahead {
+        journal::fence_ahead(fence);
+    }
+    adopted
+}
+
+/// # Errors
+/// For data of another format version; the text says which version of dsync wrote it.
+pub(super) fn check_version(version: i32) -> Result<(), String> {
+    let this = concat!("this is dsync ", env!("CARGO_PKG_VERSION"));
+    match version {
+        known if known == i32::from(wire::VERSION) => Ok(()),
+        1 => Err(format!(
+            "it was written by dsync 0.1.0, in format version 1, and {this}, which reads format version {}",
+            wire::VERSION
+        )),
+        other => Err(format!(
+            "it is of format version {other}, and {this}, which reads format version {}",
+            wire::VERSION
+        )),
+    }
+}
