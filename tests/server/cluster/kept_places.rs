@@ -1,7 +1,6 @@
 //! Kept places in a cluster: the turn is announced on a shard channel, and the places stand in their order after a
 //! failover and after their slot has moved.
 
-use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
 

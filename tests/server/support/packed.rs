@@ -13,6 +13,10 @@
 //! FAIL fence at-unix-ms length:reason
 //! COMPLETE fence|NONE keep-until-unix-ms length:token result
 //! GIVEUP
+//! DELAY until-unix-ms
+//! UNHEARD fence keep-ms
+//! PLACE number keep-ms length:token
+//! LEAVE number
 //! TALLY limit|NONE changes expected|NONE done lost touched-unix-ms keep-until-unix-ms|NONE
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE NONE
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE keep-until-unix-ms length:token result
@@ -206,6 +210,13 @@ fn text(change: &Change) -> String {
             )
         }
         Change::GiveUp => "GIVEUP".to_owned(),
+        Change::Delay { until } => format!("DELAY {}", until.0),
+        Change::Unheard { fence, keep_ms } => format!("UNHEARD {} {keep_ms}", fence.0),
+        Change::Place(place) => {
+            let number = place.number.0;
+            format!("PLACE {number} {} {}", place.keep_ms, token(&place.token))
+        }
+        Change::Leave { number } => format!("LEAVE {}", number.0),
         Change::Record(record) => {
             let reason = match &record.reason {
                 None => "NONE".to_owned(),
