@@ -111,8 +111,15 @@ impl Engine {
     }
 
     /// Records that the name has this kept place, and gives the name a value if it has none, because the place is saved
-    /// with it. Returns false if there is no room for the value.
+    /// with it. The value begins under the limit that its family waited for last. Returns false if there is no room for
+    /// the value.
     fn decide_place(&mut self, key: &mut Key<'_>, place: KeptPlace) -> bool {
+        if key.state.is_none() {
+            let queue = self.queues.find(key.db, key.name);
+            let queue = queue.and_then(|id| self.queues.get(id));
+            let limit = queue.and_then(|queue| queue.limit(place.claim.family()));
+            self.put_limit_in_force(key, place.claim, limit);
+        }
         if key.state.is_none() && self.create(key, place.claim.family()).is_none() {
             return false;
         }
