@@ -77,10 +77,18 @@ pub enum Refusal {
 /// Which bound a queue has reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FullQueue {
-    Key { bound: u64 },
-    Server { bound: u64 },
+    Key {
+        bound: u64,
+    },
+    Server {
+        bound: u64,
+    },
     /// Kept places have reached half of the key's bound, which is `bound`.
-    HalfOfKey { bound: u64 },
+    HalfOfKey {
+        bound: u64,
+    },
     /// Kept places have reached half of the server's bound, which is `bound`.
-    HalfOfServer { bound: u64 },
+    HalfOfServer {
+        bound: u64,
+    },
 }

@@ -165,8 +165,10 @@ impl Engine {
             owner: waiter.request.owner.as_deref(),
             client: waiter.request.client,
             number: waiter.keep.map(|_| place.0),
-            kept_ms: (waiter.keep.filter(|_| self.is_serving() && !waiter.is_parked()))
-                .map(|keep| self.keep_left_ms(keep, now)),
+            kept_ms: (waiter
+                .keep
+                .filter(|_| self.is_serving() && !waiter.is_parked()))
+            .map(|keep| self.keep_left_ms(keep, now)),
             claim: Some(waiter.request.claim),
             age_ms: age(waiter.since),
         });

@@ -121,8 +121,16 @@ impl Engine {
                 || keep.until < self.role.since() && self.role.is_walking();
             assert!(waiter.is_parked() || runs_out, "{place:?} runs out");
         }
-        let serve = |id| self.put_off.iter().any(|(_, task)| *task == Task::Serve(id));
-        for (id, is_held) in self.queues.with_kept().map(|kept| (kept.id, self.holds(&kept))) {
+        let serve = |id| {
+            self.put_off
+                .iter()
+                .any(|(_, task)| *task == Task::Serve(id))
+        };
+        for (id, is_held) in self
+            .queues
+            .with_kept()
+            .map(|kept| (kept.id, self.holds(&kept)))
+        {
             let is_visited = !self.is_serving() || self.queues.will_be_due(id) || serve(id);
             assert!(is_held || is_visited, "{id:?}: kept places without a value");
         }

@@ -144,9 +144,7 @@ pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
 /// Tells the waiters of this name why they cannot be served any more.
 pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer, now: Now) {
     let mut effects = SHELL.with(|shell| {
-        shell
-            .engine
-            .turn_away(Db(ctx.db()), name.bytes(), why, now);
+        shell.engine.turn_away(Db(ctx.db()), name.bytes(), why, now);
         std::mem::take(&mut shell.engine.effects)
     });
     carry_out(ctx, name, None, false, &mut effects);

@@ -57,7 +57,9 @@ macro_rules! value_type {
                 state + VALUE_BYTES
             }
             fn digest(digest: &mut Digest, id: NonZeroU32) {
-                with_body(id, |body| saved::pack(body, [], |packed| digest.bytes(packed)));
+                with_body(id, |body| {
+                    saved::pack(body, [], |packed| digest.bytes(packed))
+                });
                 digest.end_sequence();
             }
         }

@@ -42,25 +42,25 @@ impl Engine {
     /// Removes the waiter at this place, whose connection has closed, and leaves the place vacant if the client chose the
     /// token.
     fn lose(&mut self, queue: QueueId, place: Place, now: Now) {
-            let left = self.queues.leave(queue, place);
-            if let Some(family) = left.as_ref().and_then(Departed::family) {
-                self.stats.counters_mut(family).wait_disconnects += 1;
-            }
-            if let Some(Departed::Waiter(waiter)) = left
-                && waiter.request.may_return
-                && self.settings.rejoin_ms > 0
-            {
-                let until = now.mono.after_ms(self.settings.rejoin_ms);
-                let (token, claim) = (waiter.request.token, waiter.request.claim);
-                let vacancy = Vacancy {
-                    token,
-                    claim,
-                    since: waiter.since,
-                    until,
-                };
-                self.queues.vacate(queue, place, vacancy);
-            }
-            self.queues.left_unserved(queue);
+        let left = self.queues.leave(queue, place);
+        if let Some(family) = left.as_ref().and_then(Departed::family) {
+            self.stats.counters_mut(family).wait_disconnects += 1;
+        }
+        if let Some(Departed::Waiter(waiter)) = left
+            && waiter.request.may_return
+            && self.settings.rejoin_ms > 0
+        {
+            let until = now.mono.after_ms(self.settings.rejoin_ms);
+            let (token, claim) = (waiter.request.token, waiter.request.claim);
+            let vacancy = Vacancy {
+                token,
+                claim,
+                since: waiter.since,
+                until,
+            };
+            self.queues.vacate(queue, place, vacancy);
+        }
+        self.queues.left_unserved(queue);
     }
 
     /// Removes the waiter without an answer from the engine, and leaves no vacant place for it. A kept place stays.

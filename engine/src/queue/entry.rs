@@ -31,7 +31,6 @@ pub struct Request {
     pub owner: Option<Box<[u8]>>,
 }
 
-
 /// How long a request waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {

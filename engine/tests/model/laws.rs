@@ -226,8 +226,9 @@ impl Laws {
         for place in self.places.iter_mut().filter(|place| gone(place.name)) {
             place.kept = None;
         }
-        self.places
-            .retain(|place| place.waiter.is_some() || place.vacant_until.is_some() || place.kept.is_some());
+        self.places.retain(|place| {
+            place.waiter.is_some() || place.vacant_until.is_some() || place.kept.is_some()
+        });
     }
 
     /// A request queued, or took over the place that its token has.

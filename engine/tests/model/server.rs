@@ -343,8 +343,9 @@ impl Server {
                 assert_eq!(self.keys.get(&name).copied(), stored);
                 followed
             } else {
-                let follow =
-                    |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, family, &changes, now);
+                let follow = |engine: &mut Engine, key: &mut Key<'_>| {
+                    engine.follow(key, family, &changes, now)
+                };
                 let (followed, none) = self.call(name, family, follow);
                 assert!(
                     none.changes.is_empty() && none.wakes.is_empty(),
@@ -415,7 +416,8 @@ impl Server {
         for unheld in self.engine.unheld_places() {
             let (name, family) = (unheld.name.as_bytes(), unheld.family);
             let changes = &unheld.changes;
-            new.engine.adopt_places(unheld.db, name, family, changes, now);
+            new.engine
+                .adopt_places(unheld.db, name, family, changes, now);
         }
         new.engine.adopt_last_fence(self.engine.last_fence(), now);
         assert_eq!(new.engine.take_fence_ahead(), None, "fences near the clock");

@@ -356,7 +356,12 @@ impl World {
                 self.replica.flush(db);
                 // The kept places of a queue go when the sweep comes to it, or a request. To compare all queues, let it
                 // come to all of them.
-                if self.model.queues.iter().any(|q| self.model.kept(q.name) > 0) {
+                if self
+                    .model
+                    .queues
+                    .iter()
+                    .any(|q| self.model.kept(q.name) > 0)
+                {
                     self.primary.finish_background();
                     self.replica.finish_background();
                 }

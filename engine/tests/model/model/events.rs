@@ -18,7 +18,9 @@ impl Model {
                 Sitter::Vacant { .. } | Sitter::Kept { .. } => false,
             });
             let Some(at) = seat_of_client else { continue };
-            let keep_us = queue.seats[at].keep.map_or(0, |keep| u64::from(keep.ms) * 1_000);
+            let keep_us = queue.seats[at]
+                .keep
+                .map_or(0, |keep| u64::from(keep.ms) * 1_000);
             if queue.seats[at].detach(now.lease.0 + keep_us).is_some() {
                 continue;
             }

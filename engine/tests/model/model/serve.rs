@@ -35,7 +35,11 @@ impl Model {
         }) {
             let hold = self.hold_mut(name, fence);
             let unheard = hold.is_some_and(|hold| hold.unheard_ms.is_some());
-            let how = if unheard { End::Undelivered } else { End::Lapsed };
+            let how = if unheard {
+                End::Undelivered
+            } else {
+                End::Lapsed
+            };
             self.end(name, fence, how, now);
         }
     }

@@ -348,8 +348,10 @@ impl World {
             // The clocks of two servers differ.
             let age_ms = age_ms(seat.since_us);
             let off_ms = ours.age_ms.abs_diff(age_ms);
-            assert!(off_ms == 0 || seat.is_moved && off_ms <= 25, "{name:?}: age");
-
+            assert!(
+                off_ms == 0 || seat.is_moved && off_ms <= 25,
+                "{name:?}: age"
+            );
         }
     }
 }
