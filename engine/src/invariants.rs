@@ -60,6 +60,7 @@ impl Engine {
             if let Some(queue) = queue.and_then(|queue| self.queues.get(queue))
                 && let Some((_, head)) = queue.head()
                 && now.may_write
+                && self.is_serving()
                 && !due
             {
                 let claim = head.request.claim;

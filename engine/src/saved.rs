@@ -200,12 +200,22 @@ mod tests {
     use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
 
     fn strings(body: &Body) -> Vec<Vec<u8>> {
+        strings_with(body, &[])
+    }
+
+    fn strings_with(body: &Body, places: &[KeptPlace]) -> Vec<Vec<u8>> {
         let mut strings = Vec::new();
-        pack(body, |packed| strings.push(packed.to_vec()));
+        pack(body, places.iter().cloned(), |packed| {
+            strings.push(packed.to_vec());
+        });
         strings
     }
 
     fn load(family: Family, strings: &[Vec<u8>]) -> Result<Body, Unsound> {
+        load_with_places(family, strings).map(|loaded| loaded.body)
+    }
+
+    fn load_with_places(family: Family, strings: &[Vec<u8>]) -> Result<Loaded, Unsound> {
         let mut assembly = Assembly::new(family);
         let mut more = true;
         for packed in strings {
@@ -222,6 +232,14 @@ mod tests {
         let mut buffer = Vec::new();
         wire::pack(&mut buffer, family, false, changes);
         vec![buffer]
+    }
+
+    /// Returns the string with the mark that another follows.
+    fn with_more(family: Family, packed: &[u8]) -> Vec<u8> {
+        let changes: Result<Vec<_>, _> = wire::open(packed).expect("packed").collect();
+        let mut buffer = Vec::new();
+        wire::pack(&mut buffer, family, true, &changes.expect("packed"));
+        buffer
     }
 
     fn grant(fence: u64, claim: Claim) -> Change {
@@ -282,6 +300,24 @@ mod tests {
             done: None,
             touched: UnixMs(4),
         })
+    }
+
+    fn place(number: u64, claim: Claim) -> KeptPlace {
+        KeptPlace {
+            number: Fence(number),
+            token: Token::parse(format!("place {number}").as_bytes()).expect("legal"),
+            claim,
+            lease: LeaseMs(5),
+            keep_ms: 6,
+            max_attempts: (claim == Claim::Run).then_some(7),
+            owner: None,
+            since: UnixMs(8),
+        }
+    }
+
+    fn unheard(fence: u64) -> Change {
+        let fence = Fence(fence);
+        Change::Unheard { fence, keep_ms: 6 }
     }
 
     fn delay(until: u64) -> Change {
@@ -361,6 +397,46 @@ mod tests {
     }
 
     #[test]
+    fn saved_places_and_unheard_holds_are_loaded_as_they_were_saved() {
+        let (shared, permit) = (Claim::Shared, Claim::Permits(2));
+        let bodies = [
+            (made_of(Family::Lock, []), Claim::Exclusive),
+            (
+                made_of(
+                    Family::Lock,
+                    [grant(1, shared), grant(2, shared), unheard(2)],
+                ),
+                shared,
+            ),
+            (
+                made_of(Family::Semaphore, [limits(), grant(3, permit), unheard(3)]),
+                permit,
+            ),
+            (made_of(Family::Group, [tally(None)]), Claim::Member),
+            (
+                made_of(Family::Once, [record(None, None), delay(9)]),
+                Claim::Run,
+            ),
+        ];
+        for (body, claim) in bodies {
+            for count in [0, 1, 127, 128, 300] {
+                let places: Vec<_> = (1..=count).map(|n| place(10 * n, claim)).collect();
+                let saved = strings_with(&body, &places);
+                assert!(saved.iter().all(|packed| packed.len() <= wire::MAX_LEN));
+                let loaded = load_with_places(body.family(), &saved).expect("well-formed");
+                assert_eq!(loaded.places, places, "{:?}", body.family());
+                assert_eq!(strings_with(&loaded.body, &places), saved);
+                let cut = load(body.family(), &saved[..saved.len() - 1]);
+                assert!(
+                    cut.is_err(),
+                    "{:?}: the last string is missing",
+                    body.family()
+                );
+            }
+        }
+    }
+
+    #[test]
     fn saved_state_without_its_last_string_is_refused() {
         for body in bodies() {
             let saved = strings(&body);
@@ -375,6 +451,11 @@ mod tests {
         let member = |fence| grant(fence, Claim::Member);
         let permit = |fence| grant(fence, Claim::Permits(1));
         let run = |fence| grant(fence, Claim::Run);
+        let place_of = |number| Change::Place(place(number, Claim::Exclusive));
+        let same_token = Change::Place(KeptPlace {
+            number: Fence(4),
+            ..place(3, Claim::Exclusive)
+        });
         let end = Change::End {
             fence: Fence(1),
             how: crate::change::End::Released,
@@ -420,9 +501,57 @@ mod tests {
                 vec![tally(None), delay(9)],
                 "a group's delay",
             ),
+            (Family::Lock, vec![unheard(1)], "no hold is unheard"),
+            (
+                Family::Lock,
+                vec![shared(1), shared(2), unheard(2), unheard(1)],
+                "falling unheard fences",
+            ),
+            (
+                Family::Lock,
+                vec![shared(1), unheard(1), shared(2)],
+                "a hold behind an unheard one",
+            ),
+            (
+                Family::Lock,
+                vec![place_of(3), shared(4)],
+                "a hold behind a place",
+            ),
+            (
+                Family::Lock,
+                vec![shared(1), place_of(3), unheard(1)],
+                "an unheard hold behind a place",
+            ),
+            (
+                Family::Lock,
+                vec![place_of(3), place_of(2)],
+                "falling numbers",
+            ),
+            (Family::Lock, vec![place_of(3), same_token], "a token twice"),
+            (
+                Family::Semaphore,
+                vec![Change::Place(place(3, Claim::Permits(1)))],
+                "a place and no limits",
+            ),
+            (
+                Family::Lock,
+                vec![place_of(3), Change::Leave { number: Fence(3) }],
+                "a place that leaves",
+            ),
         ];
         for (family, changes, what) in refused {
-            let loaded = load(family, &packed(family, &changes));
+            // A reader meets the changes of each version in strings of their own.
+            let mut strings: Vec<_> = wire::by_version(&changes)
+                .flat_map(|slice| packed(family, slice))
+                .collect();
+            let last = strings.len().saturating_sub(1);
+            for more in strings.iter_mut().take(last) {
+                *more = with_more(family, more);
+            }
+            if strings.is_empty() {
+                strings = packed(family, &[]);
+            }
+            let loaded = load(family, &strings);
             assert!(loaded.is_err(), "{family:?}: {what}");
         }
     }

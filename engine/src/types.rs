@@ -28,11 +28,11 @@ impl ClientId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WaiterId(pub NonZeroU64);
 
-/// The queue of one key. Only the server that decides has queues.
+/// The queue of one name. A server that follows another has queues of kept places only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct QueueId(pub(super) u64);
 
-/// The public number of a hold: strictly increasing over all keys of a server.
+/// The public number of a hold or of a kept place: strictly increasing over all keys of a server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Fence(pub u64);
 

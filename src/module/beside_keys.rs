@@ -8,7 +8,7 @@ use super::loading::{adopt, check_version};
 use super::redis::context::{Level, log};
 use super::redis::io::{self, Loader, Saver};
 use super::redis::value_type::Aux;
-use dsync_engine::calls::places::UnheldPlaces;
+use dsync_engine::calls::places_elsewhere::UnheldPlaces;
 use dsync_engine::change::Change;
 use dsync_engine::types::{Db, Fence};
 use dsync_engine::{Family, wire};

@@ -210,7 +210,12 @@ impl Engine {
         (number < Fence::MAX).then_some(Place(number))
     }
 
-    fn put_limit_in_force(&mut self, key: &mut Key<'_>, claim: Claim, asked: Option<u32>) {
+    pub(super) fn put_limit_in_force(
+        &mut self,
+        key: &mut Key<'_>,
+        claim: Claim,
+        asked: Option<u32>,
+    ) {
         let Some(limit) = asked else { return };
         let body = key
             .state

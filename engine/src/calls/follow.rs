@@ -2,16 +2,14 @@
 //!
 //! A replica applies changes and never decides: see `role`.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::address::Address;
-use crate::change::{Change, End, KeptPlace};
+use crate::change::{Change, End};
 use crate::fence;
 use crate::hold::{Grant, Hold};
-use crate::queue::entry::Place;
 use crate::saved::Loaded;
-use crate::types::{Db, Fence, Now, Token};
+use crate::types::{Db, Now, Token};
 use crate::undo::Undo;
 use crate::{Engine, Family, Key, Misfit, State, StateId};
 
@@ -86,88 +84,6 @@ impl Engine {
             self.discard(key);
         }
         Ok(())
-    }
-
-    /// Checks that the changes to kept places fit, each after those before it.
-    fn check_places(&self, key: &Key<'_>, changes: &[Change]) -> Result<(), Unfollowed> {
-        let queue = self.queues.find_kept(key.db, key.name);
-        if queue.is_none() && !changes.iter().any(Change::is_of_queue) {
-            return Ok(());
-        }
-        // What the changes so far make of numbers and tokens.
-        let mut tokens: BTreeMap<Fence, Option<&Token>> = BTreeMap::new();
-        let mut numbers: BTreeMap<&Token, Option<Fence>> = BTreeMap::new();
-        for (at, change) in changes.iter().enumerate() {
-            let token_at = |number: &Fence| {
-                let kept = || queue?.waiter(Place(*number)).filter(|w| w.keep.is_some());
-                let token = tokens.get(number).copied();
-                token.unwrap_or_else(|| kept().map(|waiter| &waiter.request.token))
-            };
-            let number_of = |token: &Token| {
-                let kept = || Some(queue?.find_kept(token)?.0);
-                numbers.get(token).copied().unwrap_or_else(kept)
-            };
-            let unfit = |misfit| Err(Unfollowed { at, misfit });
-            match change {
-                Change::Grant(Grant { token, .. }) => {
-                    if let Some(number) = number_of(token) {
-                        tokens.insert(number, None);
-                        numbers.insert(token, None);
-                    }
-                }
-                Change::Place(KeptPlace { number, token, .. }) => {
-                    let is_others = token_at(number).is_some_and(|other| other != token);
-                    if is_others || number_of(token).is_some_and(|other| other != *number) {
-                        return unfit(Misfit::PlaceTaken);
-                    }
-                    tokens.insert(*number, Some(token));
-                    numbers.insert(token, Some(*number));
-                }
-                Change::Leave { number } => match token_at(number) {
-                    Some(token) => {
-                        tokens.insert(*number, None);
-                        numbers.insert(token, None);
-                    }
-                    None => return unfit(Misfit::NoPlace),
-                },
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Carries out the changes to kept places, which [`Engine::check_places`] has checked.
-    fn follow_places(&mut self, key: &Key<'_>, changes: &[Change], now: Now) {
-        let mut has_come = false;
-        for change in changes {
-            let queue = self.queues.find(key.db, key.name);
-            match (change, queue) {
-                (Change::Place(place), _) => {
-                    self.put_place(key.db, key.name, place.clone(), now);
-                    has_come = true;
-                }
-                (Change::Leave { number }, Some(queue)) => {
-                    self.queues.unkeep(queue, Place(*number));
-                    self.queues.drop_if_empty(queue);
-                }
-                (Change::Grant(grant), Some(queue)) => {
-                    let kept = self.queues.get(queue);
-                    if let Some(place) = kept.and_then(|queue| queue.find_kept(&grant.token)) {
-                        self.queues.unkeep(queue, place);
-                        self.queues.drop_if_empty(queue);
-                    }
-                }
-                _ => {}
-            }
-        }
-        let Some(queue) = self.queues.find(key.db, key.name) else {
-            return;
-        };
-        self.remember_limit(key, queue);
-        self.queues.set_holder(queue, key.state);
-        if has_come && self.is_serving() {
-            self.queues.set_due(queue);
-        }
     }
 
     /// Returns the changes for [`Engine::follow`] that a release by this token made on the primary, where it ended the
@@ -302,36 +218,12 @@ impl Engine {
         }
         Ok(id)
     }
-
-    /// Takes over the places that were saved with this state. They come only to a name without kept places: replicas
-    /// know of no other places, and must decide alike.
-    fn adopt_places_of(
-        &mut self,
-        id: StateId,
-        db: Db,
-        name: &[u8],
-        places: Vec<KeptPlace>,
-        now: Now,
-    ) {
-        self.queues.note_flush(db, name);
-        if self.queues.find_kept(db, name).is_none() {
-            for place in places {
-                self.put_place(db, name, place, now);
-            }
-        }
-        if self.queues.find_kept(db, name).is_some()
-            && let Some(queue) = self.queues.find(db, name)
-        {
-            self.queues.set_holder(queue, Some(id));
-            self.queues.set_due(queue);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::LeaseUs;
+    use crate::types::{Fence, LeaseUs};
 
     fn at(unix_us: u64) -> Now {
         Now {

@@ -18,22 +18,11 @@ use crate::change::{Change, KeptPlace};
 use crate::effect::Announcement;
 use crate::hold::Grant;
 use crate::queue::entry::{Departed, FormerKeep, FormerPlace, Keep, Place, Request, Waiter};
-use crate::queue::queues::KeptQueue;
-use crate::short_bytes::KeyName;
 use crate::types::{Db, Fence, LeaseUs, MonoUs, Now, QueueId, UnixMs, WaiterId};
-use crate::{Engine, Family, Key, State, StateId};
+use crate::{Engine, Family, Key};
 
 /// How many kept places one call drops.
 const SLICE: u32 = 128;
-
-/// The kept places of a name that has no value to be saved with.
-pub struct UnheldPlaces {
-    pub db: Db,
-    pub name: KeyName,
-    pub family: Family,
-    /// The limit that the queue remembers, if any, and then the places.
-    pub changes: Vec<Change>,
-}
 
 impl Engine {
     /// Gives the place, waiting, kept or vacant, to the same request sent again. With QUEUE it is a kept place from then
@@ -111,8 +100,15 @@ impl Engine {
     }
 
     /// Records that the name has this kept place, and gives the name a value if it has none, because the place is saved
-    /// with it. Returns false if there is no room for the value.
+    /// with it. The value begins under the limit that its family waited for last. Returns false if there is no room for
+    /// the value.
     fn decide_place(&mut self, key: &mut Key<'_>, place: KeptPlace) -> bool {
+        if key.state.is_none() {
+            let queue = self.queues.find(key.db, key.name);
+            let queue = queue.and_then(|id| self.queues.get(id));
+            let limit = queue.and_then(|queue| queue.limit(place.claim.family()));
+            self.put_limit_in_force(key, place.claim, limit);
+        }
         if key.state.is_none() && self.create(key, place.claim.family()).is_none() {
             return false;
         }
@@ -285,129 +281,6 @@ impl Engine {
             true => self.queues.set_due(id),
             false => self.queues.finish_visit(id),
         }
-    }
-
-    /// Returns the kept places that are saved with this state: those of its name that ask for its family.
-    pub fn places_of(&self, id: StateId) -> impl Iterator<Item = KeptPlace> + '_ {
-        let state = self.states.get(id).into_iter();
-        state.flat_map(move |state| {
-            let (address, family) = (&state.address, state.body.family());
-            let db = self.spaces.db(address.space()).into_iter();
-            db.flat_map(move |db| self.places(db, address.name(), family))
-        })
-    }
-
-    /// Returns the kept places of this name that ask for this family.
-    pub fn places(
-        &self,
-        db: Db,
-        name: &[u8],
-        family: Family,
-    ) -> impl Iterator<Item = KeptPlace> + '_ {
-        let queue = self.queues.find_kept(db, name);
-        queue
-            .into_iter()
-            .flat_map(move |queue| queue.kept_places(family))
-    }
-
-    /// Returns the kept places that no value of a key is saved with at this moment, because RENAME, DEL or the like has
-    /// taken the value of their name away: for a snapshot that is made before the name has a value again.
-    #[must_use]
-    pub fn unheld_places(&self) -> Vec<UnheldPlaces> {
-        let mut all = Vec::new();
-        for kept in self.queues.with_kept() {
-            let held = self.holder(&kept).map(|state| state.body.family());
-            for family in Family::ALL {
-                if held == Some(family) {
-                    continue;
-                }
-                let limit = kept.queue.limit(family).map(Change::Limit);
-                let places = kept.queue.kept_places(family).map(Change::Place);
-                let mut places = places.peekable();
-                if places.peek().is_some() {
-                    all.push(UnheldPlaces {
-                        db: kept.db,
-                        name: kept.name.clone(),
-                        family,
-                        changes: limit.into_iter().chain(places).collect(),
-                    });
-                }
-            }
-        }
-        all
-    }
-
-    /// Returns the value of the queue's name, if it has one that the engine knows of.
-    fn holder(&self, kept: &KeptQueue<'_>) -> Option<&State> {
-        let state = self.states.get(kept.holder?)?;
-        let (address, name) = (&state.address, kept.name.as_bytes());
-        let is_there = self.spaces.db(address.space()) == Some(kept.db) && address.name() == name;
-        is_there.then_some(state)
-    }
-
-    /// Whether the queue's name has a value that the engine knows of.
-    #[cfg(debug_assertions)]
-    pub(crate) fn holds(&self, kept: &KeptQueue<'_>) -> bool {
-        self.holder(kept).is_some()
-    }
-
-    /// Takes over what [`Engine::unheld_places`] has returned before a restart, or on another server.
-    pub fn adopt_places(
-        &mut self,
-        db: Db,
-        name: &[u8],
-        family: Family,
-        changes: &[Change],
-        now: Now,
-    ) {
-        for change in changes {
-            match change {
-                Change::Limit(limit) => {
-                    let queue = self.queues.find_or_make(db, name);
-                    if let Some(queue) = self.queues.get_mut(queue) {
-                        queue.remember_limit(family, *limit);
-                    }
-                }
-                Change::Place(place) => self.put_place(db, name, place.clone(), now),
-                _ => {}
-            }
-        }
-        if let Some(queue) = self.queues.find(db, name) {
-            // The queue is empty if there was no place.
-            self.queues.drop_if_empty(queue);
-            self.queues.set_due(queue);
-        }
-    }
-
-    /// Puts a kept place into the queue of a name, as another server or a file says. A request of its token that waits
-    /// here goes on waiting, on that place. Does nothing if another request has the rank.
-    pub(super) fn put_place(&mut self, db: Db, name: &[u8], place: KeptPlace, now: Now) {
-        self.fences.adopt(place.number, now);
-        let until = self.take_up_until(place.keep_ms, now);
-        let age_ms = now.unix().0.saturating_sub(place.since.0);
-        let since = MonoUs(now.mono.0.saturating_sub(age_ms.saturating_mul(1_000)));
-        let (place, mut waiter) = place.into_waiter(since, until);
-        let standing = self.queues.find(db, name).and_then(|id| {
-            let queue = self.queues.get(id)?;
-            Some((id, queue.find(&waiter.request.token)?.0))
-        });
-        if let Some((id, at)) = standing {
-            let Some(Departed::Waiter(old)) = self.queues.leave(id, at) else {
-                return;
-            };
-            waiter.since = old.since;
-            if old.is_parked() {
-                waiter.id = old.id;
-                waiter.request.wait = old.request.wait;
-                waiter.request.client = old.request.client;
-                waiter.request.ephemeral = old.request.ephemeral;
-            }
-        }
-        let queue = self.queues.find_or_make(db, name);
-        if self.queues.get(queue).is_some_and(|queue| queue.has(place)) {
-            return self.queues.drop_if_empty(queue);
-        }
-        self.queues.join(queue, place, waiter);
     }
 
     /// Continues the walk that gives each kept place its moment after a take-over. Each place and each queue costs one

@@ -7,7 +7,8 @@
 //! A queue is *due* after an event outside a request has touched it, for example a flush. As soon as the server can
 //! write, the engine visits due queues in the order in which they became due, a bounded slice at a time.
 //!
-//! This is one idea in one file: each change of a queue must change all indexes in the same function.
+//! Each change of a queue must change all indexes in the same function, so they are here together; what concerns only
+//! places that are kept without a connection is in `kept`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -21,7 +22,11 @@ use crate::queue::due::Due;
 use crate::queue::entry::{Departed, Place, Vacancy, Waiter, Watcher};
 use crate::queue::wait_queue::WaitQueue;
 use crate::short_bytes::KeyName;
-use crate::types::{ClientId, Db, Fence, LeaseUs, MonoUs, QueueId, WaiterId};
+use crate::types::{ClientId, Db, LeaseUs, MonoUs, QueueId, WaiterId};
+
+mod kept;
+
+pub use kept::KeptQueue;
 
 /// How many places the queues may have.
 #[derive(Clone, Copy, Debug)]
@@ -40,16 +45,6 @@ struct Queue {
     holder: Option<StateId>,
     /// The number of the flush after which its kept places came: see [`Queues::flush`].
     flush: u64,
-}
-
-/// A queue that has kept places.
-pub struct KeptQueue<'q> {
-    pub id: QueueId,
-    pub db: Db,
-    pub name: &'q KeyName,
-    pub queue: &'q WaitQueue,
-    /// The state with which the places were saved last. It may have left its key since.
-    pub holder: Option<StateId>,
 }
 
 /// Invariants:
@@ -169,27 +164,6 @@ impl Queues {
         Ok(())
     }
 
-    /// Checks that there is room for one more kept place: kept places take at most half of each bound, because one
-    /// connection can make many.
-    ///
-    /// # Errors
-    /// If kept places have reached the half of a bound: that half.
-    pub fn check_room_for_kept(
-        &self,
-        queue: Option<QueueId>,
-        bounds: QueueBounds,
-    ) -> Result<(), FullQueue> {
-        let kept_here = queue.and_then(|id| self.get(id)).map_or(0, WaitQueue::kept);
-        let (per_key, server) = (bounds.per_key / 2, bounds.server / 2);
-        if kept_here as u64 >= per_key {
-            return Err(FullQueue::HalfOfKey { bound: per_key });
-        }
-        if self.kept >= server {
-            return Err(FullQueue::HalfOfServer { bound: server });
-        }
-        Ok(())
-    }
-
     /// Puts a request into a new or vacant place.
     pub fn join(&mut self, id: QueueId, place: Place, waiter: Waiter) {
         self.places += 1;
@@ -204,56 +178,6 @@ impl Queues {
         self.kept += u64::from(waiter.keep.is_some());
         self.waiting[waiter.request.claim.family() as usize] += 1;
         self.change(id, |queue| queue.join(place, waiter));
-    }
-
-    /// Lists the moment at which a kept place runs out, if it has one.
-    fn schedule(&mut self, id: QueueId, place: Place, waiter: &Waiter) {
-        let until = waiter.keep.map(|keep| keep.until);
-        if let Some(until) = until.filter(|until| *until > LeaseUs(0)) {
-            self.keeps.insert((until, id, place));
-        }
-    }
-
-    /// Sets the moment at which a kept place runs out on which nobody waits.
-    pub fn set_until(&mut self, id: QueueId, place: Place, until: LeaseUs) {
-        let queue = self.queues.get_mut(&id);
-        let waiter = queue.and_then(|queue| queue.queue.waiter_mut(place));
-        let Some(keep) = waiter.and_then(|waiter| waiter.keep.as_mut()) else {
-            return;
-        };
-        let before = std::mem::replace(&mut keep.until, until);
-        self.keeps.remove(&(before, id, place));
-        self.keeps.insert((until, id, place));
-    }
-
-    /// Notes that nobody waits on a kept place any more, and that it is kept until then; 0 gives it no moment. Returns
-    /// the request that waited.
-    pub fn detach(&mut self, id: QueueId, place: Place, until: LeaseUs) -> Option<WaiterId> {
-        let waiter = self.queues.get_mut(&id)?.queue.waiter_mut(place)?;
-        waiter.keep.as_mut()?.until = until;
-        let asked = waiter.id.take();
-        let request = &mut waiter.request;
-        let (wait, client) = (request.wait.take(), request.client);
-        request.client = ClientId::NONE;
-        request.ephemeral = false;
-        if let (Some(asked), Some(wait)) = (asked, wait) {
-            self.unpark(id, place, asked, client, wait.deadline());
-        }
-        if until > LeaseUs(0) {
-            self.keeps.insert((until, id, place));
-        }
-        asked
-    }
-
-    /// Makes a kept place one that lasts only as long as its client waits. Removes it if none waits.
-    pub fn unkeep(&mut self, id: QueueId, place: Place) {
-        let queue = self.queues.get_mut(&id).map(|queue| &mut queue.queue);
-        let Some(queue) = queue else { return };
-        if queue.unkeep(place) {
-            self.kept -= 1;
-        } else {
-            self.leave(id, place);
-        }
     }
 
     pub fn watch(&mut self, id: QueueId, place: Place, watcher: Watcher) {
@@ -437,56 +361,6 @@ impl Queues {
         }
     }
 
-    /// Notes that the database is empty now, or all databases if `None`. Its queues lose their kept places and become
-    /// due: when they are swept or, before that, when [`Queues::note_flush`] is called for their key.
-    pub fn flush(&mut self, db: Option<Db>) {
-        if self.kept > 0 {
-            self.flushes += 1;
-            self.last_flush.insert(db, self.flushes);
-        }
-        self.set_all_due(db);
-    }
-
-    /// Drops the kept places of this name if they came before the last flush of its database.
-    pub fn note_flush(&mut self, db: Db, name: &[u8]) {
-        if self.is_sweeping()
-            && let Some(id) = self.find(db, name)
-        {
-            self.drop_flushed(id);
-        }
-    }
-
-    fn is_flushed(&self, queue: &Queue) -> bool {
-        let last = [None, Some(queue.db)].map(|db| self.last_flush.get(&db));
-        last.iter().flatten().any(|flush| queue.flush < **flush)
-    }
-
-    /// Drops the kept places of the queue if they came before the last flush of its database. Requests whose client
-    /// waits on such a place go on waiting. Returns how many places it has dropped. They are dropped in one go, because
-    /// a queue has a bounded number of them.
-    fn drop_flushed(&mut self, id: QueueId) -> usize {
-        let flushes = self.flushes;
-        if !self
-            .queues
-            .get(&id)
-            .is_some_and(|queue| self.is_flushed(queue))
-        {
-            return 0;
-        }
-        let Some(queue) = self.queues.get_mut(&id) else {
-            return 0;
-        };
-        queue.flush = flushes;
-        let is_kept = |(_, waiter): &(Place, &Waiter)| waiter.keep.is_some();
-        let kept = queue.queue.waiting().filter(is_kept);
-        let kept: Vec<_> = kept.map(|(place, _)| place).collect();
-        for place in &kept {
-            self.unkeep(id, *place);
-        }
-        self.drop_if_empty(id);
-        kept.len()
-    }
-
     /// Continues the sweeps. Each queue that it looks at, and each kept place that it drops, costs one of the budget.
     pub fn sweep(&mut self, budget: &mut u32) {
         while *budget > 0
@@ -544,78 +418,6 @@ impl Queues {
     #[must_use]
     pub fn runs_out(&self, moment: MonoUs, id: QueueId, place: Place) -> bool {
         self.moments.contains(&(moment, id, place))
-    }
-
-    /// Returns the kept place that runs out next, and when.
-    #[must_use]
-    pub fn first_keep(&self) -> Option<(LeaseUs, QueueId, Place)> {
-        self.keeps.first().copied()
-    }
-
-    /// Removes a moment from the list of those at which kept places run out. The place stays.
-    pub fn unlist_keep(&mut self, until: LeaseUs, id: QueueId, place: Place) {
-        self.keeps.remove(&(until, id, place));
-    }
-
-    /// Whether this place is kept until this moment and nobody waits on it.
-    #[must_use]
-    pub fn is_kept_until(&self, until: LeaseUs, id: QueueId, place: Place) -> bool {
-        let waiter = self.get(id).and_then(|queue| queue.waiter(place));
-        waiter.is_some_and(|waiter| {
-            !waiter.is_parked() && waiter.keep.is_some_and(|keep| keep.until == until)
-        })
-    }
-
-    /// Removes and returns the list of moments at which kept places run out, for a server that no longer decides. The
-    /// places stay.
-    pub fn take_keeps(&mut self) -> BTreeSet<(LeaseUs, QueueId, Place)> {
-        std::mem::take(&mut self.keeps)
-    }
-
-    /// Returns the number of kept places.
-    #[must_use]
-    pub fn kept(&self) -> u64 {
-        self.kept
-    }
-
-    /// Returns the next step of a walk over all waiting places, in the order of the queues: the next place of this
-    /// queue or, with the rank 0, the next queue.
-    #[must_use]
-    pub fn step_after(&self, (id, place): (QueueId, Place)) -> Option<(QueueId, Place)> {
-        let next = self.get(id).and_then(|queue| queue.waiter_after(place));
-        if let Some((place, _)) = next {
-            return Some((id, place));
-        }
-        let next = self.queues.range((Excluded(id), Unbounded)).next();
-        next.map(|(id, _)| (*id, Place(Fence(0))))
-    }
-
-    /// Notes the state with which the kept places of the queue are saved, because it is the value of their name.
-    pub fn set_holder(&mut self, id: QueueId, holder: Option<StateId>) {
-        if let Some(queue) = self.queues.get_mut(&id) {
-            queue.holder = holder;
-        }
-    }
-
-    /// Returns the queues that have kept places.
-    pub fn with_kept(&self) -> impl Iterator<Item = KeptQueue<'_>> {
-        let kept = self.queues.iter();
-        let kept = kept.filter(|(_, queue)| queue.queue.kept() > 0 && !self.is_flushed(queue));
-        kept.map(|(id, queue)| KeptQueue {
-            id: *id,
-            db: queue.db,
-            name: &queue.name,
-            queue: &queue.queue,
-            holder: queue.holder,
-        })
-    }
-
-    /// Returns the queue of a name if it has kept places that no flush has dropped.
-    #[must_use]
-    pub fn find_kept(&self, db: Db, name: &[u8]) -> Option<&WaitQueue> {
-        let queue = self.queues.get(&self.find(db, name)?)?;
-        let has_kept = queue.queue.kept() > 0 && !self.is_flushed(queue);
-        has_kept.then_some(&queue.queue)
     }
 
     fn first_vacant(&self) -> Option<(QueueId, Place)> {
@@ -684,12 +486,6 @@ impl Queues {
             let waiting = queue.queue.waiting();
             waiting.map(|(place, waiter)| (*id, place, waiter))
         })
-    }
-
-    /// Whether the moment at which a kept place runs out is listed.
-    #[cfg(debug_assertions)]
-    pub fn is_listed(&self, until: LeaseUs, id: QueueId, place: Place) -> bool {
-        self.keeps.contains(&(until, id, place))
     }
 
     /// Whether the queue is due, or will be when it is swept.

@@ -1,7 +1,7 @@
 //! The packed form byte by byte, and readers that get malformed input.
 
 use super::*;
-use crate::change::{Limits, Tally};
+use crate::change::{KeptPlace, Limits, Tally};
 use crate::families::once::{Completion, Reason, Record};
 use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Token};
 
@@ -19,6 +19,19 @@ fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
         granted: UnixMs(1_700_000_000_000),
         renewed: owner.is_some(),
         owner: owner.map(Into::into),
+    })
+}
+
+fn place(claim: Claim, text: &[u8], owner: Option<&[u8]>, max_attempts: Option<u32>) -> Change {
+    Change::Place(KeptPlace {
+        number: Fence(1_700_000_000_000_123),
+        token: token(text),
+        claim,
+        lease: LeaseMs(30_000),
+        keep_ms: 60_000,
+        max_attempts,
+        owner: owner.map(Into::into),
+        since: UnixMs(1_700_000_000_000),
     })
 }
 
@@ -159,6 +172,23 @@ fn every_kind() -> Vec<(Family, Change)> {
             ),
         ),
     ];
+    let (fence, number) = (Fence(9), Fence::MAX);
+    all.extend([
+        (Family::Lock, Change::Unheard { fence, keep_ms: 1 }),
+        (Family::Lock, Change::Leave { number }),
+        (Family::Lock, place(Claim::Exclusive, UUID, None, None)),
+        (Family::Lock, place(Claim::Shared, b"t", Some(b"o"), None)),
+        (
+            Family::Semaphore,
+            place(Claim::Permits(MAX_PERMITS), &[b'x'; 128], None, None),
+        ),
+        (
+            Family::Group,
+            place(Claim::Member, UUID, Some(&[b'o'; 128]), None),
+        ),
+        (Family::Once, place(Claim::Run, b"t", None, None)),
+        (Family::Once, place(Claim::Run, UUID, None, Some(u32::MAX))),
+    ]);
     all.extend(End::ALL.map(|(how, _)| {
         let end = Change::End {
             fence: Fence(1_700_000_000_000_123),
@@ -226,6 +256,22 @@ fn packed_bytes_never_change() {
         hex(&packed(Family::Semaphore, true, &release)),
         "028102ac02027f070cd47b74"
     );
+    let kept = packed(
+        Family::Lock,
+        false,
+        &[place(Claim::Shared, b"t", Some(b"o"), None)],
+    );
+    assert_eq!(
+        hex(without_check(&kept)),
+        "03001101fb80f9c0c1c4820300b0ea01e0d4030174026f"
+    );
+    let heard = Change::Unheard {
+        fence: Fence(300),
+        keep_ms: 1_000,
+    };
+    let gone = Change::Leave { number: Fence(300) };
+    let both = packed(Family::Once, false, &[heard, gone]);
+    assert_eq!(hex(without_check(&both)), "030310ac02e80712ac02");
 }
 
 #[test]
@@ -289,7 +335,7 @@ fn unknown_version_family_and_kind_are_named() {
             Err(Unreadable::Family(family))
         );
     }
-    for kind in [0, 15, 16, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
+    for kind in [0, 15, 19, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
         assert_eq!(
             unpacked(&sealed(&[VERSION, 0, kind])),
             Err(Unreadable::Kind(kind))
@@ -382,8 +428,36 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
             vec![0x82, 1, 0, 1, 0, 1, b't', 2, b'o'],
         ),
     ];
-    for (what, family, change) in cases {
-        let head = [VERSION, *family];
+    let later: &[(&str, u8, Vec<u8>)] = &[
+        ("UNHEARD of fence 0", 0, vec![16, 0, 1]),
+        ("UNHEARD for no time", 0, vec![16, 1, 0]),
+        ("LEAVE of number 0", 0, vec![18, 0]),
+        ("PLACE of claim 2", 0, vec![17, 2, 1, 0, 1, 1, 1, b't', 0]),
+        ("PLACE of 0 permits", 1, vec![17, 0, 1, 0, 1, 1, 1, b't', 0]),
+        (
+            "PLACE of 0 attempts",
+            3,
+            vec![17, 1, 1, 0, 1, 1, 1, b't', 0],
+        ),
+        ("PLACE of number 0", 2, vec![17, 0, 0, 1, 1, 1, b't', 0]),
+        ("PLACE before 1970", 2, vec![17, 1, 1, 1, 1, 1, b't', 0]),
+        ("PLACE for no lease", 2, vec![17, 1, 0, 0, 1, 1, b't', 0]),
+        ("PLACE for no time", 2, vec![17, 1, 0, 1, 0, 1, b't', 0]),
+        (
+            "PLACE by an owner of no bytes",
+            2,
+            vec![17, 1, 0, 1, 1, 1, b't', 1],
+        ),
+        (
+            "PLACE by an owner of 129 bytes",
+            2,
+            [&[17, 1, 0, 1, 1, 1, b't', 0x82, 1][..], &[b'o'; 129]].concat(),
+        ),
+    ];
+    let cases = cases.iter().map(|case| (VERSION, case));
+    let later = later.iter().map(|case| (VERSION_OF_0_3, case));
+    for (version, (what, family, change)) in cases.chain(later) {
+        let head = [version, *family];
         let read = unpacked(&sealed(&[&head[..], change].concat()));
         assert!(
             matches!(read, Err(Unreadable::Field { verb, .. }) if what.starts_with(verb) || verb == "LIMITS"),
@@ -398,6 +472,14 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         (3, vec![13, 1, 1, 0, 0, 0]),
     ] {
         let read = unpacked(&sealed(&[&[VERSION, family][..], &change].concat()));
+        assert!(read.is_ok(), "{change:?}: {read:?}");
+    }
+    for (family, change) in [
+        (0, vec![17, 1, 1, 0, 1, 1, 1, b't', 0]),
+        (2, vec![17, 1, 0, 1, 1, 1, b't', 2, b'o']),
+        (3, vec![17, 2, 1, 0, 1, 1, 1, b't', 0]),
+    ] {
+        let read = unpacked(&sealed(&[&[VERSION_OF_0_3, family][..], &change].concat()));
         assert!(read.is_ok(), "{change:?}: {read:?}");
     }
 }

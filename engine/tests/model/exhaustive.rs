@@ -198,6 +198,68 @@ fn ephemeral_runs_in_every_short_history() {
     all_sequences(forgets, &[], &alphabet, 4);
 }
 
+/// Kept places: asked for again, waited on, converted, withdrawn and run out, and holds that nobody has heard of.
+#[test]
+fn kept_places_in_every_short_history() {
+    let (exclusive, shared) = (Claim::Exclusive, Claim::Shared);
+    let alphabet = [
+        Step::Acquire(lock(1, exclusive).keep(2)),
+        Step::Acquire(lock(1, exclusive).conn(3).block_ms(2)),
+        Step::Acquire(lock(1, exclusive).conn(4)),
+        Step::Acquire(lock(2, shared).keep(5)),
+        Step::Acquire(lock(2, shared).block()),
+        Step::Release(KEY, Family::Lock, 0),
+        Step::Release(KEY, Family::Lock, 1),
+        Step::Renew(KEY, Family::Lock, 1, None),
+        Step::RevokePlace(KEY, Family::Lock, 0),
+        Step::FindGone {
+            reported_first: true,
+        },
+        Step::Disconnect(2),
+        Step::Delete(KEY),
+        Step::Pass { us: 2 * MS },
+        Step::Tick,
+    ];
+    let held = [Step::Acquire(lock(0, exclusive))];
+    all_sequences(settings(), &held, &alphabet, 4);
+}
+
+/// Kept places whose key or server changes under them.
+#[test]
+fn kept_places_that_move_in_every_short_history() {
+    let permits = |token: u8, n: u32| ask(KEY, Claim::Permits(n), token).lease(3);
+    let other = (0, 1);
+    let short = Settings {
+        takeover_grace_ms: 3,
+        ..settings()
+    };
+    let before = [
+        Step::Acquire(permits(0, 1).limit(1)),
+        Step::Acquire(permits(1, 1).limit(2).keep(2)),
+        Step::Acquire(permits(2, 2).keep(5)),
+    ];
+    let alphabet = [
+        Step::Acquire(permits(2, 2).block_ms(3)),
+        Step::Acquire(permits(3, 1).keep(1)),
+        Step::Acquire(ask(KEY, Claim::Exclusive, 4).keep(1)),
+        Step::Release(KEY, Family::Semaphore, 0),
+        Step::Pin(KEY, Some(1)),
+        Step::Delete(KEY),
+        Step::Overwrite(KEY),
+        Step::Rename(KEY, other),
+        Step::Flush(None),
+        Step::Restart {
+            as_changes: false,
+            ms: 1,
+        },
+        Step::Failover { ms: 1 },
+        Step::Demote { ms: 1 },
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    all_sequences(short, &before, &alphabet, 4);
+}
+
 /// A vacant place, and the limit that its queue remembers, outlive the semaphore. Then other families use the key.
 #[test]
 fn keys_that_change_family_in_every_short_history() {

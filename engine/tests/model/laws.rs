@@ -12,6 +12,7 @@ use crate::model::Name;
 use crate::server::granted;
 use dsync_engine::answer::{Answer, Refusal};
 use dsync_engine::change::{Change, End, KeptPlace};
+use dsync_engine::effect::Wake;
 use dsync_engine::types::{Claim, Fence, MonoUs, Now, Token, WaiterId};
 use dsync_engine::{Beginning, Family, Settings};
 use work::WorkLaws;
@@ -36,6 +37,8 @@ struct QueuedPlace {
     vacant_until: Option<MonoUs>,
     /// The number of a kept place.
     kept: Option<Fence>,
+    /// Its waiter is told something in the call whose changes are being checked.
+    is_told: bool,
 }
 
 pub struct Laws {
@@ -50,8 +53,8 @@ pub struct Laws {
     last_fence: Fence,
     /// The requests so far. Each may have drawn a number between two fences.
     asked: u64,
-    /// The grants to kept places on which nobody waited.
-    granted_unattended: BTreeSet<Fence>,
+    /// The grants to places whose order was checked when they were written.
+    granted_in_order: BTreeSet<Fence>,
     ranks: u64,
     settings: Settings,
     /// Whether to check the order. With small bounds vacant places may be given up early, so the order is not checked
@@ -69,7 +72,7 @@ impl Laws {
             watchers: Vec::new(),
             last_fence: Fence(0),
             asked: 0,
-            granted_unattended: BTreeSet::new(),
+            granted_in_order: BTreeSet::new(),
             ranks: 0,
             settings,
             judge_order,
@@ -111,7 +114,7 @@ impl Laws {
                         None => grant.claim == Claim::Member,
                     };
                     assert!(!counts || within, "{name:?}: {taken} taken of {limit:?}");
-                    self.granted_to_kept(name, &grant.token, grant.fence);
+                    self.granted_to_place(name, &grant.token, grant.fence);
                 }
                 Change::Place(place) => self.kept(name, place),
                 Change::Leave { number } => {
@@ -168,7 +171,8 @@ impl Laws {
     fn kept(&mut self, name: Name, kept: &KeptPlace) {
         let number = Some(kept.number);
         let mine = |place: &&mut QueuedPlace| {
-            place.name == name && place.returns && place.token == kept.token
+            let is_its = place.name == name && place.returns && place.token == kept.token;
+            is_its && !place.is_told
         };
         if let Some(place) = self.places.iter_mut().find(mine) {
             assert!(place.kept.is_none() || place.kept == number, "its number");
@@ -186,20 +190,34 @@ impl Laws {
             waiter: None,
             vacant_until: None,
             kept: number,
+            is_told: false,
         });
     }
 
-    /// A hold was granted: to a kept place on which nobody waits, if its token has one.
-    fn granted_to_kept(&mut self, name: Name, token: &Token, fence: Fence) {
-        let mine = |place: &QueuedPlace| {
-            place.name == name && place.token == *token && place.kept.is_some()
+    /// A call has these answers, behind its changes.
+    pub fn tells(&mut self, wakes: &[Wake]) {
+        // A place stays when another request of its token takes it over.
+        let leaves = |wake: &&Wake| wake.answer != Answer::Superseded;
+        for place in &mut self.places {
+            let mut told = wakes.iter().filter(leaves).map(|wake| wake.waiter);
+            place.is_told = place.waiter.is_some_and(|id| told.any(|told| told == id));
+        }
+    }
+
+    /// A hold was granted to a place of this token, if it has one: it must not pass an earlier place that stays. A kept
+    /// place on which nobody waits is gone now; a waiter is told later.
+    fn granted_to_place(&mut self, name: Name, token: &Token, fence: Fence) {
+        let mine = |place: &QueuedPlace| place.name == name && place.token == *token;
+        let Some(at) = self.places.iter().position(mine) else {
+            return;
         };
-        let at = self.places.iter().position(mine);
-        let at = at.filter(|at| self.places[*at].waiter.is_none());
-        if let Some(at) = at {
-            let rank = self.places.remove(at).rank;
-            self.check_order(name, rank);
-            self.granted_unattended.insert(fence);
+        let place = &self.places[at];
+        if place.waiter.is_some() || place.kept.is_some() {
+            self.check_order(name, place.rank);
+            self.granted_in_order.insert(fence);
+        }
+        if self.places[at].waiter.is_none() && self.places[at].kept.is_some() {
+            self.places.remove(at);
         }
     }
 
@@ -243,6 +261,7 @@ impl Laws {
             waiter: Some(waiter),
             vacant_until: None,
             kept: None,
+            is_told: false,
         });
     }
 
@@ -315,8 +334,10 @@ impl Laws {
         let mut place = self.places.remove(at);
         self.check_answer(name, answer);
         if let Some((_, fence)) = granted(answer) {
-            self.check_order(name, place.rank);
-            place.waiter = None;
+            if !self.granted_in_order.contains(&fence) {
+                self.check_order(name, place.rank);
+            }
+            (place.waiter, place.is_told) = (None, false);
             self.granted.insert(fence, place);
         }
     }
@@ -341,7 +362,7 @@ impl Laws {
         let at = self.places.iter().position(resumed);
         let rank = at.map_or(u64::MAX, |at| self.places.remove(at).rank);
         let fence = granted(answer).map(|(_, fence)| fence);
-        let is_checked = fence.is_some_and(|fence| self.granted_unattended.contains(&fence));
+        let is_checked = fence.is_some_and(|fence| self.granted_in_order.contains(&fence));
         if was_new && !is_checked {
             self.check_order(name, rank);
         }
@@ -350,7 +371,7 @@ impl Laws {
     fn check_order(&self, name: Name, rank: u64) {
         let before = |place: &&QueuedPlace| {
             let waits = place.waiter.is_some() || place.kept.is_some();
-            place.name == name && place.rank < rank && waits
+            place.name == name && place.rank < rank && waits && !place.is_told
         };
         let passed = self.places.iter().find(before).filter(|_| self.judge_order);
         assert!(

@@ -9,7 +9,7 @@
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
-//! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `rounds`, `once`, `keyspace`, `strays`, `roles`,
+//! - named cases: `retries`, `order`, `places`, `kept`, `ends`, `limits`, `rounds`, `once`, `keyspace`, `strays`, `roles`,
 //!   `bounds`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
@@ -36,6 +36,7 @@ mod exhaustive;
 mod fixture;
 mod follow;
 mod history;
+mod kept;
 mod keyspace;
 mod laws;
 mod limits;

@@ -404,6 +404,7 @@ impl World {
         let mut ours: Vec<(Name, u64, Answer)> = Vec::new();
         self.same_announcements(&all);
         for done in &all {
+            self.laws.tells(&done.wakes);
             self.laws.written(done.name, &done.changes, self.now);
             self.replica.follow(done, later);
             self.notes += done.notes.len();

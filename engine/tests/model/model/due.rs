@@ -67,7 +67,8 @@ impl Model {
         }
     }
 
-    /// Returns the oldest hold whose connection is known to be closed.
+    /// Returns the oldest hold whose connection is known to be closed. Undelivered grants come first, because their places
+    /// may come before others.
     pub(super) fn first_ending(&self) -> Option<(Name, ModelHold)> {
         let holds = self.values.iter().flat_map(|(name, value)| match value {
             Value::State(content) => content.holds.iter().map(|hold| (*name, hold)).collect(),
@@ -75,7 +76,7 @@ impl Model {
         });
         holds
             .filter(|(_, hold)| hold.ending.is_some())
-            .min_by_key(|(_, hold)| hold.fence)
+            .min_by_key(|(_, hold)| (hold.ending != Some(End::Undelivered), hold.fence))
             .map(|(name, hold)| (name, hold.clone()))
     }
 

@@ -26,7 +26,7 @@ use dsync_engine::types::{Now, Token};
 use dsync_engine::{Family, Settings};
 
 pub use content::{ModelContent, ModelHold};
-pub use queue::{ModelKeep, ModelQueue, ModelSeat, Sitter};
+pub use queue::{ModelQueue, ModelSeat, Sitter};
 
 /// A database and the number of a key in it.
 pub type Name = (i32, u8);

@@ -1,0 +1,823 @@
+//! Places that are kept without a connection (QUEUE): their turn, their time, and what other servers know of them.
+
+use crate::fixture::{KEY, MS, OTHER, exclusive, fence, member, permits, shared, word, world};
+use crate::long_queues::OneKey;
+use crate::model::TICK_US;
+use crate::server::{Done, Server, key_bytes};
+use crate::steps::{Step, ask};
+use crate::world::World;
+use dsync_engine::answer::{Answer, FullQueue, Refusal};
+use dsync_engine::calls::follow::Unfollowed;
+use dsync_engine::change::{Change, End, KeptPlace};
+use dsync_engine::effect::HandedOver;
+use dsync_engine::saved::Loaded;
+use dsync_engine::types::{
+    Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, Now, Token, UnixMs, WaiterId,
+};
+use dsync_engine::{Beginning, Body, Family, Misfit, Reply, Request, Settings, Wait};
+
+const KEEP_MS: u32 = 5_000;
+
+/// Returns the place in line of a request that was not granted.
+fn place(answer: Option<Answer>) -> u32 {
+    match answer {
+        Some(Answer::Waiting { place, .. }) => place,
+        other => panic!("it does not wait: {other:?}"),
+    }
+}
+
+fn undelivered(world: &World, family: Family) -> u64 {
+    let stats = world.primary.engine.stats();
+    stats.counters(family).undelivered
+}
+
+fn release(world: &mut World, token: u8) {
+    world.step(&Step::Release(KEY, Family::Lock, token));
+}
+
+/// A world in which token 0 holds the lock, and tokens 1 and 2 have kept places.
+fn two_kept() -> World {
+    let mut world = world();
+    world.ask(exclusive(0));
+    assert_eq!(place(world.ask(exclusive(1).keep(KEEP_MS))), 1);
+    assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 2);
+    world
+}
+
+#[test]
+fn kept_place_is_granted_in_its_turn_and_announced() {
+    let mut world = two_kept();
+    release(&mut world, 0);
+    let [(KEY, _, announced)] = world.announced[..] else {
+        panic!("one turn: {:?}", world.announced);
+    };
+    assert_eq!(world.holders(KEY), 1, "it holds, whoever listens");
+    assert_eq!(fence(world.ask(exclusive(1).keep(KEEP_MS))), announced.0);
+    world.step(&Step::Pass { us: 9_999 * MS });
+    world.tick();
+    assert_eq!(world.holders(KEY), 1, "the whole lease, from then");
+    assert_eq!(undelivered(&world, Family::Lock), 0);
+}
+
+/// A client died in the queue. It must cost the others no more than its own QUEUE ms, and no attempt of the work.
+#[test]
+fn unheard_hold_ends_as_undelivered_after_its_ms() {
+    for (lease_ms, ends_ms) in [(10_000, KEEP_MS), (1_000, 1_000)] {
+        let mut world = world();
+        let run = |token| ask(KEY, Claim::Run, token).lease(lease_ms);
+        world.ask(run(0));
+        world.ask(run(1).keep(KEEP_MS));
+        world.ask(run(2).block());
+        world.step(&Step::Fail(KEY, 0, "broken"));
+        assert_eq!(world.heard(), [], "the run is token 1's");
+        assert_eq!(world.after_ms(u64::from(ends_ms) - 2), []);
+        assert_eq!(world.after_ms(4), [(2, "run")]);
+        let Some(Answer::Run { attempt, .. }) = world.ask(run(2)) else {
+            panic!("it runs");
+        };
+        assert_eq!(attempt, 2, "the run that nobody heard of does not count");
+        assert_eq!(undelivered(&world, Family::Once), 1);
+        assert!(world.model.seats(KEY).is_empty(), "it leaves no place");
+        assert_eq!(world.notes, 0, "no lapse to warn of");
+    }
+}
+
+#[test]
+fn unheard_member_is_not_lost() {
+    let mut world = world();
+    world.ask(member(0).limit(1));
+    world.ask(member(1).keep(KEEP_MS));
+    world.step(&Step::Done(KEY, vec![0]));
+    world.after_ms(u64::from(KEEP_MS) + 2);
+    let finished = world.step(&Step::Wait(KEY, None, 9));
+    assert_eq!(finished, Some(Answer::Finished { done: 1, lost: 0 }));
+}
+
+#[test]
+fn renewal_hears_of_hold_and_check_does_not() {
+    for renews in [true, false] {
+        let mut world = two_kept();
+        release(&mut world, 0);
+        world.step(&Step::Check(KEY, Family::Lock, 1));
+        if renews {
+            world.step(&Step::Renew(KEY, Family::Lock, 1, None));
+        }
+        world.after_ms(u64::from(KEEP_MS) + 2);
+        assert_eq!(world.announced.len(), usize::from(!renews), "token 2");
+    }
+}
+
+#[test]
+fn kept_place_runs_out_unless_asked_for() {
+    let mut world = two_kept();
+    world.step(&Step::Pass { us: 4_000 * MS });
+    assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 2);
+    world.after_ms(1_002);
+    assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 1, "1 is gone");
+    assert_eq!(world.announced, [], "nobody is told");
+}
+
+/// A stall of the server must drop nobody whose request waits in the socket.
+#[test]
+fn stall_drops_no_kept_place() {
+    let mut world = two_kept();
+    world.steps(&[Step::Stall { us: 90_000 * MS }, Step::Tick]);
+    assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 2);
+    world.steps(&[Step::MayWrite(false), Step::Pass { us: 90_000 * MS }]);
+    world.steps(&[Step::Tick, Step::MayWrite(true), Step::Tick]);
+    assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 2);
+}
+
+#[test]
+fn try_by_token_of_kept_place_changes_nothing() {
+    let mut world = two_kept();
+    assert_eq!(world.ask(exclusive(1)), Some(Answer::NotGranted));
+    assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 2);
+    let mismatch = world.ask(shared(1).keep(KEEP_MS));
+    assert_eq!(mismatch, Some(Answer::Refused(Refusal::Mismatch)));
+    assert_eq!(
+        world.ask(exclusive(3)),
+        Some(Answer::NotGranted),
+        "they wait"
+    );
+}
+
+#[test]
+fn queue_takes_over_waiting_or_vacant_place() {
+    for closes in [false, true] {
+        let mut world = world();
+        world.ask(exclusive(0));
+        world.ask(exclusive(1).block());
+        world.ask(exclusive(2).keep(KEEP_MS));
+        if closes {
+            world.step(&Step::Disconnect(1));
+        }
+        let first = world.ask(exclusive(1).conn(9).keep(KEEP_MS));
+        assert_eq!(place(first), 1, "at its old rank");
+        let told: &[_] = if closes { &[] } else { &[(1, "superseded")] };
+        assert_eq!(world.heard(), told);
+        world.after_ms(3_000);
+        assert_eq!(
+            place(world.ask(exclusive(1).keep(KEEP_MS))),
+            1,
+            "not vacant"
+        );
+    }
+}
+
+#[test]
+fn block_on_kept_place_keeps_it_however_the_wait_ends() {
+    let ends: [&[Step]; 3] = [
+        &[Step::Pass { us: 7 * MS }, Step::Tick],
+        &[Step::Disconnect(1)],
+        &[Step::Unblock(1)],
+    ];
+    for end in ends {
+        let mut world = two_kept();
+        world.ask(exclusive(1).block_ms(7));
+        world.after_ms(1);
+        world.steps(end);
+        world.after_ms(u64::from(KEEP_MS) - 10);
+        release(&mut world, 0);
+        assert_eq!(world.announced.len(), 1, "{end:?}: it is the first");
+        assert!(matches!(
+            world.ask(exclusive(1)),
+            Some(Answer::Granted { .. })
+        ));
+    }
+}
+
+#[test]
+fn kept_place_lasts_while_its_client_waits() {
+    let mut world = two_kept();
+    world.ask(exclusive(1).block());
+    world.after_ms(9_000);
+    release(&mut world, 0);
+    assert_eq!(world.heard(), [(1, "granted")]);
+    assert_eq!(world.announced, [], "the client itself is told");
+}
+
+/// The reply with the grant was lost with its connection, or the client was told something else in the same turn.
+#[test]
+fn undelivered_grant_of_kept_place_is_kept_again_at_its_rank() {
+    let mut world = two_kept();
+    world.ask(exclusive(1).block());
+    release(&mut world, 0);
+    world.step(&Step::FindGone {
+        reported_first: false,
+    });
+    world.tick();
+    assert_eq!(world.announced.len(), 1, "and granted again at once");
+    assert!(matches!(
+        world.ask(exclusive(1)),
+        Some(Answer::Granted { .. })
+    ));
+}
+
+#[test]
+fn release_and_revoke_withdraw_kept_place() {
+    for revokes in [true, false] {
+        let mut world = two_kept();
+        let step = match revokes {
+            true => Step::RevokePlace(KEY, Family::Lock, 0),
+            false => Step::Release(KEY, Family::Lock, 1),
+        };
+        world.step(&step);
+        assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 1);
+        world.ask(exclusive(2).block());
+        world.step(&Step::RevokePlace(KEY, Family::Lock, 0));
+        assert_eq!(world.heard(), [(2, "withdrawn")], "a client that waits too");
+    }
+}
+
+#[test]
+fn kept_place_is_refused_under_lower_limit_and_announced_as_dropped() {
+    let mut world = world();
+    world.ask(permits(0, 3).limit(3));
+    world.ask(permits(1, 3).keep(KEEP_MS));
+    world.step(&Step::Pin(KEY, Some(2)));
+    // The model has compared the announcement; only a grant is listed here.
+    assert_eq!(world.announced, []);
+    assert!(world.model.seats(KEY).is_empty());
+    let refused = world.ask(permits(1, 3).keep(KEEP_MS));
+    assert_eq!(refused.as_ref().map(word), Some("too many"));
+}
+
+#[test]
+fn removed_key_is_granted_to_kept_place() {
+    let removals = [
+        Step::Delete(KEY),
+        Step::Rename(KEY, OTHER),
+        Step::Swap(0, 1),
+    ];
+    for removal in removals {
+        let mut world = two_kept();
+        world.steps(&[removal.clone(), Step::Tick]);
+        assert_eq!(world.announced.len(), 1, "{removal:?}");
+        assert!(matches!(
+            world.ask(exclusive(1)),
+            Some(Answer::Granted { .. })
+        ));
+        assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 1);
+    }
+}
+
+#[test]
+fn overwritten_key_drops_its_kept_places() {
+    let mut world = two_kept();
+    world.ask(exclusive(2).block());
+    world.steps(&[Step::MayWrite(false), Step::Overwrite(KEY), Step::Tick]);
+    assert_eq!(world.model.seats(KEY).len(), 2, "no LEAVE can be written");
+    world.steps(&[Step::MayWrite(true), Step::Tick]);
+    assert_eq!(world.heard(), [(2, "wrong type")]);
+    assert!(world.model.seats(KEY).is_empty());
+}
+
+#[test]
+fn flush_drops_kept_places_and_leaves_waiting_clients() {
+    for db in [None, Some(0)] {
+        let mut world = two_kept();
+        world.ask(exclusive(2).block());
+        world.ask(exclusive(3).block());
+        world.steps(&[Step::Flush(db), Step::Tick]);
+        assert_eq!(world.heard(), [(2, "granted")], "{db:?}");
+        assert_eq!(world.announced, []);
+    }
+    let mut world = two_kept();
+    world.steps(&[Step::Flush(Some(1)), Step::Tick]);
+    assert_eq!(place(world.ask(exclusive(2).keep(KEEP_MS))), 2);
+}
+
+/// After each kind of change of servers the kept places stand in their old order, before those who come back.
+#[test]
+fn kept_places_keep_their_order_across_servers() {
+    let (ms, changes) = (10_000, [false, true]);
+    let [from_rdb, from_aof] = changes.map(|as_changes| Step::Restart { as_changes, ms });
+    for change in [
+        from_rdb,
+        from_aof,
+        Step::Failover { ms },
+        Step::Demote { ms },
+    ] {
+        let mut world = two_kept();
+        world.ask(exclusive(2).block());
+        world.ask(exclusive(3).block());
+        world.step(&change);
+        world.ask(exclusive(3).block());
+        // Each has as long as QUEUE said, or the grace if that is longer.
+        world.after_ms(4_990);
+        assert_eq!(
+            place(world.ask(exclusive(2).keep(KEEP_MS))),
+            2,
+            "{change:?}"
+        );
+        assert_eq!(
+            place(world.ask(exclusive(1).keep(KEEP_MS))),
+            1,
+            "{change:?}"
+        );
+        release(&mut world, 0);
+        assert_eq!(world.announced.len(), 1, "{change:?}");
+        world.after_ms(20);
+        world.step(&Step::Restart {
+            as_changes: false,
+            ms: 1_000_000,
+        });
+        world.after_ms(4_990);
+        let held = world.ask(exclusive(1));
+        assert_eq!(
+            held.as_ref().map(word),
+            Some("granted"),
+            "unheard of as well"
+        );
+    }
+}
+
+#[test]
+fn kept_places_run_out_after_take_over() {
+    let mut world = two_kept();
+    world.step(&Step::Failover { ms: 60_000 });
+    world.after_ms(5_002);
+    assert_eq!(place(world.ask(exclusive(3).keep(KEEP_MS))), 1);
+}
+
+#[test]
+fn kept_places_take_half_of_each_bound() {
+    let mut world = World::new(Settings {
+        max_waiters: 8,
+        max_waiters_per_key: 6,
+        ..Settings::default()
+    });
+    let full = |full| Some(Answer::Refused(Refusal::QueueFull(full)));
+    world.ask(exclusive(0));
+    world.ask(ask(OTHER, Claim::Exclusive, 0));
+    for token in 1..=3 {
+        assert_eq!(
+            place(world.ask(exclusive(token).keep(KEEP_MS))),
+            u32::from(token)
+        );
+    }
+    let bound = 3;
+    let refused = world.ask(exclusive(4).keep(KEEP_MS));
+    assert_eq!(refused, full(FullQueue::HalfOfKey { bound }));
+    world.ask(exclusive(5).block());
+    let refused = world.ask(exclusive(5).conn(9).keep(KEEP_MS));
+    assert_eq!(
+        refused,
+        full(FullQueue::HalfOfKey { bound }),
+        "nor converted"
+    );
+    assert_eq!(
+        place(world.ask(exclusive(3).keep(KEEP_MS))),
+        3,
+        "asked again"
+    );
+    place(world.ask(ask(OTHER, Claim::Exclusive, 4).keep(KEEP_MS)));
+    let bound = 4;
+    let refused = world.ask(ask(OTHER, Claim::Exclusive, 6).keep(KEEP_MS));
+    assert_eq!(refused, full(FullQueue::HalfOfServer { bound }));
+}
+
+/// A request with LIMIT lets the first in line in, and itself: it must be told so, and not keep a place.
+#[test]
+fn queue_request_granted_in_its_own_call_is_answered_so() {
+    let mut world = world();
+    world.ask(permits(0, 1).limit(1));
+    world.ask(permits(1, 1).keep(KEEP_MS));
+    let answer = world.ask(permits(2, 1).limit(3).keep(KEEP_MS));
+    assert_eq!(answer.as_ref().map(word), Some("granted"));
+    assert_eq!(world.announced.len(), 1, "token 1's turn only");
+    world.after_ms(9_990);
+    assert_eq!(
+        world.holders(KEY),
+        2,
+        "it has its whole lease, as token 0 has"
+    );
+}
+
+impl OneKey {
+    /// Sends a request with QUEUE on a connection that all clients share.
+    fn queue(&mut self, client: u64, owner: Option<&str>) -> (Reply, Done) {
+        let request = Request {
+            claim: Claim::Exclusive,
+            limit: None,
+            max_attempts: None,
+            lease: LeaseMs(30_000),
+            wait: None,
+            keep_ms: Some(KEEP_MS),
+            token: client_token(client),
+            may_return: true,
+            client: ClientId(7),
+            ephemeral: false,
+            owner: owner.map(|owner| owner.as_bytes().into()),
+        };
+        let now = self.now;
+        self.server.call(KEY, Family::Lock, |engine, key| {
+            engine.acquire(key, request, now)
+        })
+    }
+
+    /// Takes the lock, and keeps places for these clients.
+    fn with_places(clients: std::ops::RangeInclusive<u64>) -> OneKey {
+        let mut one_key = OneKey::new();
+        one_key.acquire(Claim::Exclusive, None, None, 0);
+        for client in clients {
+            let (reply, _) = one_key.queue(client, None);
+            assert!(matches!(reply, Reply::Now(Answer::Waiting { .. })));
+        }
+        one_key
+    }
+
+    fn places(&self) -> Vec<KeptPlace> {
+        self.server.places(KEY)
+    }
+
+    fn check(&self) {
+        self.server.engine.check_invariants(self.now);
+    }
+
+    fn later(&mut self, ms: u64) {
+        self.now.mono.0 += ms * MS;
+        self.now.unix_us += ms * MS;
+        self.now.lease.0 += (ms * MS).next_multiple_of(TICK_US);
+    }
+
+    fn run_tasks(&mut self) -> Vec<Change> {
+        let all = self.server.run_tasks(self.now);
+        self.check();
+        all.into_iter().flat_map(|done| done.changes).collect()
+    }
+}
+
+fn client_token(client: u64) -> Token {
+    Token::parse(format!("client {client}").as_bytes()).expect("legal")
+}
+
+#[test]
+fn asking_again_replicates_only_what_is_new() {
+    let mut one_key = OneKey::with_places(1..=1);
+    one_key.later(1_000);
+    let (_, done) = one_key.queue(1, None);
+    assert_eq!(done.changes, []);
+    let (_, done) = one_key.queue(1, Some("web-1"));
+    let [Change::Place(place)] = &done.changes[..] else {
+        panic!("its owner is new: {:?}", done.changes);
+    };
+    assert_eq!(place.owner.as_deref(), Some(b"web-1".as_slice()));
+    assert_eq!(place.since, UnixMs(one_key.now.unix().0 - 1_000));
+}
+
+#[test]
+fn place_in_line_is_counted_up_to_100() {
+    let mut one_key = OneKey::with_places(1..=98);
+    for (client, expected) in [(99, 99), (100, 100), (101, 100), (500, 100), (1, 1)] {
+        let (reply, _) = one_key.queue(client, None);
+        let Reply::Now(Answer::Waiting { place, .. }) = reply else {
+            panic!("{client}: {reply:?}");
+        };
+        assert_eq!(place, expected, "client {client}");
+    }
+}
+
+#[test]
+fn grant_takes_place_away_without_leave() {
+    let mut one_key = OneKey::with_places(1..=2);
+    let now = one_key.now;
+    let (_, done) = one_key.server.call(KEY, Family::Lock, |engine, key| {
+        engine.release(key, Family::Lock, &client_token(0), now)
+    });
+    let [
+        Change::End { .. },
+        Change::Grant(grant),
+        Change::Unheard { fence, keep_ms },
+    ] = &done.changes[..]
+    else {
+        panic!("{:?}", done.changes);
+    };
+    assert_eq!((*fence, *keep_ms), (grant.fence, KEEP_MS));
+    assert_eq!(
+        grant.lease,
+        LeaseMs(30_000),
+        "the lease as it was asked for"
+    );
+    assert_eq!(grant.deadline, now.unix().after_ms(u64::from(KEEP_MS)));
+    assert_eq!(one_key.places().len(), 1);
+    one_key.later(u64::from(KEEP_MS) + 2);
+    let changes = one_key.run_tasks();
+    let [
+        Change::End { how, .. },
+        Change::Leave { .. } | Change::Grant(_),
+        ..,
+    ] = &changes[..]
+    else {
+        panic!("{changes:?}");
+    };
+    assert_eq!(*how, End::Undelivered);
+}
+
+#[test]
+fn key_with_kept_places_does_not_vanish() {
+    let mut one_key = OneKey::with_places(1..=1);
+    one_key.later(u64::from(KEEP_MS) + 2);
+    let changes = one_key.run_tasks();
+    let number = match &changes[..] {
+        [Change::Leave { number }] => *number,
+        other => panic!("{other:?}"),
+    };
+    assert!(number > Fence(0));
+    assert!(one_key.server.state(KEY).is_some(), "it is held");
+}
+
+/// While another node has the slot, a place is neither dropped nor forgotten.
+#[test]
+fn kept_place_of_unwritable_key_is_put_off() {
+    let mut one_key = OneKey::with_places(1..=1);
+    one_key.later(u64::from(KEEP_MS) + 2);
+    let mut now = one_key.now;
+    now.may_write = false;
+    let mut budget = 100;
+    let task = one_key.server.engine.next_task(one_key.now, &mut budget);
+    let (task, ..) = task.expect("its time is over");
+    one_key.server.call(KEY, Family::Lock, |engine, key| {
+        engine.perform(task, key, now);
+    });
+    one_key.check();
+    let next = one_key.server.engine.next_task(one_key.now, &mut budget);
+    assert!(next.is_none(), "put off");
+    one_key.later(60);
+    assert!(matches!(one_key.run_tasks()[..], [Change::Leave { .. }]));
+}
+
+#[test]
+fn places_that_left_with_their_slot_are_dropped_in_slices() {
+    let mut one_key = OneKey::with_places(1..=300);
+    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 301);
+    one_key.server.delete(KEY);
+    let now = one_key.now;
+    let closed = Now {
+        may_write: false,
+        ..now
+    };
+    let engine = &mut one_key.server.engine;
+    engine.forget_places(Db(KEY.0), &key_bytes(KEY), closed);
+    assert_eq!(engine.effects.changes, [], "not while it cannot write");
+    let mut left = 0;
+    for _ in 0..3 {
+        engine.forget_places(Db(KEY.0), &key_bytes(KEY), now);
+        assert!(engine.effects.changes.len() <= 128);
+        left += engine.effects.changes.len();
+        engine.effects.clear();
+    }
+    assert_eq!(left, 300);
+    assert!(one_key.places().is_empty());
+    let waiting = one_key.server.engine.waiting(Family::Lock);
+    assert_eq!(waiting, 1, "the server itself redirects the client");
+}
+
+fn follower() -> OneKey {
+    let mut one_key = OneKey::new();
+    one_key.server = Server::new(Settings::default());
+    one_key
+}
+
+fn kept(number: u64, token: &str) -> KeptPlace {
+    KeptPlace {
+        number: Fence(number),
+        token: Token::parse(token.as_bytes()).expect("legal"),
+        claim: Claim::Exclusive,
+        lease: LeaseMs(1_000),
+        keep_ms: KEEP_MS,
+        max_attempts: None,
+        owner: None,
+        since: UnixMs(1),
+    }
+}
+
+impl OneKey {
+    fn followed(&mut self, changes: &[Change]) -> Result<(), Unfollowed> {
+        let now = self.now;
+        let (followed, done) = self.server.call(KEY, Family::Lock, |engine, key| {
+            engine.follow(key, Family::Lock, changes, now)
+        });
+        assert!(done.changes.is_empty(), "a replica decides nothing");
+        self.check();
+        followed
+    }
+}
+
+#[test]
+fn change_of_places_that_does_not_fit_changes_nothing() {
+    let place = |number, token| Change::Place(kept(number, token));
+    let leave = |number| Change::Leave {
+        number: Fence(number),
+    };
+    let grant = |number, token: &str| {
+        Change::Grant(dsync_engine::hold::Grant {
+            fence: Fence(number),
+            token: Token::parse(token.as_bytes()).expect("legal"),
+            claim: Claim::Exclusive,
+            lease: LeaseMs(1),
+            deadline: UnixMs(2),
+            granted: UnixMs(1),
+            renewed: false,
+            owner: None,
+        })
+    };
+    let cases = [
+        (vec![place(1, "u")], 0, Misfit::PlaceTaken),
+        (vec![place(2, "t")], 0, Misfit::PlaceTaken),
+        (vec![place(2, "u"), place(2, "v")], 1, Misfit::PlaceTaken),
+        (vec![place(2, "u"), place(3, "u")], 1, Misfit::PlaceTaken),
+        (vec![leave(2)], 0, Misfit::NoPlace),
+        (vec![leave(1), leave(1)], 1, Misfit::NoPlace),
+        (vec![grant(9, "t"), leave(1)], 1, Misfit::NoPlace),
+        (
+            vec![place(2, "u"), leave(1), grant(9, "v"), grant(10, "w")],
+            3,
+            Misfit::Taken,
+        ),
+        (
+            vec![
+                place(2, "u"),
+                Change::Unheard {
+                    fence: Fence(9),
+                    keep_ms: 1,
+                },
+            ],
+            1,
+            Misfit::NoHold,
+        ),
+    ];
+    for (changes, at, misfit) in cases {
+        let mut one_key = follower();
+        assert_eq!(one_key.followed(&[place(1, "t")]), Ok(()));
+        assert!(one_key.server.state(KEY).is_some(), "a value for the place");
+        let refused = one_key.followed(&changes);
+        assert_eq!(refused, Err(Unfollowed { at, misfit }), "{changes:?}");
+        assert_eq!(one_key.places(), [kept(1, "t")], "{changes:?}");
+    }
+    let mut one_key = follower();
+    let renewed = KeptPlace {
+        lease: LeaseMs(9),
+        ..kept(1, "t")
+    };
+    let fits = [place(1, "t"), place(2, "u"), Change::Place(renewed.clone())];
+    assert_eq!(one_key.followed(&fits), Ok(()));
+    assert_eq!(one_key.places(), [renewed, kept(2, "u")]);
+    let fits = [leave(1), place(3, "t"), grant(9, "u")];
+    assert_eq!(one_key.followed(&fits), Ok(()));
+    assert_eq!(
+        one_key.places(),
+        [kept(3, "t")],
+        "the grant takes its place"
+    );
+    assert_eq!(one_key.server.engine.last_fence(), Fence(9));
+}
+
+/// RESTORE brings kept places to a name that has none. A request that waits there with the same token gets its place.
+#[test]
+fn restored_places_come_to_name_without_kept_places() {
+    let loaded = || Loaded {
+        body: Body::new(Family::Lock),
+        places: vec![kept(3, "client 1"), kept(4, "t")],
+    };
+    let adopt = |one_key: &mut OneKey| {
+        let now = one_key.now;
+        let engine = &mut one_key.server.engine;
+        let id = engine.adopt(loaded(), Db(KEY.0), &key_bytes(KEY), now);
+        let stored = crate::server::Stored::State(id.expect("fits"));
+        one_key.server.keys.insert(KEY, stored);
+        one_key.check();
+    };
+    let mut one_key = OneKey::with_places(9..=9);
+    let before = one_key.places();
+    one_key.server.delete(KEY);
+    adopt(&mut one_key);
+    assert_eq!(one_key.places(), before, "the name has places");
+
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
+    let waiter = one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    one_key.server.delete(KEY);
+    adopt(&mut one_key);
+    assert_eq!(one_key.places(), loaded().places);
+    let now = one_key.now;
+    assert_eq!(one_key.server.engine.waiting(Family::Lock), 2);
+    assert!(one_key.server.engine.last_fence() > Fence(now.unix_us));
+    for done in one_key.server.run_tasks(now) {
+        one_key.take(done.wakes);
+    }
+    let Reply::Queued(id) = waiter else {
+        panic!("it waits");
+    };
+    assert!(matches!(one_key.told[..], [(told, Answer::Granted { .. })] if told == id));
+}
+
+/// Between RENAME and the next turn a snapshot was made. The places were in no value, and would have been lost.
+#[test]
+fn places_without_value_are_saved_apart() {
+    let mut one_key = OneKey::with_places(1..=3);
+    let unheld = |one_key: &OneKey| one_key.server.engine.unheld_places().len();
+    assert_eq!(unheld(&one_key), 0, "they are saved with the value");
+    one_key.server.rename(KEY, (0, 2));
+    assert_eq!(unheld(&one_key), 1);
+    let mut loaded = one_key.server.reloaded(false, one_key.now);
+    assert_eq!(loaded.places(KEY), one_key.places());
+    loaded.engine.take_over(one_key.now);
+    loaded.run_tasks(one_key.now);
+    let state = loaded.state(KEY).expect("it has a value again");
+    assert_eq!(state.body.holds().len(), 1, "the first in line holds");
+    assert_eq!(loaded.places(KEY).len(), 2);
+    one_key.run_tasks();
+    assert_eq!(unheld(&one_key), 0);
+    one_key.server.flush(None);
+    assert_eq!(unheld(&one_key), 0, "flushed places are not saved");
+}
+
+const MANY: u64 = 5_000;
+
+#[test]
+fn many_kept_places_get_their_moments_in_slices() {
+    let mut one_key = OneKey::with_places(1..=MANY);
+    one_key.server.engine.stand_down();
+    one_key.server.engine.dismiss_all();
+    one_key.check();
+    assert_eq!(one_key.places().len() as u64, MANY);
+    one_key.server.finish_background();
+    assert_eq!(one_key.server.engine.next_wake(one_key.now), None);
+    one_key.later(60_000);
+    let latest = one_key.server.engine.latest_due();
+    one_key.now.lease = one_key.now.lease.max(LeaseUs(latest.0 + 1));
+    one_key
+        .server
+        .engine
+        .leap_fences(Beginning::Promotion, one_key.now);
+    one_key.server.engine.take_over(one_key.now);
+    let mut steps = 0;
+    while one_key.server.engine.has_background() {
+        let mut budget = 100;
+        one_key.server.engine.background(&mut budget);
+        steps += 100 - budget;
+        one_key.check();
+    }
+    assert!(u64::from(steps) >= MANY, "{steps} steps");
+    one_key.later(4_990);
+    assert!(one_key.run_tasks().is_empty());
+    one_key.later(20);
+    let left = one_key.run_tasks();
+    let is_leave = |change: &&Change| matches!(change, Change::Leave { .. });
+    // The holder's lease has run out too, so the first place is granted.
+    assert_eq!(left.iter().filter(is_leave).count() as u64, MANY - 1);
+}
+
+/// A flush must not walk over all kept places, and yet none of them may stand before a request that comes next.
+#[test]
+fn many_kept_places_are_flushed_in_slices_or_by_next_request() {
+    for asks in [true, false] {
+        let mut one_key = OneKey::with_places(1..=MANY);
+        one_key.server.flush(None);
+        one_key.server.free_let_go();
+        one_key.check();
+        assert!(one_key.places().is_empty(), "none of them counts");
+        if asks {
+            let reply = one_key.acquire(Claim::Exclusive, None, None, MANY + 1);
+            assert!(matches!(reply, Reply::Now(Answer::Granted { .. })));
+        }
+        one_key.server.finish_background();
+        one_key.check();
+        assert_eq!(one_key.server.engine.waiting(Family::Lock), 0);
+        assert_eq!(one_key.run_tasks(), []);
+    }
+}
+
+/// A request was granted while its place was kept and its client waited; CLIENT UNBLOCK told the client otherwise in the
+/// same turn.
+#[test]
+fn kept_place_outlives_grant_that_its_live_client_was_not_told_of() {
+    let mut one_key = OneKey::with_places(1..=1);
+    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    let now = one_key.now;
+    let (_, done) = one_key.server.call(KEY, Family::Lock, |engine, key| {
+        engine.release(key, Family::Lock, &client_token(0), now)
+    });
+    let granted: Vec<(WaiterId, Option<HandedOver>)> =
+        done.wakes.iter().map(|w| (w.waiter, w.grant)).collect();
+    let [(_, Some(grant))] = granted[..] else {
+        panic!("{:?}", done.wakes);
+    };
+    let engine = &mut one_key.server.engine;
+    engine.undelivered(grant, ClientId(1), false, now);
+    let changes = one_key.run_tasks();
+    assert!(
+        matches!(
+            changes[..],
+            [
+                Change::End { .. },
+                Change::Place(_),
+                Change::Grant(_),
+                Change::Unheard { .. }
+            ]
+        ),
+        "{changes:?}"
+    );
+}
