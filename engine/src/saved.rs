@@ -131,7 +131,9 @@ impl Assembly {
                 let first = self.last == Fence(0);
                 !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
             }
-            Change::Delay { .. } => self.has_scalars && self.body.later_scalars().is_none(),
+            Change::Delay { until } => {
+                until.is_some() && self.has_scalars && self.body.later_scalars().is_none()
+            }
             _ => false,
         }
     }
@@ -243,7 +245,7 @@ mod tests {
     }
 
     fn delay(until: u64) -> Change {
-        let until = UnixMs(until);
+        let until = Some(UnixMs(until));
         Change::Delay { until }
     }
 
@@ -288,7 +290,7 @@ mod tests {
                 [grant(4, Claim::Run), running(Some(Reason::Lapsed))],
             ),
             made_of(Family::Once, [record(Some(Reason::Lapsed), None)]),
-            made_of(Family::Once, [record(None, None), delay(9)]),
+            made_of(Family::Once, [running(None), delay(9)]),
             made_of(Family::Once, [record(None, Some(None))]),
             made_of(Family::Once, [record(given(9), Some(Some(b"r")))]),
             made_of(
@@ -373,15 +375,47 @@ mod tests {
                 vec![open.clone(), open.clone()],
                 "two records",
             ),
-            (
-                Family::Group,
-                vec![tally(None), delay(9)],
-                "a group's delay",
-            ),
         ];
         for (family, changes, what) in refused {
             let loaded = load(family, &packed(family, &changes));
             assert!(loaded.is_err(), "{family:?}: {what}");
+        }
+    }
+
+    #[test]
+    fn saved_delay_beside_run_late_token_or_result_is_refused() {
+        let load_all = |family, changes: &[Change]| {
+            let slices: Vec<_> = wire::by_version(changes).collect();
+            let last = slices.len() - 1;
+            let strings = slices.iter().enumerate().map(|(n, slice)| {
+                let mut buffer = Vec::new();
+                wire::pack(&mut buffer, family, n < last, *slice);
+                buffer
+            });
+            load(family, &strings.collect::<Vec<_>>())
+        };
+        let over = Change::Delay { until: None };
+        let cases = [
+            (Family::Once, vec![running(None), delay(9)], true),
+            (Family::Once, vec![running(None), over], false),
+            (Family::Once, vec![running(None), delay(9), delay(9)], false),
+            (Family::Once, vec![delay(9), running(None)], false),
+            (Family::Once, vec![record(None, None), delay(9)], false),
+            (
+                Family::Once,
+                vec![record(None, Some(None)), delay(9)],
+                false,
+            ),
+            (
+                Family::Once,
+                vec![grant(4, Claim::Run), running(None), delay(9)],
+                false,
+            ),
+            (Family::Group, vec![tally(None), delay(9)], false),
+        ];
+        for (family, changes, sound) in cases {
+            let loaded = load_all(family, &changes);
+            assert_eq!(loaded.is_ok(), sound, "{family:?}: {changes:?}");
         }
     }
 

@@ -149,6 +149,7 @@ impl Engine {
         let wheel = std::mem::replace(&mut self.leases, Wheel::new(0));
         let leftovers = &mut self.leftovers;
         leftovers.drop_entries(wheel.into_chunks());
+        leftovers.drop_entries(take(&mut self.openings).into_pieces());
         leftovers.drop_entries(take(&mut self.retention));
         leftovers.drop_entries(take(&mut self.ephemeral));
         leftovers.drop_entries(take(&mut self.closed));

@@ -320,23 +320,23 @@ impl Server {
         if done.changes.is_empty() {
             return;
         }
+        for changes in wire::by_version(&done.changes) {
+            self.follow_string(done.name, done.family, changes, now);
+        }
+    }
+
+    /// Applies changes that share a packed string.
+    fn follow_string(&mut self, name: Name, family: Family, changes: &[Change], now: Now) {
         let mut packed = Vec::new();
-        wire::pack(&mut packed, done.family, false, &done.changes);
+        wire::pack(&mut packed, family, false, changes);
         let unpacked = wire::open(&packed).expect("as it was packed");
-        assert_eq!(unpacked.family, done.family);
-        let changes: Result<Vec<_>, _> = unpacked.collect();
-        let changes = changes.expect("as they were packed");
-        assert_eq!(changes, done.changes);
+        assert_eq!(unpacked.family, family);
+        let read: Result<Vec<_>, _> = unpacked.collect();
+        assert_eq!(read.as_deref(), Ok(changes));
         let follow =
-            |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, done.family, &changes, now);
-        let (followed, none) = self.call(done.name, done.family, follow);
-        assert_eq!(
-            followed,
-            Ok(()),
-            "{:?} follows {:?}",
-            done.name,
-            done.changes
-        );
+            |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, family, changes, now);
+        let (followed, none) = self.call(name, family, follow);
+        assert_eq!(followed, Ok(()), "{name:?} follows {changes:?}");
         assert!(
             none.changes.is_empty() && none.wakes.is_empty(),
             "a replica decides nothing"
