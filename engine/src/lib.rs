@@ -68,6 +68,7 @@ use fence::Fences;
 use hold::Hold;
 use index::deadlines::Wheel;
 use index::leftovers::Leftovers;
+use index::openings::Openings;
 use index::slab::Slab;
 use index::spaces::Spaces;
 use index::strays::Strays;
@@ -155,7 +156,7 @@ struct NotDecided;
 pub struct WrongType;
 
 /// Invariants:
-/// - a state that is indexed in `leases` or `retention` belongs to a database, and this server decides about it;
+/// - a state that is indexed in `leases`, `openings` or `retention` belongs to a database, and this server decides about it;
 /// - `ephemeral` has only holds that are ephemeral, each under the connection it is bound to now, and holds that
 ///   `leftovers` has still to drop;
 /// - `strays` has exactly the states whose space is `Space::NOWHERE`;
@@ -167,6 +168,8 @@ pub struct Engine {
     queues: Queues,
     /// For each state, when its earliest lease runs out.
     leases: Wheel,
+    /// When the queues of closed keys may go on.
+    openings: Openings,
     /// When groups and work-once keys that nobody uses are forgotten.
     retention: BTreeSet<(UnixMs, StateId)>,
     /// The holds that end with a connection, by that connection.
@@ -205,6 +208,7 @@ impl Engine {
             spaces: Spaces::default(),
             queues: Queues::default(),
             leases: Wheel::new(0),
+            openings: Openings::default(),
             retention: BTreeSet::new(),
             ephemeral: BTreeMap::new(),
             closed: BTreeSet::new(),
@@ -290,8 +294,11 @@ impl Engine {
         }
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         self.stats.decided(family, &change, unrenewed);
-        self.effects.may_free_capacity |=
-            ended.is_some() || matches!(change, Change::Limit(_) | Change::Pin(_));
+        self.effects.may_free_capacity |= ended.is_some()
+            || matches!(
+                change,
+                Change::Limit(_) | Change::Pin(_) | Change::Delay { until: None }
+            );
         self.effects.changes.push(change);
         if let Some(hold) = ended.as_ref().filter(|hold| hold.is_ephemeral()) {
             self.ephemeral.remove(&(hold.client(), hold.fence()));

@@ -156,9 +156,10 @@ impl Assembly {
                 let first = self.last == Fence(0);
                 !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
             }
-            Change::Delay { .. } => {
+            Change::Delay { until } => {
                 let is_first = self.last_unheard == Fence(0) && self.places.is_empty();
-                self.has_scalars && self.body.later_scalars().is_none() && is_first
+                let is_new = self.has_scalars && self.body.later_scalars().is_none();
+                until.is_some() && is_new && is_first
             }
             Change::Unheard { fence, .. } => {
                 let rises = *fence > std::mem::replace(&mut self.last_unheard, *fence);
@@ -321,7 +322,7 @@ mod tests {
     }
 
     fn delay(until: u64) -> Change {
-        let until = UnixMs(until);
+        let until = Some(UnixMs(until));
         Change::Delay { until }
     }
 
@@ -366,7 +367,7 @@ mod tests {
                 [grant(4, Claim::Run), running(Some(Reason::Lapsed))],
             ),
             made_of(Family::Once, [record(Some(Reason::Lapsed), None)]),
-            made_of(Family::Once, [record(None, None), delay(9)]),
+            made_of(Family::Once, [running(None), delay(9)]),
             made_of(Family::Once, [record(None, Some(None))]),
             made_of(Family::Once, [record(given(9), Some(Some(b"r")))]),
             made_of(
@@ -553,6 +554,43 @@ mod tests {
             }
             let loaded = load(family, &strings);
             assert!(loaded.is_err(), "{family:?}: {what}");
+        }
+    }
+
+    #[test]
+    fn saved_delay_beside_run_late_token_or_result_is_refused() {
+        let load_all = |family, changes: &[Change]| {
+            let slices: Vec<_> = wire::by_version(changes).collect();
+            let last = slices.len() - 1;
+            let strings = slices.iter().enumerate().map(|(n, slice)| {
+                let mut buffer = Vec::new();
+                wire::pack(&mut buffer, family, n < last, *slice);
+                buffer
+            });
+            load(family, &strings.collect::<Vec<_>>())
+        };
+        let over = Change::Delay { until: None };
+        let cases = [
+            (Family::Once, vec![running(None), delay(9)], true),
+            (Family::Once, vec![running(None), over], false),
+            (Family::Once, vec![running(None), delay(9), delay(9)], false),
+            (Family::Once, vec![delay(9), running(None)], false),
+            (Family::Once, vec![record(None, None), delay(9)], false),
+            (
+                Family::Once,
+                vec![record(None, Some(None)), delay(9)],
+                false,
+            ),
+            (
+                Family::Once,
+                vec![grant(4, Claim::Run), running(None), delay(9)],
+                false,
+            ),
+            (Family::Group, vec![tally(None), delay(9)], false),
+        ];
+        for (family, changes, sound) in cases {
+            let loaded = load_all(family, &changes);
+            assert_eq!(loaded.is_ok(), sound, "{family:?}: {changes:?}");
         }
     }
 

@@ -327,6 +327,15 @@ impl Body {
         }
     }
 
+    /// Returns the moment at which the queue of the key may go on, if it is closed until then.
+    #[must_use]
+    pub fn opens_at(&self) -> Option<UnixMs> {
+        match self {
+            Body::Once(once) => once.delayed_until(),
+            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
+        }
+    }
+
     /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing.
     #[must_use]
     pub fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
@@ -381,7 +390,9 @@ impl Body {
     #[must_use]
     pub fn later_scalars(&self) -> Option<Change> {
         match self {
-            Body::Once(once) => once.not_before().map(|until| Change::Delay { until }),
+            Body::Once(once) => once
+                .delayed_until()
+                .map(|until| Change::Delay { until: Some(until) }),
             Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
         }
     }

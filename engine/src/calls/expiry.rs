@@ -1,23 +1,27 @@
-//! What time does to the state of one key: leases run out, and states that nothing keeps are forgotten.
+//! What time does to the state of one key: leases run out, delays end, and states that nothing keeps are forgotten.
 //!
-//! It also indexes each state under the moments at which that happens. `calls::tasks` asks the two indexes what has
-//! come due.
+//! It also indexes each state under the moments at which that happens. `calls::tasks` asks the indexes what has come due.
 
 use crate::change::Change;
 use crate::hold::Hold;
-use crate::types::{LeaseUs, Now};
+use crate::types::{LeaseUs, Now, UnixMs};
 use crate::{Body, End, Engine, Family, Key, StateId};
 
 /// How many overdue holds one call ends.
 const LAPSES: u32 = 1_024;
 
 impl Engine {
+    /// Carries out what has come due for the holds and the queue of this key, even if the timer is late.
+    pub(crate) fn catch_up(&mut self, key: &mut Key<'_>, now: Now) {
+        if now.may_write {
+            self.lapse_due(key, now);
+            self.open_due(key, now);
+        }
+    }
+
     /// Ends the holds of this key whose lease has run out, up to `LAPSES`. A hold that was granted to a kept place, and
     /// whose token was not heard from, ends as if its grant had not been delivered.
-    pub(crate) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
-        if !now.may_write {
-            return;
-        }
+    fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
         if let Some(id) = key.state {
             self.walk_ahead(id, LAPSES);
         }
@@ -35,7 +39,19 @@ impl Engine {
         }
     }
 
-    /// Indexes the state under its next lease end and the end of its retention. Does nothing on a replica.
+    /// Ends the delay of this key if its time is up.
+    fn open_due(&mut self, key: &mut Key<'_>, now: Now) {
+        let Some(body) = self.body_mut(key) else {
+            return;
+        };
+        if body.opens_at().is_some_and(|at| at.has_come(now.unix())) {
+            // Replicas get the end of a delay as a change too, so that they hold what this server holds.
+            let _ = self.decide(key, Family::Once, Change::Delay { until: None });
+        }
+    }
+
+    /// Indexes the state under its next lease end, the moment at which its queue may go on, and the end of its
+    /// retention. Does nothing on a replica.
     pub(crate) fn index(&mut self, id: StateId) {
         let Some(state) = self.states.get_mut(id) else {
             return;
@@ -50,7 +66,9 @@ impl Engine {
         }
         // RENAME moves the state but not its waiters, so index it even while requests wait.
         let idle = holds.is_empty();
-        let until = state.body.retained_until(&self.settings).filter(|_| idle);
+        self.openings.set(id, state.body.opens_at());
+        let until = state.body.retained_until(&self.settings);
+        let until = until.filter(|until| idle && *until != UnixMs::NEVER);
         if let Some(noted) = state.body.retention_mut() {
             if let Some(before) = std::mem::replace(noted, until) {
                 self.retention.remove(&(before, id));
@@ -61,9 +79,10 @@ impl Engine {
         }
     }
 
-    /// Removes the state from both deadline indexes.
+    /// Removes the state from all deadline indexes.
     pub(crate) fn unindex(&mut self, id: StateId) {
         self.leases.cancel(id);
+        self.openings.set(id, None);
         if let Some(state) = self.states.get_mut(id)
             && let Some(until) = state.body.retention_mut().and_then(Option::take)
         {
@@ -123,7 +142,7 @@ impl Engine {
             Body::Semaphore(semaphore) => !semaphore.outlives_use() && !waited,
             Body::Group(_) | Body::Once(_) => {
                 let until = state.body.retained_until(&self.settings);
-                !waited && until.is_none_or(|until| until <= now.unix())
+                !waited && until.is_none_or(|until| until.has_come(now.unix()))
             }
         }
     }

@@ -176,6 +176,7 @@ impl Engine {
         let leftovers = &mut self.leftovers;
         leftovers.drop_entries(wheel.into_chunks());
         leftovers.drop_entries(self.queues.take_keeps());
+        leftovers.drop_entries(take(&mut self.openings).into_pieces());
         leftovers.drop_entries(take(&mut self.retention));
         leftovers.drop_entries(take(&mut self.ephemeral));
         leftovers.drop_entries(take(&mut self.closed));

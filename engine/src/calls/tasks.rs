@@ -1,4 +1,5 @@
-//! What comes due without a request: leases, waits, vacant and kept places, retention, and tasks that were put off.
+//! What comes due without a request: leases, waits, vacant and kept places, delays, retention, and tasks that were put
+//! off.
 //!
 //! The caller asks for the next task, opens its key and performs it. Each task concerns one key. [`Engine::next_wake`]
 //! says when to ask again; to ask early, or twice, does nothing.
@@ -41,12 +42,14 @@ pub enum Task {
         queue: QueueId,
         place: Place,
     },
+    /// Let the queue of a closed key go on.
+    Open(StateId),
     /// Forget a group or a work-once key that has been kept long enough.
     Retire { state: StateId, until: UnixMs },
 }
 
 /// How many kinds of tasks `next_of_kind` tells apart.
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// How long a task waits whose key this server cannot write at present.
 const PUT_OFF_MS: u64 = 50;
@@ -106,6 +109,10 @@ impl Engine {
             }
             5 if self.has_holds_to_end(budget) => None,
             5 => self.next_keep_over(now),
+            6 => {
+                let (at, state) = self.openings.first()?;
+                at.has_come(now.unix()).then_some(Task::Open(state))
+            }
             _ => {
                 let (until, task) = self.put_off.first().copied()?;
                 if until > now.mono {
@@ -124,21 +131,22 @@ impl Engine {
     /// Puts off a task whose key this server cannot write at present, although it takes writes: in a cluster the slot
     /// may be another node's.
     fn put_off(&mut self, task: Task, now: Now) {
-        if let Task::Retire { state, until } = task {
-            // Only a performed task removes the state from this index. Left there, this task would always come first.
-            self.retention.remove(&(until, state));
-            let found = self.states.get_mut(state);
-            if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
-                *noted = None;
+        // Only a performed task removes its entry from these indexes. Left there, this task would always come first.
+        match task {
+            Task::Retire { state, until } => {
+                self.retention.remove(&(until, state));
+                let found = self.states.get_mut(state);
+                if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
+                    *noted = None;
+                }
             }
-        }
-        if let Task::KeepOver {
-            until,
-            queue,
-            place,
-        } = task
-        {
-            self.queues.unlist_keep(until, queue, place);
+            Task::Open(state) => self.openings.set(state, None),
+            Task::KeepOver {
+                until,
+                queue,
+                place,
+            } => self.queues.unlist_keep(until, queue, place),
+            Task::End { .. } | Task::Lapse(_) | Task::Serve(_) | Task::RunOut { .. } => {}
         }
         let entry = (now.mono.after_ms(PUT_OFF_MS), task);
         if let Task::End { fence, .. } = task {
@@ -162,7 +170,7 @@ impl Engine {
             .get(state)?
             .body
             .retained_until(&self.settings)?;
-        let is_over = until <= now.unix() && self.is_over(key, now);
+        let is_over = until.has_come(now.unix()) && self.is_over(key, now);
         is_over.then_some(Task::Retire { state, until })
     }
 
@@ -216,6 +224,7 @@ impl Engine {
                 ..
             }
             | Task::Lapse(state)
+            | Task::Open(state)
             | Task::Retire { state, .. } => {
                 let found = self.states.get(state);
                 let found = found.and_then(|state| {
@@ -249,7 +258,7 @@ impl Engine {
                 place,
             } => {
                 // If a grant is due at the same time, the grant wins.
-                self.lapse_due(key, now);
+                self.catch_up(key, now);
                 self.serve(key, now);
                 let more =
                     now.may_write && (self.queues.is_due(queue) || self.has_overdue(key, now));
@@ -262,7 +271,7 @@ impl Engine {
                 queue,
                 place,
             } => {
-                self.lapse_due(key, now);
+                self.catch_up(key, now);
                 self.serve(key, now);
                 let more = self.queues.is_due(queue) || self.has_overdue(key, now);
                 if self.queues.is_kept_until(until, queue, place) {
@@ -273,9 +282,9 @@ impl Engine {
                     }
                 }
             }
-            Task::Lapse(_) | Task::Serve(_) | Task::Retire { .. } => {}
+            Task::Lapse(_) | Task::Serve(_) | Task::Open(_) | Task::Retire { .. } => {}
         }
-        self.lapse_due(key, now);
+        self.catch_up(key, now);
         self.settle(key, now);
     }
 
@@ -375,11 +384,13 @@ impl Engine {
             .map(|due| due.saturating_sub(now.lease.0));
         let keeps = self.queues.first_keep();
         let keeps = keeps.map(|(until, ..)| until.0.saturating_sub(now.lease.0));
-        let retention = self.retention.first();
-        let retention = retention.map(|(until, _)| until.ms_left(now.unix()).saturating_mul(1_000));
+        let opening = self.openings.first().map(|(at, _)| at);
+        let retention = self.retention.first().map(|(until, _)| *until);
+        let wall = opening.into_iter().chain(retention).min();
+        let wall = wall.map(|moment| moment.ms_left(now.unix()).saturating_mul(1_000));
         let put_off = self.put_off.first();
         let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
-        [waits, leases, keeps, retention, put_off, background]
+        [waits, leases, keeps, wall, put_off, background]
             .into_iter()
             .flatten()
             .min()

@@ -68,7 +68,7 @@ fn unheard_hold_ends_as_undelivered_after_its_ms() {
         world.ask(run(0));
         world.ask(run(1).keep(KEEP_MS));
         world.ask(run(2).block());
-        world.step(&Step::Fail(KEY, 0, "broken"));
+        world.step(&Step::Fail(KEY, 0, "broken", 0));
         assert_eq!(world.heard(), [], "the run is token 1's");
         assert_eq!(world.after_ms(u64::from(ends_ms) - 2), []);
         assert_eq!(world.after_ms(4), [(2, "run")]);

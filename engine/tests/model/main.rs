@@ -9,8 +9,8 @@
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
-//! - named cases: `retries`, `order`, `places`, `kept`, `ends`, `limits`, `rounds`, `once`, `keyspace`, `strays`, `roles`,
-//!   `bounds`;
+//! - named cases: `retries`, `order`, `places`, `kept`, `ends`, `limits`, `rounds`, `once`, `delays`, `keyspace`,
+//!   `strays`, `roles`, `bounds`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -31,6 +31,7 @@
 mod bounds;
 mod chooser;
 mod cluster;
+mod delays;
 mod ends;
 mod exhaustive;
 mod fixture;

@@ -324,37 +324,39 @@ impl Server {
         if done.changes.is_empty() {
             return;
         }
-        let mut packed = Vec::new();
-        for slice in wire::by_version(&done.changes) {
-            wire::pack(&mut packed, done.family, false, slice);
-            let unpacked = wire::open(&packed).expect("as it was packed");
-            assert_eq!(unpacked.family, done.family);
-            let changes: Result<Vec<_>, _> = unpacked.collect();
-            let changes = changes.expect("as they were packed");
-            assert_eq!(changes, slice);
-            let (name, family) = (done.name, done.family);
-            let is_leave = |change: &Change| matches!(change, Change::Leave { .. });
-            let followed = if changes.iter().all(is_leave) {
-                // It concerns no value, so the module opens no key for it.
-                let spelling = key_bytes(name);
-                let stored = self.keys.get(&name).copied();
-                let mut key = self.engine.open(Db(name.0), &spelling, None);
-                let followed = self.engine.follow(&mut key, family, &changes, now);
-                assert_eq!(self.keys.get(&name).copied(), stored);
-                followed
-            } else {
-                let follow = |engine: &mut Engine, key: &mut Key<'_>| {
-                    engine.follow(key, family, &changes, now)
-                };
-                let (followed, none) = self.call(name, family, follow);
-                assert!(
-                    none.changes.is_empty() && none.wakes.is_empty(),
-                    "a replica decides nothing"
-                );
-                followed
-            };
-            assert_eq!(followed, Ok(()), "{name:?} follows {:?}", done.changes);
+        for changes in wire::by_version(&done.changes) {
+            self.follow_string(done.name, done.family, changes, now);
         }
+    }
+
+    /// Applies changes that share a packed string.
+    fn follow_string(&mut self, name: Name, family: Family, changes: &[Change], now: Now) {
+        let mut packed = Vec::new();
+        wire::pack(&mut packed, family, false, changes);
+        let unpacked = wire::open(&packed).expect("as it was packed");
+        assert_eq!(unpacked.family, family);
+        let read: Result<Vec<_>, _> = unpacked.collect();
+        assert_eq!(read.as_deref(), Ok(changes));
+        let is_leave = |change: &Change| matches!(change, Change::Leave { .. });
+        let followed = if changes.iter().all(is_leave) {
+            // It concerns no value, so the module opens no key for it.
+            let spelling = key_bytes(name);
+            let stored = self.keys.get(&name).copied();
+            let mut key = self.engine.open(Db(name.0), &spelling, None);
+            let followed = self.engine.follow(&mut key, family, changes, now);
+            assert_eq!(self.keys.get(&name).copied(), stored);
+            followed
+        } else {
+            let follow =
+                |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, family, changes, now);
+            let (followed, none) = self.call(name, family, follow);
+            assert!(
+                none.changes.is_empty() && none.wakes.is_empty(),
+                "a replica decides nothing"
+            );
+            followed
+        };
+        assert_eq!(followed, Ok(()), "{name:?} follows {changes:?}");
     }
 
     /// Returns the kept places of a name, whatever it has for a value.

@@ -137,6 +137,8 @@ pub enum Meaning {
     },
     Expect,
     Info,
+    /// DONCE.GET.
+    Get,
     Contended,
     /// The values of these keys are removed, at once or `later_ms` later.
     Remove {
@@ -257,6 +259,7 @@ fn read_own(family: CommandFamily, verb: &str, words: &[String]) -> Option<Meani
             limit: words.get(2)?.parse().ok(),
         }),
         (CommandFamily::Group, "EXPECT") => Some(Meaning::Expect),
+        (CommandFamily::Once, "GET") => Some(Meaning::Get),
         (CommandFamily::Group, "WAIT") => Some(Meaning::Wait {
             block_ms: words.get(3).and_then(|ms| ms.parse().ok()),
         }),

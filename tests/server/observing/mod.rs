@@ -9,7 +9,7 @@ mod events_free;
 mod info;
 mod info_states;
 mod journal;
-mod listener;
+pub(crate) mod listener;
 mod memory;
 mod metrics;
 mod metrics_gauges;

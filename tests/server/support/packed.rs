@@ -13,7 +13,7 @@
 //! FAIL fence at-unix-ms length:reason
 //! COMPLETE fence|NONE keep-until-unix-ms length:token result
 //! GIVEUP
-//! DELAY until-unix-ms
+//! DELAY until-unix-ms|NONE
 //! UNHEARD fence keep-ms
 //! PLACE number keep-ms length:token
 //! LEAVE number
@@ -143,6 +143,9 @@ fn read(change: &str) -> Change {
         }),
         ["VANISH"] => Change::Vanish,
         ["GIVEUP"] => Change::GiveUp,
+        ["DELAY", until] => Change::Delay {
+            until: optional(until).map(UnixMs),
+        },
         _ => panic!("no test makes '{change}' by hand"),
     }
 }
@@ -210,7 +213,7 @@ fn text(change: &Change) -> String {
             )
         }
         Change::GiveUp => "GIVEUP".to_owned(),
-        Change::Delay { until } => format!("DELAY {}", until.0),
+        Change::Delay { until } => format!("DELAY {}", or_none(until.map(|until| until.0))),
         Change::Unheard { fence, keep_ms } => format!("UNHEARD {} {keep_ms}", fence.0),
         Change::Place(place) => {
             let number = place.number.0;

@@ -100,7 +100,10 @@ impl ModelContent {
                 limit.is_some_and(|limit| self.permits_held() + u64::from(n) <= u64::from(limit))
             }
             Claim::Member => limit.is_none_or(|limit| (self.holds.len() as u64) < u64::from(limit)),
-            Claim::Run => self.holds.is_empty() && self.work.done.is_none(),
+            Claim::Run => {
+                let is_over = self.work.done.is_some();
+                self.holds.is_empty() && !is_over && self.work.delayed_until_ms.is_none()
+            }
         }
     }
 
@@ -137,7 +140,13 @@ impl ModelContent {
         self.touched_ms = self.touched_ms.max(at_ms);
     }
 
-    /// Returns the change that sets everything but the holds.
+    /// Returns the change that only later versions of the format have.
+    pub fn later_scalars(&self) -> Option<Change> {
+        let until = self.work.delayed_until_ms.map(UnixMs);
+        until.map(|until| Change::Delay { until: Some(until) })
+    }
+
+    /// Returns the change that sets everything else but the holds.
     pub fn scalars(&self) -> Option<Change> {
         match self.family {
             Family::Semaphore => Some(Change::Limits(Limits {

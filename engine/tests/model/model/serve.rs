@@ -4,7 +4,7 @@ use super::content::{ModelContent, ModelHold};
 use super::{Model, Name, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
-use dsync_engine::types::{Claim, Now};
+use dsync_engine::types::{Claim, Now, UnixMs};
 use dsync_engine::{Family, Refusal, Request};
 
 impl Model {
@@ -41,6 +41,14 @@ impl Model {
                 End::Lapsed
             };
             self.end(name, fence, how, now);
+        }
+        if let Some(content) = self.content_mut(name)
+            && content
+                .work
+                .delayed_until_ms
+                .is_some_and(|until_ms| until_ms <= ms(now))
+        {
+            content.work.delayed_until_ms = None;
         }
     }
 
@@ -92,6 +100,7 @@ impl Model {
     pub(super) fn kept_until_ms(&self, content: &ModelContent) -> u64 {
         let idle_from = content.touched_ms.max(content.waited_ms);
         match (content.family, &content.work.done) {
+            (Family::Once, Some(done)) if done.keep_until == UnixMs::NEVER => u64::MAX,
             (Family::Once, Some(done)) => done.keep_until.0,
             // All runs were handed back, so there is nothing to keep.
             (Family::Once, None) if content.work.attempts == 0 => 0,
@@ -196,6 +205,18 @@ impl Model {
             }
             let waiting = self.waiting(name);
             self.finish_if_over(name, waiting.is_empty(), now);
+            // During a delay each request whose attempts are used up is told so, wherever it stands.
+            if let Some(content) = self.content_mut(name)
+                && content.work.delayed_until_ms.is_some()
+            {
+                let mut failed = waiting.iter().filter_map(|(ticket, request)| {
+                    Some((*ticket, content.work.give_up(request.max_attempts)?))
+                });
+                if let Some((ticket, answer)) = failed.next() {
+                    self.tell(name, ticket, answer);
+                    continue;
+                }
+            }
             let content = self.content(name);
             let family = content.map(|content| content.family);
             let is_other = |claim: Claim| family.is_some_and(|family| family != claim.family());

@@ -7,7 +7,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::info::Particulars;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, WaiterId};
-use dsync_engine::{Family, Key, Reply};
+use dsync_engine::{Family, Key, Reply, WrongType, wire};
 
 impl World {
     pub(super) fn same_fence(&mut self, theirs: Fence, ours: Fence) {
@@ -182,14 +182,19 @@ impl World {
             Some((fence, hold.unheard_ms?))
         });
         let mut holds = content.holds.iter();
-        let mut scalars = None;
+        let (mut scalars, mut later_scalars) = (None, None);
         for change in state.body.as_changes() {
             if let Change::Unheard { fence, keep_ms } = change {
                 assert_eq!(unheard.next(), Some((fence, keep_ms)), "{name:?}: unheard");
                 continue;
             }
             let Change::Grant(ours) = change else {
-                assert_eq!(scalars.replace(change), None, "{name:?}: scalars come once");
+                let of_version = match change.version() {
+                    wire::VERSION => &mut scalars,
+                    _ => &mut later_scalars,
+                };
+                let before = of_version.replace(change);
+                assert_eq!(before, None, "{name:?}: scalars come once");
                 continue;
             };
             let hold = holds
@@ -218,11 +223,31 @@ impl World {
         assert_eq!(holds.len(), 0, "{name:?}: holds too few");
         assert_eq!(unheard.next(), None, "{name:?}: a hold was heard from");
         assert_eq!(
-            scalars,
-            content.scalars(),
+            (scalars, later_scalars),
+            (content.scalars(), content.later_scalars()),
             "{name:?}: what the key is besides its holds"
         );
         self.compare_info(name);
+        self.compare_result(name);
+    }
+
+    /// Compares what GET of work-once answers on the primary, and on the replica by its own clock.
+    fn compare_result(&self, name: Name) {
+        let family = self.model.content(name).expect("a state").family;
+        let spelling = crate::server::key_bytes(name);
+        for (server, skew_ms) in [(&self.primary, 0), (&self.replica, self.skew_ms)] {
+            let Some(Stored::State(id)) = server.keys.get(&name) else {
+                continue;
+            };
+            let mut now = self.now;
+            now.unix_us += skew_ms * 1_000;
+            let key = Key::found(Db(name.0), &spelling, Some(*id));
+            let expected = match family {
+                Family::Once => Ok(self.model.result(name, now.unix_us / 1_000)),
+                Family::Lock | Family::Semaphore | Family::Group => Err(WrongType),
+            };
+            assert_eq!(server.engine.result(&key, now), expected, "{name:?}: GET");
+        }
     }
 
     /// Compares the kept places of a name, which the replica has too.
@@ -280,6 +305,11 @@ impl World {
                     limit.saturating_sub(content.permits_held()),
                     "{name:?}"
                 );
+            }
+            Particulars::Once { delay_left_ms, .. } => {
+                let until_ms = content.work.delayed_until_ms.unwrap_or(0);
+                let left_ms = until_ms.saturating_sub(self.now.unix_us / 1_000);
+                assert_eq!(delay_left_ms, left_ms, "{name:?}: the delay");
             }
             Particulars::Group { owed, .. } => assert_eq!(owed, content.owed(), "{name:?}: owed"),
             _ => {}
