@@ -206,6 +206,7 @@ fn text(change: &Change) -> String {
             )
         }
         Change::GiveUp => "GIVEUP".to_owned(),
+        Change::Delay { until } => format!("DELAY {}", until.0),
         Change::Record(record) => {
             let reason = match &record.reason {
                 None => "NONE".to_owned(),
