@@ -23,6 +23,7 @@ mod search;
 pub(crate) mod settings;
 pub(crate) mod tick;
 pub(crate) mod values;
+pub(crate) mod version;
 mod waiters;
 
 pub(crate) use waiters::{release_after_reply, respond};
