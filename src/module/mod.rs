@@ -68,6 +68,7 @@ pub(crate) struct Shell {
     /// The server's cron has run, so the event loop turns: the server has loaded the module for good, and its data.
     turning: bool,
     journal: out::journal::Journal,
+    ends: out::ends::EndLog,
     /// Changes need not be replicated, because nobody listens to them, see [`listeners`].
     nobody_listens: bool,
     /// The number of changes from a primary or from an AOF that could not be applied.
@@ -133,6 +134,7 @@ impl Shell {
             is_flushing: false,
             turning: false,
             journal: out::journal::Journal::default(),
+            ends: out::ends::EndLog::default(),
             nobody_listens: false,
             unapplied: 0,
             load: Load::default(),

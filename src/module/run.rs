@@ -5,7 +5,7 @@
 //! calls its type's `free`, and releasing a client asks for its reply.
 
 use super::cluster::node;
-use super::out::{journal, notify, replicate};
+use super::out::{ends, journal, notify, replicate};
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
@@ -218,8 +218,9 @@ fn carry_out(
         }
     }
     journal::changes(ctx, name.bytes(), &effects.changes);
-    for note in &effects.notes {
-        journal::note(ctx, name.bytes(), note);
+    for note in effects.notes.drain(..) {
+        journal::note(ctx, name.bytes(), &note);
+        ends::note(Db(ctx.db()), name.bytes(), family, note);
     }
     waiters::decided(ctx, &mut effects.wakes);
     effects.clear();

@@ -10,7 +10,7 @@
 //!
 //! The tests:
 //! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `rounds`, `once`, `keyspace`, `strays`, `roles`,
-//!   `bounds`;
+//!   `bounds`, `operators`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -42,6 +42,7 @@ mod limits;
 mod long_queues;
 mod model;
 mod once;
+mod operators;
 mod order;
 mod places;
 mod retries;

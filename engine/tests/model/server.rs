@@ -12,6 +12,7 @@ use dsync_engine::change::Change;
 use dsync_engine::effect::{Note, Wake};
 use dsync_engine::saved::{self, Assembly};
 use dsync_engine::types::{Db, Fence, Now, Token};
+use dsync_engine::unasked::UnaskedEnd;
 use dsync_engine::wire;
 use dsync_engine::{Engine, Family, Key, Settings, State, StateId};
 
@@ -341,6 +342,17 @@ impl Server {
             none.changes.is_empty() && none.wakes.is_empty(),
             "a replica decides nothing"
         );
+        // It notes the same ends. How late they were it can tell only by the written deadline.
+        let without_late = |note: &Note| match note {
+            Note::Ended(end) | Note::EndedElsewhere(end) => UnaskedEnd {
+                late_ms: None,
+                ..end.clone()
+            },
+            Note::Refused { .. } => panic!("{note:?}"),
+        };
+        let theirs: Vec<_> = done.notes.iter().map(without_late).collect();
+        let ours: Vec<_> = none.notes.iter().map(without_late).collect();
+        assert_eq!(ours, theirs, "{:?}: the ends that are noted", done.name);
     }
 
     /// Returns the packed strings of the state, as a file would have them.

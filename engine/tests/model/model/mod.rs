@@ -22,6 +22,7 @@ mod requests;
 mod serve;
 
 use dsync_engine::answer::Answer;
+use dsync_engine::change::End;
 use dsync_engine::types::{Now, Token};
 use dsync_engine::{Family, Settings};
 
@@ -55,11 +56,19 @@ pub struct ModelWake {
     pub answer: Answer,
 }
 
+/// A hold that ended although its client did not ask for that, as it was then.
+pub struct ModelEnd {
+    pub name: Name,
+    pub hold: ModelHold,
+    pub how: End,
+}
+
 pub struct Model {
     pub settings: Settings,
     pub values: Vec<(Name, Value)>,
     pub queues: Vec<ModelQueue>,
     pub wakes: Vec<ModelWake>,
+    pub ends: Vec<ModelEnd>,
     last_fence: u64,
     last_number: u64,
 }
@@ -75,6 +84,7 @@ impl Model {
             values: Vec::new(),
             queues: Vec::new(),
             wakes: Vec::new(),
+            ends: Vec::new(),
             last_fence: 0,
             last_number: 0,
         }
