@@ -113,11 +113,13 @@ pub(super) enum Text {
     Owner,
     Result,
     Reason,
+    Cursor,
+    OwnerPattern,
 }
 
 impl Text {
     /// One more than the last variant's number.
-    pub(super) const KINDS: usize = Text::Reason as usize + 1;
+    pub(super) const KINDS: usize = Text::OwnerPattern as usize + 1;
 }
 
 /// The words without a value that a request can have: an index into [`Parsed`](super::parsed::Parsed)'s flags.
@@ -127,11 +129,12 @@ pub(super) enum Flag {
     Ephemeral,
     /// The word `NONE` in place of a limit.
     Unpin,
+    Reset,
 }
 
 impl Flag {
     /// One more than the last variant's number.
-    pub(super) const KINDS: usize = Flag::Unpin as usize + 1;
+    pub(super) const KINDS: usize = Flag::Reset as usize + 1;
 }
 
 impl Arg {

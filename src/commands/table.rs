@@ -6,11 +6,13 @@
 
 use super::contended::CONTENDED;
 use super::holding::{check, info, release, renew, revoke};
+use super::holds::HOLDS;
+use super::log::LOG;
 use super::row::Row;
 use super::{group, lock, once, semaphore};
 use dsync_engine::Family::{Group, Lock, Once, Semaphore};
 
-pub(super) static ROWS: [Row; 31] = [
+pub(super) static ROWS: [Row; 33] = [
     lock::ACQUIRE,
     release(Lock),
     renew(Lock),
@@ -42,4 +44,6 @@ pub(super) static ROWS: [Row; 31] = [
     revoke(Once),
     info(Once),
     CONTENDED,
+    HOLDS,
+    LOG,
 ];

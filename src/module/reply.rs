@@ -67,6 +67,14 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
     }
 }
 
+/// Writes the value, or null where there is none.
+pub(crate) fn or_null<T>(ctx: Ctx<'_>, value: Option<T>, write: impl FnOnce(T)) {
+    match value {
+        Some(value) => write(value),
+        None => ctx.null(),
+    }
+}
+
 /// A count as an integer reply.
 pub(crate) fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)

@@ -30,7 +30,7 @@ fn command_docs_and_info_describe_every_command_as_designed() {
     for row in &COMMANDS {
         let name = row.name;
         let docs = requests.docs(name);
-        assert_eq!(*docs.field("since"), "0.1.0", "{name}");
+        assert_eq!(*docs.field("since"), *row.since(), "{name}");
         assert_eq!(*docs.field("group"), "module", "{name}");
         assert_eq!(*docs.field("module"), "dsync", "{name}");
         let summary = docs.field("summary").as_str();
