@@ -104,7 +104,7 @@ failed=''
 if is_left_out engine; then
     row engine 'left out'
 else
-    judge engine '' cargo test --workspace --lib --test model --test readme --test arrows
+    judge engine '' cargo test --workspace --lib --test model --test readme --test arrows --test commit
 fi
 for wanted in $matrix $too_old; do
     name=${wanted%+}

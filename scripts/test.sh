@@ -45,7 +45,7 @@ done
 
 sh scripts/test-install.sh
 cargo build --release
-cargo test --workspace --lib --bins --test model --test readme --test arrows
+cargo test --workspace --lib --bins --test model --test readme --test arrows --test commit
 
 failed=''
 for server in $servers; do

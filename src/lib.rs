@@ -15,13 +15,15 @@ use module::redis::args::Args;
 use module::redis::context::Ctx;
 use module::redis::on_load::{Library, entry_points};
 use module::redis::{detached, probe};
-use module::{arm, events, settings, tick, values};
+use module::{arm, events, settings, tick, values, version};
 
 entry_points!(Dsync);
 
 struct Dsync;
 
 impl Library for Dsync {
+    const VERSION: i32 = version::NUMBER;
+
     fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
         // Wrong arguments are the most frequent reason to refuse the module, so check them while nothing has to be
         // taken back.

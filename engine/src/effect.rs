@@ -1,7 +1,7 @@
 //! What the caller must do after a call, in this order.
 //!
 //! First the changes go to the replicas and into the AOF. Then the key is signalled as modified, and the notes go to
-//! the log. Clients are answered last, so that a grant is written before its client reads it.
+//! the logs. Clients are answered last, so that a grant is written before its client reads it.
 
 use crate::answer::Answer;
 use crate::change::Change;
@@ -9,6 +9,7 @@ use crate::index::slab::StateId;
 use crate::queue::entry::FormerPlace;
 use crate::state::Misfit;
 use crate::types::{Fence, WaiterId};
+use crate::unasked::UnaskedEnd;
 
 /// The answer to a request that waited.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,18 +30,13 @@ pub struct HandedOver {
     pub former_place: Option<FormerPlace>,
 }
 
-/// A line for the server's log.
+/// What operators may want to read about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
-    /// A hold that was never renewed has lapsed: its client is slow, stuck or gone.
-    LapsedUnrenewed {
-        fence: Fence,
-        owner: Option<Box<[u8]>>,
-    },
-    Revoked {
-        fence: Fence,
-        owner: Option<Box<[u8]>>,
-    },
+    /// This server has ended a hold, and its client did not ask for that.
+    Ended(UnaskedEnd),
+    /// The same, but another server has decided it.
+    EndedElsewhere(UnaskedEnd),
     /// The state has refused a change that the engine decided, which is a defect of the engine. Nothing has changed,
     /// and the change is not replicated.
     Refused { change: String, misfit: Misfit },

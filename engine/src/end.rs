@@ -28,6 +28,15 @@ impl End {
         (End::Undelivered, "undelivered"),
     ];
 
+    /// Whether the hold ended although its client did not ask for that.
+    #[must_use]
+    pub fn is_unasked(self) -> bool {
+        match self {
+            End::Released | End::Done => false,
+            End::Lapsed | End::Revoked | End::Disconnected | End::Undelivered => true,
+        }
+    }
+
     #[must_use]
     pub fn word(self) -> &'static str {
         End::ALL

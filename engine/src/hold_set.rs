@@ -9,6 +9,7 @@
 //! would wait for that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::heap;
 use crate::hold::Hold;
@@ -137,6 +138,18 @@ impl HoldSet {
             HoldSet::Many(many) => (None, Some(many.by_fence.values())),
         };
         one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    /// Returns the holds with a greater fence than this one, the oldest first, without a walk over the others.
+    pub fn after(&self, fence: Fence) -> impl Iterator<Item = &Hold> {
+        let (one, many) = match self {
+            HoldSet::Empty => (None, None),
+            HoldSet::One(hold) => (Some(hold).filter(|hold| hold.fence() > fence), None),
+            HoldSet::Many(many) => (None, Some(&many.by_fence)),
+        };
+        let later = (Excluded(fence), Unbounded);
+        let many = many.into_iter().flat_map(move |holds| holds.range(later));
+        one.into_iter().chain(many.map(|(_, hold)| hold))
     }
 
     /// Whether a hold with this fence and token could be added: no two holds of a set have the same of either.
@@ -353,6 +366,19 @@ mod tests {
                 assert_eq!(pieces.len(), left.len() + indexed, "{case}");
                 let holds = pieces.iter().flatten().map(|hold| hold.fence().0);
                 assert_eq!(holds.collect::<Vec<_>>(), left, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn hold_set_of_every_small_size_continues_after_any_fence() {
+        for size in 0..5 {
+            let mut set = HoldSet::default();
+            (1..=size).for_each(|n| set.insert(hold(n, 1)));
+            for fence in 0..=size + 1 {
+                let later: Vec<u64> = set.after(Fence(fence)).map(|hold| hold.fence().0).collect();
+                let expected: Vec<u64> = (fence + 1..=size).collect();
+                assert_eq!(later, expected, "{size} holds, after {fence}");
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::change::{Limits, Tally};
 use crate::families::once::Record;
+use crate::hold::Hold;
 use crate::types::{Claim, ClientId, Db, Fence, MonoUs, Now};
 use crate::{Body, Engine, Family, Key, WrongType};
 
@@ -110,14 +111,8 @@ impl Engine {
                 owed: group.owed(),
             },
         };
-        let first_holders = body.holds().iter().take(count).map(|hold| HoldInfo {
-            fence: hold.fence(),
-            owner: hold.owner(),
-            client: hold.client(),
-            claim: hold.claim(),
-            lease_left_ms: self.lease_left_ms(hold, now),
-            held_ms: now.unix().0.saturating_sub(hold.granted().0),
-        });
+        let first_holders = body.holds().iter().take(count);
+        let first_holders = first_holders.map(|hold| self.hold_info(hold, now));
         Ok(Some(Info {
             particulars,
             holders: body.holds().len(),
@@ -125,6 +120,17 @@ impl Engine {
             waiters: self.waiters_of(key, count, now),
             knows_waiters: self.is_serving(),
         }))
+    }
+
+    pub(crate) fn hold_info<'e>(&self, hold: &'e Hold, now: Now) -> HoldInfo<'e> {
+        HoldInfo {
+            fence: hold.fence(),
+            owner: hold.owner(),
+            client: hold.client(),
+            claim: hold.claim(),
+            lease_left_ms: self.lease_left_ms(hold, now),
+            held_ms: now.unix().0.saturating_sub(hold.granted().0),
+        }
     }
 
     /// Returns the keys that have waiters, the longest wait first, `count` at most.

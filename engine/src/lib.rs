@@ -24,7 +24,8 @@
 //!   `Engine::settle`, so that no first request of a queue waits although it could be granted;
 //! - [`change`]: everything that can happen to a state; [`wire`]: its one binary form; [`saved`]: whole states in that
 //!   form;
-//! - [`effect`], [`answer`]: what the caller must do after a call.
+//! - [`effect`], [`answer`]: what the caller must do after a call; [`unasked`]: ends of holds that nobody asked for;
+//! - [`info`], [`held`]: what operators look at: one key, and all holds.
 //!
 //! Values in the keyspace that are pointers to states were rejected: the server may free values on another thread, and
 //! the deadline index would have to reach into them by raw pointers.
@@ -40,6 +41,7 @@ mod end;
 pub mod families;
 mod fence;
 mod heap;
+pub mod held;
 pub mod hold;
 mod hold_set;
 mod index;
@@ -53,6 +55,7 @@ mod short_bytes;
 mod state;
 pub mod stats;
 pub mod types;
+pub mod unasked;
 mod undo;
 pub mod wire;
 

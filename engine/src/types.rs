@@ -65,6 +65,12 @@ impl LeaseUs {
         LeaseUs(self.0.saturating_add(ms.saturating_mul(1_000)))
     }
 
+    /// Returns the whole milliseconds since an earlier moment; `None` if that is still to come.
+    #[must_use]
+    pub fn ms_since(self, earlier: LeaseUs) -> Option<u64> {
+        Some(self.0.checked_sub(earlier.0)? / 1_000)
+    }
+
     /// Returns the milliseconds from `now` to this moment, rounded up; zero once it has come.
     #[must_use]
     pub fn ms_left(self, now: LeaseUs) -> u64 {

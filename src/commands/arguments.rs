@@ -16,6 +16,15 @@ const MAX_KEEP_MS: u64 = 315_360_000_000;
 /// The largest COUNT: how many holders, waiters or keys a reply lists at most.
 const MAX_COUNT: u64 = 1_000;
 
+/// The largest COUNT of LOG: more rows would keep all other clients waiting for more than five milliseconds.
+const MAX_LOG_COUNT: u64 = 5_000;
+
+/// The longest cursor: two numbers and a sign between them.
+const MAX_CURSOR_LEN: u64 = 32;
+
+/// The longest pattern, in bytes.
+const MAX_PATTERN_LEN: u64 = 1_024;
+
 pub(super) const KEY: Arg =
     Arg::positional("key", "the key", Kind::Key).means("The name to coordinate on.");
 
@@ -138,28 +147,16 @@ pub(super) const TOKEN_OPTION: Arg = Arg {
 .means("The caller's own secret name for the request; by default the server makes a UUID.");
 
 /// `[OWNER text]`
-pub(super) const OWNER: Arg = option(
-    "OWNER",
-    "text",
-    text(Text::Owner, Max::Fixed(MAX_OWNER_LEN as u64)),
-)
-.means("A text that INFO shows to people; none by default.");
+pub(super) const OWNER: Arg = option("OWNER", "text", text(Text::Owner, 0, MAX_OWNER_LEN as u64))
+    .means("A text that INFO shows to people; none by default.");
 
 /// `[RESULT value]`
-pub(super) const RESULT: Arg = option(
-    "RESULT",
-    "value",
-    text(Text::Result, Max::Setting(BoundSetting::MaxResultBytes)),
-)
-.means("The value that every later BEGIN gets; null by default.");
+pub(super) const RESULT: Arg = option("RESULT", "value", large_text(Text::Result))
+    .means("The value that every later BEGIN gets; null by default.");
 
 /// `[REASON text]`
-pub(super) const REASON: Arg = option(
-    "REASON",
-    "text",
-    text(Text::Reason, Max::Setting(BoundSetting::MaxResultBytes)),
-)
-.means("Why the attempt failed; 'failed' by default.");
+pub(super) const REASON: Arg = option("REASON", "text", large_text(Text::Reason))
+    .means("Why the attempt failed; 'failed' by default.");
 
 /// `[DELAY milliseconds]`
 pub(super) const DELAY: Arg = option(
@@ -179,6 +176,39 @@ pub(super) const COUNT: Arg = count("holders and waiters")
 
 /// `[COUNT count]` of commands that report on the whole server.
 pub(super) const COUNT_KEYS: Arg = count("keys").means("How many keys to list; 10 by default.");
+
+/// `[COUNT count]` of HOLDS.
+pub(super) const COUNT_HOLDS: Arg =
+    count("holds").means("How many holds to look at, wanted or not; 10 by default.");
+
+/// `cursor`
+pub(super) const CURSOR: Arg =
+    Arg::positional("cursor", "a cursor", text(Text::Cursor, 1, MAX_CURSOR_LEN))
+        .means("0 to begin, then what the last call returned.");
+
+/// `[OWNER pattern]`
+pub(super) const OWNER_PATTERN: Arg = option(
+    "OWNER",
+    "pattern",
+    text(Text::OwnerPattern, 0, MAX_PATTERN_LEN),
+)
+.means("Only holds whose owner fits this pattern, written as for KEYS; by default all holds.");
+
+/// `[COUNT count | RESET]`
+pub(super) const ROWS_OR_RESET: Arg = Arg::positional(
+    "what",
+    "COUNT or RESET",
+    Kind::OneOf(&[
+        count_to("rows", MAX_LOG_COUNT)
+            .once()
+            .means("How many rows to list; 10 by default."),
+        Arg::flag("RESET", "reset", Flag::Reset)
+            .once()
+            .means("Drop all rows."),
+    ]),
+)
+.optional()
+.means("How many rows to list, or that all be dropped.");
 
 /// `[EX seconds | PX milliseconds]`: how long the hold lasts unless it is renewed.
 pub(super) const LEASE: Arg = Arg::positional(
@@ -234,16 +264,30 @@ const fn number(into: Number, unit: &'static str, min: u64) -> IntegerSpec {
     IntegerSpec::new(into, unit, min, MAX_PERMITS as u64)
 }
 
-const fn text(into: Text, max: Max) -> Kind {
+const fn text(into: Text, min: u64, max: u64) -> Kind {
+    Kind::Text(TextSpec {
+        into,
+        min,
+        max: Max::Fixed(max),
+        is_secret: false,
+    })
+}
+
+/// A text as long as `dsync.max-result-bytes` allows.
+const fn large_text(into: Text) -> Kind {
     Kind::Text(TextSpec {
         into,
         min: 0,
-        max,
+        max: Max::Setting(BoundSetting::MaxResultBytes),
         is_secret: false,
     })
 }
 
 const fn count(unit: &'static str) -> Arg {
-    let integer = IntegerSpec::new(Number::Count, unit, 1, MAX_COUNT);
+    count_to(unit, MAX_COUNT)
+}
+
+const fn count_to(unit: &'static str, max: u64) -> Arg {
+    let integer = IntegerSpec::new(Number::Count, unit, 1, max);
     option("COUNT", "count", Kind::Integer(integer))
 }

@@ -8,12 +8,11 @@ use super::arguments::COUNT_KEYS;
 use super::grammar::Number;
 use super::parsed::Parsed;
 use super::replies::{Form, ReplyForm, SYNTAX};
-use super::row::{CommandName, Properties, Row, Run, User};
+use super::row::{CommandName, Properties, Row, Run, User, type_name};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
 use crate::module::run::survey;
-use dsync_engine::Family;
 
 /// How many keys are listed without COUNT.
 const DEFAULT_COUNT: u64 = 10;
@@ -70,14 +69,4 @@ fn contended(ctx: Ctx<'_>, parsed: &Parsed<'_>) -> CommandResult {
         }
     });
     Ok(())
-}
-
-/// The `type` of a key, as its INFO shows it.
-fn type_name(family: Family) -> &'static str {
-    match family {
-        Family::Lock => "lock",
-        Family::Semaphore => "semaphore",
-        Family::Group => "group",
-        Family::Once => "once",
-    }
 }

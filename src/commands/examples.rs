@@ -120,7 +120,7 @@ pub(super) enum Resp {
 }
 
 impl Form {
-    /// The form as the file of examples writes it: `null`, `integer`, `bulk`, `7`, `"text"`, `[bulk, integer]`,
+    /// The form as the file of examples writes it: `null`, `integer`, `bulk`, `7`, `"text"`, `+OK`, `[bulk, integer]`,
     /// `[integer ...]`, `{"name": bulk}`, `bulk|null`. In RESP2 a map is a flat array.
     pub(super) fn text(&self, resp: Resp) -> String {
         let texts = |forms: &[Form], between: &str| {
@@ -133,6 +133,7 @@ impl Form {
             Form::Is(number) => number.to_string(),
             Form::Bulk => "bulk".to_owned(),
             Form::Word(word) => format!("\"{word}\""),
+            Form::Status(line) => format!("+{line}"),
             Form::Array(elements) => {
                 let forms: Vec<_> = elements.iter().map(|(_, form)| *form).collect();
                 format!("[{}]", texts(&forms, ", "))

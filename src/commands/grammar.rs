@@ -115,11 +115,13 @@ pub(super) enum Text {
     Owner,
     Result,
     Reason,
+    Cursor,
+    OwnerPattern,
 }
 
 impl Text {
     /// One more than the last variant's number.
-    pub(super) const KINDS: usize = Text::Reason as usize + 1;
+    pub(super) const KINDS: usize = Text::OwnerPattern as usize + 1;
 }
 
 /// The words without a value that a request can have: an index into [`Parsed`](super::parsed::Parsed)'s flags.
@@ -131,11 +133,12 @@ pub(super) enum Flag {
     Unpin,
     /// The word `PERSIST` in place of a duration.
     Persist,
+    Reset,
 }
 
 impl Flag {
     /// One more than the last variant's number.
-    pub(super) const KINDS: usize = Flag::Persist as usize + 1;
+    pub(super) const KINDS: usize = Flag::Reset as usize + 1;
 }
 
 impl Arg {

@@ -11,12 +11,15 @@ mod contended;
 mod docs;
 #[cfg(test)]
 mod examples;
+mod glob;
 mod grammar;
 mod group;
 mod holding;
+mod holds;
 mod info;
 mod internal;
 mod lock;
+mod log;
 mod once;
 mod parse;
 mod parsed;

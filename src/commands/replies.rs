@@ -63,6 +63,8 @@ pub(super) enum Form {
     Bulk,
     /// Exactly this text.
     Word(&'static str),
+    /// Exactly this status line.
+    Status(&'static str),
     /// These elements. Their names are for the documentation and are not sent.
     Array(&'static [(&'static str, Form)]),
     /// Any number of elements of this form.
@@ -140,8 +142,8 @@ pub(super) const ABSENT: ReplyForm = ReplyForm {
     example: "jobs:1",
 };
 
-const OR_NULL_TEXT: Form = Either(&[Bulk, Null]);
-const OR_NULL_NUMBER: Form = Either(&[Integer, Null]);
+pub(super) const OR_NULL_TEXT: Form = Either(&[Bulk, Null]);
+pub(super) const OR_NULL_NUMBER: Form = Either(&[Integer, Null]);
 /// A number, or on a replica, which does not know waiters, a text that says so.
 const OR_UNKNOWN: Form = Either(&[Integer, Bulk]);
 

@@ -163,6 +163,16 @@ pub(super) const fn key_in_words(family: Family) -> &'static str {
     }
 }
 
+/// The `type` of a family's keys in replies.
+pub(super) const fn type_name(family: Family) -> &'static str {
+    match family {
+        Family::Lock => "lock",
+        Family::Semaphore => "semaphore",
+        Family::Group => "group",
+        Family::Once => "once",
+    }
+}
+
 /// The three ready-made users in the README, by the work they do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum User {

@@ -6,11 +6,13 @@
 
 use super::contended::CONTENDED;
 use super::holding::{check, info, release, renew, revoke};
+use super::holds::HOLDS;
+use super::log::LOG;
 use super::row::Row;
 use super::{group, lock, once, semaphore};
 use dsync_engine::Family::{Group, Lock, Once, Semaphore};
 
-pub(super) static ROWS: [Row; 32] = [
+pub(super) static ROWS: [Row; 34] = [
     lock::ACQUIRE,
     release(Lock),
     renew(Lock),
@@ -43,4 +45,6 @@ pub(super) static ROWS: [Row; 32] = [
     revoke(Once),
     info(Once),
     CONTENDED,
+    HOLDS,
+    LOG,
 ];

@@ -1,7 +1,7 @@
 //! Handles the server's events: its cron, turns of the event loop, disconnects, flushes, changes of role and loading.
 
 use super::cluster::node;
-use super::out::journal;
+use super::out::{ends, journal};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, Listener, ServerEvent};
@@ -40,6 +40,7 @@ impl Listener for Events {
             ServerEvent::NowReplica => stand_down(ctx),
             ServerEvent::LoadingStarted(_) => loading_started(),
             ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
+                SHELL.with(|shell| shell.load.is_running = false);
                 journal::loaded(ctx);
                 // A replica that has synchronised still decides nothing. A load while the event loop is already turning
                 // is no start but DEBUG RELOAD.
@@ -67,7 +68,10 @@ impl Listener for Events {
 /// no client is served while the server loads, so slices would be of no use.
 fn loading_started() {
     SHELL.with(|shell| {
-        shell.load = Load::default();
+        shell.load = Load {
+            is_running: true,
+            ..Load::default()
+        };
         shell.engine.stand_down();
     });
     freed::finish();
@@ -82,14 +86,17 @@ pub(crate) fn set_cron_period(ctx: Ctx<'_>) {
 fn cron(ctx: Ctx<'_>) {
     // Ask first, because all others read the lease clock, and it must not count the time of a pause.
     let paused = ctx.avoid_replica_traffic();
-    let is_first = SHELL.with(|shell| {
+    let (is_first, stood_still_us) = SHELL.with(|shell| {
         shell.paused = paused;
         let held_up = shell.is_held_up();
-        shell.clock.begin_period(clock::monotonic_us(), held_up);
-        !std::mem::replace(&mut shell.turning, true)
+        let stood_still_us = shell.clock.begin_period(clock::monotonic_us(), held_up);
+        let is_first = !std::mem::replace(&mut shell.turning, true);
+        (is_first, stood_still_us)
     });
     if is_first {
         node::listen(ctx);
+    } else if let Some(us) = stood_still_us {
+        ends::stalled(us);
     }
     waiters::cron(ctx);
     freed::collect();

@@ -9,9 +9,11 @@ use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::Change;
 use dsync_engine::{Engine, Family, Key, WrongType};
 
-/// How many changes of an AOF were applied and skipped: the one that is being loaded, or was loaded last.
+/// The loading of data from files or from a primary: that which is running, or the last one.
 #[derive(Default)]
 pub(super) struct Load {
+    pub(super) is_running: bool,
+    /// How many changes of an AOF were applied.
     pub(super) applied: u64,
     /// Changes that were skipped, as `dsync.aof-skip-unapplied` allows.
     pub(super) skipped: u64,

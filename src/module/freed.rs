@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use super::SHELL;
+use super::out::ends;
 use dsync_engine::StateId;
 
 /// The list. Each part has at most [`CHUNK`] numbers.
@@ -38,8 +39,10 @@ pub(super) fn free(id: StateId, on_main_thread: bool) {
 
 fn free_at_once(id: StateId) -> bool {
     let freed = SHELL.try_with(|shell| {
-        if !shell.is_flushing {
-            shell.engine.freed(id);
+        if !shell.is_flushing
+            && let Some(removal) = shell.engine.freed(id)
+        {
+            ends::removed(shell, removal);
         }
         !shell.is_flushing
     });

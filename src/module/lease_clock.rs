@@ -17,6 +17,9 @@
 /// How much of a period of the cron counts in addition to its length.
 const SLACK_US: u64 = 100_000;
 
+/// The shortest time of standing still that operators are told of.
+const STALL_US: u64 = 100_000;
+
 #[derive(Debug)]
 pub(super) struct LeaseClock {
     /// The last reading.
@@ -29,6 +32,8 @@ pub(super) struct LeaseClock {
     period_us: u64,
     /// Writes were paused or refused at the last reading.
     held_up: bool,
+    /// How long the clock has stood still since the last run of the cron that found it running.
+    stood_still_us: u64,
 }
 
 impl LeaseClock {
@@ -39,6 +44,7 @@ impl LeaseClock {
             left_us: period_us + SLACK_US,
             period_us,
             held_up: false,
+            stood_still_us: 0,
         }
     }
 
@@ -49,19 +55,30 @@ impl LeaseClock {
     /// Returns the clock's reading at a monotonic moment. `held_up` says that writes are paused or refused then.
     pub(super) fn read(&mut self, mono_us: u64, held_up: bool) -> u64 {
         let was_held_up = std::mem::replace(&mut self.held_up, held_up);
-        if !held_up && !was_held_up {
-            let step = mono_us.saturating_sub(self.read_us).min(self.left_us);
-            self.shown_us += step;
-            self.left_us -= step;
-        }
+        let passed_us = mono_us.saturating_sub(self.read_us);
+        let counts = !held_up && !was_held_up;
+        let step = if counts {
+            passed_us.min(self.left_us)
+        } else {
+            0
+        };
+        self.shown_us += step;
+        self.left_us -= step;
+        self.stood_still_us += passed_us - step;
         self.read_us = self.read_us.max(mono_us);
         self.shown_us
     }
 
-    /// Called when the server's cron runs: the server serves, so the time until the next run can count.
-    pub(super) fn begin_period(&mut self, mono_us: u64, held_up: bool) {
+    /// Called when the server's cron runs: the server serves, so the time until the next run can count. Returns for how
+    /// long the clock stood still, if that was long and is over.
+    pub(super) fn begin_period(&mut self, mono_us: u64, held_up: bool) -> Option<u64> {
         self.read(mono_us, held_up);
         self.left_us = self.period_us + SLACK_US;
+        if held_up {
+            return None;
+        }
+        let stood_still_us = std::mem::take(&mut self.stood_still_us);
+        (stood_still_us >= STALL_US).then_some(stood_still_us)
     }
 
     /// Puts the clock forward if it is not past `moment_us` at the monotonic moment `mono_us`. To be called only while
@@ -126,6 +143,36 @@ mod tests {
         assert_eq!(clock.read(START + 180 * MS, true), 3 * MS, "during it");
         assert_eq!(clock.read(START + 200 * MS, false), 3 * MS, "its end");
         assert_eq!(clock.read(START + 210 * MS, false), 13 * MS);
+    }
+
+    #[test]
+    fn lease_clock_reports_a_stall_of_100_ms_beyond_what_counts() {
+        for (stall, reported) in [
+            (200, None),
+            (299, None),
+            (300, Some(100)),
+            (60_000, Some(59_800)),
+        ] {
+            let mut clock = clock();
+            // Whatever runs before the cron may read the clock.
+            clock.read(START + stall * MS / 2, false);
+            let stood_still = clock.begin_period(START + stall * MS, false);
+            assert_eq!(stood_still, reported.map(|ms: u64| ms * MS), "{stall} ms");
+            let next = clock.begin_period(START + (stall + 110) * MS, false);
+            assert_eq!(next, None, "{stall} ms: once");
+        }
+    }
+
+    #[test]
+    fn lease_clock_reports_a_pause_as_a_whole_when_it_is_over() {
+        let mut clock = clock();
+        assert_eq!(clock.begin_period(START + 100 * MS, true), None);
+        for period in 2..10 {
+            assert_eq!(clock.begin_period(START + period * 100 * MS, true), None);
+        }
+        let stood_still = clock.begin_period(START + 1_000 * MS, false);
+        assert_eq!(stood_still, Some(1_000 * MS));
+        assert_eq!(clock.begin_period(START + 1_100 * MS, false), None);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod search;
 pub(crate) mod settings;
 pub(crate) mod tick;
 pub(crate) mod values;
+pub(crate) mod version;
 mod waiters;
 
 pub(crate) use waiters::{release_after_reply, respond};
@@ -70,6 +71,7 @@ pub(crate) struct Shell {
     turning: bool,
     journal: out::journal::Journal,
     announcer: out::announce::Announcer,
+    ends: out::ends::EndLog,
     /// Changes need not be replicated, because nobody listens to them, see [`listeners`].
     nobody_listens: bool,
     /// The number of changes from a primary or from an AOF that could not be applied.
@@ -136,6 +138,7 @@ impl Shell {
             turning: false,
             journal: out::journal::Journal::default(),
             announcer: out::announce::Announcer::default(),
+            ends: out::ends::EndLog::default(),
             nobody_listens: false,
             unapplied: 0,
             load: Load::default(),

@@ -78,6 +78,14 @@ pub(crate) fn waiting(ctx: Ctx<'_>, key: &[u8], place: u32, number: Fence) {
     ctx.bulk(&channel(key, number.0));
 }
 
+/// Writes the value, or null where there is none.
+pub(crate) fn or_null<T>(ctx: Ctx<'_>, value: Option<T>, write: impl FnOnce(T)) {
+    match value {
+        Some(value) => write(value),
+        None => ctx.null(),
+    }
+}
+
 /// A count as an integer reply.
 pub(crate) fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)

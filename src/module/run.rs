@@ -5,7 +5,7 @@
 //! calls its type's `free`, and releasing a client asks for its reply.
 
 use super::cluster::node;
-use super::out::{announce, journal, notify, replicate};
+use super::out::{announce, ends, journal, notify, replicate};
 use super::redis::context::{Ctx, Level};
 use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
@@ -233,8 +233,9 @@ fn carry_out(
         }
     }
     journal::changes(ctx, name.bytes(), &effects.changes);
-    for note in &effects.notes {
-        journal::note(ctx, name.bytes(), note);
+    for note in effects.notes.drain(..) {
+        journal::note(ctx, name.bytes(), &note);
+        ends::note(Db(ctx.db()), name.bytes(), family, note);
     }
     announce::announce(ctx, name.bytes(), &effects.announcements);
     waiters::decided(ctx, &mut effects.wakes);

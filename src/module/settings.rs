@@ -51,7 +51,7 @@ const MINUTE: i64 = 60_000;
 const DAY: i64 = 1_440 * MINUTE;
 
 #[rustfmt::skip]
-static TABLE: [Setting; 11] = [
+static TABLE: [Setting; 12] = [
     // Name, default, min, max.
     Setting::number(c"default-lease-ms",    30_000,  1,     30 * DAY),
     Setting::number(c"max-lease-ms",        DAY,     1,     30 * DAY),
@@ -63,6 +63,7 @@ static TABLE: [Setting; 11] = [
     Setting::number(c"max-result-bytes",    65_536,  0,     16 << 20),
     Setting::number(c"max-waiters",         100_000, 1,     10_000_000),
     Setting::number(c"max-waiters-per-key", 20_000,  1,     10_000_000),
+    Setting::number(c"log-max-len",         128,     0,     10_000),
     Setting::yes_no(c"aof-skip-unapplied",  false),
 ];
 
@@ -86,6 +87,7 @@ fn value_ref(shell: &mut Shell, row: usize) -> Option<ValueRef<'_>> {
         b"max-result-bytes" => &mut shell.once.max_result_bytes,
         b"max-waiters" => &mut engine.max_waiters,
         b"max-waiters-per-key" => &mut engine.max_waiters_per_key,
+        b"log-max-len" => &mut shell.ends.max_len,
         b"aof-skip-unapplied" => return Some(ValueRef::YesNo(&mut shell.aof_skips_unapplied)),
         _ => return None,
     }))
@@ -128,10 +130,13 @@ impl Values for ShellValues {
 
     fn set(row: usize, to: i64) -> Result<(), String> {
         let number = u64::try_from(to).map_err(|_| format!("{to} is negative"))?;
-        SHELL.with(|shell| match value_ref(shell, row) {
-            Some(ValueRef::Number(value)) => *value = number,
-            Some(ValueRef::YesNo(value)) => *value = number != 0,
-            None => {}
+        SHELL.with(|shell| {
+            match value_ref(shell, row) {
+                Some(ValueRef::Number(value)) => *value = number,
+                Some(ValueRef::YesNo(value)) => *value = number != 0,
+                None => {}
+            }
+            shell.ends.trim();
         });
         Ok(())
     }

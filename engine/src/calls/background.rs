@@ -32,7 +32,8 @@ impl Engine {
             match piece {
                 Piece::Dropped => {}
                 Piece::Ephemeral(client, fence) => self.forget_ephemeral(client, fence),
-                Piece::Freed(id) => self.freed(id),
+                // These were freed by a flush, which is no removal of a key.
+                Piece::Freed(id) => drop(self.freed(id)),
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::effect::Note;
 use crate::hold::Hold;
 use crate::queue::entry::Place;
 use crate::types::{Fence, LeaseMs, Now, Token};
+use crate::unasked::UnaskedEnd;
 use crate::{Body, Engine, Family, Key, WrongType};
 
 impl Engine {
@@ -79,7 +80,7 @@ impl Engine {
         Ok(revoked)
     }
 
-    /// Ends a hold that exists. `decide` counts it; ends that an operator should see are noted for the log.
+    /// Ends a hold that exists. `decide` counts it; an end that its client did not ask for is noted.
     pub(crate) fn end(
         &mut self,
         key: &mut Key<'_>,
@@ -97,20 +98,12 @@ impl Engine {
                 at: now.unix(),
             },
         );
-        let Ok(Some(hold)) = ended else { return };
-        let owner = || hold.owner().map(Into::into);
-        match how {
-            End::Lapsed if !hold.is_renewed() => {
-                self.effects.notes.push(Note::LapsedUnrenewed {
-                    fence,
-                    owner: owner(),
-                });
-            }
-            End::Revoked => self.effects.notes.push(Note::Revoked {
-                fence,
-                owner: owner(),
-            }),
-            _ => {}
+        if how.is_unasked()
+            && let Ok(Some(hold)) = ended
+        {
+            let late_ms = now.lease.ms_since(self.due(&hold));
+            let end = UnaskedEnd::of(&hold, how, now.unix(), late_ms);
+            self.effects.notes.push(Note::Ended(end));
         }
     }
 

@@ -6,10 +6,12 @@ use std::fmt;
 
 use crate::address::Address;
 use crate::change::{Change, End};
+use crate::effect::Note;
 use crate::fence;
 use crate::hold::{Grant, Hold};
 use crate::saved::Loaded;
 use crate::types::{Db, Now, Token};
+use crate::unasked::UnaskedEnd;
 use crate::undo::Undo;
 use crate::{Engine, Family, Key, Misfit, State, StateId};
 
@@ -116,7 +118,7 @@ impl Engine {
         let body = &mut state.body;
         // One change needs no undo list: `apply` does all of it or nothing.
         let mut undo = (changes.len() > 1).then(|| Undo::of(body));
-        let (mut ended, mut unbound) = (0, Vec::new());
+        let (mut ended, mut unbound, mut notes) = (0, Vec::new(), Vec::new());
         for (at, change) in changes.iter().enumerate() {
             if let Some(undo) = &mut undo {
                 undo.note(body, change);
@@ -129,6 +131,14 @@ impl Engine {
                 Ok(None) => {}
                 Ok(Some(hold)) => {
                     ended += 1;
+                    if let Change::End { how, at, .. } = *change
+                        && how.is_unasked()
+                    {
+                        // Only the server that decided knows its lease clock; the others go by the written deadline.
+                        let late_ms = at.0.checked_sub(hold.deadline().0);
+                        let end = UnaskedEnd::of(&hold, how, at, late_ms);
+                        notes.push(Note::EndedElsewhere(end));
+                    }
                     if hold.is_ephemeral() {
                         unbound.push((hold.client(), hold.fence()));
                     }
@@ -148,6 +158,7 @@ impl Engine {
         for bound in unbound {
             self.ephemeral.remove(&bound);
         }
+        self.effects.notes.append(&mut notes);
         Ok(())
     }
 

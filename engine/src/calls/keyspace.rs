@@ -9,6 +9,7 @@ use crate::heap;
 use crate::index::openings::Openings;
 use crate::index::spaces::Space;
 use crate::types::{Db, UnixMs};
+use crate::unasked::Removal;
 use crate::{Engine, Key, State, StateId};
 
 impl Engine {
@@ -19,9 +20,10 @@ impl Engine {
         let Some(state) = self.states.get_mut(id) else {
             return false;
         };
-        state.address.move_to(Space::NOWHERE);
+        // The name that it had last, which a stray that is moved again may not have had before.
+        state.address = Address::new(Space::NOWHERE, name);
         self.unindex(id);
-        self.strays.insert(id);
+        self.strays.insert(id, db);
         self.name_changed_hands(db, name)
     }
 
@@ -38,7 +40,7 @@ impl Engine {
 
     /// Notes that the value is under this key. Does nothing if it is no stray.
     pub fn found(&mut self, id: StateId, db: Db, name: &[u8]) {
-        if self.strays.remove(id) {
+        if self.strays.remove(id).is_some() {
             self.place(id, db, name);
         }
     }
@@ -79,14 +81,18 @@ impl Engine {
         queue.is_some()
     }
 
-    /// Frees the state of a value that the server has freed.
-    pub fn freed(&mut self, id: StateId) {
+    /// Frees the state of a value that the server has freed. Returns what was removed, if the value had left its key
+    /// with holds in it: RENAME and MOVE take a value elsewhere and free nothing, and a flush frees values without
+    /// taking them from their keys.
+    pub fn freed(&mut self, id: StateId) -> Option<Removal> {
         self.unindex(id);
-        self.strays.remove(id);
-        if let Some(state) = self.states.take(id) {
-            self.forget(state);
-        }
+        let left = self.strays.remove(id);
+        let state = self.states.take(id);
         self.free(id);
+        let state = state?;
+        let removal = left.and_then(|db| Removal::of(db, &state));
+        self.forget(state);
+        removal
     }
 
     /// Notes that the database is empty now, or all databases if `None`. Kept places go with the values.

@@ -186,6 +186,12 @@ impl<T> Slab<T> {
         self.values_from(first).map(|(id, _)| id).take(n)
     }
 
+    /// Returns the values from this id on, in ascending order of their ids; all values for `None`. Costs what
+    /// [`Slab::ids_after`] costs.
+    pub fn values_since(&self, id: Option<StateId>) -> impl Iterator<Item = (StateId, &T)> {
+        self.values_from(id.map_or(0, |id| id.get() as usize - 1))
+    }
+
     fn values_from(&self, first: usize) -> impl Iterator<Item = (StateId, &T)> {
         let chunks = self.chunks.iter().enumerate().skip(first / CHUNK);
         let used = chunks.filter(|(_, chunk)| chunk.in_use.len() != 0);

@@ -4,31 +4,33 @@
 //! stored a value anew, as RENAME and MOVE do: the keyspace notification for that would cost everybody's SET and DEL
 //! more. A *stray* keeps its holds, but none of them ends before the engine knows its key again.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::StateId;
+use crate::types::Db;
 
 #[derive(Default)]
 pub struct Strays {
-    states: BTreeSet<StateId>,
+    /// Each with the database that it left.
+    states: BTreeMap<StateId, Db>,
     /// A stray may be where the last search did not look: it came after the search began, or was moved during it.
     is_unsearched: bool,
 }
 
 impl Strays {
-    pub fn insert(&mut self, id: StateId) {
-        self.states.insert(id);
+    pub fn insert(&mut self, id: StateId, left: Db) {
+        self.states.insert(id, left);
         self.is_unsearched = true;
     }
 
-    /// Returns whether the state was a stray.
-    pub fn remove(&mut self, id: StateId) -> bool {
+    /// Returns the database that the state left, if it was a stray.
+    pub fn remove(&mut self, id: StateId) -> Option<Db> {
         self.states.remove(&id)
     }
 
     #[must_use]
     pub fn contains(&self, id: StateId) -> bool {
-        self.states.contains(&id)
+        self.states.contains_key(&id)
     }
 
     #[must_use]

@@ -10,7 +10,7 @@
 //!
 //! The tests:
 //! - named cases: `retries`, `order`, `places`, `kept`, `ends`, `limits`, `rounds`, `once`, `delays`, `keyspace`,
-//!   `strays`, `roles`, `bounds`;
+//!   `strays`, `roles`, `bounds`, `operators`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -44,6 +44,7 @@ mod limits;
 mod long_queues;
 mod model;
 mod once;
+mod operators;
 mod order;
 mod places;
 mod retries;

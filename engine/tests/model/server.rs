@@ -12,6 +12,7 @@ use dsync_engine::change::{Change, KeptPlace};
 use dsync_engine::effect::{Announcement, Note, Wake};
 use dsync_engine::saved::{self, Assembly};
 use dsync_engine::types::{Db, Fence, Now, Token};
+use dsync_engine::unasked::UnaskedEnd;
 use dsync_engine::wire;
 use dsync_engine::{Engine, Family, Key, Settings, State, StateId};
 
@@ -324,13 +325,31 @@ impl Server {
         if done.changes.is_empty() {
             return;
         }
+        let mut notes = Vec::new();
         for changes in wire::by_version(&done.changes) {
-            self.follow_string(done.name, done.family, changes, now);
+            notes.extend(self.follow_string(done.name, done.family, changes, now));
         }
+        // It notes the same ends. How late they were it can tell only by the written deadline.
+        let without_late = |note: &Note| match note {
+            Note::Ended(end) | Note::EndedElsewhere(end) => UnaskedEnd {
+                late_ms: None,
+                ..end.clone()
+            },
+            Note::Refused { .. } => panic!("{note:?}"),
+        };
+        let theirs: Vec<_> = done.notes.iter().map(without_late).collect();
+        let ours: Vec<_> = notes.iter().map(without_late).collect();
+        assert_eq!(ours, theirs, "{:?}: the ends that are noted", done.name);
     }
 
-    /// Applies changes that share a packed string.
-    fn follow_string(&mut self, name: Name, family: Family, changes: &[Change], now: Now) {
+    /// Applies changes that share a packed string, and returns what it notes.
+    fn follow_string(
+        &mut self,
+        name: Name,
+        family: Family,
+        changes: &[Change],
+        now: Now,
+    ) -> Vec<Note> {
         let mut packed = Vec::new();
         wire::pack(&mut packed, family, false, changes);
         let unpacked = wire::open(&packed).expect("as it was packed");
@@ -338,14 +357,14 @@ impl Server {
         let read: Result<Vec<_>, _> = unpacked.collect();
         assert_eq!(read.as_deref(), Ok(changes));
         let is_leave = |change: &Change| matches!(change, Change::Leave { .. });
-        let followed = if changes.iter().all(is_leave) {
+        let (followed, notes) = if changes.iter().all(is_leave) {
             // It concerns no value, so the module opens no key for it.
             let spelling = key_bytes(name);
             let stored = self.keys.get(&name).copied();
             let mut key = self.engine.open(Db(name.0), &spelling, None);
             let followed = self.engine.follow(&mut key, family, changes, now);
             assert_eq!(self.keys.get(&name).copied(), stored);
-            followed
+            (followed, Vec::new())
         } else {
             let follow =
                 |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, family, changes, now);
@@ -354,9 +373,10 @@ impl Server {
                 none.changes.is_empty() && none.wakes.is_empty(),
                 "a replica decides nothing"
             );
-            followed
+            (followed, none.notes)
         };
         assert_eq!(followed, Ok(()), "{name:?} follows {changes:?}");
+        notes
     }
 
     /// Returns the kept places of a name, whatever it has for a value.

@@ -3,6 +3,7 @@
 //! After every step
 //! - the reply and the wakes are those of the model (grants of one key in the same order, other answers in any order);
 //! - every state is equal to the model's in every field, and INFO shows the model's holders and waiters;
+//! - HOLDS shows the model's holds, and the ends that nobody asked for are noted;
 //! - the replica, which got only the changes, would save exactly the same bytes as the primary;
 //! - the laws hold, and so do the engine's own invariants.
 //!
@@ -10,6 +11,7 @@
 
 mod compare;
 mod events;
+mod operators;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -23,7 +25,10 @@ use dsync_engine::answer::Answer;
 use dsync_engine::effect::HandedOver;
 use dsync_engine::families::once::Keep;
 use dsync_engine::types::{Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
+use dsync_engine::unasked::UnaskedEnd;
 use dsync_engine::{Engine, Family, Key, Settings};
+
+use operators::Walk;
 
 /// The waiter of the model that stands for a waiter of the engine.
 struct Ticket {
@@ -53,7 +58,11 @@ pub struct World {
     granted: Vec<(Name, HandedOver, u64)>,
     /// The grants of the last step to kept places on which nobody waits: the name, the number and the fence.
     pub announced: Vec<(Name, Fence, Fence)>,
-    pub notes: usize,
+    /// The ends that the last step noted, once they were compared.
+    pub ended: Vec<(Name, UnaskedEnd)>,
+    /// The ends that this step has noted so far.
+    noted: Vec<(Name, UnaskedEnd)>,
+    walk: Walk,
 }
 
 pub const START_US: u64 = 1_700_000_000_000_000;
@@ -85,7 +94,9 @@ impl World {
             told: Vec::new(),
             granted: Vec::new(),
             announced: Vec::new(),
-            notes: 0,
+            ended: Vec::new(),
+            noted: Vec::new(),
+            walk: Walk::default(),
         }
     }
 
@@ -161,6 +172,9 @@ impl World {
             server.engine.background(&mut { self.background });
         }
         self.compare(matches!(step, Step::Tick));
+        self.compare_ends();
+        self.compare_holds();
+        self.continue_walk();
         answer
     }
 
@@ -409,7 +423,7 @@ impl World {
             self.laws.tells(&done.wakes);
             self.laws.written(done.name, &done.changes, self.now);
             self.replica.follow(done, later);
-            self.notes += done.notes.len();
+            self.note_ends(done);
             for wake in &done.wakes {
                 let (id, answer) = (wake.waiter, &wake.answer);
                 self.laws.told(done.name, id, answer);

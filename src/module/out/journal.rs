@@ -11,7 +11,7 @@ use crate::module::redis::clock;
 use crate::module::redis::context::{Ctx, Level, log};
 use crate::module::redis::setting;
 use dsync_engine::Misfit;
-use dsync_engine::change::Change;
+use dsync_engine::change::{Change, End};
 use dsync_engine::effect::Note;
 use dsync_engine::types::Fence;
 
@@ -82,23 +82,32 @@ pub(crate) fn read_log_level(ctx: Ctx<'_>) {
 
 /// Logs what the engine noted for the log.
 pub(crate) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
-    let (what, fence, owner) = match note {
+    let end = match note {
         Note::Refused { change, misfit } => return refused(ctx, key, change, *misfit),
-        _ if !SHELL.with(|shell| shell.journal.takes_notice) => return,
-        Note::LapsedUnrenewed { fence, owner } => {
-            let now_us = clock::monotonic_us();
-            let (has_line, unreported) = SHELL.with(|shell| shell.journal.lapse(now_us));
-            report_left_out(ctx, unreported);
-            if !has_line {
-                return;
-            }
-            ("lapsed without any renewal", fence, owner)
-        }
-        Note::Revoked { fence, owner } => ("was revoked", fence, owner),
+        // The server that decided has the line.
+        Note::EndedElsewhere(_) => return,
+        Note::Ended(end) => end,
     };
+    let what = match end.how {
+        // Its client is slow, stuck or gone.
+        End::Lapsed if !end.is_renewed => "lapsed without any renewal",
+        End::Revoked => "was revoked",
+        _ => return,
+    };
+    if !SHELL.with(|shell| shell.journal.takes_notice) {
+        return;
+    }
+    if end.how == End::Lapsed {
+        let now_us = clock::monotonic_us();
+        let (has_line, unreported) = SHELL.with(|shell| shell.journal.lapse(now_us));
+        report_left_out(ctx, unreported);
+        if !has_line {
+            return;
+        }
+    }
     let key = key.escape_ascii();
-    let owner = owner.as_deref().unwrap_or_default().escape_ascii();
-    let fence = fence.0;
+    let owner = end.owner.as_deref().unwrap_or_default().escape_ascii();
+    let fence = end.fence.0;
     ctx.log(
         Level::Notice,
         &format!("hold {fence} of '{key}' {what} (owner '{owner}')"),

@@ -1,4 +1,4 @@
-//! `INFO dsync`: counters and present numbers.
+//! `INFO dsync`: which dsync this is, counters and present numbers.
 //!
 //! The server puts `dsync_` before every name. Counters count what this server has decided since it started, so a
 //! replica counts only the changes that it could not apply.
@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use crate::module::redis::context::Ctx;
 use crate::module::redis::info::{self, InfoSink, Section};
-use crate::module::{SHELL, Shell};
+use crate::module::{SHELL, Shell, version};
 use dsync_engine::Family;
 use dsync_engine::stats::{Counters, WAIT_BOUNDS_MS};
 
@@ -48,6 +48,11 @@ struct Metrics;
 impl Section for Metrics {
     fn write(sink: &mut InfoSink) {
         if sink.section(c"") {
+            for (name, text) in [(c"version", version::VERSION), (c"commit", version::COMMIT)] {
+                if let Ok(text) = CString::new(text) {
+                    sink.text(name, &text);
+                }
+            }
             SHELL.with(|shell| write_fields(shell, sink));
         }
     }

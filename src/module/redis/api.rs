@@ -64,6 +64,7 @@ require! {
     RedisModule_SetDisconnectCallback RedisModule_GetBlockedClientPrivateData
     RedisModule_RegisterNumericConfig RedisModule_RegisterBoolConfig RedisModule_LoadConfigs
     RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
+    RedisModule_InfoAddFieldCString
 }
 
 /// Whether the server is Redis older than this version, which has the form 0x00MMmmpp. False for Valkey, which began as

@@ -35,6 +35,13 @@ impl InfoSink {
         }
     }
 
+    pub(crate) fn text(&mut self, field: &CStr, value: &CStr) {
+        // SAFETY: as for `u64`; the server copies both texts.
+        unsafe {
+            required!(RedisModule_InfoAddFieldCString)(self.0, field.as_ptr(), value.as_ptr())
+        };
+    }
+
     pub(crate) fn u64(&mut self, field: &CStr, value: u64) {
         // SAFETY: the info context lives longer than `self`; the server refuses a field outside of a section.
         unsafe { required!(RedisModule_InfoAddFieldULongLong)(self.0, field.as_ptr(), value) };

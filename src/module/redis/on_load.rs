@@ -39,11 +39,11 @@ static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAl
 #[global_allocator]
 static ALLOCATOR: std::alloc::System = std::alloc::System;
 
-/// Version 0.2.0, as MODULE LIST shows it.
-const VERSION: c_int = 200;
-
 /// The module, as the root of the crate implements it.
 pub(crate) trait Library {
+    /// The version, as MODULE LIST shows it.
+    const VERSION: i32;
+
     /// Registers everything. An error refuses the module.
     fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String>;
     /// Takes back what [`Library::load`] has registered so far and the server does not forget by itself.
@@ -94,7 +94,7 @@ pub(crate) unsafe fn on_load<L: Library>(
         raw::Export_RedisModule_Init(
             ctx,
             c"dsync".as_ptr(),
-            VERSION,
+            L::VERSION,
             raw::REDISMODULE_APIVER_1 as c_int,
         )
     };

@@ -3,7 +3,7 @@
 //! The key is the first argument of every command, and the server knows it, so any client can route any command. A node
 //! that does not serve the key answers MOVED. Keys with the same hash tag are served together; the keys of a
 //! transaction or script must share a slot. A replica answers reads after READONLY. Commands without a key (`INFO
-//! dsync`, DSYNC.CONTENDED) report their own node only.
+//! dsync`, DSYNC.CONTENDED, DSYNC.HOLDS) report their own node only.
 
 use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
@@ -43,9 +43,9 @@ fn name_of(request: &str) -> String {
 fn keyed_commands(client: &mut Client) -> BTreeSet<String> {
     let listed = ask(client, "COMMAND LIST FILTERBY MODULE dsync");
     let names = listed.as_array().iter().map(|name| name.as_str());
-    // Internal commands: clients cannot call them.
-    let internal = |name: &str| matches!(name, "dsyn" | "dsync.apply" | "dsync.probe");
-    let keyed = |name: &str| name != "dsync.contended" && !internal(name);
+    // DSYN is internal. So are two of those that begin with `dsync.`; the others are about a whole node.
+    let internal = |name: &str| name == "dsyn";
+    let keyed = |name: &str| !name.starts_with("dsync.") && !internal(name);
     names
         .map(str::to_lowercase)
         .filter(|name| keyed(name))
@@ -163,6 +163,11 @@ fn commands_without_key_report_one_node() {
             .iter()
             .map(|entry| (entry.as_array()[1].as_str(), entry.as_array()[3].as_int()))
             .collect();
+        let walk = ask(&mut cluster[node].connect(), "DSYNC.HOLDS 0");
+        let rows = walk.as_array()[1].as_array();
+        let held: Vec<_> = rows.iter().map(|row| row.as_array()[1].as_str()).collect();
+        let key = keys.get(node).map(String::as_str);
+        assert_eq!(held, key.into_iter().collect::<Vec<_>>(), "node {node}");
         let here: Vec<_> = keys
             .get(node)
             .map(|key| (key.as_str(), expected))

@@ -125,6 +125,13 @@ fn moved_key_keeps_hold_and_its_waiters_try_again() {
     }
     assert_eq!(grants(source), granted_before, "granted where the key was");
     nodes.assert_nothing_left();
+    // The source has removed the keys, and says so to operators; for the target nothing has ended.
+    for (node, ended) in [(source, &["removed"; 4][..]), (target, &[])] {
+        let log = ask(&mut node.connect(), "DSYNC.LOG");
+        let rows = log.as_array().iter().map(|row| row.as_array()[2].as_str());
+        let found: Vec<_> = rows.filter(|what| *what != "stall").collect();
+        assert_eq!(found, ended);
+    }
 
     // The target does not own the slot yet: a retry at the source is answered ASK, and then served at the target.
     let mut there = target.connect();

@@ -36,7 +36,7 @@ const REMOVES: &str = "RW delete";
 /// The tip of commands whose reply differs from call to call.
 const VARIES: &str = "nondeterministic_output";
 
-pub const COMMANDS: [DesignedCommand; 32] = [
+pub const COMMANDS: [DesignedCommand; 34] = [
     row(
         "DLOCK.ACQUIRE",
         "key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
@@ -177,10 +177,24 @@ pub const COMMANDS: [DesignedCommand; 32] = [
         "nondeterministic_output request_policy:all_shards response_policy:special",
         &[Operator],
     ),
+    row(
+        "DSYNC.HOLDS",
+        "cursor [OWNER pattern] [COUNT count]",
+        "",
+        "nondeterministic_output request_policy:special response_policy:special",
+        &[Operator],
+    ),
+    row(
+        "DSYNC.LOG",
+        "[COUNT count | RESET]",
+        "",
+        "nondeterministic_output request_policy:all_nodes response_policy:special",
+        &[Operator],
+    ),
 ];
 
 /// The commands that are new in 0.3.0. All others came with 0.1.0.
-const NEW_IN_0_3_0: [&str; 1] = ["DONCE.GET"];
+const NEW_IN_0_3_0: [&str; 3] = ["DONCE.GET", "DSYNC.HOLDS", "DSYNC.LOG"];
 
 impl DesignedCommand {
     /// The first version with this command.
@@ -286,6 +300,7 @@ impl DocArgument {
             "pure-token" => None,
             "key" => Some(key),
             "integer" => Some("5"),
+            "string" if self.name == "cursor" => Some("0"),
             "string" => Some("text"),
             other => panic!("no argument here is a {other}"),
         };

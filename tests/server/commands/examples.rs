@@ -47,6 +47,7 @@ enum ReplyForm {
     Is(i64),
     Bulk,
     Word(String),
+    Status(String),
     Array(Vec<ReplyForm>),
     List(Box<ReplyForm>),
     Map(Vec<(String, ReplyForm)>),
@@ -63,6 +64,7 @@ impl ReplyForm {
             | (ReplyForm::Bulk, Reply::Bulk(_)) => true,
             (ReplyForm::Is(number), Reply::Int(found)) => number == found,
             (ReplyForm::Word(word), Reply::Bulk(found)) => word.as_bytes() == found,
+            (ReplyForm::Status(line), Reply::Simple(found)) => line == found,
             (ReplyForm::Array(forms), Reply::Array(found)) => {
                 forms.len() == found.len()
                     && forms.iter().zip(found).all(|(form, item)| form.fits(item))
@@ -150,6 +152,10 @@ impl Reader {
             }
             assert!(self.take("}"), "no end of a map at {:?}", self.0);
             return ReplyForm::Map(fields);
+        }
+        if self.take("+") {
+            // Only a whole reply is a status line.
+            return ReplyForm::Status(std::mem::take(&mut self.0).to_owned());
         }
         if self.0.starts_with('"') {
             return ReplyForm::Word(self.word());

@@ -467,3 +467,79 @@ fn contended_options_are_checked_like_all_others() {
         );
     }
 }
+
+#[test]
+fn holds_and_log_options_are_checked_like_all_others() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for (request, parts) in [
+        (&["DSYNC.HOLDS"][..], &["wrong number of arguments"][..]),
+        (
+            &["DSYNC.HOLDS", "0", "TOKEN", "t"],
+            &["syntax error", "'TOKEN'"],
+        ),
+        (
+            &["DSYNC.HOLDS", "0", "OWNER"],
+            &["syntax error", "no value"],
+        ),
+        (
+            &["DSYNC.HOLDS", "0", "OWNER", "a", "OWNER", "b"],
+            &["syntax error", "twice"],
+        ),
+        (
+            &["DSYNC.HOLDS", "0", "COUNT", "0"],
+            &["COUNT", "1 to 1000", "'0'"],
+        ),
+        (
+            &["DSYNC.HOLDS", "0", "COUNT", "1001"],
+            &["COUNT", "1 to 1000", "'1001'"],
+        ),
+        (
+            &["DSYNC.HOLDS", "1"],
+            &["a cursor is 0 or what the last call returned", "'1'"],
+        ),
+        (&["DSYNC.HOLDS", "x-1"], &["a cursor is 0 or", "'x-1'"]),
+        (
+            &["DSYNC.HOLDS", "1-9007199254740992"],
+            &["a cursor is 0 or"],
+        ),
+        (&["DSYNC.HOLDS", ""], &["a cursor has 1 to 32 bytes"]),
+        (&["DSYNC.LOG", "10"], &["syntax error", "'10'"]),
+        (&["DSYNC.LOG", "COUNT"], &["syntax error", "no value"]),
+        (&["DSYNC.LOG", "COUNT", "0"], &["COUNT", "1 to 5000", "'0'"]),
+        (
+            &["DSYNC.LOG", "COUNT", "5", "RESET"],
+            &["syntax error", "twice"],
+        ),
+        (&["DSYNC.LOG", "RESET", "RESET"], &["syntax error", "twice"]),
+    ] {
+        let reply = client.call(request);
+        let error = reply.error();
+        assert!(error.starts_with("ERR "), "{request:?}: {error}");
+        assert!(
+            parts.iter().all(|part| error.contains(part)),
+            "{request:?}: {error}"
+        );
+    }
+    let pattern = "x".repeat(1_025);
+    let error = call!(client, "DSYNC.HOLDS", 0, "OWNER", &pattern);
+    assert!(
+        error.error().contains("OWNER has at most 1024 bytes"),
+        "{error:?}"
+    );
+    let none = call!(
+        client,
+        "dsync.holds",
+        0,
+        "count",
+        1000,
+        "owner",
+        &pattern[..1_024]
+    );
+    assert_eq!(none.as_array()[0], *"0");
+    assert_eq!(
+        call!(client, "dsync.log", "count", 5_000),
+        Reply::Array(Vec::new())
+    );
+    assert_eq!(call!(client, "dsync.log", "reset"), "OK");
+}

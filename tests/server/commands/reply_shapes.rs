@@ -172,5 +172,9 @@ fn every_command_has_the_same_replies_in_resp2_and_resp3() {
             Reply::Array(vec![text("DONE"), text("42"), Reply::Int(1)])
         );
         assert_eq!(call!(client, "DSYNC.CONTENDED"), Reply::Array(Vec::new()));
+        assert_eq!(
+            call!(client, "DSYNC.HOLDS", 0),
+            Reply::Array(vec![text("0"), Reply::Array(Vec::new())])
+        );
     }
 }

@@ -140,6 +140,10 @@ pub enum Meaning {
     /// DONCE.GET.
     Get,
     Contended,
+    /// DSYNC.HOLDS.
+    Holds,
+    /// DSYNC.LOG, without RESET.
+    Log,
     /// The values of these keys are removed, at once or `later_ms` later.
     Remove {
         keys: Vec<String>,
@@ -186,6 +190,8 @@ fn read(words: &[String]) -> Option<Meaning> {
     }
     Some(match name.as_str() {
         "DSYNC.CONTENDED" => Meaning::Contended,
+        "DSYNC.HOLDS" => Meaning::Holds,
+        "DSYNC.LOG" if words.len() != 2 => Meaning::Log,
         "DEL" | "UNLINK" => Meaning::Remove {
             keys: words[1..].to_vec(),
             later_ms: None,

@@ -58,6 +58,8 @@ pub fn check(
             reply => reply.is_nil(),
         },
         Meaning::Contended => is_contended(reply),
+        Meaning::Holds => is_page_of_holds(reply),
+        Meaning::Log => is_list(reply, is_logged_end),
         // The server's own commands: their replies are not checked.
         Meaning::Remove { .. }
         | Meaning::Move { .. }
@@ -170,7 +172,7 @@ fn check_error(
         | Meaning::Expect
         | Meaning::Info
         | Meaning::Get => begins(&["WRONGTYPE"]),
-        Meaning::Contended => false,
+        Meaning::Contended | Meaning::Holds | Meaning::Log => false,
         Meaning::Move { .. } => begins(&[
             "ERR no such key",
             "ERR source and destination objects are the same",
@@ -230,22 +232,89 @@ fn is_info(reply: &Reply) -> bool {
 }
 
 fn is_contended(reply: &Reply) -> bool {
-    let is_row = |row: &Reply| match row {
+    is_list(reply, |row| match row {
+        [database, key, family, waiters, longest_ms] => {
+            is_place(database, key, family)
+                && is_within(waiters, 1, i64::MAX)
+                && is_within(longest_ms, 0, i64::MAX)
+        }
+        _ => false,
+    })
+}
+
+/// `[next cursor, rows]`
+fn is_page_of_holds(reply: &Reply) -> bool {
+    let is_row = |row: &[Reply]| match row {
+        [
+            database,
+            key,
+            family,
+            fence,
+            owner,
+            client,
+            left_ms,
+            held_ms,
+        ] => {
+            // A renamed value that the server has not found yet has no place.
+            let is_lost = database.is_nil() && key.is_nil() && is_family(family);
+            (is_lost || is_place(database, key, family))
+                && is_within(fence, 1, MAX_FENCE)
+                && is_text_or_nil(owner)
+                && (client.is_nil() || is_within(client, 1, i64::MAX))
+                && is_within(left_ms, 0, MAX_MS)
+                && is_within(held_ms, 0, i64::MAX)
+        }
+        _ => false,
+    };
+    match reply {
         Reply::Array(items) => match items.as_slice() {
-            [database, key, family, waiters, longest_ms] => {
-                is_within(database, 0, 15)
-                    && matches!(key, Reply::Bulk(_))
-                    && CommandFamily::ALL
-                        .iter()
-                        .any(|known| *family == known.word())
-                    && is_within(waiters, 1, i64::MAX)
-                    && is_within(longest_ms, 0, i64::MAX)
+            [Reply::Bulk(_), rows] => is_list(rows, is_row),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// A row of DSYNC.LOG.
+fn is_logged_end(row: &[Reply]) -> bool {
+    let is_ms = |ms: &Reply| is_within(ms, 0, i64::MAX);
+    let [id, at, what, place @ .., fence, owner, held_ms, late_ms] = row else {
+        return false;
+    };
+    let is_told = |fields: &[&Reply]| fields.iter().all(|field| !field.is_nil());
+    let fits = match (what, place) {
+        (Reply::Bulk(what), [database, key, family]) => match what.as_slice() {
+            b"stall" => database.is_nil() && is_ms(late_ms),
+            b"removed" => is_place(database, key, family) && is_ms(held_ms) && late_ms.is_nil(),
+            b"lapse" => is_place(database, key, family) && is_told(&[fence, held_ms, late_ms]),
+            b"revoke" | b"disconnect" => {
+                is_place(database, key, family) && is_told(&[fence, held_ms]) && late_ms.is_nil()
             }
+            b"undelivered" => is_place(database, key, family) && is_told(&[fence, held_ms]),
             _ => false,
         },
         _ => false,
     };
-    matches!(reply, Reply::Array(rows) if rows.iter().all(is_row))
+    fits && is_within(id, 0, i64::MAX) && is_within(at, 1, i64::MAX) && is_text_or_nil(owner)
+}
+
+fn is_list(reply: &Reply, is_row: impl Fn(&[Reply]) -> bool) -> bool {
+    let fits = |row: &Reply| matches!(row, Reply::Array(items) if is_row(items));
+    matches!(reply, Reply::Array(rows) if rows.iter().all(fits))
+}
+
+/// Where a key is, and of which family.
+fn is_place(database: &Reply, key: &Reply, family: &Reply) -> bool {
+    is_within(database, 0, 15) && matches!(key, Reply::Bulk(_)) && is_family(family)
+}
+
+fn is_family(family: &Reply) -> bool {
+    let mut known = CommandFamily::ALL.iter();
+    known.any(|known| *family == known.word())
+}
+
+fn is_text_or_nil(text: &Reply) -> bool {
+    matches!(text, Reply::Bulk(_) | Reply::Nil)
 }
 
 #[test]

@@ -297,7 +297,12 @@ impl RequestGenerator {
                 by_token("FAIL", rest)
             }
             (80..85, CommandFamily::Once) => say("GET", &[]),
-            (95.., _) => FuzzRequest::line("DSYNC.CONTENDED COUNT 5"),
+            (95.., _) => FuzzRequest::line(self.one_of(&[
+                "DSYNC.CONTENDED COUNT 5",
+                "DSYNC.HOLDS 0 COUNT 100",
+                "DSYNC.HOLDS 3-1700000000000000 OWNER w*",
+                "DSYNC.LOG COUNT 5",
+            ])),
             _ => by_token("RELEASE", Vec::new()),
         };
         (database, request)

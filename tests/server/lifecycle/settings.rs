@@ -12,7 +12,7 @@ const SOON: Duration = Duration::from_secs(10);
 const DAY_MS: i64 = 86_400_000;
 
 /// Name, default, least and most, as in redis.conf.example.
-const SETTINGS: [(&str, i64, i64, i64); 10] = [
+const SETTINGS: [(&str, i64, i64, i64); 11] = [
     ("default-lease-ms", 30_000, 1, 30 * DAY_MS),
     ("max-lease-ms", DAY_MS, 1, 30 * DAY_MS),
     ("rejoin-ms", 2_000, 0, 600_000),
@@ -23,6 +23,7 @@ const SETTINGS: [(&str, i64, i64, i64); 10] = [
     ("max-result-bytes", 65_536, 0, 16 << 20),
     ("max-waiters", 100_000, 1, 10_000_000),
     ("max-waiters-per-key", 20_000, 1, 10_000_000),
+    ("log-max-len", 128, 0, 10_000),
 ];
 
 /// Settings that are yes or no, all `no` by default.

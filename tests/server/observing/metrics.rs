@@ -51,6 +51,23 @@ fn metrics_section_has_every_field_and_begins_at_zero() {
     }
 }
 
+#[test]
+fn metrics_and_module_list_tell_the_version_and_the_commit() {
+    let server = Server::start();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(server.info("dsync", "dsync_version"), version);
+    let commit = server.info("dsync", "dsync_commit");
+    let is_hash = commit.len() >= 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(is_hash || commit == "unknown", "{commit}");
+    let number = version.split('.').fold(0, |number, part| {
+        100 * number + part.parse::<i64>().expect("a number")
+    });
+    let modules = ask(&mut server.connect(), "MODULE LIST");
+    let ours = |module: &&Reply| *module.field("name") == "dsync";
+    let module = modules.as_array().iter().find(ours).expect("it is loaded");
+    assert_eq!(*module.field("ver"), number);
+}
+
 /// The commands of a family.
 struct FamilyCommands {
     family: &'static str,

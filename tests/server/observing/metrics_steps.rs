@@ -25,12 +25,16 @@ pub const COUNTERS: [&str; 11] = [
 /// The upper bounds of the histogram of waits.
 pub const BOUNDS_MS: [u64; 7] = [1, 10, 100, 1_000, 10_000, 60_000, 600_000];
 
-/// All fields of `INFO dsync`, without the prefix `dsync_`.
+/// The fields that are no numbers.
+pub const TEXTS: [&str; 2] = ["dsync_version", "dsync_commit"];
+
+/// All fields of `INFO dsync` that are numbers, without the prefix `dsync_`.
 #[track_caller]
 pub fn metrics(server: &Server) -> BTreeMap<String, u64> {
     let section = server.info_section("dsync");
     let fields = section.lines().filter_map(|line| line.split_once(':'));
     fields
+        .filter(|(name, _)| !TEXTS.contains(name))
         .map(|(name, value)| {
             let name = name.strip_prefix("dsync_").expect("the prefix");
             (name.to_owned(), value.parse().expect("a whole number"))

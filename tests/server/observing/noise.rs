@@ -243,7 +243,7 @@ fn command_list_hides_internal_commands_where_possible() {
     assert_eq!(has("DSYN"), !hides);
     assert_eq!(has("DSYNC.APPLY"), !hides);
     assert_eq!(has("DSYNC.PROBE"), has_probe(&server));
-    assert!(has("DSYNC.CONTENDED"));
+    assert!(has("DSYNC.CONTENDED") && has("DSYNC.HOLDS") && has("DSYNC.LOG"));
 }
 
 #[test]

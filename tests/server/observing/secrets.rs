@@ -248,6 +248,8 @@ fn assert_nothing_is_seen(server: &Server, seen: &[String]) {
         "INFO errorstats",
         "INFO dsync",
         "DSYNC.CONTENDED COUNT 1000",
+        "DSYNC.HOLDS 0 COUNT 1000",
+        "DSYNC.LOG COUNT 5000",
         "ACL LOG",
         "LATENCY DOCTOR",
         "DLOCK.INFO lock",

@@ -22,6 +22,7 @@ mod requests;
 mod serve;
 
 use dsync_engine::answer::Answer;
+use dsync_engine::change::End;
 use dsync_engine::types::{Now, Token};
 use dsync_engine::{Family, Settings};
 
@@ -55,6 +56,13 @@ pub struct ModelWake {
     pub answer: Answer,
 }
 
+/// A hold that ended although its client did not ask for that, as it was then.
+pub struct ModelEnd {
+    pub name: Name,
+    pub hold: ModelHold,
+    pub how: End,
+}
+
 pub struct Model {
     pub settings: Settings,
     pub values: Vec<(Name, Value)>,
@@ -62,6 +70,7 @@ pub struct Model {
     pub wakes: Vec<ModelWake>,
     /// The number of a kept place, and the fence that was granted to it; `None` if it was dropped.
     pub announcements: Vec<(Name, u64, Option<u64>)>,
+    pub ends: Vec<ModelEnd>,
     last_fence: u64,
     last_number: u64,
 }
@@ -78,6 +87,7 @@ impl Model {
             queues: Vec::new(),
             wakes: Vec::new(),
             announcements: Vec::new(),
+            ends: Vec::new(),
             last_fence: 0,
             last_number: 0,
         }

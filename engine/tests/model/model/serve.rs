@@ -1,7 +1,7 @@
 //! The rules: how holds begin and end, which request is next, and when a key is removed.
 
 use super::content::{ModelContent, ModelHold};
-use super::{Model, Name, ms};
+use super::{Model, ModelEnd, Name, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::{Claim, Now, UnixMs};
@@ -67,6 +67,9 @@ impl Model {
             _ => {}
         }
         content.touched_ms = content.touched_ms.max(ms(now));
+        if !matches!(how, End::Released | End::Done) {
+            self.ends.push(ModelEnd { name, hold, how });
+        }
     }
 
     pub(super) fn renew_hold(&mut self, name: Name, fence: u64, lease_ms: u32, now: Now) {

@@ -1,6 +1,6 @@
 //! What happens to connections and servers: lost replies, disconnects, restarts, failovers and demotions.
 
-use super::World;
+use super::{Walk, World};
 use crate::model::{TICK_US, Value};
 use crate::server::Server;
 use crate::steps::Step;
@@ -124,6 +124,8 @@ impl World {
             .leapt(beginning, saved, self.primary.engine.last_fence(), self.now);
         self.model.take_over(self.now, knows_clients);
         self.tickets.clear();
+        // The states of a new engine have other ids.
+        self.walk = Walk::default();
         if !knows_clients {
             self.conns.clear();
         }
