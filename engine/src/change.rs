@@ -62,6 +62,10 @@ pub enum Change {
     Delay {
         until: UnixMs,
     },
+    /// Nobody is granted before this moment, by the order of an operator; `None` ends the pause.
+    Pause {
+        until: Option<UnixMs>,
+    },
 }
 
 impl Change {
@@ -83,7 +87,8 @@ impl Change {
             | Change::Tally(_)
             | Change::GiveUp
             | Change::Record(_)
-            | Change::Delay { .. } => None,
+            | Change::Delay { .. }
+            | Change::Pause { .. } => None,
         }
     }
 
@@ -105,6 +110,7 @@ impl Change {
             Change::GiveUp => "GIVEUP",
             Change::Record(_) => "RECORD",
             Change::Delay { .. } => "DELAY",
+            Change::Pause { .. } => "PAUSE",
         }
     }
 }

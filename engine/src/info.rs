@@ -41,6 +41,8 @@ pub enum Particulars {
 
 pub struct Info<'e> {
     pub particulars: Particulars,
+    /// What is left of a pause, by the wall clock; 0 if there is none.
+    pub paused_ms: u64,
     pub holders: usize,
     pub first_holders: Vec<HoldInfo<'e>>,
     /// `None` on a replica: only the primary has queues.
@@ -107,6 +109,9 @@ impl Engine {
         });
         Ok(Some(Info {
             particulars,
+            paused_ms: body
+                .paused_until()
+                .map_or(0, |until| until.ms_left(now.unix())),
             holders: body.holds().len(),
             first_holders: first_holders.collect(),
             waiters: self.is_serving().then(|| self.waiters_of(key, count, now)),

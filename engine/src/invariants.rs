@@ -15,6 +15,7 @@ impl Engine {
     pub fn check_invariants(&self, now: Now) {
         self.queues.check_invariants();
         self.leases.check_invariants();
+        self.openings.check_invariants();
         for (id, state) in self.states.iter() {
             state.body.check_invariants();
             let noted = state.body.retention();
@@ -30,6 +31,15 @@ impl Engine {
                     || db.is_none()
                     || noted.is_none_or(|until| self.retention.contains(&(until, id))),
                 "{id:?} is not in the retention index under {noted:?}"
+            );
+            let opens_at = state.body.opens_at();
+            let is_put_off = || {
+                let mut tasks = self.put_off.iter();
+                tasks.any(|(_, task)| *task == Task::Open(id))
+            };
+            assert!(
+                !walked || db.is_none() || self.openings.at(id) == opens_at || is_put_off(),
+                "{id:?} is not in the index of openings under {opens_at:?}"
             );
             let holds = state.body.holds();
             let without = holds.first_before(self.role.since());

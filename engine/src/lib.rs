@@ -68,6 +68,7 @@ use fence::Fences;
 use hold::Hold;
 use index::deadlines::Wheel;
 use index::leftovers::Leftovers;
+use index::openings::Openings;
 use index::slab::Slab;
 use index::spaces::Spaces;
 use index::strays::Strays;
@@ -155,7 +156,7 @@ struct NotDecided;
 pub struct WrongType;
 
 /// Invariants:
-/// - a state that is indexed in `leases` or `retention` belongs to a database, and this server decides about it;
+/// - a state that is indexed in `leases`, `retention` or `openings` belongs to a database, and this server decides about it;
 /// - `ephemeral` has only holds that are ephemeral, each under the connection it is bound to now, and holds that
 ///   `leftovers` has still to drop;
 /// - `strays` has exactly the states whose space is `Space::NOWHERE`;
@@ -169,6 +170,8 @@ pub struct Engine {
     leases: Wheel,
     /// When groups and work-once keys that nobody uses are forgotten.
     retention: BTreeSet<(UnixMs, StateId)>,
+    /// When pauses end.
+    openings: Openings,
     /// The holds that end with a connection, by that connection.
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
     /// Connections that have closed. Their holds in `ephemeral` end as soon as the server can write. The holds are not
@@ -206,6 +209,7 @@ impl Engine {
             queues: Queues::default(),
             leases: Wheel::new(0),
             retention: BTreeSet::new(),
+            openings: Openings::default(),
             ephemeral: BTreeMap::new(),
             closed: BTreeSet::new(),
             ending: BTreeMap::new(),
@@ -290,8 +294,11 @@ impl Engine {
         }
         let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
         self.stats.decided(family, &change, unrenewed);
-        self.effects.may_free_capacity |=
-            ended.is_some() || matches!(change, Change::Limit(_) | Change::Pin(_));
+        self.effects.may_free_capacity |= ended.is_some()
+            || matches!(
+                change,
+                Change::Limit(_) | Change::Pin(_) | Change::Pause { .. }
+            );
         self.effects.changes.push(change);
         if let Some(hold) = ended.as_ref().filter(|hold| hold.is_ephemeral()) {
             self.ephemeral.remove(&(hold.client(), hold.fence()));

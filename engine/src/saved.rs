@@ -125,15 +125,29 @@ impl Assembly {
             Change::Grant(grant) => {
                 let rises = grant.fence > self.last;
                 self.last = grant.fence;
-                rises && self.has_scalars == scalars_first
+                rises && self.has_scalars == scalars_first && !self.has_later()
             }
             Change::Limits(_) | Change::Tally(_) | Change::Record(_) => {
                 let first = self.last == Fence(0);
                 !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
             }
-            Change::Delay { .. } => self.has_scalars && self.body.later_scalars().is_none(),
+            Change::Delay { .. } => self.is_past_scalars() && !self.has_later(),
+            Change::Pause { until } => {
+                let is_first = self.body.paused_until().is_none();
+                until.is_some() && is_first && self.is_past_scalars()
+            }
             _ => false,
         }
+    }
+
+    /// Whether the change of [`Body::scalars`] is there, if the family has one.
+    fn is_past_scalars(&self) -> bool {
+        self.has_scalars == self.body.scalars().is_some()
+    }
+
+    /// Whether one of [`Body::later_scalars`] was added already.
+    fn has_later(&self) -> bool {
+        self.body.later_scalars().next().is_some()
     }
 
     /// Returns the state. Call it when the last string has been added.
@@ -141,7 +155,7 @@ impl Assembly {
     /// # Errors
     /// If something is missing.
     pub fn finish(self) -> Result<Body, Unsound> {
-        if self.has_scalars == self.body.scalars().is_some() {
+        if self.is_past_scalars() {
             Ok(self.body)
         } else {
             Err(Unsound::Incomplete)
@@ -247,6 +261,11 @@ mod tests {
         Change::Delay { until }
     }
 
+    fn pause(until: u64) -> Change {
+        let until = Some(UnixMs(until));
+        Change::Pause { until }
+    }
+
     fn made_of(family: Family, changes: impl IntoIterator<Item = Change>) -> Body {
         let mut body = Body::new(family);
         for change in changes {
@@ -289,6 +308,11 @@ mod tests {
             ),
             made_of(Family::Once, [record(Some(Reason::Lapsed), None)]),
             made_of(Family::Once, [record(None, None), delay(9)]),
+            made_of(Family::Once, [record(None, None), delay(9), pause(0)]),
+            made_of(Family::Lock, [pause(8)]),
+            made_of(Family::Lock, [grant(1, Claim::Exclusive), pause(8)]),
+            made_of(Family::Semaphore, [limits(), permits(3), pause(8)]),
+            made_of(Family::Group, [tally(None), pause(8)]),
             made_of(Family::Once, [record(None, Some(None))]),
             made_of(Family::Once, [record(given(9), Some(Some(b"r")))]),
             made_of(
@@ -315,7 +339,9 @@ mod tests {
     #[test]
     fn saved_state_is_split_after_128_changes_and_between_versions() {
         let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
-        assert_eq!(lengths, [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1, 2, 1, 1, 1]);
+        let plain = [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1];
+        let with_later = [2, 2, 1, 2, 2, 2];
+        assert_eq!(lengths, [&plain[..], &with_later, &[1, 1, 1]].concat());
     }
 
     #[test]
@@ -383,6 +409,59 @@ mod tests {
             let loaded = load(family, &packed(family, &changes));
             assert!(loaded.is_err(), "{family:?}: {what}");
         }
+    }
+
+    /// A state has one form: what later versions brought comes last, once, and in one order.
+    #[test]
+    fn saved_pause_out_of_place_is_refused() {
+        let go_on = Change::Pause { until: None };
+        let alone = grant(1, Claim::Exclusive);
+        let permit = grant(1, Claim::Permits(1));
+        let open = record(None, None);
+        let refused = [
+            (Family::Lock, vec![go_on], "no pause"),
+            (Family::Lock, vec![pause(8), pause(8)], "twice"),
+            (Family::Lock, vec![pause(8), alone], "before a hold"),
+            (Family::Semaphore, vec![pause(8)], "no limits"),
+            (Family::Semaphore, vec![pause(8), limits()], "before limits"),
+            (
+                Family::Semaphore,
+                vec![limits(), pause(8), permit],
+                "before a hold",
+            ),
+            (
+                Family::Group,
+                vec![pause(8), tally(None)],
+                "before the tally",
+            ),
+            (
+                Family::Once,
+                vec![open, pause(8), delay(9)],
+                "before the delay",
+            ),
+        ];
+        for (family, changes, what) in refused {
+            let mut strings: Vec<_> = wire::by_version(&changes)
+                .map(|changes| packed(family, changes).remove(0))
+                .collect();
+            let last = strings.len() - 1;
+            for string in &mut strings[..last] {
+                *string = with_more(string);
+            }
+            assert!(load(family, &strings).is_err(), "{family:?}: {what}");
+        }
+    }
+
+    /// The same string, but more follow.
+    fn with_more(string: &[u8]) -> Vec<u8> {
+        let unpacked = wire::open(string).expect("well-formed");
+        let family = unpacked.family;
+        let changes: Vec<_> = unpacked
+            .map(|change| change.expect("well-formed"))
+            .collect();
+        let mut buffer = Vec::new();
+        wire::pack(&mut buffer, family, true, &changes);
+        buffer
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::families::semaphore::Semaphore;
 use crate::heap;
 use crate::hold::Hold;
 use crate::hold_set::HoldSet;
-use crate::types::{Claim, Family, Fence, UnixMs};
+use crate::types::{Claim, Family, Fence, OptionalUnixMs, UnixMs};
 
 /// Why a change does not fit the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +89,7 @@ impl Body {
     #[must_use]
     pub fn holds(&self) -> &HoldSet {
         match self {
-            Body::Lock(lock) => &lock.holds,
+            Body::Lock(lock) => lock.holds(),
             Body::Semaphore(semaphore) => &semaphore.holds,
             Body::Group(group) => &group.members,
             Body::Once(once) => once.runs(),
@@ -100,7 +100,7 @@ impl Body {
     #[must_use]
     pub fn into_holds(self) -> HoldSet {
         match self {
-            Body::Lock(lock) => lock.holds,
+            Body::Lock(lock) => lock.into_holds(),
             Body::Semaphore(semaphore) => *semaphore.holds,
             Body::Group(group) => group.members,
             Body::Once(once) => once.into_runs(),
@@ -110,7 +110,7 @@ impl Body {
     /// Returns the holds; `None` only if there are none.
     pub fn holds_mut(&mut self) -> Option<&mut HoldSet> {
         match self {
-            Body::Lock(lock) => Some(&mut lock.holds),
+            Body::Lock(lock) => Some(lock.holds_mut()),
             Body::Semaphore(semaphore) => Some(&mut semaphore.holds),
             Body::Group(group) => Some(&mut group.members),
             Body::Once(once) => once.runs_mut(),
@@ -121,7 +121,7 @@ impl Body {
     #[inline]
     pub fn insert(&mut self, hold: Hold) {
         match self {
-            Body::Lock(lock) => lock.holds.insert(hold),
+            Body::Lock(lock) => lock.holds_mut().insert(hold),
             Body::Semaphore(semaphore) => semaphore.holds.insert(hold),
             Body::Group(group) => group.members.insert(hold),
             Body::Once(once) => once.insert(hold),
@@ -170,9 +170,42 @@ impl Body {
             .filter(|limit| *limit >= 1)
     }
 
-    /// Whether a hold with this claim fits beside the present holds, under this limit.
+    /// Returns until when nobody is granted, if an operator has paused the key. The pause lasts until it is ended by a
+    /// change, even if its moment has passed.
+    #[must_use]
+    pub fn paused_until(&self) -> Option<UnixMs> {
+        match self {
+            Body::Lock(lock) => lock.paused_until(),
+            Body::Semaphore(semaphore) => semaphore.paused_until.get(),
+            Body::Group(group) => group.paused_until.get(),
+            Body::Once(once) => once.paused_until.get(),
+        }
+    }
+
+    fn pause(&mut self, until: Option<UnixMs>) {
+        let noted = match self {
+            Body::Lock(lock) => return lock.pause(until),
+            Body::Semaphore(semaphore) => &mut semaphore.paused_until,
+            Body::Group(group) => &mut group.paused_until,
+            Body::Once(once) => &mut once.paused_until,
+        };
+        noted.replace(until);
+    }
+
+    /// Returns the moment at which the queue may go on without any other event, if there is one: the end of a pause.
+    /// Under this moment the key is in the `openings` index.
+    #[must_use]
+    pub fn opens_at(&self) -> Option<UnixMs> {
+        self.paused_until()
+    }
+
+    /// Whether a hold with this claim may be granted now: the key is not paused, and the claim fits beside the present
+    /// holds, under this limit.
     #[must_use]
     pub fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
+        if self.paused_until().is_some() {
+            return false;
+        }
         match self {
             Body::Lock(lock) => lock.admits(claim),
             Body::Semaphore(semaphore) => {
@@ -286,6 +319,7 @@ impl Body {
                 }
                 once.delay(*until);
             }
+            Change::Pause { until } => self.pause(*until),
             // The engine removes the state; there is nothing to change in it.
             Change::Vanish => {}
         }
@@ -313,14 +347,16 @@ impl Body {
         }
     }
 
-    /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing.
+    /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing. A pause
+    /// keeps a tally, a record or a result at least until its end.
     #[must_use]
     pub fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
-        match self {
-            Body::Lock(_) | Body::Semaphore(_) => None,
-            Body::Group(group) => Some(group.retained_until(settings.group_idle_ms)),
-            Body::Once(once) => Some(once.retained_until(settings.once_keep_ms)),
-        }
+        let until = match self {
+            Body::Lock(_) | Body::Semaphore(_) => return None,
+            Body::Group(group) => group.retained_until(settings.group_idle_ms),
+            Body::Once(once) => once.retained_until(settings.once_keep_ms),
+        };
+        Some(self.paused_until().map_or(until, |pause| until.max(pause)))
     }
 
     /// Returns the moment under which the key is in the `retention` index.
@@ -328,13 +364,13 @@ impl Body {
     pub fn retention(&self) -> Option<UnixMs> {
         match self {
             Body::Lock(_) | Body::Semaphore(_) => None,
-            Body::Group(group) => group.retention,
-            Body::Once(once) => once.retention,
+            Body::Group(group) => group.retention.get(),
+            Body::Once(once) => once.retention.get(),
         }
     }
 
     /// Returns the field that has the moment under which the key is in the `retention` index.
-    pub fn retention_mut(&mut self) -> Option<&mut Option<UnixMs>> {
+    pub(crate) fn retention_mut(&mut self) -> Option<&mut OptionalUnixMs> {
         match self {
             Body::Lock(_) | Body::Semaphore(_) => None,
             Body::Group(group) => Some(&mut group.retention),
@@ -363,13 +399,17 @@ impl Body {
     }
 
     /// Returns the changes that set what [`Body::scalars`] leaves out, because only later versions of the format have
-    /// it; none for most keys.
-    #[must_use]
-    pub fn later_scalars(&self) -> Option<Change> {
-        match self {
-            Body::Once(once) => once.not_before().map(|until| Change::Delay { until }),
+    /// it, in the order of their numbers; none for most keys.
+    pub fn later_scalars(&self) -> impl Iterator<Item = Change> + use<> {
+        let delay = match self {
+            Body::Once(once) => once.not_before(),
             Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
-        }
+        };
+        let delay = delay.map(|until| Change::Delay { until });
+        let pause = self.paused_until().map(Some);
+        delay
+            .into_iter()
+            .chain(pause.map(|until| Change::Pause { until }))
     }
 
     /// Returns the changes that make a new state equal to this one, for a saved state: first the scalars, then the
@@ -393,7 +433,7 @@ impl Body {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let own = match self {
-            Body::Lock(_) => 0,
+            Body::Lock(lock) => lock.heap_bytes(),
             Body::Semaphore(_) => heap::allocated(size_of::<HoldSet>()),
             Body::Group(_) => heap::allocated(size_of::<WaitGroup>()),
             Body::Once(once) => heap::allocated(size_of::<Once>()) + once.heap_bytes(),
@@ -414,11 +454,11 @@ impl Body {
         );
         if let Body::Lock(lock) = self {
             let exclusive = lock
-                .holds
+                .holds()
                 .iter()
                 .any(|hold| hold.claim() == Claim::Exclusive);
             assert!(
-                !exclusive || lock.holds.len() == 1,
+                !exclusive || lock.holds().len() == 1,
                 "an exclusive hold is alone"
             );
         }

@@ -26,6 +26,7 @@
 //! GIVEUP    12
 //! RECORD    13 attempts touched reason-kind [reason] late completion-follows [completion]
 //! DELAY     14 until                                                              (version 3)
+//! PAUSE     15 option(until)                                                      (version 3)
 //! ```
 //!
 //! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.
@@ -91,6 +92,7 @@ mod kind {
     pub const GIVEUP: u8 = 12;
     pub const RECORD: u8 = 13;
     pub const DELAY: u8 = 14;
+    pub const PAUSE: u8 = 15;
 
     /// The kind of a GRANT. The three constants below are its flags.
     pub const GRANT: u8 = 0x80;
@@ -139,7 +141,7 @@ impl Change {
     #[must_use]
     pub fn version(&self) -> u8 {
         match self {
-            Change::Delay { .. } => VERSION_OF_0_3,
+            Change::Delay { .. } | Change::Pause { .. } => VERSION_OF_0_3,
             Change::Grant(_)
             | Change::Renew { .. }
             | Change::End { .. }

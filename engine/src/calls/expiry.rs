@@ -1,7 +1,7 @@
 //! What time does to the state of one key: leases run out, and states that nothing keeps are forgotten.
 //!
-//! It also indexes each state under the moments at which that happens. `calls::tasks` asks the two indexes what has
-//! come due.
+//! It also indexes each state under the moments at which that happens, and at which its pause ends. `calls::tasks` asks
+//! the indexes what has come due.
 
 use crate::change::Change;
 use crate::types::{LeaseUs, Now};
@@ -31,7 +31,8 @@ impl Engine {
         }
     }
 
-    /// Indexes the state under its next lease end and the end of its retention. Does nothing on a replica.
+    /// Indexes the state under its next lease end, the end of its retention and the end of its pause. Does nothing on a
+    /// replica.
     pub(crate) fn index(&mut self, id: StateId) {
         let Some(state) = self.states.get_mut(id) else {
             return;
@@ -44,11 +45,12 @@ impl Engine {
             Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
             None => self.leases.cancel(id),
         }
+        self.openings.set(id, state.body.opens_at());
         // RENAME moves the state but not its waiters, so index it even while requests wait.
         let idle = holds.is_empty();
         let until = state.body.retained_until(&self.settings).filter(|_| idle);
         if let Some(noted) = state.body.retention_mut() {
-            if let Some(before) = std::mem::replace(noted, until) {
+            if let Some(before) = noted.replace(until) {
                 self.retention.remove(&(before, id));
             }
             if let Some(until) = until {
@@ -57,11 +59,13 @@ impl Engine {
         }
     }
 
-    /// Removes the state from both deadline indexes.
+    /// Removes the state from all deadline indexes.
     pub(crate) fn unindex(&mut self, id: StateId) {
         self.leases.cancel(id);
+        self.openings.set(id, None);
         if let Some(state) = self.states.get_mut(id)
-            && let Some(until) = state.body.retention_mut().and_then(Option::take)
+            && let Some(noted) = state.body.retention_mut()
+            && let Some(until) = noted.replace(None)
         {
             self.retention.remove(&(until, id));
         }
@@ -105,13 +109,13 @@ impl Engine {
         !is_used && self.is_at_its_end(key, false, now)
     }
 
-    /// Whether nothing keeps the state: it has no holds, no pinned limit, and nothing that is still retained. `waited`
-    /// says that requests wait for the key.
+    /// Whether nothing keeps the state: it has no holds, no pause, no pinned limit, and nothing that is still retained.
+    /// `waited` says that requests wait for the key.
     pub(crate) fn is_at_its_end(&self, key: &Key<'_>, waited: bool, now: Now) -> bool {
         let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
             return false;
         };
-        if !state.body.holds().is_empty() {
+        if !state.body.holds().is_empty() || state.body.paused_until().is_some() {
             return false;
         }
         match &state.body {

@@ -114,7 +114,8 @@ impl Engine {
                 None => 0,
             };
             let own = state.address.heap_bytes() + state.body.heap_bytes();
-            size_of::<State>() + own + self.leases.bytes_of(id) + retained
+            let indexed = self.leases.bytes_of(id) + self.openings.bytes_of(id) + retained;
+            size_of::<State>() + own + indexed
         })
     }
 }

@@ -9,6 +9,7 @@ pub mod follow;
 mod group;
 mod keyspace;
 mod once;
+mod pause;
 pub(crate) mod role;
 mod serve;
 pub mod tasks;

@@ -1,4 +1,5 @@
-//! What comes due without a request: leases, waits, vacant places, retention, and tasks that were put off.
+//! What comes due without a request: leases, waits, vacant places, retention, the ends of pauses, and tasks that were
+//! put off.
 //!
 //! The caller asks for the next task, opens its key and performs it. Each task concerns one key. [`Engine::next_wake`]
 //! says when to ask again; to ask early, or twice, does nothing.
@@ -37,10 +38,12 @@ pub enum Task {
     },
     /// Forget a group or a work-once key that has been kept long enough.
     Retire { state: StateId, until: UnixMs },
+    /// End the pause of a key.
+    Open(StateId),
 }
 
 /// How many kinds of tasks `next_of_kind` tells apart.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// How long a task waits whose key this server cannot write at present.
 const PUT_OFF_MS: u64 = 50;
@@ -96,6 +99,10 @@ impl Engine {
                 let (until, state) = self.retention.first().copied()?;
                 (until <= now.unix()).then_some(Task::Retire { state, until })
             }
+            5 => {
+                let (at, state) = self.openings.first()?;
+                (at <= now.unix()).then_some(Task::Open(state))
+            }
             _ => {
                 let (until, task) = self.put_off.first().copied()?;
                 if until > now.mono {
@@ -119,8 +126,11 @@ impl Engine {
             self.retention.remove(&(until, state));
             let found = self.states.get_mut(state);
             if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
-                *noted = None;
+                noted.replace(None);
             }
+        }
+        if let Task::Open(state) = task {
+            self.openings.set(state, None);
         }
         let entry = (now.mono.after_ms(PUT_OFF_MS), task);
         if let Task::End { fence, .. } = task {
@@ -134,16 +144,17 @@ impl Engine {
         self.put_off.insert(entry);
     }
 
-    /// Returns the task that forgets this key, if it has been kept long enough. Perform it before a request on the key,
-    /// so that the request cannot be told an old result when the timer is late.
+    /// Returns the task that ends the pause of this key if it is over, or that forgets the key if it has been kept long
+    /// enough. Perform it before a request on the key, so that the request meets no pause that is over, and cannot be
+    /// told an old result, when the timer is late.
     #[must_use]
-    pub fn overdue_retirement(&self, key: &Key<'_>, now: Now) -> Option<Task> {
+    pub fn overdue(&self, key: &Key<'_>, now: Now) -> Option<Task> {
         let state = key.state.filter(|_| self.is_serving())?;
-        let until = self
-            .states
-            .get(state)?
-            .body
-            .retained_until(&self.settings)?;
+        let body = &self.states.get(state)?.body;
+        if body.opens_at().is_some_and(|at| at <= now.unix()) {
+            return Some(Task::Open(state));
+        }
+        let until = body.retained_until(&self.settings)?;
         let is_over = until <= now.unix() && self.is_over(key, now);
         is_over.then_some(Task::Retire { state, until })
     }
@@ -198,7 +209,8 @@ impl Engine {
                 ..
             }
             | Task::Lapse(state)
-            | Task::Retire { state, .. } => {
+            | Task::Retire { state, .. }
+            | Task::Open(state) => {
                 let found = self.states.get(state);
                 let found = found.and_then(|state| {
                     let db = self.spaces.db(state.address.space())?;
@@ -215,13 +227,17 @@ impl Engine {
         }
     }
 
-    /// Does the task, and everything else that is due for its key. If the key cannot be written, only waits run out.
+    /// Does the task, and everything else that is due for its key, except that the end of a pause lapses no hold. If the key cannot be written, only waits run out.
     pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
         if !now.may_write && !matches!(task, Task::RunOut { .. }) {
             return self.put_off(task, now);
         }
-        if now.may_write && self.forget_if_over(key, now) {
-            return;
+        if now.may_write {
+            // A key whose pause is over may have nothing else that keeps it.
+            self.end_pause_if_over(key, now);
+            if self.forget_if_over(key, now) {
+                return;
+            }
         }
         match task {
             Task::End { fence, ending } => self.end_disconnected(key, fence, ending, now),
@@ -239,6 +255,8 @@ impl Engine {
                     self.run_out(queue, place);
                 }
             }
+            // Lapse nothing: the command that follows may renew an overdue hold.
+            Task::Open(_) => return self.settle(key, now),
             Task::Lapse(_) | Task::Serve(_) | Task::Retire { .. } => {}
         }
         self.lapse_due(key, now);
@@ -333,9 +351,11 @@ impl Engine {
             .map(|due| due.saturating_sub(now.lease.0));
         let retention = self.retention.first();
         let retention = retention.map(|(until, _)| until.ms_left(now.unix()).saturating_mul(1_000));
+        let openings = self.openings.first();
+        let openings = openings.map(|(at, _)| at.ms_left(now.unix()).saturating_mul(1_000));
         let put_off = self.put_off.first();
         let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
-        [waits, leases, retention, put_off, background]
+        [waits, leases, retention, openings, put_off, background]
             .into_iter()
             .flatten()
             .min()
@@ -344,7 +364,12 @@ impl Engine {
     /// Whether work is left that needs the server to take writes again.
     #[must_use]
     pub fn is_held_up(&self, now: Now) -> bool {
-        !now.may_write && self.is_serving() && self.has_work()
+        let opens = || {
+            self.openings
+                .first()
+                .is_some_and(|(at, _)| at <= now.unix())
+        };
+        !now.may_write && self.is_serving() && (self.has_work() || opens())
     }
 
     /// Whether holds have to be ended or queues to be visited.

@@ -2,6 +2,7 @@
 
 pub mod deadlines;
 pub mod leftovers;
+pub mod openings;
 pub mod slab;
 pub mod spaces;
 pub mod strays;

@@ -103,6 +103,12 @@ pub(super) fn read(
                 until: fields.moment("until")?,
             }
         }
+        kind::PAUSE => {
+            fields.verb = "PAUSE";
+            Change::Pause {
+                until: fields.moment_option("until")?,
+            }
+        }
         _ => return Err(Unreadable::Kind(kind)),
     })
 }

@@ -21,6 +21,7 @@ struct ReplayedKey {
     holds: Vec<(Fence, Claim)>,
     asked: Option<u32>,
     pinned: Option<u32>,
+    is_paused: bool,
     work: WorkLaws,
 }
 
@@ -76,6 +77,7 @@ impl Laws {
             key.work.written(name, change, keep_ms, now.unix_us / 1_000);
             match change {
                 Change::Grant(grant) => {
+                    assert!(!key.is_paused, "{name:?}: nobody is granted in a pause");
                     let next = Fence((self.last_fence.0 + 1).max(now.unix_us));
                     assert_eq!(grant.fence, next, "{name:?}: fences rise with the clock");
                     self.last_fence = grant.fence;
@@ -117,6 +119,7 @@ impl Laws {
                 }
                 Change::Limit(limit) => key.asked = Some(*limit),
                 Change::Pin(limit) => key.pinned = *limit,
+                Change::Pause { until } => key.is_paused = until.is_some(),
                 Change::Finish { .. } => {
                     assert!(
                         key.holds.is_empty(),
@@ -128,6 +131,7 @@ impl Laws {
                         key.holds.is_empty(),
                         "{name:?}: no key vanishes with its holds"
                     );
+                    assert!(!key.is_paused, "{name:?}: a pause keeps its key");
                     self.keys.remove(&name);
                 }
                 _ => {}

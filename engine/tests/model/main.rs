@@ -9,8 +9,8 @@
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
-//! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `rounds`, `once`, `keyspace`, `strays`, `roles`,
-//!   `bounds`;
+//! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `pauses`, `rounds`, `once`, `keyspace`, `strays`,
+//!   `roles`, `bounds`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -43,6 +43,7 @@ mod long_queues;
 mod model;
 mod once;
 mod order;
+mod pauses;
 mod places;
 mod retries;
 mod roles;

@@ -128,14 +128,15 @@ impl Server {
         (result, done)
     }
 
-    /// Forgets a key that has been kept long enough, as the module does before each request that may write.
-    pub fn forget_if_over(&mut self, name: Name, now: Now) -> Option<Done> {
+    /// Ends a pause that is over, and forgets a key that has been kept long enough, as the module does before each request
+    /// that may write.
+    pub fn do_overdue(&mut self, name: Name, now: Now) -> Option<Done> {
         let spelling = key_bytes(name);
         let Some(Stored::State(id)) = self.keys.get(&name) else {
             return None;
         };
         let key = Key::found(Db(name.0), &spelling, Some(*id));
-        let task = self.engine.overdue_retirement(&key, now)?;
+        let task = self.engine.overdue(&key, now)?;
         let call = |engine: &mut Engine, key: &mut Key<'_>| engine.perform(task, key, now);
         Some(self.call(name, Family::Lock, call).1)
     }
@@ -320,13 +321,20 @@ impl Server {
         if done.changes.is_empty() {
             return;
         }
+        for changes in wire::by_version(&done.changes) {
+            self.follow_command(done, changes, now);
+        }
+    }
+
+    /// Applies changes that can share a string.
+    fn follow_command(&mut self, done: &Done, decided: &[Change], now: Now) {
         let mut packed = Vec::new();
-        wire::pack(&mut packed, done.family, false, &done.changes);
+        wire::pack(&mut packed, done.family, false, decided);
         let unpacked = wire::open(&packed).expect("as it was packed");
         assert_eq!(unpacked.family, done.family);
         let changes: Result<Vec<_>, _> = unpacked.collect();
         let changes = changes.expect("as they were packed");
-        assert_eq!(changes, done.changes);
+        assert_eq!(changes, decided);
         let follow =
             |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, done.family, &changes, now);
         let (followed, none) = self.call(done.name, done.family, follow);

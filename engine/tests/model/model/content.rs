@@ -44,6 +44,7 @@ pub struct ModelContent {
     pub work: Work,
     /// When a visit last found that a request had been waiting.
     pub waited_ms: u64,
+    pub paused_until_ms: Option<u64>,
 }
 
 impl ModelContent {
@@ -61,6 +62,7 @@ impl ModelContent {
             finished_ms: None,
             work: Work::default(),
             waited_ms: 0,
+            paused_until_ms: None,
         }
     }
 
@@ -81,6 +83,9 @@ impl ModelContent {
     }
 
     pub(super) fn fits(&self, claim: Claim, limit: Option<u32>) -> bool {
+        if self.paused_until_ms.is_some() {
+            return false;
+        }
         match claim {
             Claim::Exclusive => self.holds.is_empty(),
             Claim::Shared => self.holds.iter().all(|hold| hold.claim == Claim::Shared),
@@ -108,11 +113,11 @@ impl ModelContent {
         self.limit_changes += u64::from(before.is_some() && before != self.in_force());
     }
 
-    /// Returns the answer to a BEGIN that must not run: the result or, if there is no run and the request allows no
-    /// further attempt, FAILED.
-    pub(super) fn work_is_over(&mut self, request: &Request) -> Option<Answer> {
+    /// Returns the answer to a BEGIN that must not run: the result or, if there is no run, no earlier request waits and
+    /// this one allows no further attempt, FAILED.
+    pub(super) fn work_is_over(&mut self, request: &Request, is_first: bool) -> Option<Answer> {
         match self.work.done_answer() {
-            None if self.holds.is_empty() => self.work.give_up(request.max_attempts),
+            None if self.holds.is_empty() && is_first => self.work.give_up(request.max_attempts),
             done => done,
         }
     }
@@ -125,7 +130,12 @@ impl ModelContent {
         self.touched_ms = self.touched_ms.max(at_ms);
     }
 
-    /// Returns the change that sets everything but the holds.
+    /// Whether a member was ever added to the group, or jobs were expected. Otherwise only a PAUSE has made the key.
+    pub(super) fn has_begun(&self) -> bool {
+        self.touched_ms > 0
+    }
+
+    /// Returns the change that sets everything but the holds and the pause.
     pub fn scalars(&self) -> Option<Change> {
         match self.family {
             Family::Semaphore => Some(Change::Limits(Limits {

@@ -25,7 +25,7 @@ impl Model {
                 self.visit(name, now);
             }
             for name in &names {
-                self.forget_if_over(*name, now);
+                self.overdue(*name, now);
                 self.visit(*name, now);
             }
         }
@@ -98,6 +98,10 @@ impl Model {
                     .into_iter()
                     .chain([at.saturating_sub(now.lease.0)])
                     .min();
+            }
+            if let Some(until_ms) = content.paused_until_ms {
+                let left_ms = until_ms.saturating_sub(ms(now));
+                first = first.into_iter().chain([left_ms * 1_000]).min();
             }
             // A vacant place is no waiter. But while a place is vacant, the contract does not say exactly how long the
             // key has been idle.

@@ -6,7 +6,7 @@ use crate::server::{Stored, granted};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::info::Particulars;
-use dsync_engine::types::{Claim, ClientId, Db, Fence, WaiterId};
+use dsync_engine::types::{Claim, ClientId, Db, Fence, UnixMs, WaiterId};
 use dsync_engine::{Family, Key, Reply};
 
 impl World {
@@ -141,10 +141,10 @@ impl World {
             return;
         };
         let mut holds = content.holds.iter();
-        let mut scalars = None;
+        let mut scalars = Vec::new();
         for change in state.body.as_changes() {
             let Change::Grant(ours) = change else {
-                assert_eq!(scalars.replace(change), None, "{name:?}: scalars come once");
+                scalars.push(change);
                 continue;
             };
             let hold = holds
@@ -171,9 +171,13 @@ impl World {
             );
         }
         assert_eq!(holds.len(), 0, "{name:?}: holds too few");
+        let until = content
+            .paused_until_ms
+            .map(|until_ms| Some(UnixMs(until_ms)));
+        let pause = until.map(|until| Change::Pause { until });
+        let expected: Vec<_> = content.scalars().into_iter().chain(pause).collect();
         assert_eq!(
-            scalars,
-            content.scalars(),
+            scalars, expected,
             "{name:?}: what the key is besides its holds"
         );
         self.compare_info(name);
@@ -208,6 +212,9 @@ impl World {
             Particulars::Group { owed, .. } => assert_eq!(owed, content.owed(), "{name:?}: owed"),
             _ => {}
         }
+        let paused_ms = content.paused_until_ms.unwrap_or(0);
+        let paused_ms = paused_ms.saturating_sub(self.now.unix_us / 1_000);
+        assert_eq!(info.paused_ms, paused_ms, "{name:?}: left of the pause");
         assert_eq!(info.holders, content.holds.len(), "{name:?}: holders");
         for (ours, hold) in info.first_holders.iter().zip(&content.holds) {
             assert_eq!(ours.owner, hold.owner.as_deref(), "{name:?}: owner");
