@@ -93,6 +93,7 @@ pub(super) enum Number {
     /// Milliseconds: a lease, or how long a result is kept.
     Duration,
     BlockMs,
+    PauseMs,
     Limit,
     Permits,
     Attempts,

@@ -156,6 +156,7 @@ macro_rules! waiters {
 
 const MODE: (&str, Form) = ("mode", Bulk);
 const PERMITS: (&str, Form) = ("permits", Integer);
+const PAUSED: (&str, Form) = ("paused-ms", Integer);
 const HOLDERS: (&str, Form) = ("holders", Integer);
 const WAITERS: (&str, Form) = ("waiters", OR_UNKNOWN);
 const LONGEST_WAIT: (&str, Form) = ("longest-wait-ms", OR_UNKNOWN);
@@ -165,6 +166,7 @@ const FIRST_WAITERS: (&str, Form) = ("first-waiters", waiters!(MODE));
 pub(super) const LOCK_INFO: Form = Map(&[
     ("type", Word("lock")),
     ("state", Bulk),
+    PAUSED,
     HOLDERS,
     WAITERS,
     LONGEST_WAIT,
@@ -179,6 +181,7 @@ pub(super) const SEMAPHORE_INFO: Form = Map(&[
     ("pinned-limit", OR_NULL_NUMBER),
     ("limit-changes", Integer),
     ("available", Integer),
+    PAUSED,
     HOLDERS,
     WAITERS,
     LONGEST_WAIT,
@@ -196,6 +199,7 @@ pub(super) const GROUP_INFO: Form = Map(&[
     ("done", Integer),
     ("lapsed", Integer),
     ("kept-until-unix-ms", OR_NULL_NUMBER),
+    PAUSED,
     HOLDERS,
     WAITERS,
     LONGEST_WAIT,
@@ -210,6 +214,7 @@ pub(super) const ONCE_INFO: Form = Map(&[
     ("last-reason", OR_NULL_TEXT),
     ("result-bytes", OR_NULL_NUMBER),
     ("kept-until-unix-ms", OR_NULL_NUMBER),
+    PAUSED,
     HOLDERS,
     WAITERS,
     LONGEST_WAIT,

@@ -5,17 +5,18 @@
 //! here but in `internal`.
 
 use super::contended::CONTENDED;
-use super::holding::{check, info, release, renew, revoke};
+use super::holding::{check, info, pause, release, renew, revoke};
 use super::row::Row;
 use super::{group, lock, once, semaphore};
 use dsync_engine::Family::{Group, Lock, Once, Semaphore};
 
-pub(super) static ROWS: [Row; 31] = [
+pub(super) static ROWS: [Row; 35] = [
     lock::ACQUIRE,
     release(Lock),
     renew(Lock),
     check(Lock),
     revoke(Lock),
+    pause(Lock),
     info(Lock),
     semaphore::ACQUIRE,
     semaphore::PIN,
@@ -23,6 +24,7 @@ pub(super) static ROWS: [Row; 31] = [
     renew(Semaphore),
     check(Semaphore),
     revoke(Semaphore),
+    pause(Semaphore),
     info(Semaphore),
     group::ADD,
     group::DONE,
@@ -32,6 +34,7 @@ pub(super) static ROWS: [Row; 31] = [
     renew(Group),
     check(Group),
     revoke(Group),
+    pause(Group),
     info(Group),
     once::BEGIN,
     once::DONE,
@@ -40,6 +43,7 @@ pub(super) static ROWS: [Row; 31] = [
     renew(Once),
     check(Once),
     revoke(Once),
+    pause(Once),
     info(Once),
     CONTENDED,
 ];
