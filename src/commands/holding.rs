@@ -221,7 +221,7 @@ pub(super) const fn pause(family: Family) -> Row {
             ReplyForm {
                 when: "milliseconds that were left of the pause before",
                 form: Form::Integer,
-                before: &["{pause}"],
+                before: &["{family}.PAUSE jobs:1 30000"],
                 example: "jobs:1 60000",
             },
             ReplyForm {

@@ -45,7 +45,8 @@ pub(super) struct ReplyForm {
     pub(super) when: &'static str,
     pub(super) form: Form,
     /// The lines to send before, to a server without keys. `{hold}` stands for the family's request that lets the token
-    /// `a-41` hold `jobs:1`. A second connection sends the lines that begin with `B> `, and then waits.
+    /// `a-41` hold `jobs:1`, and `{family}` for the prefix of its commands. A second connection sends the lines that
+    /// begin with `B> `, and then waits.
     pub(super) before: &'static [&'static str],
     /// The arguments of the request. `{fence}` stands for the fence in the reply to the previous line.
     pub(super) example: &'static str,

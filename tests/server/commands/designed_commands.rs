@@ -36,7 +36,7 @@ const REMOVES: &str = "RW delete";
 /// The tip of commands whose reply differs from call to call.
 const VARIES: &str = "nondeterministic_output";
 
-pub const COMMANDS: [DesignedCommand; 31] = [
+pub const COMMANDS: [DesignedCommand; 35] = [
     row(
         "DLOCK.ACQUIRE",
         "key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
@@ -60,6 +60,7 @@ pub const COMMANDS: [DesignedCommand; 31] = [
         &[Worker, Observer],
     ),
     row("DLOCK.REVOKE", "key fence", REMOVES, "", &[Operator]),
+    row("DLOCK.PAUSE", "key milliseconds", TELLS, "", &[Operator]),
     row(
         "DLOCK.INFO",
         "key [COUNT count]",
@@ -91,6 +92,7 @@ pub const COMMANDS: [DesignedCommand; 31] = [
         &[Worker, Observer],
     ),
     row("DSEM.REVOKE", "key fence", REMOVES, "", &[Operator]),
+    row("DSEM.PAUSE", "key milliseconds", TELLS, "", &[Operator]),
     row(
         "DSEM.INFO",
         "key [COUNT count]",
@@ -118,6 +120,7 @@ pub const COMMANDS: [DesignedCommand; 31] = [
     ),
     row("DWG.CHECK", "key token", READS, VARIES, &[Worker, Observer]),
     row("DWG.REVOKE", "key fence", REMOVES, "", &[Operator]),
+    row("DWG.PAUSE", "key milliseconds", TELLS, "", &[Operator]),
     row(
         "DWG.INFO",
         "key [COUNT count]",
@@ -162,6 +165,7 @@ pub const COMMANDS: [DesignedCommand; 31] = [
         &[Worker, Observer],
     ),
     row("DONCE.REVOKE", "key fence", REMOVES, "", &[Operator]),
+    row("DONCE.PAUSE", "key milliseconds", TELLS, "", &[Operator]),
     row(
         "DONCE.INFO",
         "key [COUNT count]",

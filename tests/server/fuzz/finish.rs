@@ -26,7 +26,7 @@ pub fn finish(fleet: &mut Fleet, driver: &mut Driver) {
     fleet.check_untroubled();
 }
 
-/// Asserts that a key with waiters has a holder, is paused, or is a group with owed jobs.
+/// Asserts that a key with waiters has a holder, has a limit of 0, or is a group with owed jobs. Pauses end meanwhile.
 #[track_caller]
 fn assert_no_wait_without_holder(fleet: &Fleet, driver: &mut Driver) {
     let until = Instant::now() + UNTIL;

@@ -292,7 +292,15 @@ impl RequestGenerator {
                     },
                 )
             }
-            (95.., _) => FuzzRequest::line("DSYNC.CONTENDED COUNT 5"),
+            (95..97, _) => {
+                let ms = if self.chance(30) {
+                    "0".to_owned()
+                } else {
+                    self.number(1..200)
+                };
+                say("PAUSE", &[ms])
+            }
+            (97.., _) => FuzzRequest::line("DSYNC.CONTENDED COUNT 5"),
             _ => by_token("RELEASE", Vec::new()),
         };
         (database, request)

@@ -6,6 +6,7 @@
 mod contended;
 mod events;
 mod events_free;
+mod incident;
 mod info;
 mod info_states;
 mod journal;

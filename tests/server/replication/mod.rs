@@ -8,6 +8,7 @@ mod histories_replicated;
 mod min_replicas;
 mod passed_on_release;
 mod paused;
+mod pauses_replicated;
 mod replicas;
 mod replication_effects;
 mod replication_stream;

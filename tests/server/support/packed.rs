@@ -9,6 +9,8 @@
 //! EXPECT jobs at-unix-ms
 //! FINISH keep-until-unix-ms
 //! VANISH
+//! DELAY until-unix-ms
+//! PAUSE until-unix-ms|NONE
 //! LIMITS limit|NONE pinned|NONE changes
 //! FAIL fence at-unix-ms length:reason
 //! COMPLETE fence|NONE keep-until-unix-ms length:token result
@@ -137,6 +139,9 @@ fn read(change: &str) -> Change {
             touched: UnixMs(number(touched)),
             finished: optional(finished).map(UnixMs),
         }),
+        ["PAUSE", until] => Change::Pause {
+            until: optional(until).map(UnixMs),
+        },
         ["VANISH"] => Change::Vanish,
         ["GIVEUP"] => Change::GiveUp,
         _ => panic!("no test makes '{change}' by hand"),
@@ -206,6 +211,8 @@ fn text(change: &Change) -> String {
             )
         }
         Change::GiveUp => "GIVEUP".to_owned(),
+        Change::Delay { until } => format!("DELAY {}", until.0),
+        Change::Pause { until } => format!("PAUSE {}", or_none(until.map(|until| until.0))),
         Change::Record(record) => {
             let reason = match &record.reason {
                 None => "NONE".to_owned(),
