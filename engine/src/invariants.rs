@@ -38,7 +38,7 @@ impl Engine {
                 tasks.any(|(_, task)| *task == Task::Open(id))
             };
             assert!(
-                !walked || db.is_none() || self.openings.at(id) == opens_at || is_put_off(),
+                !walked || db.is_none() || self.openings.of(id) == opens_at || is_put_off(),
                 "{id:?} is not in the index of openings under {opens_at:?}"
             );
             let holds = state.body.holds();

@@ -156,7 +156,7 @@ struct NotDecided;
 pub struct WrongType;
 
 /// Invariants:
-/// - a state that is indexed in `leases`, `retention` or `openings` belongs to a database, and this server decides about it;
+/// - a state that is indexed in `leases`, `openings` or `retention` belongs to a database, and this server decides about it;
 /// - `ephemeral` has only holds that are ephemeral, each under the connection it is bound to now, and holds that
 ///   `leftovers` has still to drop;
 /// - `strays` has exactly the states whose space is `Space::NOWHERE`;
@@ -168,10 +168,10 @@ pub struct Engine {
     queues: Queues,
     /// For each state, when its earliest lease runs out.
     leases: Wheel,
+    /// When the queues of closed keys may go on.
+    openings: Openings,
     /// When groups and work-once keys that nobody uses are forgotten.
     retention: BTreeSet<(UnixMs, StateId)>,
-    /// When pauses end.
-    openings: Openings,
     /// The holds that end with a connection, by that connection.
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
     /// Connections that have closed. Their holds in `ephemeral` end as soon as the server can write. The holds are not
@@ -208,8 +208,8 @@ impl Engine {
             spaces: Spaces::default(),
             queues: Queues::default(),
             leases: Wheel::new(0),
-            retention: BTreeSet::new(),
             openings: Openings::default(),
+            retention: BTreeSet::new(),
             ephemeral: BTreeMap::new(),
             closed: BTreeSet::new(),
             ending: BTreeMap::new(),

@@ -45,9 +45,9 @@ impl Engine {
             Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
             None => self.leases.cancel(id),
         }
-        self.openings.set(id, state.body.opens_at());
         // RENAME moves the state but not its waiters, so index it even while requests wait.
         let idle = holds.is_empty();
+        self.openings.set(id, state.body.opens_at());
         let until = state.body.retained_until(&self.settings).filter(|_| idle);
         if let Some(noted) = state.body.retention_mut() {
             if let Some(before) = noted.replace(until) {

@@ -6,6 +6,7 @@
 
 use crate::address::Address;
 use crate::heap;
+use crate::index::openings::Openings;
 use crate::index::spaces::Space;
 use crate::types::{Db, UnixMs};
 use crate::{Engine, Key, State, StateId};
@@ -113,9 +114,9 @@ impl Engine {
                 Some(_) => heap::tree_share(size_of::<(UnixMs, StateId)>()),
                 None => 0,
             };
+            let closed = state.body.opens_at().map_or(0, |_| Openings::entry_bytes());
             let own = state.address.heap_bytes() + state.body.heap_bytes();
-            let indexed = self.leases.bytes_of(id) + self.openings.bytes_of(id) + retained;
-            size_of::<State>() + own + indexed
+            size_of::<State>() + own + self.leases.bytes_of(id) + closed + retained
         })
     }
 }

@@ -149,10 +149,8 @@ impl Engine {
         let wheel = std::mem::replace(&mut self.leases, Wheel::new(0));
         let leftovers = &mut self.leftovers;
         leftovers.drop_entries(wheel.into_chunks());
+        leftovers.drop_entries(take(&mut self.openings).into_pieces());
         leftovers.drop_entries(take(&mut self.retention));
-        let (by_moment, by_state) = take(&mut self.openings).into_parts();
-        leftovers.drop_entries(by_moment);
-        leftovers.drop_entries(by_state);
         leftovers.drop_entries(take(&mut self.ephemeral));
         leftovers.drop_entries(take(&mut self.closed));
         leftovers.drop_entries(take(&mut self.ending));

@@ -36,10 +36,10 @@ pub enum Task {
         queue: QueueId,
         place: Place,
     },
+    /// Let the queue of a closed key go on.
+    Open(StateId),
     /// Forget a group or a work-once key that has been kept long enough.
     Retire { state: StateId, until: UnixMs },
-    /// End the pause of a key.
-    Open(StateId),
 }
 
 /// How many kinds of tasks `next_of_kind` tells apart.
@@ -121,16 +121,17 @@ impl Engine {
     /// Puts off a task whose key this server cannot write at present, although it takes writes: in a cluster the slot
     /// may be another node's.
     fn put_off(&mut self, task: Task, now: Now) {
-        if let Task::Retire { state, until } = task {
-            // Only a performed task removes the state from this index. Left there, this task would always come first.
-            self.retention.remove(&(until, state));
-            let found = self.states.get_mut(state);
-            if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
-                noted.replace(None);
+        // Only a performed task removes the state from these two indexes. Left there, this task would always come first.
+        match task {
+            Task::Retire { state, until } => {
+                self.retention.remove(&(until, state));
+                let found = self.states.get_mut(state);
+                if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
+                    noted.replace(None);
+                }
             }
-        }
-        if let Task::Open(state) = task {
-            self.openings.set(state, None);
+            Task::Open(state) => self.openings.set(state, None),
+            Task::End { .. } | Task::Lapse(_) | Task::Serve(_) | Task::RunOut { .. } => {}
         }
         let entry = (now.mono.after_ms(PUT_OFF_MS), task);
         if let Task::End { fence, .. } = task {
@@ -209,8 +210,8 @@ impl Engine {
                 ..
             }
             | Task::Lapse(state)
-            | Task::Retire { state, .. }
-            | Task::Open(state) => {
+            | Task::Open(state)
+            | Task::Retire { state, .. } => {
                 let found = self.states.get(state);
                 let found = found.and_then(|state| {
                     let db = self.spaces.db(state.address.space())?;
@@ -349,13 +350,13 @@ impl Engine {
             .leases
             .next_due_us()
             .map(|due| due.saturating_sub(now.lease.0));
-        let retention = self.retention.first();
-        let retention = retention.map(|(until, _)| until.ms_left(now.unix()).saturating_mul(1_000));
-        let openings = self.openings.first();
-        let openings = openings.map(|(at, _)| at.ms_left(now.unix()).saturating_mul(1_000));
+        let opening = self.openings.first().map(|(at, _)| at);
+        let retention = self.retention.first().map(|(until, _)| *until);
+        let wall = opening.into_iter().chain(retention).min();
+        let wall = wall.map(|moment| moment.ms_left(now.unix()).saturating_mul(1_000));
         let put_off = self.put_off.first();
         let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
-        [waits, leases, retention, openings, put_off, background]
+        [waits, leases, wall, put_off, background]
             .into_iter()
             .flatten()
             .min()

@@ -1,69 +1,71 @@
-//! The keys whose queues may go on at a moment of the wall clock, without any other event: when a pause ends.
+//! When the queues of closed keys may go on.
 //!
-//! Few keys have such a moment, so the index keeps it for each of them, and other states have no field for it.
+//! A key is closed until a moment of the wall clock: during a PAUSE. Few keys are closed at a time, so their moments are
+//! kept here: a field in every state would cost all the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::StateId;
 use crate::heap;
-use crate::index::slab::StateId;
 use crate::types::UnixMs;
 
-/// Invariant: both have the same pairs.
+/// Invariant: both have the same entries.
 #[derive(Default)]
 pub struct Openings {
     by_moment: BTreeSet<(UnixMs, StateId)>,
-    by_state: BTreeMap<StateId, UnixMs>,
+    moment_of: BTreeMap<StateId, UnixMs>,
 }
 
 impl Openings {
-    /// Indexes the state under this moment and no other, or removes it.
-    pub fn set(&mut self, id: StateId, at: Option<UnixMs>) {
-        // Nearly all calls are about states without a moment.
-        if at.is_none() && self.by_state.is_empty() {
+    /// The bytes of one entry.
+    #[must_use]
+    pub fn entry_bytes() -> usize {
+        2 * heap::tree_share(size_of::<(UnixMs, StateId)>())
+    }
+
+    /// Notes when the queue of this state may go on; `None` if the state is not closed.
+    pub fn set(&mut self, id: StateId, moment: Option<UnixMs>) {
+        // No key is closed on most servers, and every call on a key comes here.
+        if moment.is_none() && self.moment_of.is_empty() {
             return;
         }
-        let before = match at {
-            Some(at) => self.by_state.insert(id, at),
-            None => self.by_state.remove(&id),
+        let before = match moment {
+            Some(moment) => self.moment_of.insert(id, moment),
+            None => self.moment_of.remove(&id),
         };
-        if before != at {
-            if let Some(before) = before {
-                self.by_moment.remove(&(before, id));
-            }
-            if let Some(at) = at {
-                self.by_moment.insert((at, id));
-            }
+        if before == moment {
+            return;
+        }
+        if let Some(before) = before {
+            self.by_moment.remove(&(before, id));
+        }
+        if let Some(moment) = moment {
+            self.by_moment.insert((moment, id));
         }
     }
 
-    /// Returns the earliest moment and its state.
+    /// Returns the earliest moment, and its state.
     #[must_use]
     pub fn first(&self) -> Option<(UnixMs, StateId)> {
         self.by_moment.first().copied()
     }
 
-    /// Returns the bytes that the entries of this state take.
-    #[must_use]
-    pub fn bytes_of(&self, id: StateId) -> usize {
-        match self.by_state.contains_key(&id) {
-            true => heap::tree_share(size_of::<(UnixMs, StateId)>()) * 2,
-            false => 0,
-        }
-    }
-
-    /// Takes both apart, to be dropped in slices.
-    pub fn into_parts(self) -> (BTreeSet<(UnixMs, StateId)>, BTreeMap<StateId, UnixMs>) {
-        (self.by_moment, self.by_state)
+    /// Takes the index apart, one entry at a step.
+    pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
+        let by_moment = self.by_moment.into_iter().map(drop);
+        by_moment.chain(self.moment_of.into_iter().map(drop))
     }
 
     #[cfg(debug_assertions)]
-    pub fn at(&self, id: StateId) -> Option<UnixMs> {
-        self.by_state.get(&id).copied()
+    #[must_use]
+    pub fn of(&self, id: StateId) -> Option<UnixMs> {
+        self.moment_of.get(&id).copied()
     }
 
+    /// Panics unless both parts agree.
     #[cfg(debug_assertions)]
     pub fn check_invariants(&self) {
-        let pairs: BTreeSet<_> = self.by_state.iter().map(|(id, at)| (*at, *id)).collect();
-        assert_eq!(self.by_moment, pairs, "both have the same pairs");
+        let entries: BTreeSet<_> = self.moment_of.iter().map(|(id, at)| (*at, *id)).collect();
+        assert_eq!(self.by_moment, entries, "openings");
     }
 }
