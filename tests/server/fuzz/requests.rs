@@ -296,7 +296,7 @@ impl RequestGenerator {
                 let ms = if self.chance(30) {
                     "0".to_owned()
                 } else {
-                    self.number(1..200)
+                    self.number(1..600)
                 };
                 say("PAUSE", &[ms])
             }
