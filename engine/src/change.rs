@@ -58,9 +58,9 @@ pub enum Change {
     /// A request was answered FAILED, so a DONE by the last run that lapsed is refused from then on.
     GiveUp,
     Record(Record),
-    /// The work may not begin before this moment. It follows the FAIL that asked for it.
+    /// No run may begin before this moment. It follows the FAIL that asked for it; without a moment, the delay is over.
     Delay {
-        until: UnixMs,
+        until: Option<UnixMs>,
     },
     /// Nobody is granted before this moment, by the order of an operator; `None` ends the pause.
     Pause {

@@ -36,6 +36,8 @@ pub enum Particulars {
     },
     Once {
         record: Record,
+        /// How long no run may begin yet, by the wall clock; 0 without a delay.
+        delay_left_ms: u64,
     },
 }
 
@@ -93,6 +95,9 @@ impl Engine {
             }
             Body::Once(once) => Particulars::Once {
                 record: once.record(),
+                delay_left_ms: once
+                    .delayed_until()
+                    .map_or(0, |until| until.ms_left(now.unix())),
             },
             Body::Group(group) => Particulars::Group {
                 tally: group.tally(),

@@ -131,7 +131,9 @@ impl Assembly {
                 let first = self.last == Fence(0);
                 !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
             }
-            Change::Delay { .. } => self.is_past_scalars() && !self.has_later(),
+            Change::Delay { until } => {
+                until.is_some() && self.is_past_scalars() && !self.has_later()
+            }
             Change::Pause { until } => {
                 let is_first = self.body.paused_until().is_none();
                 until.is_some() && is_first && self.is_past_scalars()
@@ -257,7 +259,7 @@ mod tests {
     }
 
     fn delay(until: u64) -> Change {
-        let until = UnixMs(until);
+        let until = Some(UnixMs(until));
         Change::Delay { until }
     }
 
@@ -307,8 +309,8 @@ mod tests {
                 [grant(4, Claim::Run), running(Some(Reason::Lapsed))],
             ),
             made_of(Family::Once, [record(Some(Reason::Lapsed), None)]),
-            made_of(Family::Once, [record(None, None), delay(9)]),
-            made_of(Family::Once, [record(None, None), delay(9), pause(0)]),
+            made_of(Family::Once, [running(None), delay(9)]),
+            made_of(Family::Once, [running(None), delay(9), pause(0)]),
             made_of(Family::Lock, [pause(8)]),
             made_of(Family::Lock, [grant(1, Claim::Exclusive), pause(8)]),
             made_of(Family::Semaphore, [limits(), permits(3), pause(8)]),
@@ -399,11 +401,6 @@ mod tests {
                 vec![open.clone(), open.clone()],
                 "two records",
             ),
-            (
-                Family::Group,
-                vec![tally(None), delay(9)],
-                "a group's delay",
-            ),
         ];
         for (family, changes, what) in refused {
             let loaded = load(family, &packed(family, &changes));
@@ -417,7 +414,7 @@ mod tests {
         let go_on = Change::Pause { until: None };
         let alone = grant(1, Claim::Exclusive);
         let permit = grant(1, Claim::Permits(1));
-        let open = record(None, None);
+        let open = running(None);
         let refused = [
             (Family::Lock, vec![go_on], "no pause"),
             (Family::Lock, vec![pause(8), pause(8)], "twice"),
@@ -462,6 +459,43 @@ mod tests {
         let mut buffer = Vec::new();
         wire::pack(&mut buffer, family, true, &changes);
         buffer
+    }
+
+    #[test]
+    fn saved_delay_beside_run_late_token_or_result_is_refused() {
+        let load_all = |family, changes: &[Change]| {
+            let slices: Vec<_> = wire::by_version(changes).collect();
+            let last = slices.len() - 1;
+            let strings = slices.iter().enumerate().map(|(n, slice)| {
+                let mut buffer = Vec::new();
+                wire::pack(&mut buffer, family, n < last, *slice);
+                buffer
+            });
+            load(family, &strings.collect::<Vec<_>>())
+        };
+        let over = Change::Delay { until: None };
+        let cases = [
+            (Family::Once, vec![running(None), delay(9)], true),
+            (Family::Once, vec![running(None), over], false),
+            (Family::Once, vec![running(None), delay(9), delay(9)], false),
+            (Family::Once, vec![delay(9), running(None)], false),
+            (Family::Once, vec![record(None, None), delay(9)], false),
+            (
+                Family::Once,
+                vec![record(None, Some(None)), delay(9)],
+                false,
+            ),
+            (
+                Family::Once,
+                vec![grant(4, Claim::Run), running(None), delay(9)],
+                false,
+            ),
+            (Family::Group, vec![tally(None), delay(9)], false),
+        ];
+        for (family, changes, sound) in cases {
+            let loaded = load_all(family, &changes);
+            assert_eq!(loaded.is_ok(), sound, "{family:?}: {changes:?}");
+        }
     }
 
     #[test]

@@ -192,11 +192,22 @@ impl Body {
         noted.replace(until);
     }
 
-    /// Returns the moment at which the queue may go on without any other event, if there is one: the end of a pause.
-    /// Under this moment the key is in the `openings` index.
+    /// Returns the moment before which no run may begin, if the last FAIL asked for one. The delay lasts until it is ended
+    /// by a change too.
+    #[must_use]
+    pub fn delayed_until(&self) -> Option<UnixMs> {
+        match self {
+            Body::Once(once) => once.delayed_until(),
+            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
+        }
+    }
+
+    /// Returns the moment at which something that closes the key ends, a delay or a pause, if it is closed. Under this
+    /// moment the key is in the `openings` index.
     #[must_use]
     pub fn opens_at(&self) -> Option<UnixMs> {
-        self.paused_until()
+        let closed = [self.delayed_until(), self.paused_until()];
+        closed.into_iter().flatten().min()
     }
 
     /// Whether a hold with this claim may be granted now: the key is not paused, and the claim fits beside the present
@@ -401,15 +412,11 @@ impl Body {
     /// Returns the changes that set what [`Body::scalars`] leaves out, because only later versions of the format have
     /// it, in the order of their numbers; none for most keys.
     pub fn later_scalars(&self) -> impl Iterator<Item = Change> + use<> {
-        let delay = match self {
-            Body::Once(once) => once.not_before(),
-            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
-        };
-        let delay = delay.map(|until| Change::Delay { until });
+        let delay = self.delayed_until().map(Some);
         let pause = self.paused_until().map(Some);
-        delay
-            .into_iter()
-            .chain(pause.map(|until| Change::Pause { until }))
+        let delay = delay.map(|until| Change::Delay { until });
+        let pause = pause.map(|until| Change::Pause { until });
+        delay.into_iter().chain(pause)
     }
 
     /// Returns the changes that make a new state equal to this one, for a saved state: first the scalars, then the

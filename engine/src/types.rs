@@ -98,6 +98,9 @@ impl UnixMs {
     /// The last moment that can be written: 48 bits, which last until the year 10889.
     pub const MAX: UnixMs = UnixMs((1 << 48) - 1);
 
+    /// A moment that never comes.
+    pub const NEVER: UnixMs = UnixMs::MAX;
+
     /// Returns the moment this many milliseconds later, at most [`UnixMs::MAX`].
     #[must_use]
     pub fn after_ms(self, ms: u64) -> UnixMs {
@@ -108,6 +111,12 @@ impl UnixMs {
     #[must_use]
     pub fn ms_left(self, now: UnixMs) -> u64 {
         self.0.saturating_sub(now.0)
+    }
+
+    /// Whether this moment has come. [`UnixMs::NEVER`] has not, whatever the clock says.
+    #[must_use]
+    pub fn has_come(self, now: UnixMs) -> bool {
+        self <= now && self != UnixMs::NEVER
     }
 }
 

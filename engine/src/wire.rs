@@ -25,7 +25,7 @@
 //! COMPLETE  11 option(fence) completion
 //! GIVEUP    12
 //! RECORD    13 attempts touched reason-kind [reason] late completion-follows [completion]
-//! DELAY     14 until                                                              (version 3)
+//! DELAY     14 option(until)                                                      (version 3)
 //! PAUSE     15 option(until)                                                      (version 3)
 //! ```
 //!

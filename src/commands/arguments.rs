@@ -150,6 +150,18 @@ pub(super) const REASON: Arg = option(
 )
 .means("Why the attempt failed; 'failed' by default.");
 
+/// `[DELAY milliseconds]`
+pub(super) const DELAY: Arg = option(
+    "DELAY",
+    "milliseconds",
+    Kind::Integer(IntegerSpec {
+        max: Max::Setting(BoundSetting::MaxLeaseMs),
+        // A caller that computes the delay may compute none.
+        ..IntegerSpec::new(Number::DelayMs, "milliseconds", 0, 0)
+    }),
+)
+.means("How long the next attempt must not begin; 0 by default.");
+
 /// `[COUNT count]` of commands that report on one key.
 pub(super) const COUNT: Arg = count("holders and waiters")
     .means("How many holders and how many waiters to list; 10 by default.");
@@ -169,13 +181,16 @@ pub(super) const LEASE: Arg = Arg::positional(
 .optional()
 .means("How long the hold lasts unless it is renewed; dsync.default-lease-ms by default, for RENEW the last lease.");
 
-/// `[EX seconds | PX milliseconds]`: how long the result is kept.
+/// `[EX seconds | PX milliseconds | PERSIST]`: how long the result is kept.
 pub(super) const KEEP: Arg = Arg::positional(
     "duration",
-    "EX or PX",
+    "EX, PX or PERSIST",
     Kind::OneOf(&[
         seconds(Max::Fixed(MAX_KEEP_MS)).means("How many seconds the result is kept."),
         milliseconds(Max::Fixed(MAX_KEEP_MS)).means("How many milliseconds the result is kept."),
+        Arg::flag("PERSIST", "persist", Flag::Persist)
+            .once()
+            .means("The result is kept until the key is removed."),
     ]),
 )
 .optional()

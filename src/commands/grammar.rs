@@ -93,6 +93,7 @@ pub(super) enum Number {
     /// Milliseconds: a lease, or how long a result is kept.
     Duration,
     BlockMs,
+    DelayMs,
     PauseMs,
     Limit,
     Permits,
@@ -128,11 +129,13 @@ pub(super) enum Flag {
     Ephemeral,
     /// The word `NONE` in place of a limit.
     Unpin,
+    /// The word `PERSIST` in place of a duration.
+    Persist,
 }
 
 impl Flag {
     /// One more than the last variant's number.
-    pub(super) const KINDS: usize = Flag::Unpin as usize + 1;
+    pub(super) const KINDS: usize = Flag::Persist as usize + 1;
 }
 
 impl Arg {

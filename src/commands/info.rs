@@ -22,7 +22,7 @@ pub(super) fn reply(ctx: Ctx<'_>, info: Option<&Info<'_>>) {
         Particulars::Lock => 1,
         Particulars::Semaphore { .. } => 5,
         Particulars::Group { .. } => 8,
-        Particulars::Once { .. } => 5,
+        Particulars::Once { .. } => 6,
     };
     ctx.map(7 + family_fields);
     particulars(ctx, info);
@@ -82,13 +82,17 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
             field(ctx, "limit-changes", limits.changes);
             field(ctx, "available", *available);
         }
-        Particulars::Once { record } => {
+        Particulars::Once {
+            record,
+            delay_left_ms,
+        } => {
             text(ctx, "type", "once");
-            let state = match (info.holders, &record.done) {
-                (_, Some(_)) => "done",
+            let state = match (&record.done, info.holders, delay_left_ms) {
+                (Some(_), _, _) => "done",
                 _ if is_paused => "paused",
-                (0, None) => "idle",
-                _ => "running",
+                (None, 0, 0) => "idle",
+                (None, 0, _) => "delayed",
+                (None, _, _) => "running",
             };
             text(ctx, "state", state);
             field(ctx, "attempts", record.attempts);
@@ -97,17 +101,16 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
                 Some(reason) => ctx.bulk(&reason.text()),
                 None => ctx.null(),
             }
+            field(ctx, "delay-left-ms", *delay_left_ms);
             let result = record.done.as_ref().and_then(|done| done.result.as_deref());
             optional(
                 ctx,
                 "result-bytes",
                 result.map(|result| result.len() as u64),
             );
-            optional(
-                ctx,
-                "kept-until-unix-ms",
-                record.done.as_ref().map(|done| done.keep_until.0),
-            );
+            let kept_until = record.done.as_ref().map(|done| done.keep_until);
+            let kept_until = kept_until.filter(|until| *until != UnixMs::NEVER);
+            optional(ctx, "kept-until-unix-ms", kept_until.map(|UnixMs(at)| at));
         }
         Particulars::Group { tally, owed } => {
             text(ctx, "type", "group");

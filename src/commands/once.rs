@@ -5,14 +5,16 @@ use std::sync::Arc;
 use super::CommandResult;
 use super::acquire::{REQUEST_PROPERTIES, acquire};
 use super::arguments::{
-    BLOCK, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWNER, REASON, RESULT, TOKEN, TOKEN_OPTION,
+    BLOCK, DELAY, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWNER, REASON, RESULT, TOKEN, TOKEN_OPTION,
 };
-use super::grammar::{Number, Text};
+use super::grammar::{Flag, Number, Text};
 use super::replies::{Form, NO, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES};
 use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
-use crate::module::run::run;
+use crate::module::reply;
+use crate::module::run::{look, run};
 use dsync_engine::Family;
+use dsync_engine::families::once::Keep;
 use dsync_engine::types::Claim;
 
 /// The reason of a FAIL without REASON.
@@ -44,11 +46,7 @@ pub(super) const BEGIN: Row = Row {
         },
         ReplyForm {
             when: "the work is done",
-            form: Form::Array(&[
-                ("DONE", Form::Word("DONE")),
-                ("result", Form::Either(&[Form::Bulk, Form::Null])),
-                ("attempt", Form::Integer),
-            ]),
+            form: IS_DONE,
             before: &["{hold}", "DONCE.DONE jobs:1 a-41 RESULT s3://reports/7.pdf"],
             example: "jobs:1 TOKEN b-72",
         },
@@ -63,7 +61,7 @@ pub(super) const BEGIN: Row = Row {
             example: "jobs:1 MAX 1 TOKEN b-72",
         },
         ReplyForm {
-            when: "another request runs, and there is no BLOCK or it ran out",
+            when: "another request runs, or a DELAY lasts, and there is no BLOCK or it ran out",
             form: Form::Null,
             before: &["{hold}"],
             example: "jobs:1 TOKEN b-72",
@@ -72,6 +70,13 @@ pub(super) const BEGIN: Row = Row {
     errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
     run: Run::OnKey(Family::Once, |call| acquire(call, Claim::Run)),
 };
+
+/// The reply of BEGIN and GET when the work is done.
+const IS_DONE: Form = Form::Array(&[
+    ("DONE", Form::Word("DONE")),
+    ("result", Form::Either(&[Form::Bulk, Form::Null])),
+    ("attempt", Form::Integer),
+]);
 
 /// The properties of DONE and FAIL.
 const END: Properties = Properties {
@@ -84,7 +89,7 @@ const END: Properties = Properties {
 };
 
 /// ```text
-/// DONCE.DONE key token [RESULT value] [EX seconds | PX milliseconds]
+/// DONCE.DONE key token [RESULT value] [EX seconds | PX milliseconds | PERSIST]
 /// ```
 pub(super) const DONE: Row = Row {
     name: CommandName::of(Family::Once, "DONE"),
@@ -113,28 +118,33 @@ fn done(call: &Call<'_>) -> CommandResult {
     let token = call.token()?;
     let result = call.parsed.text(Text::Result).map(Arc::from);
     let keep_ms = call.parsed.number(Number::Duration);
+    let persists = call.parsed.has(Flag::Persist);
     let was_accepted = run(call.ctx, &call.key, |engine, key, now| {
-        let keep_ms = keep_ms.unwrap_or(engine.settings.once_keep_ms);
-        engine.complete(key, &token, result, keep_ms, now)
+        let keep = match keep_ms {
+            _ if persists => Keep::Forever,
+            Some(ms) => Keep::ForMs(ms),
+            None => Keep::ForMs(engine.settings.once_keep_ms),
+        };
+        engine.complete(key, &token, result, keep, now)
     });
     call.ctx.integer(i64::from(was_accepted??));
     Ok(())
 }
 
 /// ```text
-/// DONCE.FAIL key token [REASON text]
+/// DONCE.FAIL key token [REASON text] [DELAY milliseconds]
 /// ```
 pub(super) const FAIL: Row = Row {
     name: CommandName::of(Family::Once, "FAIL"),
     summary: "Ends a run, by its token, as failed: the work remains to be done.",
     properties: END,
-    args: &[KEY, TOKEN, REASON],
+    args: &[KEY, TOKEN, REASON, DELAY],
     replies: &[
         ReplyForm {
             when: "1 when the run ended as failed",
             form: YES,
             before: &["{hold}"],
-            example: "jobs:1 a-41 REASON overload",
+            example: "jobs:1 a-41 REASON overload DELAY 1000",
         },
         ReplyForm {
             when: "0 when the token has no run",
@@ -151,9 +161,55 @@ fn fail(call: &Call<'_>) -> CommandResult {
     let token = call.token()?;
     let reason = call.parsed.text(Text::Reason).unwrap_or(NO_REASON);
     let reason = Arc::from(reason);
+    let delay_ms = call.parsed.number(Number::DelayMs).unwrap_or_default();
     let was_running = run(call.ctx, &call.key, |engine, key, now| {
-        engine.fail(key, &token, reason, now)
+        engine.fail(key, &token, reason, delay_ms, now)
     });
     call.ctx.integer(i64::from(was_running??));
+    Ok(())
+}
+
+/// ```text
+/// DONCE.GET key
+/// ```
+pub(super) const GET: Row = Row {
+    name: CommandName::of(Family::Once, "GET"),
+    summary: "Returns the result of {key}, if the work is done, and changes nothing.",
+    properties: Properties {
+        since: "0.3.0",
+        complexity: "O(N) with N the number of bytes of the result",
+        flags: c"readonly fast",
+        key: KeyUse::Reads,
+        tips: "",
+        users: &[User::Worker, User::Observer],
+    },
+    args: &[KEY],
+    replies: &[
+        ReplyForm {
+            when: "the work is done",
+            form: IS_DONE,
+            before: &[
+                "{hold}",
+                "DONCE.DONE jobs:1 a-41 RESULT s3://reports/7.pdf PERSIST",
+            ],
+            example: "jobs:1",
+        },
+        ReplyForm {
+            when: "the work is not done, or its result is not kept any more",
+            form: Form::Null,
+            before: &["{hold}"],
+            example: "jobs:1",
+        },
+    ],
+    errors: &[SYNTAX, WRONG_TYPE],
+    run: Run::OnKey(Family::Once, get),
+};
+
+fn get(call: &Call<'_>) -> CommandResult {
+    look(call.ctx, &call.key, |engine, key, now| {
+        engine
+            .result(key, now)
+            .map(|answer| reply::answer(call.ctx, &answer))
+    })??;
     Ok(())
 }

@@ -230,7 +230,11 @@ fn unknown_option(word: &[u8]) -> String {
 
 #[cold]
 fn given_twice(option: &Arg) -> String {
-    let name = option.words().join(" or ");
+    let words = option.words();
+    let name = match words.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+        _ => words.concat(),
+    };
     format!("ERR syntax error: {name} is given twice")
 }
 

@@ -213,6 +213,7 @@ pub(super) const ONCE_INFO: Form = Map(&[
     ("state", Bulk),
     ("attempts", Integer),
     ("last-reason", OR_NULL_TEXT),
+    ("delay-left-ms", Integer),
     ("result-bytes", OR_NULL_NUMBER),
     ("kept-until-unix-ms", OR_NULL_NUMBER),
     PAUSED,

@@ -10,7 +10,7 @@ use super::row::Row;
 use super::{group, lock, once, semaphore};
 use dsync_engine::Family::{Group, Lock, Once, Semaphore};
 
-pub(super) static ROWS: [Row; 35] = [
+pub(super) static ROWS: [Row; 36] = [
     lock::ACQUIRE,
     release(Lock),
     renew(Lock),
@@ -39,6 +39,7 @@ pub(super) static ROWS: [Row; 35] = [
     once::BEGIN,
     once::DONE,
     once::FAIL,
+    once::GET,
     release(Once),
     renew(Once),
     check(Once),

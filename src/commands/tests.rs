@@ -293,8 +293,20 @@ fn parser_reports_the_first_mistake_from_the_left() {
             "ERR syntax error: 'WHAT' is not an option here",
         ),
         (
-            "DONCE.DONE k t EX 5 RESULT r PX",
+            "DLOCK.RENEW k t EX 5 PX",
             "ERR syntax error: EX or PX is given twice",
+        ),
+        (
+            "DONCE.DONE k t EX 5 RESULT r PERSIST",
+            "ERR syntax error: EX, PX or PERSIST is given twice",
+        ),
+        (
+            "DONCE.DONE k t PERSIST 5",
+            "ERR syntax error: '5' is not an option here",
+        ),
+        (
+            "DONCE.FAIL k t DELAY 86400001",
+            "ERR DELAY is an integer of 0 to 86400000 milliseconds (dsync.max-lease-ms), not '86400001'",
         ),
         (
             "DONCE.DONE k t PX 315360000001",

@@ -22,7 +22,7 @@ impl Engine {
             self.settle(key, now);
             return Reply::Now(answer);
         }
-        self.lapse_due(key, now);
+        self.catch_up(key, now);
         self.serve(key, now);
         // If the key was removed a moment ago, `serve` may have granted it to a waiter of another family.
         if self.body(key, family).is_err() {

@@ -1,21 +1,25 @@
-//! What time does to the state of one key: leases run out, and states that nothing keeps are forgotten.
+//! What time does to the state of one key: leases run out, delays end, and states that nothing keeps are forgotten.
 //!
-//! It also indexes each state under the moments at which that happens, and at which its pause ends. `calls::tasks` asks
-//! the indexes what has come due.
+//! It also indexes each state under the moments at which that happens. `calls::tasks` asks the indexes what has come due.
 
 use crate::change::Change;
-use crate::types::{LeaseUs, Now};
+use crate::types::{LeaseUs, Now, UnixMs};
 use crate::{Body, End, Engine, Family, Key, StateId};
 
 /// How many overdue holds one call ends.
 const LAPSES: u32 = 1_024;
 
 impl Engine {
-    /// Ends the holds of this key whose lease has run out, up to `LAPSES`.
-    pub(crate) fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
-        if !now.may_write {
-            return;
+    /// Carries out what has come due for the holds and the queue of this key, even if the timer is late.
+    pub(crate) fn catch_up(&mut self, key: &mut Key<'_>, now: Now) {
+        if now.may_write {
+            self.lapse_due(key, now);
+            self.open_due(key, now);
         }
+    }
+
+    /// Ends the holds of this key whose lease has run out, up to `LAPSES`.
+    fn lapse_due(&mut self, key: &mut Key<'_>, now: Now) {
         if let Some(id) = key.state {
             self.walk_ahead(id, LAPSES);
         }
@@ -31,8 +35,26 @@ impl Engine {
         }
     }
 
-    /// Indexes the state under its next lease end, the end of its retention and the end of its pause. Does nothing on a
-    /// replica.
+    /// Ends the delay and the pause of this key, each if its time is up.
+    pub(crate) fn open_due(&mut self, key: &mut Key<'_>, now: Now) {
+        let Some(body) = self.body_mut(key) else {
+            return;
+        };
+        let family = body.family();
+        let has_come = |at: Option<UnixMs>| at.is_some_and(|at| at.has_come(now.unix()));
+        let delay_is_over = has_come(body.delayed_until());
+        let pause_is_over = has_come(body.paused_until());
+        // Replicas get each end as a change too, so that they hold what this server holds.
+        if delay_is_over {
+            let _ = self.decide(key, family, Change::Delay { until: None });
+        }
+        if pause_is_over {
+            let _ = self.decide(key, family, Change::Pause { until: None });
+        }
+    }
+
+    /// Indexes the state under its next lease end, the moment at which its queue may go on, and the end of its
+    /// retention. Does nothing on a replica.
     pub(crate) fn index(&mut self, id: StateId) {
         let Some(state) = self.states.get_mut(id) else {
             return;
@@ -48,7 +70,8 @@ impl Engine {
         // RENAME moves the state but not its waiters, so index it even while requests wait.
         let idle = holds.is_empty();
         self.openings.set(id, state.body.opens_at());
-        let until = state.body.retained_until(&self.settings).filter(|_| idle);
+        let until = state.body.retained_until(&self.settings);
+        let until = until.filter(|until| idle && *until != UnixMs::NEVER);
         if let Some(noted) = state.body.retention_mut() {
             if let Some(before) = noted.replace(until) {
                 self.retention.remove(&(before, id));
@@ -123,7 +146,7 @@ impl Engine {
             Body::Semaphore(semaphore) => !semaphore.outlives_use() && !waited,
             Body::Group(_) | Body::Once(_) => {
                 let until = state.body.retained_until(&self.settings);
-                !waited && until.is_none_or(|until| until <= now.unix())
+                !waited && until.is_none_or(|until| until.has_come(now.unix()))
             }
         }
     }

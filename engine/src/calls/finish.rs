@@ -197,7 +197,7 @@ impl Engine {
         if pinned != limit {
             let _ = self.decide(key, Family::Semaphore, Change::Pin(limit));
         }
-        self.lapse_due(key, now);
+        self.catch_up(key, now);
         self.settle(key, now);
         Ok(before)
     }

@@ -56,7 +56,7 @@ impl Engine {
             Some(Body::Group(group)) => group.owed(),
             _ => 0,
         };
-        self.lapse_due(key, now);
+        self.catch_up(key, now);
         self.settle(key, now);
         Ok(owed)
     }
@@ -76,7 +76,7 @@ impl Engine {
             Ok(None) => return Reply::Now(Answer::Finished { done: 0, lost: 0 }),
             Ok(Some(_)) => {}
         }
-        self.lapse_due(key, now);
+        self.catch_up(key, now);
         self.settle(key, now);
         match self.body(key, Family::Group) {
             Ok(Some(Body::Group(group))) => {

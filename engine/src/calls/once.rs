@@ -1,17 +1,19 @@
-//! What only work-once keys have: DONE, FAIL, and giving up.
+//! What only work-once keys have: DONE, FAIL, GET, and giving up.
 
 use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::change::Change;
-use crate::families::once::Completion;
+use crate::families::once::{Completion, Keep};
 use crate::hold::Hold;
+use crate::queue::wait_queue::WaitQueue;
 use crate::types::{Now, Token};
 use crate::{Body, Engine, Family, Key, WrongType};
 
 impl Engine {
     /// Returns the answer to a request that must not run: the result, or FAILED if its attempts are used up. It is
-    /// FAILED only if no run lives and no request waits, because earlier requests must be answered first.
+    /// FAILED only if no run lives and no request waits, because earlier requests must be answered first. During a delay
+    /// it is FAILED at once, because those that wait then may still begin.
     pub(crate) fn concluded(
         &mut self,
         key: &mut Key<'_>,
@@ -23,12 +25,14 @@ impl Engine {
         if let Some(answer) = once.answer_done() {
             return Some(answer);
         }
-        let hopeless = once.admits() && once.is_exhausted(max_attempts);
+        let hopeless = once.is_idle() && once.is_exhausted(max_attempts);
+        let is_delayed = once.is_delayed();
         let queue = self
             .queues
             .find(key.db, key.name)
             .and_then(|id| self.queues.get(id));
-        if hopeless && !queue.is_some_and(super::super::queue::wait_queue::WaitQueue::has_waiting) {
+        let has_waiting = || queue.is_some_and(WaitQueue::has_waiting);
+        if hopeless && (is_delayed || !has_waiting()) {
             return Some(self.give_up(key));
         }
         None
@@ -58,7 +62,7 @@ impl Engine {
     }
 
     /// Completes the work for the current run, or for the run that lapsed last if no other has begun since. Returns
-    /// whether it was accepted; a repeated DONE by the token that completed it is.
+    /// whether it was accepted; a repeated DONE by the token that completed it is, and changes nothing.
     ///
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
@@ -67,7 +71,7 @@ impl Engine {
         key: &mut Key<'_>,
         token: &Token,
         result: Option<Arc<[u8]>>,
-        keep_ms: u64,
+        keep: Keep,
         now: Now,
     ) -> Result<bool, WrongType> {
         let Some(Body::Once(once)) = self.body(key, Family::Once)? else {
@@ -81,7 +85,7 @@ impl Engine {
         if fence.is_none() && !late {
             return Ok(false);
         }
-        let keep_until = now.unix().after_ms(keep_ms);
+        let keep_until = keep.until(now.unix());
         let done = Completion {
             token: token.clone(),
             result,
@@ -92,7 +96,8 @@ impl Engine {
         Ok(completed.is_ok())
     }
 
-    /// Ends the run of this token as failed, and lets the next in line begin. Returns whether the token ran.
+    /// Ends the run of this token as failed, and lets the next in line begin after the delay, if there is one. Returns
+    /// whether the token ran.
     ///
     /// # Errors
     /// See [`Engine::complete`].
@@ -101,6 +106,7 @@ impl Engine {
         key: &mut Key<'_>,
         token: &Token,
         reason: Arc<[u8]>,
+        delay_ms: u64,
         now: Now,
     ) -> Result<bool, WrongType> {
         let run = self
@@ -109,16 +115,29 @@ impl Engine {
         let Some(fence) = run.map(Hold::fence) else {
             return Ok(false);
         };
-        let failed = self.decide(
-            key,
-            Family::Once,
-            Change::Fail {
-                fence,
-                at: now.unix(),
-                reason,
-            },
-        );
+        let at = now.unix();
+        let fail = Change::Fail { fence, at, reason };
+        let has_failed = self.decide(key, Family::Once, fail).is_ok();
+        if has_failed && delay_ms > 0 {
+            let until = Some(at.after_ms(delay_ms));
+            // If the state refuses the delay, `decide` logs it and the next run may begin now.
+            let _ = self.decide(key, Family::Once, Change::Delay { until });
+        }
         self.settle(key, now);
-        Ok(failed.is_ok())
+        Ok(has_failed)
+    }
+
+    /// Returns the result, if the work is done and the result is still to be kept; otherwise `NotGranted`. It only
+    /// looks: an old result that the timer has not forgotten yet is not told, nor one that a replica still has.
+    ///
+    /// # Errors
+    /// See [`Engine::complete`].
+    pub fn result(&self, key: &Key<'_>, now: Now) -> Result<Answer, WrongType> {
+        let Some(Body::Once(once)) = self.body(key, Family::Once)? else {
+            return Ok(Answer::NotGranted);
+        };
+        let is_kept = |done: &&Completion| !done.keep_until.has_come(now.unix());
+        let told = once.done().filter(is_kept).and_then(|_| once.answer_done());
+        Ok(told.unwrap_or(Answer::NotGranted))
     }
 }

@@ -1,10 +1,9 @@
 //! PAUSE, for every family: nobody is granted for some time.
 //!
 //! The pause is part of the key. It ends by a change of its own, which the server that decides makes when the moment has
-//! come by the wall clock: in a task of the timer, or first thing in a command on the key. So a pause that has ended does
-//! not begin again if the clock is set back, and a replica never ends one by its own clock. Rejected: to compare the
-//! moment with the clock at every grant, because nothing would then say when a replica and its primary differ, and when
-//! to announce that capacity was gained.
+//! come by the wall clock: see [`Engine::open_due`]. So a pause that has ended does not begin again if the clock is set
+//! back, and a replica never ends one by its own clock. Rejected: to compare the moment with the clock at every grant,
+//! because nothing would then say when a replica and its primary differ, and when to announce that capacity was gained.
 //!
 //! A pause holds back grants and nothing else: holds lapse and end as ever, results, FAILED and finished rounds are
 //! told, and a hold's own token gets its hold again.
@@ -32,19 +31,8 @@ impl Engine {
         if until != before {
             let _ = self.decide(key, family, Change::Pause { until });
         }
-        self.lapse_due(key, now);
+        self.catch_up(key, now);
         self.settle(key, now);
         Ok(before.map_or(0, |until| until.ms_left(now.unix())))
-    }
-
-    /// Ends the pause of the key if its moment has come. The caller settles the key.
-    pub(crate) fn end_pause_if_over(&mut self, key: &mut Key<'_>, now: Now) {
-        let Some(body) = self.body_mut(key) else {
-            return;
-        };
-        let family = body.family();
-        if body.paused_until().is_some_and(|until| until <= now.unix()) {
-            let _ = self.decide(key, family, Change::Pause { until: None });
-        }
     }
 }

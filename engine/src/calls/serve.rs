@@ -184,6 +184,12 @@ impl Engine {
         {
             return Next::Tell(place, Answer::Refused(Refusal::TooMany { permits, limit }));
         }
+        if let Some(Body::Once(once)) = body
+            && once.is_delayed()
+            && let Some(place) = queue.exhausted(once.attempts())
+        {
+            return Next::GiveUp(place);
+        }
         let Some((place, head)) = queue.head() else {
             return match body {
                 Some(Body::Group(group)) if group.is_over(false) => Next::Finish,

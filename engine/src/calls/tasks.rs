@@ -1,5 +1,4 @@
-//! What comes due without a request: leases, waits, vacant places, retention, the ends of pauses, and tasks that were
-//! put off.
+//! What comes due without a request: leases, waits, vacant places, delays, pauses, retention, and tasks that were put off.
 //!
 //! The caller asks for the next task, opens its key and performs it. Each task concerns one key. [`Engine::next_wake`]
 //! says when to ask again; to ask early, or twice, does nothing.
@@ -101,7 +100,7 @@ impl Engine {
             }
             5 => {
                 let (at, state) = self.openings.first()?;
-                (at <= now.unix()).then_some(Task::Open(state))
+                at.has_come(now.unix()).then_some(Task::Open(state))
             }
             _ => {
                 let (until, task) = self.put_off.first().copied()?;
@@ -152,11 +151,11 @@ impl Engine {
     pub fn overdue(&self, key: &Key<'_>, now: Now) -> Option<Task> {
         let state = key.state.filter(|_| self.is_serving())?;
         let body = &self.states.get(state)?.body;
-        if body.opens_at().is_some_and(|at| at <= now.unix()) {
+        if body.opens_at().is_some_and(|at| at.has_come(now.unix())) {
             return Some(Task::Open(state));
         }
         let until = body.retained_until(&self.settings)?;
-        let is_over = until <= now.unix() && self.is_over(key, now);
+        let is_over = until.has_come(now.unix()) && self.is_over(key, now);
         is_over.then_some(Task::Retire { state, until })
     }
 
@@ -235,7 +234,7 @@ impl Engine {
         }
         if now.may_write {
             // A key whose pause is over may have nothing else that keeps it.
-            self.end_pause_if_over(key, now);
+            self.open_due(key, now);
             if self.forget_if_over(key, now) {
                 return;
             }
@@ -248,7 +247,7 @@ impl Engine {
                 place,
             } => {
                 // If a grant is due at the same time, the grant wins.
-                self.lapse_due(key, now);
+                self.catch_up(key, now);
                 self.serve(key, now);
                 let more =
                     now.may_write && (self.queues.is_due(queue) || self.has_overdue(key, now));
@@ -260,7 +259,7 @@ impl Engine {
             Task::Open(_) => return self.settle(key, now),
             Task::Lapse(_) | Task::Serve(_) | Task::Retire { .. } => {}
         }
-        self.lapse_due(key, now);
+        self.catch_up(key, now);
         self.settle(key, now);
     }
 

@@ -3,6 +3,9 @@
 //! This is `sync.Once` for a fleet, with failover. A run is a hold. How it ends decides about its attempt: the work is
 //! done, or the attempt failed and the next waiter tries again, or the run was handed back and the attempt does not
 //! count. The result, the number of attempts and the last reason are kept for some time after the last change.
+//!
+//! A failed run can ask for a delay before the next one. Nobody runs during a delay, so no token can end it or complete
+//! the work: it ends when its time is up, or when the key is removed.
 
 use std::sync::Arc;
 
@@ -40,7 +43,26 @@ pub struct Completion {
     /// The token that completed the work. Its repeated DONE is accepted.
     pub token: Token,
     pub result: Option<Arc<[u8]>>,
+    /// [`UnixMs::NEVER`] if the result is kept until the key is removed.
     pub keep_until: UnixMs,
+}
+
+/// How long a result is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    ForMs(u64),
+    Forever,
+}
+
+impl Keep {
+    /// Returns the moment until which a result of now is kept.
+    #[must_use]
+    pub fn until(self, now: UnixMs) -> UnixMs {
+        match self {
+            Keep::ForMs(ms) => now.after_ms(ms),
+            Keep::Forever => UnixMs::NEVER,
+        }
+    }
 }
 
 /// What is known of the work besides the current run.
@@ -53,7 +75,7 @@ pub struct Record {
     /// run begins or a client is told FAILED.
     pub late: Option<Token>,
     pub done: Option<Completion>,
-    /// The moment of the last change.
+    /// The moment of the last change, or the end of a delay if that is later.
     pub touched: UnixMs,
 }
 
@@ -63,8 +85,6 @@ pub struct Once {
     attempts: u64,
     reason: Option<Reason>,
     touched: UnixMs,
-    /// No run may begin before this moment, which the last FAIL asked for; 0 if it asked for none.
-    not_before: UnixMs,
     /// When a request was last seen waiting for this key. Not replicated: only the server that decides knows it.
     last_watched: UnixMs,
     pub(crate) paused_until: OptionalUnixMs,
@@ -75,13 +95,16 @@ pub struct Once {
 // Results may be kept by the million. The allocators of most servers give 128 bytes for anything above 112.
 const _: () = assert!(size_of::<Once>() <= 128);
 
-/// How far the work is. A run, the token of a late one and a completion exclude each other, so they share their room.
+/// How far the work is. A run, the token of a late one, a delay and a completion exclude each other, so they share their
+/// room.
 #[derive(Clone)]
 enum Stage {
     /// The current run, or none.
     Open(HoldSet),
     /// No run. A DONE with this token is still accepted: see [`Record::late`].
     Late(Token),
+    /// No run, and none may begin before this moment, which the last FAIL asked for.
+    Delayed(UnixMs),
     Done(Completion),
 }
 
@@ -96,7 +119,6 @@ impl Once {
             reason: None,
             // The first change sets the moment, because a replica must not use its own clock.
             touched: UnixMs(0),
-            not_before: UnixMs(0),
             last_watched: UnixMs(0),
             paused_until: OptionalUnixMs::default(),
             retention: OptionalUnixMs::default(),
@@ -108,7 +130,7 @@ impl Once {
     pub fn runs(&self) -> &HoldSet {
         match &self.stage {
             Stage::Open(runs) => runs,
-            Stage::Late(_) | Stage::Done(_) => &NO_RUNS,
+            Stage::Late(_) | Stage::Delayed(_) | Stage::Done(_) => &NO_RUNS,
         }
     }
 
@@ -116,7 +138,7 @@ impl Once {
     pub(crate) fn runs_mut(&mut self) -> Option<&mut HoldSet> {
         match &mut self.stage {
             Stage::Open(runs) => Some(runs),
-            Stage::Late(_) | Stage::Done(_) => None,
+            Stage::Late(_) | Stage::Delayed(_) | Stage::Done(_) => None,
         }
     }
 
@@ -124,7 +146,7 @@ impl Once {
     pub fn into_runs(self) -> HoldSet {
         match self.stage {
             Stage::Open(runs) => runs,
-            Stage::Late(_) | Stage::Done(_) => HoldSet::Empty,
+            Stage::Late(_) | Stage::Delayed(_) | Stage::Done(_) => HoldSet::Empty,
         }
     }
 
@@ -143,7 +165,7 @@ impl Once {
     pub fn late(&self) -> Option<&Token> {
         match &self.stage {
             Stage::Late(token) => Some(token),
-            Stage::Open(_) | Stage::Done(_) => None,
+            Stage::Open(_) | Stage::Delayed(_) | Stage::Done(_) => None,
         }
     }
 
@@ -151,11 +173,25 @@ impl Once {
     pub fn done(&self) -> Option<&Completion> {
         match &self.stage {
             Stage::Done(done) => Some(done),
-            Stage::Open(_) | Stage::Late(_) => None,
+            Stage::Open(_) | Stage::Late(_) | Stage::Delayed(_) => None,
         }
     }
 
-    /// Returns what other servers and files know of the work, besides the run.
+    /// Returns the moment before which no run may begin, if the last FAIL asked for one.
+    #[must_use]
+    pub fn delayed_until(&self) -> Option<UnixMs> {
+        match &self.stage {
+            Stage::Delayed(until) => Some(*until),
+            Stage::Open(_) | Stage::Late(_) | Stage::Done(_) => None,
+        }
+    }
+
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.delayed_until().is_some()
+    }
+
+    /// Returns what other servers and files know of the work, besides the run and a delay.
     #[must_use]
     pub fn record(&self) -> Record {
         Record {
@@ -177,7 +213,7 @@ impl Once {
         }
     }
 
-    /// Takes a record. [`Once::accepts`] must have returned true for it.
+    /// Takes a record, which ends a delay. [`Once::accepts`] must have returned true for it.
     pub fn set_record(&mut self, record: Record) {
         let Record {
             attempts,
@@ -195,12 +231,17 @@ impl Once {
         self.attempts = attempts;
         self.reason = reason;
         self.touched = touched;
-        self.not_before = UnixMs(0);
     }
 
-    /// Whether a run may begin: there is no other run, and the work is not done.
+    /// Whether a run may begin: there is no other run and no delay, and the work is not done.
     #[must_use]
     pub fn admits(&self) -> bool {
+        self.is_idle() && !self.is_delayed()
+    }
+
+    /// Whether nobody runs, and the work is not done.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
         self.runs().is_empty() && self.done().is_none()
     }
 
@@ -228,7 +269,6 @@ impl Once {
     /// Notes that a run has begun: the attempt counts.
     pub fn begun(&mut self, at: UnixMs) {
         self.attempts = self.attempts.saturating_add(1);
-        self.not_before = UnixMs(0);
         self.touch(at);
     }
 
@@ -263,24 +303,25 @@ impl Once {
 
     pub fn complete(&mut self, done: Completion) {
         self.stage = Stage::Done(done);
-        self.not_before = UnixMs(0);
     }
 
-    /// Returns the moment before which no run may begin, if a FAIL asked for one.
-    #[must_use]
-    pub fn not_before(&self) -> Option<UnixMs> {
-        Some(self.not_before).filter(|until| *until != UnixMs(0))
-    }
-
-    /// Whether a DELAY fits here: there is no run, and the work is not done.
+    /// Whether a delay can begin or end here: nobody runs, no DONE of an earlier run is accepted, and the work is not
+    /// done.
     #[must_use]
     pub fn accepts_delay(&self) -> bool {
-        self.admits()
+        self.is_idle() && self.late().is_none()
     }
 
-    /// Notes that no run may begin before this moment.
-    pub fn delay(&mut self, until: UnixMs) {
-        self.not_before = until;
+    /// Lets no run begin before this moment; without a moment, ends the delay. The attempts and the reason are kept as
+    /// long after the delay as after any change, so that the next attempt still finds them.
+    pub fn delay(&mut self, until: Option<UnixMs>) {
+        self.stage = match until {
+            Some(until) => Stage::Delayed(until),
+            None => Stage::Open(HoldSet::Empty),
+        };
+        if let Some(until) = until {
+            self.touch(until);
+        }
     }
 
     /// Notes that a request waits for this key.

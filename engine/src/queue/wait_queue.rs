@@ -18,13 +18,15 @@ use crate::queue::entry::{Departed, Place, Seat, Vacancy, Waiter, Watcher};
 use crate::types::{MonoUs, Token};
 
 /// Invariants: a place is in exactly one of the maps of places; `by_token` has the places, waiting or vacant, whose
-/// token may come back; `heavy` has the waiting places that ask for more than one permit.
+/// token may come back; `heavy` has the waiting places that ask for more than one permit, and `capped` those whose
+/// request has a MAX of attempts.
 #[derive(Default)]
 pub struct WaitQueue {
     waiting: BTreeMap<Place, Waiter>,
     vacant: BTreeMap<Place, Vacancy>,
     by_token: BTreeMap<Token, Place>,
     heavy: BTreeSet<(u32, Place)>,
+    capped: BTreeSet<(u32, Place)>,
     watching: BTreeMap<Place, Watcher>,
     /// Watchers whose answer is decided but not sent yet, because a call sends a bounded number of answers.
     answered: VecDeque<(Answer, BTreeMap<Place, Watcher>)>,
@@ -105,6 +107,13 @@ impl WaitQueue {
         heaviest.map(|(permits, place)| (*place, *permits))
     }
 
+    /// Returns a waiting request that allows no more attempts than have been made, if there is one.
+    #[must_use]
+    pub fn exhausted(&self, attempts: u64) -> Option<Place> {
+        let (max_attempts, place) = self.capped.first()?;
+        (u64::from(*max_attempts) <= attempts).then_some(*place)
+    }
+
     /// Returns the oldest vacant place.
     #[must_use]
     pub fn oldest_vacancy(&self) -> Option<Place> {
@@ -120,6 +129,9 @@ impl WaitQueue {
         let permits = waiter.request.claim.permits();
         if permits > 1 {
             self.heavy.insert((permits, place));
+        }
+        if let Some(max_attempts) = waiter.request.max_attempts {
+            self.capped.insert((max_attempts, place));
         }
         self.waiting.insert(place, waiter);
     }
@@ -141,6 +153,9 @@ impl WaitQueue {
                 self.by_token.remove(&waiter.request.token);
             }
             self.heavy.remove(&(waiter.request.claim.permits(), place));
+            if let Some(max_attempts) = waiter.request.max_attempts {
+                self.capped.remove(&(max_attempts, place));
+            }
             return Some(Departed::Waiter(waiter));
         }
         if let Some(vacancy) = self.vacant.remove(&place) {
@@ -225,6 +240,7 @@ impl WaitQueue {
             .chain(self.vacant.into_iter().map(drop))
             .chain(self.by_token.into_iter().map(drop))
             .chain(self.heavy.into_iter().map(drop))
+            .chain(self.capped.into_iter().map(drop))
             .chain(self.watching.into_iter().map(drop))
             .chain(answered.map(drop))
     }
@@ -254,6 +270,12 @@ impl WaitQueue {
             .map(|(place, waiter)| (waiter.request.claim.permits(), *place))
             .collect();
         assert_eq!(self.heavy, heavy, "requests for several permits");
+        let capped = self
+            .waiting
+            .iter()
+            .filter_map(|(place, waiter)| Some((waiter.request.max_attempts?, *place)));
+        let capped: BTreeSet<_> = capped.collect();
+        assert_eq!(self.capped, capped, "requests with a number of attempts");
         assert!(
             self.answered
                 .iter()

@@ -100,7 +100,7 @@ pub(super) fn read(
         kind::DELAY => {
             fields.verb = "DELAY";
             Change::Delay {
-                until: fields.moment("until")?,
+                until: fields.moment_option("until")?,
             }
         }
         kind::PAUSE => {

@@ -22,6 +22,11 @@ fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
     })
 }
 
+fn delay(until: Option<u64>) -> Change {
+    let until = until.map(UnixMs);
+    Change::Delay { until }
+}
+
 const UUID: &[u8] = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59";
 
 /// Returns every kind of change, each with a family that it fits.
@@ -139,7 +144,9 @@ fn every_kind() -> Vec<(Family, Change)> {
             },
         ),
         (Family::Once, Change::GiveUp),
-        (Family::Once, Change::Delay { until: UnixMs(7) }),
+        (Family::Once, delay(Some(7))),
+        (Family::Once, delay(Some(UnixMs::MAX.0))),
+        (Family::Once, delay(None)),
         (Family::Lock, Change::Pause { until: None }),
         (
             Family::Group,
@@ -500,7 +507,7 @@ fn random_input_never_panics_and_accepted_input_repacks() {
 #[test]
 fn changes_of_two_versions_never_share_a_string() {
     let grant = grant(Claim::Run, UUID, None);
-    let delay = Change::Delay { until: UnixMs(7) };
+    let delay = delay(Some(7));
     let changes = [grant.clone(), grant, delay.clone(), delay];
     let slices: Vec<_> = by_version(&changes).map(<[Change]>::len).collect();
     assert_eq!(slices, [2, 2]);

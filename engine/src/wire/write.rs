@@ -77,7 +77,7 @@ impl Writer<'_> {
             Change::Record(record) => self.record(record),
             Change::Delay { until } => {
                 self.byte(kind::DELAY);
-                self.number(until.0);
+                self.option(until.map(|until| until.0));
             }
             Change::Pause { until } => {
                 self.byte(kind::PAUSE);

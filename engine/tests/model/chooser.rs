@@ -3,6 +3,7 @@
 use crate::model::Name;
 use crate::steps::{Ask, Block, Step, token};
 use crate::world::World;
+use dsync_engine::families::once::Keep;
 use dsync_engine::types::{Claim, MAX_PERMITS, Token};
 use dsync_engine::{Family, Settings};
 
@@ -316,18 +317,26 @@ impl Chooser {
                 let token = self.token_at(world, name);
                 let result = self.random.pick(&[None, Some("42"), Some("")]);
                 // If no step removes the key, a result that is kept for long would end its history.
-                let lasts = self.kind.keys_move || self.kind.settings.once_keep_ms < 1_000;
-                let keep_ms: &[_] = if lasts {
-                    &[None, Some(1), Some(9)]
+                let lasts = self.kind.settings.once_keep_ms < 1_000;
+                let keep: &[_] = if self.kind.keys_move {
+                    &[
+                        None,
+                        Some(Keep::ForMs(1)),
+                        Some(Keep::ForMs(9)),
+                        Some(Keep::Forever),
+                    ]
+                } else if lasts {
+                    &[None, Some(Keep::ForMs(1)), Some(Keep::ForMs(9))]
                 } else {
-                    &[Some(2), Some(9)]
+                    &[Some(Keep::ForMs(2)), Some(Keep::ForMs(9))]
                 };
-                Step::Complete(name, token, result, self.random.pick(keep_ms))
+                Step::Complete(name, token, result, self.random.pick(keep))
             }
             35..=37 => {
                 let name = self.name_for(Family::Once);
                 let token = self.token_at(world, name);
-                Step::Fail(name, token, self.random.pick(&["full", "lapsed", ""]))
+                let reason = self.random.pick(&["full", "lapsed", ""]);
+                Step::Fail(name, token, reason, self.random.pick(&[0, 0, 1, 3, 8, 20]))
             }
             38..=45 if self.kind.mixed => {
                 let token = self.token_at(world, name);

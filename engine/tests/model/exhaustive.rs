@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::model::Name;
 use crate::steps::{Ask, Step, ask};
 use crate::world::World;
+use dsync_engine::families::once::Keep;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};
 
@@ -155,10 +156,10 @@ fn work_once_in_every_short_history() {
         Step::Acquire(run(0).max_attempts(1)),
         Step::Acquire(run(1).block()),
         Step::Acquire(run(2).max_attempts(2).block_ms(2)),
-        Step::Complete(KEY, 0, Some("r"), Some(2)),
+        Step::Complete(KEY, 0, Some("r"), Some(Keep::ForMs(2))),
         Step::Complete(KEY, 1, None, None),
-        Step::Fail(KEY, 0, "broken"),
-        Step::Fail(KEY, 1, ""),
+        Step::Fail(KEY, 0, "broken", 0),
+        Step::Fail(KEY, 1, "", 0),
         Step::Release(KEY, Family::Once, 0),
         Step::Revoke(KEY, Family::Once, 0),
         Step::Disconnect(1),
@@ -186,8 +187,8 @@ fn ephemeral_runs_in_every_short_history() {
             reported_first: false,
         },
         Step::Complete(KEY, 0, Some("r"), None),
-        Step::Complete(KEY, 1, None, Some(1)),
-        Step::Fail(KEY, 1, "broken"),
+        Step::Complete(KEY, 1, None, Some(Keep::ForMs(1))),
+        Step::Fail(KEY, 1, "broken", 0),
         Step::Renew(KEY, Family::Once, 0, None),
         Step::Release(KEY, Family::Once, 1),
         Step::Disconnect(0),
@@ -196,6 +197,32 @@ fn ephemeral_runs_in_every_short_history() {
         Step::Tick,
     ];
     all_sequences(forgets, &[], &alphabet, 4);
+}
+
+/// Runs that fail and ask for a delay, and records that are kept for as long as the delay.
+#[test]
+fn delayed_work_in_every_short_history() {
+    let forgets = Settings {
+        rejoin_ms: 0,
+        once_keep_ms: 4,
+        ..settings()
+    };
+    let alphabet = [
+        Step::Acquire(run(0)),
+        Step::Acquire(run(1).block()),
+        Step::Acquire(run(2).max_attempts(1).block()),
+        Step::Acquire(run(3).max_attempts(2)),
+        Step::Fail(KEY, 0, "broken", 3),
+        Step::Fail(KEY, 1, "broken", 5),
+        Step::Complete(KEY, 0, None, Some(Keep::Forever)),
+        Step::Release(KEY, Family::Once, 1),
+        Step::Disconnect(1),
+        Step::Delete(KEY),
+        Step::Pass { us: 3 * MS },
+        Step::Tick,
+    ];
+    let failed = [Step::Acquire(run(0)), Step::Fail(KEY, 0, "broken", 3)];
+    all_sequences(forgets, &failed, &alphabet, 4);
 }
 
 /// A vacant place, and the limit that its queue remembers, outlive the semaphore. Then other families use the key.
@@ -217,7 +244,7 @@ fn keys_that_change_family_in_every_short_history() {
         Step::Acquire(run(3).block()),
         Step::Acquire(permits(1).block()),
         Step::Acquire(permits(2)),
-        Step::Complete(KEY, 2, None, Some(2)),
+        Step::Complete(KEY, 2, None, Some(Keep::ForMs(2))),
         Step::Disconnect(3),
         Step::Delete(KEY),
         Step::Overwrite(KEY),
@@ -250,7 +277,7 @@ fn pauses_in_every_short_history() {
             Family::Lock => Step::Acquire(ask(KEY, Claim::Shared, 2).block()),
             Family::Semaphore => Step::Pin(KEY, Some(2)),
             Family::Group => Step::Wait(KEY, Some(crate::steps::Block::Forever), 5),
-            Family::Once => Step::Fail(KEY, 0, "broken"),
+            Family::Once => Step::Fail(KEY, 0, "broken", 0),
         };
         let max_attempts = |ask: Ask| match family {
             Family::Once => ask.max_attempts(1),

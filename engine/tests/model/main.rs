@@ -9,7 +9,7 @@
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
-//! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `pauses`, `rounds`, `once`, `keyspace`, `strays`,
+//! - named cases: `retries`, `order`, `places`, `ends`, `limits`, `pauses`, `rounds`, `once`, `delays`, `keyspace`, `strays`,
 //!   `roles`, `bounds`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
@@ -31,6 +31,7 @@
 mod bounds;
 mod chooser;
 mod cluster;
+mod delays;
 mod ends;
 mod exhaustive;
 mod fixture;

@@ -7,6 +7,7 @@ use crate::fixture::{word, world};
 use crate::steps::{Ask, Step, ask};
 use crate::world::World;
 use dsync_engine::answer::Answer;
+use dsync_engine::families::once::Keep;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};
 
@@ -17,7 +18,7 @@ fn run(token: u8) -> Ask {
 }
 
 fn fail(token: u8) -> Step {
-    Step::Fail(KEY, token, "broken")
+    Step::Fail(KEY, token, "broken", 0)
 }
 
 fn done(token: u8) -> Step {
@@ -248,8 +249,8 @@ fn repeated_done_by_same_token_changes_nothing() {
     let saved = world.primary.saved(KEY);
     world.steps(&[
         Step::Pass { us: MS },
-        Step::Complete(KEY, 0, Some("another"), Some(1)),
-        Step::Complete(KEY, 1, Some("a stranger's"), Some(1)),
+        Step::Complete(KEY, 0, Some("another"), Some(Keep::ForMs(1))),
+        Step::Complete(KEY, 1, Some("a stranger's"), Some(Keep::ForMs(1))),
         fail(0),
         Step::Release(KEY, Family::Once, 0),
         Step::Renew(KEY, Family::Once, 0, None),
@@ -267,7 +268,7 @@ fn result_is_kept_to_its_millisecond() {
             let mut world = world();
             lapse(&mut world, 0);
             world.ask(run(1));
-            world.step(&Step::Complete(KEY, 1, Some("r"), Some(6)));
+            world.step(&Step::Complete(KEY, 1, Some("r"), Some(Keep::ForMs(6))));
             world.step(&Step::Stall { us: at_us });
             if !asked {
                 world.step(&Step::Tick);

@@ -206,7 +206,7 @@ fn paused_work_tells_results_and_failures() {
     world.ask(run(1).max_attempts(1).block());
     world.ask(run(2).block());
     world.step(&pause(Family::Once, 100));
-    world.step(&Step::Fail(KEY, 0, "broken"));
+    world.step(&Step::Fail(KEY, 0, "broken", 0));
     assert_eq!(world.heard(), [(1, "given up")]);
     assert_eq!(world.attempt(run(3).max_attempts(1)), "not granted");
     assert_eq!(world.after_ms(100), [(2, "run")]);

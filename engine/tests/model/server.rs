@@ -322,29 +322,22 @@ impl Server {
             return;
         }
         for changes in wire::by_version(&done.changes) {
-            self.follow_command(done, changes, now);
+            self.follow_string(done.name, done.family, changes, now);
         }
     }
 
-    /// Applies changes that can share a string.
-    fn follow_command(&mut self, done: &Done, decided: &[Change], now: Now) {
+    /// Applies changes that share a packed string.
+    fn follow_string(&mut self, name: Name, family: Family, changes: &[Change], now: Now) {
         let mut packed = Vec::new();
-        wire::pack(&mut packed, done.family, false, decided);
+        wire::pack(&mut packed, family, false, changes);
         let unpacked = wire::open(&packed).expect("as it was packed");
-        assert_eq!(unpacked.family, done.family);
-        let changes: Result<Vec<_>, _> = unpacked.collect();
-        let changes = changes.expect("as they were packed");
-        assert_eq!(changes, decided);
+        assert_eq!(unpacked.family, family);
+        let read: Result<Vec<_>, _> = unpacked.collect();
+        assert_eq!(read.as_deref(), Ok(changes));
         let follow =
-            |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, done.family, &changes, now);
-        let (followed, none) = self.call(done.name, done.family, follow);
-        assert_eq!(
-            followed,
-            Ok(()),
-            "{:?} follows {:?}",
-            done.name,
-            done.changes
-        );
+            |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, family, changes, now);
+        let (followed, none) = self.call(name, family, follow);
+        assert_eq!(followed, Ok(()), "{name:?} follows {changes:?}");
         assert!(
             none.changes.is_empty() && none.wakes.is_empty(),
             "a replica decides nothing"

@@ -11,7 +11,7 @@ use crate::world::World;
 use dsync_engine::answer::Answer;
 use dsync_engine::calls::tasks::Task;
 use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, LeaseUs, Now, Token};
-use dsync_engine::{Family, Reply, Request, Settings, Wait};
+use dsync_engine::{Engine, Family, Key, Reply, Request, Settings, Wait};
 
 const MS: u64 = 1_000;
 const LEASE_MS: u32 = 30_000;
@@ -507,6 +507,33 @@ fn large_keys_survive_random_slices() {
         assert_eq!(large.holds(), 0, "seed {seed}");
         assert!(large.server.keys.is_empty(), "seed {seed}");
     }
+}
+
+/// A FAIL with DELAY answers FAILED to every waiter whose attempts are used up, but only some of them in the call itself.
+#[test]
+fn delay_answers_exhausted_waiters_in_slices() {
+    let mut large = LargeServer::new();
+    large.ask(KEY, Claim::Run, 0, |_| {});
+    for client in 1..=300 {
+        large.ask(KEY, Claim::Run, client, |request| {
+            request.max_attempts = (client != 7).then_some(1);
+            request.wait = Some(Wait::Forever);
+        });
+    }
+    assert_eq!(large.words(), ["run"]);
+    let now = large.now;
+    let fail = |engine: &mut Engine, key: &mut Key<'_>| {
+        engine.fail(key, &token(0), b"broken".as_slice().into(), 1_000, now)
+    };
+    let (_, done) = large.server.call(KEY, Family::Once, fail);
+    let at_once = done.wakes.len();
+    assert!((1..299).contains(&at_once), "{at_once} at once");
+    large.tick();
+    assert_eq!(at_once + large.told.len(), 299, "the others by the timer");
+    assert_eq!(large.words(), ["given up"]);
+    large.pass(1_000);
+    large.tick();
+    assert_eq!(large.words(), ["run"], "the one that may still begin");
 }
 
 /// RESTORE brings a large state to a primary in the middle of its walk.

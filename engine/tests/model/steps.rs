@@ -2,6 +2,7 @@
 
 use crate::model::Name;
 use dsync_engine::Family;
+use dsync_engine::families::once::Keep;
 use dsync_engine::types::{Claim, Token};
 
 /// How long a request waits.
@@ -100,10 +101,10 @@ pub enum Step {
     /// PAUSE for so many milliseconds.
     Pause(Name, Family, u64),
     Wait(Name, Option<Block>, usize),
-    /// DONE of work-once: the token, the result, and how long it is kept in milliseconds (`None`: the default).
-    Complete(Name, u8, Option<&'static str>, Option<u64>),
-    /// FAIL of work-once: the token and the reason.
-    Fail(Name, u8, &'static str),
+    /// DONE of work-once: the token, the result, and how long it is kept (`None`: the default).
+    Complete(Name, u8, Option<&'static str>, Option<Keep>),
+    /// FAIL of work-once: the token, the reason, and the delay in milliseconds.
+    Fail(Name, u8, &'static str, u64),
     /// The connection closes, and a new one takes its number.
     Disconnect(usize),
     /// The server itself answers the waiter, for example after CLIENT UNBLOCK.

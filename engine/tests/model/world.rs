@@ -21,6 +21,7 @@ use crate::server::{Done, Server, Stored, granted};
 use crate::steps::{Step, token};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::HandedOver;
+use dsync_engine::families::once::Keep;
 use dsync_engine::types::{Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
 use dsync_engine::{Engine, Family, Key, Settings};
 
@@ -239,24 +240,25 @@ impl World {
                     model.pause(name, family, ms, now)
                 })
             }
-            Step::Complete(name, number, result, keep_ms) => {
+            Step::Complete(name, number, result, keep) => {
                 let token = token(number);
                 let result: Option<Arc<[u8]>> = result.map(|text| text.as_bytes().into());
-                let keep_ms = keep_ms.unwrap_or(self.model.settings.once_keep_ms);
+                let keep = keep.unwrap_or(Keep::ForMs(self.model.settings.once_keep_ms));
                 let ours = |e: &mut Engine, key: &mut Key<'_>| {
-                    e.complete(key, &token, result.clone(), keep_ms, now).ok()
+                    e.complete(key, &token, result.clone(), keep, now).ok()
                 };
                 self.write_request(name, Family::Once, ours, |model| {
-                    model.complete(name, &token, result.clone(), keep_ms, now)
+                    model.complete(name, &token, result.clone(), keep, now)
                 })
             }
-            Step::Fail(name, number, reason) => {
+            Step::Fail(name, number, reason, delay_ms) => {
                 let token = token(number);
                 let ours = |e: &mut Engine, key: &mut Key<'_>| {
-                    e.fail(key, &token, reason.as_bytes().into(), now).ok()
+                    e.fail(key, &token, reason.as_bytes().into(), delay_ms, now)
+                        .ok()
                 };
                 self.write_request(name, Family::Once, ours, |model| {
-                    model.fail(name, &token, reason.as_bytes(), now)
+                    model.fail(name, &token, reason.as_bytes(), delay_ms, now)
                 })
             }
             Step::Disconnect(conn) => {

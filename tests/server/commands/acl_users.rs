@@ -12,9 +12,9 @@ const BY_NAME: [&str; 3] = [
      +dlock.acquire +dlock.release +dlock.renew +dlock.check \
      +dsem.acquire +dsem.release +dsem.renew +dsem.check \
      +dwg.add +dwg.done +dwg.wait +dwg.expect +dwg.release +dwg.renew +dwg.check \
-     +donce.begin +donce.done +donce.fail +donce.release +donce.renew +donce.check",
+     +donce.begin +donce.done +donce.fail +donce.get +donce.release +donce.renew +donce.check",
     "observer on >secret resetchannels %R~* -@all +@connection -@dangerous \
-     +dlock.info +dlock.check +dsem.info +dsem.check +dwg.info +dwg.check +donce.info +donce.check",
+     +dlock.info +dlock.check +dsem.info +dsem.check +dwg.info +dwg.check +donce.info +donce.get +donce.check",
     "operator on >secret resetchannels ~* -@all +@connection -@dangerous \
      +dsync.contended +dlock.info +dlock.revoke +dlock.pause +dsem.info +dsem.revoke +dsem.pause +dsem.limit \
      +dwg.info +dwg.revoke +dwg.pause +donce.info +donce.revoke +donce.pause",

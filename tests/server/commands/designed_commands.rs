@@ -36,7 +36,7 @@ const REMOVES: &str = "RW delete";
 /// The tip of commands whose reply differs from call to call.
 const VARIES: &str = "nondeterministic_output";
 
-pub const COMMANDS: [DesignedCommand; 35] = [
+pub const COMMANDS: [DesignedCommand; 36] = [
     row(
         "DLOCK.ACQUIRE",
         "key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
@@ -137,18 +137,19 @@ pub const COMMANDS: [DesignedCommand; 35] = [
     ),
     row(
         "DONCE.DONE",
-        "key token [RESULT value] [EX seconds | PX milliseconds]",
+        "key token [RESULT value] [EX seconds | PX milliseconds | PERSIST]",
         CHANGES,
         "",
         &[Worker],
     ),
     row(
         "DONCE.FAIL",
-        "key token [REASON text]",
+        "key token [REASON text] [DELAY milliseconds]",
         CHANGES,
         "",
         &[Worker],
     ),
+    row("DONCE.GET", "key", READS, "", &[Worker, Observer]),
     row("DONCE.RELEASE", "key token", REMOVES, "", &[Worker]),
     row(
         "DONCE.RENEW",
@@ -181,6 +182,20 @@ pub const COMMANDS: [DesignedCommand; 35] = [
         &[Operator],
     ),
 ];
+
+/// The commands that are new in 0.3.0. All others came with 0.1.0.
+const NEW_IN_0_3_0: [&str; 1] = ["DONCE.GET"];
+
+impl DesignedCommand {
+    /// The first version with this command.
+    pub fn since(&self) -> &'static str {
+        if NEW_IN_0_3_0.contains(&self.name) {
+            "0.3.0"
+        } else {
+            "0.1.0"
+        }
+    }
+}
 
 const fn row(
     name: &'static str,

@@ -230,6 +230,24 @@ fn repeated_contradictory_or_incomplete_option_error_names_it() {
         let both = request(&done, &[one, "5", "RESULT", "text", other, "5"]);
         bench.refused(&both, &["ERR syntax error", "EX", "PX", "twice"]);
     }
+    for both in [
+        &["PERSIST", "PX", "5"][..],
+        &["EX", "5", "PERSIST"],
+        &["PERSIST", "RESULT", "text", "PERSIST"],
+    ] {
+        let error = ["ERR syntax error", "EX, PX or PERSIST", "twice"];
+        bench.refused(&request(&done, both), &error);
+    }
+    bench.refused(
+        &request(&done, &["PERSIST", "5"]),
+        &["ERR syntax error", "'5' is not an option"],
+    );
+    let fail = ["DONCE.FAIL", "a-once", SECRET, "DELAY"];
+    bench.refused(&fail, &["ERR syntax error", "DELAY", "no value"]);
+    bench.refused(
+        &request(&fail, &["5", "REASON", "text", "DELAY", "5"]),
+        &["ERR syntax error", "DELAY", "twice"],
+    );
     bench.refused(
         &["DWG.WAIT", "a-group", "BLOCK"],
         &["ERR syntax error", "BLOCK", "no value"],

@@ -116,7 +116,7 @@ const fn row(
     }
 }
 
-pub const COMMANDS: [SampleCall; 34] = [
+pub const COMMANDS: [SampleCall; 35] = [
     row("DLOCK.ACQUIRE", 0, &[], 1, None),
     row("DLOCK.RELEASE", 0, &[SECRET], 2, Some(2)),
     row("DLOCK.RENEW", 0, &[SECRET], 2, None),
@@ -145,6 +145,7 @@ pub const COMMANDS: [SampleCall; 34] = [
     row("DONCE.BEGIN", 3, &[], 1, None),
     row("DONCE.DONE", 3, &[SECRET], 2, None),
     row("DONCE.FAIL", 3, &[SECRET], 2, None),
+    row("DONCE.GET", 3, &[], 1, Some(1)),
     row("DONCE.RELEASE", 3, &[SECRET], 2, Some(2)),
     row("DONCE.RENEW", 3, &[SECRET], 2, None),
     row("DONCE.CHECK", 3, &[SECRET], 2, Some(2)),

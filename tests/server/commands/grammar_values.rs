@@ -86,6 +86,12 @@ fn numbers() -> Vec<NumericArgument> {
         1,
         MAX_KEEP_MS,
     );
+    add(
+        vec!["DONCE.FAIL", "a-once", SECRET, "DELAY"],
+        "DELAY",
+        0,
+        MAX_LEASE_MS,
+    );
     add(vec!["DSEM.LIMIT", "a-semaphore"], "limit", 0, 1_000_000);
     add(vec!["DWG.EXPECT", "a-group"], "total", 1, 1_000_000);
     add(vec!["DWG.WAIT", "a-group", "BLOCK"], "BLOCK", 0, MAX_SAFE);

@@ -8,16 +8,18 @@ use std::fs;
 use std::time::Duration;
 
 /// A key for each state of work-once; `add_fixtures` makes them, `assert_in_use` knows what each must still do.
-const FIXTURES: [&str; 9] = [
+const FIXTURES: [&str; 11] = [
     "running",
     "second",
     "failed",
+    "delayed",
     "lapsed",
     "revoked",
     "given-up",
     "done",
     "done-without",
     "done-empty",
+    "done-for-ever",
 ];
 
 /// A result with every byte, and words that the packed form could mistake for its own.
@@ -36,6 +38,9 @@ fn add_fixtures(server: &Server) {
         ask(&mut client, "DONCE.BEGIN failed TOKEN t");
         assert_eq!(ask(&mut client, "DONCE.FAIL failed t REASON lapsed"), 1);
     }
+    ask(&mut client, "DONCE.BEGIN delayed TOKEN t");
+    let fail = "DONCE.FAIL delayed t REASON overload DELAY 86400000";
+    assert_eq!(ask(&mut client, fail), 1);
     for key in ["lapsed", "given-up"] {
         ask(&mut client, format!("DONCE.BEGIN {key} TOKEN t PX 10"));
         wait_until_idle(&mut client, key);
@@ -43,9 +48,11 @@ fn add_fixtures(server: &Server) {
     assert_failed(&ask(&mut client, "DONCE.BEGIN given-up MAX 1"), "lapsed", 1);
     let fence = run(&ask(&mut client, "DONCE.BEGIN revoked TOKEN t")).fence;
     assert_eq!(ask(&mut client, format!("DONCE.REVOKE revoked {fence}")), 1);
-    for key in ["done", "done-without", "done-empty"] {
+    for key in ["done", "done-without", "done-empty", "done-for-ever"] {
         ask(&mut client, format!("DONCE.BEGIN {key} TOKEN t"));
     }
+    let done = "DONCE.DONE done-for-ever t RESULT r PERSIST";
+    assert_eq!(ask(&mut client, done), 1);
     assert_eq!(
         call!(client, "DONCE.DONE", "done", "t", "RESULT", binary()),
         1
@@ -82,6 +89,15 @@ fn assert_in_use(server: &Server) {
     assert_failed(&ask(&mut client, "DONCE.BEGIN second MAX 2"), "r", 2);
     assert_failed(&ask(&mut client, "DONCE.BEGIN failed MAX 3"), "lapsed", 3);
     assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN failed MAX 4")), 4);
+    assert_eq!(about(&mut client, "delayed", "state"), *"delayed");
+    let left_ms = about(&mut client, "delayed", "delay-left-ms").as_int();
+    assert!((1..=86_400_000).contains(&left_ms), "{left_ms}");
+    assert!(ask(&mut client, "DONCE.BEGIN delayed TOKEN u").is_nil());
+    assert_failed(
+        &ask(&mut client, "DONCE.BEGIN delayed MAX 1"),
+        "overload",
+        1,
+    );
     // DONE of a lapsed run counts, unless a request was answered FAILED since.
     assert_eq!(ask(&mut client, "DONCE.DONE lapsed t RESULT late"), 1);
     assert_done(&ask(&mut client, "DONCE.BEGIN lapsed"), Some(b"late"), 1);
@@ -90,7 +106,9 @@ fn assert_in_use(server: &Server) {
     assert_done(&ask(&mut client, "DONCE.BEGIN done"), Some(&binary()), 1);
     assert_done(&ask(&mut client, "DONCE.BEGIN done-without"), None, 1);
     assert_done(&ask(&mut client, "DONCE.BEGIN done-empty"), Some(b""), 1);
-    for key in ["done", "done-without", "done-empty"] {
+    assert_done(&ask(&mut client, "DONCE.GET done-for-ever"), Some(b"r"), 1);
+    assert!(about(&mut client, "done-for-ever", "kept-until-unix-ms").is_nil());
+    for key in ["done", "done-without", "done-empty", "done-for-ever"] {
         assert_eq!(ask(&mut client, format!("DONCE.DONE {key} t")), 1, "{key}");
         assert_eq!(ask(&mut client, format!("DONCE.DONE {key} u")), 0, "{key}");
     }

@@ -26,7 +26,7 @@ pub fn finish(fleet: &mut Fleet, driver: &mut Driver) {
     fleet.check_untroubled();
 }
 
-/// Asserts that a key with waiters has a holder, has a limit of 0, or is a group with owed jobs. Pauses end meanwhile.
+/// Asserts that a key with waiters has a holder, is paused or delayed, or is a group with owed jobs.
 #[track_caller]
 fn assert_no_wait_without_holder(fleet: &Fleet, driver: &mut Driver) {
     let until = Instant::now() + UNTIL;
@@ -63,7 +63,8 @@ fn contended_without_holder(client: &mut Client) -> Option<Reply> {
             .is_some_and(|limit| *limit == 0);
         // DWG.WAIT waits for jobs that are owed.
         let is_owed = info.find_field("owed").is_some_and(|owed| *owed != 0);
-        *info.field("holders") == 0 && !is_paused && !is_owed
+        let is_delayed = *info.field("state") == "delayed";
+        *info.field("holders") == 0 && !is_paused && !is_delayed && !is_owed
     });
     without_holder.cloned()
 }

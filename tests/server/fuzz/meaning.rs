@@ -138,6 +138,8 @@ pub enum Meaning {
     /// PAUSE: from then on requests wait that nobody holds up.
     Pause,
     Info,
+    /// DONCE.GET.
+    Get,
     Contended,
     /// The values of these keys are removed, at once or `later_ms` later.
     Remove {
@@ -259,6 +261,7 @@ fn read_own(family: CommandFamily, verb: &str, words: &[String]) -> Option<Meani
             limit: words.get(2)?.parse().ok(),
         }),
         (CommandFamily::Group, "EXPECT") => Some(Meaning::Expect),
+        (CommandFamily::Once, "GET") => Some(Meaning::Get),
         (CommandFamily::Group, "WAIT") => Some(Meaning::Wait {
             block_ms: words.get(3).and_then(|ms| ms.parse().ok()),
         }),

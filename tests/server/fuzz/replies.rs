@@ -56,6 +56,10 @@ pub fn check(
         Meaning::Expect => is_within(reply, 0, MAX_COUNT),
         Meaning::Pause => is_within(reply, 0, MAX_PAUSE_MS),
         Meaning::Info => reply.is_nil() || is_info(reply),
+        Meaning::Get => match reply {
+            Reply::Array(items) => is_result(items),
+            reply => reply.is_nil(),
+        },
         Meaning::Contended => is_contended(reply),
         // The server's own commands: their replies are not checked.
         Meaning::Remove { .. }
@@ -89,9 +93,7 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
             // A repeated request of the same run may have another MAX, so `attempt` is not compared with it.
             is_own(token) && is_within(fence, 1, MAX_FENCE) && is_within(attempt, 1, i64::MAX)
         }
-        (HoldClaim::Run, [kind, result, attempt]) if *kind == "DONE" => {
-            matches!(result, Reply::Nil | Reply::Bulk(_)) && is_within(attempt, 0, i64::MAX)
-        }
+        (HoldClaim::Run, result) if is_result(result) => true,
         (HoldClaim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
             let most = ask.max.map_or(i64::MAX, u64::cast_signed);
             matches!(reason, Reply::Bulk(_)) && is_within(attempts, most, i64::MAX)
@@ -104,6 +106,16 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
         Ok(())
     } else {
         Err("no such answer to a request for a hold is in the contract".to_owned())
+    }
+}
+
+/// Whether the reply says that the work is done.
+fn is_result(reply: &[Reply]) -> bool {
+    match reply {
+        [kind, result, attempt] if *kind == "DONE" => {
+            matches!(result, Reply::Nil | Reply::Bulk(_)) && is_within(attempt, 0, i64::MAX)
+        }
+        _ => false,
     }
 }
 
@@ -155,7 +167,8 @@ fn check_error(
         | Meaning::Pin { .. }
         | Meaning::Expect
         | Meaning::Pause
-        | Meaning::Info => begins(&["WRONGTYPE"]),
+        | Meaning::Info
+        | Meaning::Get => begins(&["WRONGTYPE"]),
         Meaning::Contended => false,
         Meaning::Move { .. } => begins(&[
             "ERR no such key",

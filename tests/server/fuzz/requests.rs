@@ -282,16 +282,16 @@ impl RequestGenerator {
             (82..95, CommandFamily::Group) => say("WAIT", &self.block()),
             (57..68, CommandFamily::Once) => by_token("DONE", self.result()),
             (68..80, CommandFamily::Once) => {
-                let reason = ["REASON", "no disk\r\n"].map(str::to_owned);
-                by_token(
-                    "FAIL",
-                    if self.chance(50) {
-                        reason.to_vec()
-                    } else {
-                        Vec::new()
-                    },
-                )
+                let mut rest = Vec::new();
+                if self.chance(50) {
+                    rest.extend(["REASON", "no disk\r\n"].map(str::to_owned));
+                }
+                if self.chance(40) {
+                    rest.extend(["DELAY".to_owned(), self.number(0..200)]);
+                }
+                by_token("FAIL", rest)
             }
+            (80..85, CommandFamily::Once) => say("GET", &[]),
             (95..97, _) => {
                 let ms = if self.chance(30) {
                     "0".to_owned()
@@ -312,7 +312,11 @@ impl RequestGenerator {
             let bytes = if self.chance(5) { 5_000 } else { 5 };
             rest.extend(["RESULT".to_owned(), "r".repeat(bytes)]);
         }
-        rest.extend(self.lease());
+        if self.chance(10) {
+            rest.push("PERSIST".to_owned());
+        } else {
+            rest.extend(self.lease());
+        }
         rest
     }
 

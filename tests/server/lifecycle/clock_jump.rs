@@ -1,7 +1,7 @@
 //! The wall clock jumps by an hour, forwards and backwards, while leases and waits run.
 //!
 //! No lease lapses early, no lapse and no end of a wait is delayed, and fences never go back: leases run on the
-//! monotonic clock. A library that is preloaded into the server shifts its wall clock; the tests are skipped without a
+//! monotonic clock. A DELAY of work-once runs on the wall clock, as EXPIRE does. A library that is preloaded into the server shifts its wall clock; the tests are skipped without a
 //! C compiler.
 
 use super::lease_clock::check;
@@ -12,6 +12,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -76,7 +77,10 @@ struct ShiftedServer {
 impl ShiftedServer {
     /// Returns `None` without a C compiler.
     fn start() -> Option<ShiftedServer> {
-        let dir = std::env::temp_dir().join(format!("dsync-test-clock-{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("dsync-test-clock-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
         fs::create_dir_all(&dir).expect("a directory is made");
         fs::write(dir.join("shim.c"), SHIM).expect("the shim is written");
         fs::write(dir.join("shift"), 0i64.to_ne_bytes()).expect("the shift is written");
@@ -160,9 +164,10 @@ impl Drop for ShiftedServer {
     }
 }
 
+const HOUR_US: i64 = 3_600_000_000;
+
 #[test]
 fn wall_clock_jump_changes_no_lease_and_no_wait() {
-    const HOUR_US: i64 = 3_600_000_000;
     let Some(server) = ShiftedServer::start() else {
         return;
     };
@@ -220,4 +225,32 @@ fn wall_clock_jump_changes_no_lease_and_no_wait() {
         last_fence = next;
         assert_eq!(call!(client, "DLOCK.RELEASE", "k", "w"), 1);
     }
+}
+
+#[test]
+fn wall_clock_jump_moves_end_of_delay() {
+    const DELAY_MS: i64 = 20_000;
+    let Some(server) = ShiftedServer::start() else {
+        return;
+    };
+    let mut client = server.connect();
+    call!(client, "DONCE.BEGIN", "job", "TOKEN", "t");
+    let mut waiter = server.connect();
+    send!(waiter, "DONCE.BEGIN", "job", "BLOCK", 0);
+    eventually("the waiter in its queue", SOON, || {
+        *call!(client, "DONCE.INFO", "job").field("waiters") == 1
+    });
+    assert_eq!(
+        call!(client, "DONCE.FAIL", "job", "t", "DELAY", DELAY_MS),
+        1
+    );
+    server.shift_by(-HOUR_US);
+    eventually("an hour more to wait", SOON, || {
+        let left_ms = call!(client, "DONCE.INFO", "job");
+        left_ms.field("delay-left-ms").as_int() > DELAY_MS
+    });
+    // The timer was armed for an hour later. The server's cron finds out that the clock has jumped.
+    server.shift_by(HOUR_US);
+    let begun = waiter.recv(SOON).expect("the waiter begins");
+    assert_eq!(begun.as_array()[0], *"RUN");
 }

@@ -59,6 +59,7 @@ const FAMILIES: [(&str, &str, &str, &[&str]); 4] = [
             "state",
             "attempts",
             "last-reason",
+            "delay-left-ms",
             "result-bytes",
             "kept-until-unix-ms",
         ],

@@ -10,7 +10,7 @@ mod incident;
 mod info;
 mod info_states;
 mod journal;
-mod listener;
+pub(crate) mod listener;
 mod memory;
 mod metrics;
 mod metrics_gauges;

@@ -16,4 +16,4 @@ mod rewritten_aof;
 mod role_change;
 mod sentinel;
 mod split_brain;
-mod watched_primary;
+pub(crate) mod watched_primary;

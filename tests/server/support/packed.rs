@@ -144,6 +144,9 @@ fn read(change: &str) -> Change {
         },
         ["VANISH"] => Change::Vanish,
         ["GIVEUP"] => Change::GiveUp,
+        ["DELAY", until] => Change::Delay {
+            until: optional(until).map(UnixMs),
+        },
         _ => panic!("no test makes '{change}' by hand"),
     }
 }
@@ -211,7 +214,7 @@ fn text(change: &Change) -> String {
             )
         }
         Change::GiveUp => "GIVEUP".to_owned(),
-        Change::Delay { until } => format!("DELAY {}", until.0),
+        Change::Delay { until } => format!("DELAY {}", or_none(until.map(|until| until.0))),
         Change::Pause { until } => format!("PAUSE {}", or_none(until.map(|until| until.0))),
         Change::Record(record) => {
             let reason = match &record.reason {

@@ -20,8 +20,10 @@ pub struct WorkLaws {
     has_lapsed: bool,
     /// The result, and until when it must be kept.
     done: Option<(Option<Arc<[u8]>>, u64)>,
-    /// When a run last began or ended.
+    /// When a run last began or ended, or the end of the last delay.
     touched_ms: u64,
+    /// Until when no run may begin.
+    delayed_until_ms: Option<u64>,
 }
 
 impl WorkLaws {
@@ -33,11 +35,12 @@ impl WorkLaws {
             Change::Grant(grant) if grant.claim == Claim::Run => {
                 assert!(self.running.is_none(), "{name:?}: one run at a time");
                 assert!(self.done.is_none(), "{name:?}: no run after the result");
+                assert_eq!(self.delayed_until_ms, None, "{name:?}: no run in a delay");
                 self.running = Some(grant.fence);
                 self.attempts += 1;
                 self.last = Some(grant.token.clone());
                 self.has_lapsed = false;
-                self.touched_ms = now_ms;
+                self.touched_ms = self.touched_ms.max(now_ms);
             }
             Change::End { fence, how, .. } if runs(fence) => {
                 self.running = None;
@@ -46,12 +49,12 @@ impl WorkLaws {
                     End::Released | End::Undelivered => self.attempts -= 1,
                     End::Revoked | End::Done => {}
                 }
-                self.touched_ms = now_ms;
+                self.touched_ms = self.touched_ms.max(now_ms);
             }
             Change::Fail { fence, .. } => {
                 assert!(runs(fence), "{name:?}: FAIL comes from the current run");
                 self.running = None;
-                self.touched_ms = now_ms;
+                self.touched_ms = self.touched_ms.max(now_ms);
             }
             Change::Complete { fence, done } => {
                 let may = match fence {
@@ -72,6 +75,17 @@ impl WorkLaws {
                 self.running = None;
                 self.has_lapsed = false;
                 self.done = Some((done.result.clone(), done.keep_until.0));
+            }
+            Change::Delay { until: Some(until) } => {
+                assert!(self.running.is_none(), "{name:?}: a delay follows a FAIL");
+                assert!(until.0 > now_ms, "{name:?}: a delay lasts");
+                self.delayed_until_ms = Some(until.0);
+                self.touched_ms = until.0;
+            }
+            Change::Delay { until: None } => {
+                let is_over = self.delayed_until_ms.is_some_and(|until| until <= now_ms);
+                assert!(is_over, "{name:?}: a delay ends when its time is up");
+                self.delayed_until_ms = None;
             }
             Change::GiveUp => {
                 assert!(self.running.is_none(), "{name:?}: no FAILED during a run");

@@ -93,7 +93,10 @@ impl ModelContent {
                 limit.is_some_and(|limit| self.permits_held() + u64::from(n) <= u64::from(limit))
             }
             Claim::Member => limit.is_none_or(|limit| (self.holds.len() as u64) < u64::from(limit)),
-            Claim::Run => self.holds.is_empty() && self.work.done.is_none(),
+            Claim::Run => {
+                let is_over = self.work.done.is_some();
+                self.holds.is_empty() && !is_over && self.work.delayed_until_ms.is_none()
+            }
         }
     }
 
@@ -113,11 +116,12 @@ impl ModelContent {
         self.limit_changes += u64::from(before.is_some() && before != self.in_force());
     }
 
-    /// Returns the answer to a BEGIN that must not run: the result or, if there is no run, no earlier request waits and
-    /// this one allows no further attempt, FAILED.
+    /// Returns the answer to a BEGIN that must not run: the result or, if there is no run and this request allows no
+    /// further attempt, FAILED. An earlier request that waits is answered first, except during a delay.
     pub(super) fn work_is_over(&mut self, request: &Request, is_first: bool) -> Option<Answer> {
+        let may_fail = is_first || self.work.delayed_until_ms.is_some();
         match self.work.done_answer() {
-            None if self.holds.is_empty() && is_first => self.work.give_up(request.max_attempts),
+            None if self.holds.is_empty() && may_fail => self.work.give_up(request.max_attempts),
             done => done,
         }
     }
@@ -135,7 +139,16 @@ impl ModelContent {
         self.touched_ms > 0
     }
 
-    /// Returns the change that sets everything but the holds and the pause.
+    /// Returns the changes that only later versions of the format have.
+    pub fn later_scalars(&self) -> Vec<Change> {
+        let delay = self.work.delayed_until_ms.map(|ms| Some(UnixMs(ms)));
+        let pause = self.paused_until_ms.map(|ms| Some(UnixMs(ms)));
+        let delay = delay.map(|until| Change::Delay { until });
+        let pause = pause.map(|until| Change::Pause { until });
+        delay.into_iter().chain(pause).collect()
+    }
+
+    /// Returns the change that sets everything else but the holds.
     pub fn scalars(&self) -> Option<Change> {
         match self.family {
             Family::Semaphore => Some(Change::Limits(Limits {

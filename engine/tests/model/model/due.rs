@@ -26,7 +26,9 @@ impl Model {
             }
             for name in &names {
                 self.overdue(*name, now);
-                self.visit(*name, now);
+                if !self.is_left_alone(*name) {
+                    self.visit(*name, now);
+                }
             }
         }
         // A grant wins over a timeout, so visit the key before a wait runs out.
@@ -52,6 +54,19 @@ impl Model {
             }
             self.visit(name, now);
         }
+    }
+
+    /// Whether no event is due at this key before its pause ends: nobody holds it or waits for it. If requests to be added
+    /// kept a round open, and RENAME, SWAPDB or another server has parted them from their group, the round finishes with
+    /// the next command on the group or with the end of its pause.
+    fn is_left_alone(&self, name: Name) -> bool {
+        let mut queues = self.queues.iter().filter(|queue| queue.name == name);
+        let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
+        let content = self.content(name);
+        !is_queued
+            && content.is_some_and(|content| {
+                content.paused_until_ms.is_some() && content.holds.is_empty()
+            })
     }
 
     /// Returns the oldest hold whose connection is known to be closed.
@@ -99,9 +114,10 @@ impl Model {
                     .chain([at.saturating_sub(now.lease.0)])
                     .min();
             }
-            if let Some(until_ms) = content.paused_until_ms {
-                let left_ms = until_ms.saturating_sub(ms(now));
-                first = first.into_iter().chain([left_ms * 1_000]).min();
+            let closed_until_ms = [content.paused_until_ms, content.work.delayed_until_ms];
+            for until_ms in closed_until_ms.into_iter().flatten() {
+                let left_us = until_ms.saturating_sub(ms(now)) * 1_000;
+                first = first.into_iter().chain([left_us]).min();
             }
             // A vacant place is no waiter. But while a place is vacant, the contract does not say exactly how long the
             // key has been idle.
@@ -109,8 +125,9 @@ impl Model {
             let exact = over || self.settings.rejoin_ms == 0;
             let unused = content.holds.is_empty() && self.waiters(name) == 0;
             let is_kept = matches!(content.family, Family::Group | Family::Once);
-            if is_kept && unused && exact {
-                let left_ms = self.kept_until_ms(content).saturating_sub(ms(now));
+            let until_ms = self.kept_until_ms(content);
+            if is_kept && unused && exact && until_ms < u64::MAX {
+                let left_ms = until_ms.saturating_sub(ms(now));
                 first = first.into_iter().chain([left_ms * 1_000]).min();
             }
         }

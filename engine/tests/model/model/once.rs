@@ -6,7 +6,7 @@ use super::{Model, Name, ms};
 use dsync_engine::Family;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
-use dsync_engine::families::once::{Completion, Reason};
+use dsync_engine::families::once::{Completion, Keep, Reason};
 use dsync_engine::types::{Now, Token, UnixMs};
 
 /// What is known of the work of one key.
@@ -19,6 +19,8 @@ pub struct Work {
     /// The token of the last run if that run lapsed or lost its connection, while its DONE would still be accepted.
     pub late: Option<Token>,
     pub done: Option<Completion>,
+    /// Until when a FAIL lets no run begin.
+    pub delayed_until_ms: Option<u64>,
 }
 
 impl Work {
@@ -69,13 +71,24 @@ impl Work {
 }
 
 impl Model {
+    /// GET of work-once, on a server whose wall clock shows `unix_ms`.
+    pub fn result(&self, name: Name, unix_ms: u64) -> Answer {
+        let work = self.content(name).map(|content| &content.work);
+        let kept = work.filter(|work| {
+            let done = work.done.as_ref();
+            done.is_some_and(|done| done.keep_until == UnixMs::NEVER || done.keep_until.0 > unix_ms)
+        });
+        kept.and_then(Work::done_answer)
+            .unwrap_or(Answer::NotGranted)
+    }
+
     /// DONE of work-once. Returns whether it is accepted.
     pub fn complete(
         &mut self,
         name: Name,
         token: &Token,
         result: Option<Arc<[u8]>>,
-        keep_ms: u64,
+        keep: Keep,
         now: Now,
     ) -> Option<bool> {
         if self.is_other(name, Family::Once) {
@@ -97,14 +110,24 @@ impl Model {
         content.work.done = Some(Completion {
             token: token.clone(),
             result,
-            keep_until: UnixMs(ms(now) + keep_ms),
+            keep_until: match keep {
+                Keep::ForMs(keep_ms) => UnixMs(ms(now) + keep_ms),
+                Keep::Forever => UnixMs::NEVER,
+            },
         });
         self.settle(name, now);
         Some(true)
     }
 
     /// FAIL of work-once. Returns whether the token ran.
-    pub fn fail(&mut self, name: Name, token: &Token, reason: &[u8], now: Now) -> Option<bool> {
+    pub fn fail(
+        &mut self,
+        name: Name,
+        token: &Token,
+        reason: &[u8],
+        delay_ms: u64,
+        now: Now,
+    ) -> Option<bool> {
         if self.is_other(name, Family::Once) {
             return None;
         }
@@ -112,7 +135,8 @@ impl Model {
         if ran && let Some(content) = self.content_mut(name) {
             content.holds.clear();
             content.work.reason = Some(Reason::Given(reason.into()));
-            content.touched_ms = content.touched_ms.max(ms(now));
+            content.touched_ms = content.touched_ms.max(ms(now) + delay_ms);
+            content.work.delayed_until_ms = Some(ms(now) + delay_ms).filter(|_| delay_ms > 0);
             self.settle(name, now);
         }
         Some(ran)

@@ -4,7 +4,7 @@ use super::content::{ModelContent, ModelHold};
 use super::{Model, Name, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
-use dsync_engine::types::{Claim, Now};
+use dsync_engine::types::{Claim, Now, UnixMs};
 use dsync_engine::{Family, Refusal, Request};
 
 impl Model {
@@ -35,6 +35,25 @@ impl Model {
         }) {
             self.end(name, fence, End::Lapsed, now);
         }
+        self.open(name, now);
+    }
+
+    /// Ends a delay and a pause, each if its time is up. Returns whether it ended one.
+    fn open(&mut self, name: Name, now: Now) -> bool {
+        let Some(content) = self.content_mut(name) else {
+            return false;
+        };
+        let mut has_opened = false;
+        for until_ms in [
+            &mut content.work.delayed_until_ms,
+            &mut content.paused_until_ms,
+        ] {
+            if until_ms.is_some_and(|until_ms| until_ms <= ms(now)) {
+                *until_ms = None;
+                has_opened = true;
+            }
+        }
+        has_opened
     }
 
     pub(super) fn end(&mut self, name: Name, fence: u64, how: End, now: Now) {
@@ -84,6 +103,7 @@ impl Model {
     pub(super) fn kept_until_ms(&self, content: &ModelContent) -> u64 {
         let idle_from = content.touched_ms.max(content.waited_ms);
         let kept_until_ms = match (content.family, &content.work.done) {
+            (Family::Once, Some(done)) if done.keep_until == UnixMs::NEVER => u64::MAX,
             (Family::Once, Some(done)) => done.keep_until.0,
             // All runs were handed back, so there is nothing to keep.
             (Family::Once, None) if content.work.attempts == 0 => 0,
@@ -96,19 +116,15 @@ impl Model {
         kept_until_ms.max(content.paused_until_ms.unwrap_or(0))
     }
 
-    /// Does what comes before each request that may write, and before each visit of the timer: ends a pause that is
-    /// over, and forgets a key that has been kept long enough.
+    /// Does what comes before each request that may write, and before each visit of the timer: ends a delay and a
+    /// pause that are over, and forgets a key that has been kept long enough.
     pub fn overdue(&mut self, name: Name, now: Now) {
         if !now.may_write {
             return;
         }
-        let content = self.content_mut(name);
-        let pause = content.and_then(|content| {
-            let is_over = content.paused_until_ms? <= ms(now);
-            is_over.then(|| content.paused_until_ms.take())
-        });
+        let has_opened = self.open(name, now);
         self.forget_if_over(name, now);
-        if pause.is_some() && self.content(name).is_some() {
+        if has_opened && self.content(name).is_some() {
             self.settle(name, now);
         }
     }
@@ -207,6 +223,18 @@ impl Model {
             }
             let waiting = self.waiting(name);
             self.finish_if_over(name, waiting.is_empty(), now);
+            // During a delay each request whose attempts are used up is told so, wherever it stands.
+            if let Some(content) = self.content_mut(name)
+                && content.work.delayed_until_ms.is_some()
+            {
+                let mut failed = waiting.iter().filter_map(|(ticket, request)| {
+                    Some((*ticket, content.work.give_up(request.max_attempts)?))
+                });
+                if let Some((ticket, answer)) = failed.next() {
+                    self.tell(name, ticket, answer);
+                    continue;
+                }
+            }
             let content = self.content(name);
             let family = content.map(|content| content.family);
             let is_other = |claim: Claim| family.is_some_and(|family| family != claim.family());

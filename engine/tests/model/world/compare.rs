@@ -6,8 +6,8 @@ use crate::server::{Stored, granted};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::info::Particulars;
-use dsync_engine::types::{Claim, ClientId, Db, Fence, UnixMs, WaiterId};
-use dsync_engine::{Family, Key, Reply};
+use dsync_engine::types::{Claim, ClientId, Db, Fence, WaiterId};
+use dsync_engine::{Family, Key, Reply, WrongType};
 
 impl World {
     pub(super) fn same_fence(&mut self, theirs: Fence, ours: Fence) {
@@ -171,16 +171,33 @@ impl World {
             );
         }
         assert_eq!(holds.len(), 0, "{name:?}: holds too few");
-        let until = content
-            .paused_until_ms
-            .map(|until_ms| Some(UnixMs(until_ms)));
-        let pause = until.map(|until| Change::Pause { until });
-        let expected: Vec<_> = content.scalars().into_iter().chain(pause).collect();
+        let mut expected: Vec<_> = content.scalars().into_iter().collect();
+        expected.extend(content.later_scalars());
         assert_eq!(
             scalars, expected,
             "{name:?}: what the key is besides its holds"
         );
         self.compare_info(name);
+        self.compare_result(name);
+    }
+
+    /// Compares what GET of work-once answers on the primary, and on the replica by its own clock.
+    fn compare_result(&self, name: Name) {
+        let family = self.model.content(name).expect("a state").family;
+        let spelling = crate::server::key_bytes(name);
+        for (server, skew_ms) in [(&self.primary, 0), (&self.replica, self.skew_ms)] {
+            let Some(Stored::State(id)) = server.keys.get(&name) else {
+                continue;
+            };
+            let mut now = self.now;
+            now.unix_us += skew_ms * 1_000;
+            let key = Key::found(Db(name.0), &spelling, Some(*id));
+            let expected = match family {
+                Family::Once => Ok(self.model.result(name, now.unix_us / 1_000)),
+                Family::Lock | Family::Semaphore | Family::Group => Err(WrongType),
+            };
+            assert_eq!(server.engine.result(&key, now), expected, "{name:?}: GET");
+        }
     }
 
     pub(super) fn compare_info(&self, name: Name) {
@@ -208,6 +225,11 @@ impl World {
                     limit.saturating_sub(content.permits_held()),
                     "{name:?}"
                 );
+            }
+            Particulars::Once { delay_left_ms, .. } => {
+                let until_ms = content.work.delayed_until_ms.unwrap_or(0);
+                let left_ms = until_ms.saturating_sub(self.now.unix_us / 1_000);
+                assert_eq!(delay_left_ms, left_ms, "{name:?}: the delay");
             }
             Particulars::Group { owed, .. } => assert_eq!(owed, content.owed(), "{name:?}: owed"),
             _ => {}

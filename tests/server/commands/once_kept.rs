@@ -1,0 +1,177 @@
+//! Work-once, results that must not be forgotten: DONE with PERSIST, and GET, which only looks.
+
+use crate::commands::once_steps::*;
+use crate::replication::watched_primary::WatchedPrimary;
+use crate::support::steps::*;
+use crate::support::*;
+
+/// A customer must be charged once, whatever dies in between, and however late somebody asks again.
+#[test]
+fn charge_with_persist_is_made_once_for_ever() {
+    let mut server = Server::builder()
+        .config("appendonly", "yes")
+        .config("appendfsync", "always")
+        .module_arg("once-keep-ms")
+        .module_arg("1")
+        .start();
+    let replica = Server::builder().replica_of(&server).start();
+    let mut client = server.connect();
+    // The first worker dies before it charges, and the next one is handed the work.
+    let mut worker = server.connect();
+    run(&ask(
+        &mut worker,
+        "DONCE.BEGIN charge:42 TOKEN w1 EPHEMERAL",
+    ));
+    let mut second = queued(&server, "DONCE.BEGIN charge:42 TOKEN w2 BLOCK 0");
+    let mut third = queued(&server, "DONCE.BEGIN charge:42 TOKEN w3 BLOCK 0");
+    worker.close();
+    assert_eq!(attempt(&reply(&mut second)), 2);
+    assert_eq!(ask(&mut second, "INCR charges"), 1);
+    let done = "DONCE.DONE charge:42 w2 RESULT ch_7 PERSIST";
+    assert_eq!(ask(&mut second, done), 1);
+    // Its reply was lost: DONE again is answered as before, also without PERSIST, and changes nothing.
+    for again in [done, "DONCE.DONE charge:42 w2 RESULT ch_8 PX 1"] {
+        assert_eq!(ask(&mut second, again), 1);
+    }
+    assert_done(&reply(&mut third), Some(b"ch_7"), 2);
+    // The result of other work is kept for a millisecond, and then the work runs again.
+    run(&ask(&mut client, "DONCE.BEGIN report TOKEN r1"));
+    assert_eq!(ask(&mut client, "DONCE.DONE report r1 RESULT x"), 1);
+    wait_until_gone(&mut client, "report");
+    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN report TOKEN r2")), 1);
+
+    let is_charged = |server: &Server, when: &str| {
+        let mut client = server.connect();
+        let late = ask(&mut client, "DONCE.BEGIN charge:42 TOKEN late MAX 1");
+        assert_done(&late, Some(b"ch_7"), 2);
+        assert_eq!(about(&mut client, "charge:42", "state"), *"done", "{when}");
+        let until = about(&mut client, "charge:42", "kept-until-unix-ms");
+        assert!(until.is_nil(), "{when}: {until:?}");
+        assert_eq!(ask(&mut client, "GET charges"), "1", "{when}");
+    };
+    is_charged(&server, "at once");
+    server.kill9();
+    server.start_again();
+    is_charged(&server, "after a crash");
+    assert_eq!(call!(server.connect(), "DEBUG", "RELOAD"), "OK");
+    is_charged(&server, "after a reload");
+    replica.wait_for_sync();
+    replica.wait_to_catch_up_with(&server);
+    let found = ask(&mut replica.connect(), "DONCE.GET charge:42");
+    assert_done(&found, Some(b"ch_7"), 2);
+    drop(server);
+    assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+    is_charged(&replica, "after a failover");
+    // Only the removal of the key forgets.
+    let mut client = replica.connect();
+    assert_eq!(ask(&mut client, "DEL charge:42"), 1);
+    assert!(ask(&mut client, "DONCE.GET charge:42").is_nil());
+    assert_eq!(attempt(&ask(&mut client, "DONCE.BEGIN charge:42")), 1);
+}
+
+#[test]
+fn persisted_result_has_no_timer_and_needs_no_new_format() {
+    let mut primary = WatchedPrimary::start();
+    let fence = primary.fence("DONCE.BEGIN job TOKEN t");
+    primary.forget();
+    assert_eq!(primary.ask("DONCE.DONE job t RESULT r PERSIST"), 1);
+    // The last moment that can be written: an older replica keeps the result until the year 10889.
+    let for_ever = (1_u64 << 48) - 1;
+    primary.expect_bare(&[format!("job once | COMPLETE {fence} {for_ever} 1:t 1:r")]);
+}
+
+#[test]
+fn get_tells_the_result_and_nothing_before_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let looks_nil = |client: &mut Client, when: &str| {
+        let found = ask(client, "DONCE.GET job");
+        assert!(found.is_nil(), "{when}: {found:?}");
+    };
+    looks_nil(&mut client, "absent");
+    run(&ask(&mut client, "DONCE.BEGIN job TOKEN t"));
+    looks_nil(&mut client, "running");
+    assert_eq!(ask(&mut client, "DONCE.FAIL job t DELAY 50"), 1);
+    looks_nil(&mut client, "delayed");
+    wait_until_idle(&mut client, "job");
+    looks_nil(&mut client, "failed");
+    run(&ask(&mut client, "DONCE.BEGIN job TOKEN t PX 5"));
+    wait_until_idle(&mut client, "job");
+    looks_nil(&mut client, "lapsed");
+    assert_eq!(ask(&mut client, "DONCE.DONE job t"), 1);
+    assert_done(&ask(&mut client, "DONCE.GET job"), None, 2);
+    for (line, error) in [
+        ("DONCE.GET job extra", "ERR wrong number of arguments"),
+        ("DONCE.GET", "ERR wrong number of arguments"),
+    ] {
+        let refused = ask(&mut client, line);
+        assert!(refused.error().starts_with(error), "{refused:?}");
+    }
+    ask(&mut client, "DLOCK.ACQUIRE lock");
+    ask(&mut client, "SET string text");
+    for key in ["lock", "string"] {
+        let refused = ask(&mut client, format!("DONCE.GET {key}"));
+        assert!(refused.error().starts_with("WRONGTYPE"), "{refused:?}");
+    }
+}
+
+#[test]
+fn get_changes_nothing_and_replicates_nothing() {
+    let mut primary = WatchedPrimary::start();
+    primary.fence("DONCE.BEGIN running TOKEN t PX 1");
+    primary.fence("DONCE.BEGIN done TOKEN t");
+    primary.ask("DONCE.DONE done t RESULT r");
+    let server = &primary.server;
+    let keys = ["running", "done"];
+    wait_until_idle(&mut server.connect(), "running");
+    let before = keys.map(|key| digest(server, key));
+    primary.forget();
+    for _ in 0..3 {
+        for key in keys {
+            primary.ask(format!("DONCE.GET {key}"));
+        }
+    }
+    primary.expect_nothing();
+    assert_eq!(keys.map(|key| digest(&primary.server, key)), before);
+    // In transactions, scripts and read-only scripts as well.
+    primary.ask("MULTI");
+    primary.ask("DONCE.GET done");
+    assert_done(&primary.ask("EXEC").as_array()[0], Some(b"r"), 1);
+    let script = r#"EVAL_RO "return redis.call('DONCE.GET', KEYS[1])" 1 done"#;
+    assert_done(&primary.ask(script), Some(b"r"), 1);
+}
+
+/// A result whose time is up by the clock is not told, although its key is still there.
+#[test]
+fn get_tells_no_result_whose_time_is_up() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let replies = at_once(
+        &mut client,
+        &[
+            "DONCE.BEGIN job TOKEN t",
+            "DONCE.DONE job t RESULT r PX 20",
+            "DONCE.GET job",
+            "DEBUG SLEEP 0.05",
+            "DONCE.GET job",
+            "EXISTS job",
+        ],
+    );
+    assert_done(&replies[2], Some(b"r"), 1);
+    assert!(replies[4].is_nil(), "{replies:?}");
+    assert_eq!(replies[5], 1, "the timer comes later");
+
+    // A replica decides nothing, so the key stays there while its primary stands still.
+    let replica = Server::builder().replica_of(&server).start();
+    run(&ask(&mut client, "DONCE.BEGIN other TOKEN t"));
+    assert_eq!(ask(&mut client, "DONCE.DONE other t RESULT r PX 500"), 1);
+    replica.wait_to_catch_up_with(&server);
+    server.stop();
+    let mut looker = replica.connect();
+    eventually("the end of the result's time", SOON, || {
+        ask(&mut looker, "DONCE.GET other").is_nil()
+    });
+    assert_eq!(ask(&mut looker, "EXISTS other"), 1);
+    server.cont();
+    wait_until_gone(&mut looker, "other");
+}
