@@ -79,6 +79,10 @@ pub enum Change {
     Delay {
         until: Option<UnixMs>,
     },
+    /// Nobody is granted before this moment, by the order of an operator; `None` ends the pause.
+    Pause {
+        until: Option<UnixMs>,
+    },
     /// The hold was granted to a kept place, and its token has not been heard from. It follows the GRANT; a RENEW ends
     /// it.
     Unheard {
@@ -115,6 +119,7 @@ impl Change {
             | Change::GiveUp
             | Change::Record(_)
             | Change::Delay { .. }
+            | Change::Pause { .. }
             | Change::Place(_)
             | Change::Leave { .. } => None,
         }
@@ -151,6 +156,7 @@ impl Change {
             Change::GiveUp => "GIVEUP",
             Change::Record(_) => "RECORD",
             Change::Delay { .. } => "DELAY",
+            Change::Pause { .. } => "PAUSE",
             Change::Unheard { .. } => "UNHEARD",
             Change::Place(_) => "PLACE",
             Change::Leave { .. } => "LEAVE",

@@ -50,6 +50,8 @@ pub enum Particulars {
 
 pub struct Info<'e> {
     pub particulars: Particulars,
+    /// What is left of a pause, by the wall clock; 0 if there is none.
+    pub paused_ms: u64,
     pub holders: usize,
     pub first_holders: Vec<HoldInfo<'e>>,
     /// On a replica: the kept places.
@@ -113,8 +115,10 @@ impl Engine {
         };
         let first_holders = body.holds().iter().take(count);
         let first_holders = first_holders.map(|hold| self.hold_info(hold, now));
+        let paused = body.paused_until();
         Ok(Some(Info {
             particulars,
+            paused_ms: paused.map_or(0, |until| until.ms_left(now.unix())),
             holders: body.holds().len(),
             first_holders: first_holders.collect(),
             waiters: self.waiters_of(key, count, now),

@@ -300,7 +300,10 @@ impl Engine {
         self.effects.may_free_capacity |= ended.is_some()
             || matches!(
                 change,
-                Change::Limit(_) | Change::Pin(_) | Change::Delay { until: None }
+                Change::Limit(_)
+                    | Change::Pin(_)
+                    | Change::Delay { until: None }
+                    | Change::Pause { .. }
             );
         self.effects.changes.push(change);
         if let Some(hold) = ended.as_ref().filter(|hold| hold.is_ephemeral()) {

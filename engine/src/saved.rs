@@ -149,29 +149,46 @@ impl Assembly {
             Change::Grant(grant) => {
                 let rises = grant.fence > self.last;
                 self.last = grant.fence;
-                let is_late = self.last_unheard > Fence(0) || !self.places.is_empty();
-                rises && self.has_scalars == scalars_first && !is_late
+                let is_due = self.has_scalars == scalars_first;
+                rises && is_due && !self.has_later() && !self.has_last()
             }
             Change::Limits(_) | Change::Tally(_) | Change::Record(_) => {
                 let first = self.last == Fence(0);
                 !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
             }
             Change::Delay { until } => {
-                let is_first = self.last_unheard == Fence(0) && self.places.is_empty();
-                let is_new = self.has_scalars && self.body.later_scalars().is_none();
-                until.is_some() && is_new && is_first
+                until.is_some() && self.is_past_scalars() && !self.has_later() && !self.has_last()
+            }
+            Change::Pause { until } => {
+                let is_first = self.body.paused_until().is_none() && !self.has_last();
+                until.is_some() && is_first && self.is_past_scalars()
             }
             Change::Unheard { fence, .. } => {
                 let rises = *fence > std::mem::replace(&mut self.last_unheard, *fence);
-                rises && self.has_all_scalars() && self.places.is_empty()
+                rises && self.is_past_scalars() && self.places.is_empty()
             }
             Change::Place(place) => {
                 let last = self.places.last();
                 let rises = last.is_none_or(|last| place.number > last.number);
-                rises && self.has_all_scalars()
+                rises && self.is_past_scalars()
             }
             _ => false,
         }
+    }
+
+    /// Whether the change of [`Body::scalars`] is there, if the family has one.
+    fn is_past_scalars(&self) -> bool {
+        self.has_scalars == self.body.scalars().is_some()
+    }
+
+    /// Whether one of [`Body::later_scalars`] was added already.
+    fn has_later(&self) -> bool {
+        self.body.later_scalars().next().is_some()
+    }
+
+    /// Whether an unheard hold or a kept place was added already: they come last.
+    fn has_last(&self) -> bool {
+        self.last_unheard > Fence(0) || !self.places.is_empty()
     }
 
     /// Returns the state. Call it when the last string has been added.
@@ -179,16 +196,11 @@ impl Assembly {
     /// # Errors
     /// If something is missing.
     pub fn finish(self) -> Result<Loaded, Unsound> {
-        if !self.has_all_scalars() {
+        if !self.is_past_scalars() {
             return Err(Unsound::Incomplete);
         }
         let Assembly { body, places, .. } = self;
         Ok(Loaded { body, places })
-    }
-
-    /// Whether the state has the scalars that its family needs.
-    fn has_all_scalars(&self) -> bool {
-        self.has_scalars == self.body.scalars().is_some()
     }
 }
 
@@ -229,18 +241,19 @@ mod tests {
         assembly.finish()
     }
 
-    fn packed(family: Family, changes: &[Change]) -> Vec<Vec<u8>> {
-        let mut buffer = Vec::new();
-        wire::pack(&mut buffer, family, false, changes);
-        vec![buffer]
-    }
-
-    /// Returns the string with the mark that another follows.
-    fn with_more(family: Family, packed: &[u8]) -> Vec<u8> {
-        let changes: Result<Vec<_>, _> = wire::open(packed).expect("packed").collect();
-        let mut buffer = Vec::new();
-        wire::pack(&mut buffer, family, true, &changes.expect("packed"));
-        buffer
+    /// The strings of these changes, in their order: a reader meets those of each version in strings of their own.
+    fn all_packed(family: Family, changes: &[Change]) -> Vec<Vec<u8>> {
+        let mut slices: Vec<_> = wire::by_version(changes).collect();
+        if slices.is_empty() {
+            slices.push(&[]);
+        }
+        let last = slices.len() - 1;
+        let strings = slices.into_iter().enumerate().map(|(n, slice)| {
+            let mut buffer = Vec::new();
+            wire::pack(&mut buffer, family, n < last, slice);
+            buffer
+        });
+        strings.collect()
     }
 
     fn grant(fence: u64, claim: Claim) -> Change {
@@ -326,6 +339,11 @@ mod tests {
         Change::Delay { until }
     }
 
+    fn pause(until: u64) -> Change {
+        let until = Some(UnixMs(until));
+        Change::Pause { until }
+    }
+
     fn made_of(family: Family, changes: impl IntoIterator<Item = Change>) -> Body {
         let mut body = Body::new(family);
         for change in changes {
@@ -368,6 +386,11 @@ mod tests {
             ),
             made_of(Family::Once, [record(Some(Reason::Lapsed), None)]),
             made_of(Family::Once, [running(None), delay(9)]),
+            made_of(Family::Once, [running(None), delay(9), pause(0)]),
+            made_of(Family::Lock, [pause(8)]),
+            made_of(Family::Lock, [grant(1, Claim::Exclusive), pause(8)]),
+            made_of(Family::Semaphore, [limits(), permits(3), pause(8)]),
+            made_of(Family::Group, [tally(None), pause(8)]),
             made_of(Family::Once, [record(None, Some(None))]),
             made_of(Family::Once, [record(given(9), Some(Some(b"r")))]),
             made_of(
@@ -394,7 +417,9 @@ mod tests {
     #[test]
     fn saved_state_is_split_after_128_changes_and_between_versions() {
         let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
-        assert_eq!(lengths, [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1, 2, 1, 1, 1]);
+        let plain = [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1];
+        let with_later = [2, 2, 1, 2, 2, 2];
+        assert_eq!(lengths, [&plain[..], &with_later, &[1, 1, 1]].concat());
     }
 
     #[test]
@@ -497,11 +522,6 @@ mod tests {
                 vec![open.clone(), open.clone()],
                 "two records",
             ),
-            (
-                Family::Group,
-                vec![tally(None), delay(9)],
-                "a group's delay",
-            ),
             (Family::Lock, vec![unheard(1)], "no hold is unheard"),
             (
                 Family::Lock,
@@ -541,34 +561,49 @@ mod tests {
             ),
         ];
         for (family, changes, what) in refused {
-            // A reader meets the changes of each version in strings of their own.
-            let mut strings: Vec<_> = wire::by_version(&changes)
-                .flat_map(|slice| packed(family, slice))
-                .collect();
-            let last = strings.len().saturating_sub(1);
-            for more in strings.iter_mut().take(last) {
-                *more = with_more(family, more);
-            }
-            if strings.is_empty() {
-                strings = packed(family, &[]);
-            }
-            let loaded = load(family, &strings);
+            let loaded = load(family, &all_packed(family, &changes));
+            assert!(loaded.is_err(), "{family:?}: {what}");
+        }
+    }
+
+    /// A state has one form: what later versions brought comes last, once, and in one order.
+    #[test]
+    fn saved_pause_out_of_place_is_refused() {
+        let go_on = Change::Pause { until: None };
+        let alone = grant(1, Claim::Exclusive);
+        let permit = grant(1, Claim::Permits(1));
+        let open = running(None);
+        let refused = [
+            (Family::Lock, vec![go_on], "no pause"),
+            (Family::Lock, vec![pause(8), pause(8)], "twice"),
+            (Family::Lock, vec![pause(8), alone], "before a hold"),
+            (Family::Semaphore, vec![pause(8)], "no limits"),
+            (Family::Semaphore, vec![pause(8), limits()], "before limits"),
+            (
+                Family::Semaphore,
+                vec![limits(), pause(8), permit],
+                "before a hold",
+            ),
+            (
+                Family::Group,
+                vec![pause(8), tally(None)],
+                "before the tally",
+            ),
+            (
+                Family::Once,
+                vec![open, pause(8), delay(9)],
+                "before the delay",
+            ),
+        ];
+        for (family, changes, what) in refused {
+            let loaded = load(family, &all_packed(family, &changes));
             assert!(loaded.is_err(), "{family:?}: {what}");
         }
     }
 
     #[test]
     fn saved_delay_beside_run_late_token_or_result_is_refused() {
-        let load_all = |family, changes: &[Change]| {
-            let slices: Vec<_> = wire::by_version(changes).collect();
-            let last = slices.len() - 1;
-            let strings = slices.iter().enumerate().map(|(n, slice)| {
-                let mut buffer = Vec::new();
-                wire::pack(&mut buffer, family, n < last, *slice);
-                buffer
-            });
-            load(family, &strings.collect::<Vec<_>>())
-        };
+        let load_all = |family, changes: &[Change]| load(family, &all_packed(family, changes));
         let over = Change::Delay { until: None };
         let cases = [
             (Family::Once, vec![running(None), delay(9)], true),

@@ -16,7 +16,7 @@ use crate::families::semaphore::Semaphore;
 use crate::heap;
 use crate::hold::Hold;
 use crate::hold_set::HoldSet;
-use crate::types::{Claim, Family, Fence, UnixMs};
+use crate::types::{Claim, Family, Fence, OptionalUnixMs, UnixMs};
 
 /// Why a change does not fit the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +95,7 @@ impl Body {
     #[must_use]
     pub fn holds(&self) -> &HoldSet {
         match self {
-            Body::Lock(lock) => &lock.holds,
+            Body::Lock(lock) => lock.holds(),
             Body::Semaphore(semaphore) => &semaphore.holds,
             Body::Group(group) => &group.members,
             Body::Once(once) => once.runs(),
@@ -106,7 +106,7 @@ impl Body {
     #[must_use]
     pub fn into_holds(self) -> HoldSet {
         match self {
-            Body::Lock(lock) => lock.holds,
+            Body::Lock(lock) => lock.into_holds(),
             Body::Semaphore(semaphore) => *semaphore.holds,
             Body::Group(group) => group.members,
             Body::Once(once) => once.into_runs(),
@@ -116,7 +116,7 @@ impl Body {
     /// Returns the holds; `None` only if there are none.
     pub fn holds_mut(&mut self) -> Option<&mut HoldSet> {
         match self {
-            Body::Lock(lock) => Some(&mut lock.holds),
+            Body::Lock(lock) => Some(lock.holds_mut()),
             Body::Semaphore(semaphore) => Some(&mut semaphore.holds),
             Body::Group(group) => Some(&mut group.members),
             Body::Once(once) => once.runs_mut(),
@@ -127,7 +127,7 @@ impl Body {
     #[inline]
     pub fn insert(&mut self, hold: Hold) {
         match self {
-            Body::Lock(lock) => lock.holds.insert(hold),
+            Body::Lock(lock) => lock.holds_mut().insert(hold),
             Body::Semaphore(semaphore) => semaphore.holds.insert(hold),
             Body::Group(group) => group.members.insert(hold),
             Body::Once(once) => once.insert(hold),
@@ -176,9 +176,53 @@ impl Body {
             .filter(|limit| *limit >= 1)
     }
 
-    /// Whether a hold with this claim fits beside the present holds, under this limit.
+    /// Returns until when nobody is granted, if an operator has paused the key. The pause lasts until it is ended by a
+    /// change, even if its moment has passed.
+    #[must_use]
+    pub fn paused_until(&self) -> Option<UnixMs> {
+        match self {
+            Body::Lock(lock) => lock.paused_until(),
+            Body::Semaphore(semaphore) => semaphore.paused_until.get(),
+            Body::Group(group) => group.paused_until.get(),
+            Body::Once(once) => once.paused_until.get(),
+        }
+    }
+
+    fn pause(&mut self, until: Option<UnixMs>) {
+        let noted = match self {
+            Body::Lock(lock) => return lock.pause(until),
+            Body::Semaphore(semaphore) => &mut semaphore.paused_until,
+            Body::Group(group) => &mut group.paused_until,
+            Body::Once(once) => &mut once.paused_until,
+        };
+        noted.replace(until);
+    }
+
+    /// Returns the moment before which no run may begin, if the last FAIL asked for one. The delay lasts until it is ended
+    /// by a change too.
+    #[must_use]
+    pub fn delayed_until(&self) -> Option<UnixMs> {
+        match self {
+            Body::Once(once) => once.delayed_until(),
+            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
+        }
+    }
+
+    /// Returns the moment at which something that closes the key ends, a delay or a pause, if it is closed. Under this
+    /// moment the key is in the `openings` index.
+    #[must_use]
+    pub fn opens_at(&self) -> Option<UnixMs> {
+        let closed = [self.delayed_until(), self.paused_until()];
+        closed.into_iter().flatten().min()
+    }
+
+    /// Whether a hold with this claim may be granted now: the key is not paused, and the claim fits beside the present
+    /// holds, under this limit.
     #[must_use]
     pub fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
+        if self.paused_until().is_some() {
+            return false;
+        }
         match self {
             Body::Lock(lock) => lock.admits(claim),
             Body::Semaphore(semaphore) => {
@@ -292,6 +336,7 @@ impl Body {
                 }
                 once.delay(*until);
             }
+            Change::Pause { until } => self.pause(*until),
             Change::Unheard { fence, keep_ms } => {
                 let holds = self.holds_mut().ok_or(Misfit::NoHold)?;
                 if !holds.set_unheard(*fence, *keep_ms) {
@@ -327,23 +372,16 @@ impl Body {
         }
     }
 
-    /// Returns the moment at which the queue of the key may go on, if it is closed until then.
-    #[must_use]
-    pub fn opens_at(&self) -> Option<UnixMs> {
-        match self {
-            Body::Once(once) => once.delayed_until(),
-            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
-        }
-    }
-
-    /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing.
+    /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing. A pause
+    /// keeps a tally, a record or a result at least until its end.
     #[must_use]
     pub fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
-        match self {
-            Body::Lock(_) | Body::Semaphore(_) => None,
-            Body::Group(group) => Some(group.retained_until(settings.group_idle_ms)),
-            Body::Once(once) => Some(once.retained_until(settings.once_keep_ms)),
-        }
+        let until = match self {
+            Body::Lock(_) | Body::Semaphore(_) => return None,
+            Body::Group(group) => group.retained_until(settings.group_idle_ms),
+            Body::Once(once) => once.retained_until(settings.once_keep_ms),
+        };
+        Some(self.paused_until().map_or(until, |pause| until.max(pause)))
     }
 
     /// Returns the moment under which the key is in the `retention` index.
@@ -351,13 +389,13 @@ impl Body {
     pub fn retention(&self) -> Option<UnixMs> {
         match self {
             Body::Lock(_) | Body::Semaphore(_) => None,
-            Body::Group(group) => group.retention,
-            Body::Once(once) => once.retention,
+            Body::Group(group) => group.retention.get(),
+            Body::Once(once) => once.retention.get(),
         }
     }
 
     /// Returns the field that has the moment under which the key is in the `retention` index.
-    pub fn retention_mut(&mut self) -> Option<&mut Option<UnixMs>> {
+    pub(crate) fn retention_mut(&mut self) -> Option<&mut OptionalUnixMs> {
         match self {
             Body::Lock(_) | Body::Semaphore(_) => None,
             Body::Group(group) => Some(&mut group.retention),
@@ -386,15 +424,13 @@ impl Body {
     }
 
     /// Returns the changes that set what [`Body::scalars`] leaves out, because only later versions of the format have
-    /// it; none for most keys.
-    #[must_use]
-    pub fn later_scalars(&self) -> Option<Change> {
-        match self {
-            Body::Once(once) => once
-                .delayed_until()
-                .map(|until| Change::Delay { until: Some(until) }),
-            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
-        }
+    /// it, in the order of their numbers; none for most keys.
+    pub fn later_scalars(&self) -> impl Iterator<Item = Change> + use<> {
+        let delay = self.delayed_until().map(Some);
+        let pause = self.paused_until().map(Some);
+        let delay = delay.map(|until| Change::Delay { until });
+        let pause = pause.map(|until| Change::Pause { until });
+        delay.into_iter().chain(pause)
     }
 
     /// Returns the changes that make a new state equal to this one, for a saved state: first the scalars, then the
@@ -425,7 +461,7 @@ impl Body {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let own = match self {
-            Body::Lock(_) => 0,
+            Body::Lock(lock) => lock.heap_bytes(),
             Body::Semaphore(_) => heap::allocated(size_of::<HoldSet>()),
             Body::Group(_) => heap::allocated(size_of::<WaitGroup>()),
             Body::Once(once) => heap::allocated(size_of::<Once>()) + once.heap_bytes(),
@@ -446,11 +482,11 @@ impl Body {
         );
         if let Body::Lock(lock) = self {
             let exclusive = lock
-                .holds
+                .holds()
                 .iter()
                 .any(|hold| hold.claim() == Claim::Exclusive);
             assert!(
-                !exclusive || lock.holds.len() == 1,
+                !exclusive || lock.holds().len() == 1,
                 "an exclusive hold is alone"
             );
         }

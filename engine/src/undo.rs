@@ -10,7 +10,8 @@ use crate::types::Fence;
 
 /// What a body was before some changes.
 pub struct Undo {
-    scalars: [Option<Change>; 2],
+    scalars: Option<Change>,
+    later_scalars: Vec<Change>,
     /// Oldest first: the hold of each fence that a change was about, as it was before that change.
     holds: Vec<(Fence, Option<Hold>)>,
 }
@@ -19,7 +20,8 @@ impl Undo {
     #[must_use]
     pub fn of(body: &Body) -> Undo {
         Undo {
-            scalars: [body.scalars(), body.later_scalars()],
+            scalars: body.scalars(),
+            later_scalars: body.later_scalars().collect(),
             holds: Vec::new(),
         }
     }
@@ -39,8 +41,11 @@ impl Undo {
                 body.insert(hold);
             }
         }
-        for scalars in self.scalars.into_iter().flatten() {
-            let restored = body.apply(&scalars);
+        // The changes may have paused a body that was not paused.
+        let go_on = Change::Pause { until: None };
+        let scalars = [go_on].into_iter().chain(self.scalars);
+        for change in scalars.chain(self.later_scalars) {
+            let restored = body.apply(&change);
             debug_assert!(restored.is_ok(), "a body takes its own scalars");
         }
     }

@@ -26,6 +26,7 @@
 //! GIVEUP    12
 //! RECORD    13 attempts touched reason-kind [reason] late completion-follows [completion]
 //! DELAY     14 option(until)                                                      (version 3)
+//! PAUSE     15 option(until)                                                      (version 3)
 //! UNHEARD   16 fence keep-ms                                                      (version 3)
 //! PLACE     17 claim number since lease keep-ms token option(owner)               (version 3)
 //! LEAVE     18 number                                                             (version 3)
@@ -96,6 +97,7 @@ mod kind {
     pub const GIVEUP: u8 = 12;
     pub const RECORD: u8 = 13;
     pub const DELAY: u8 = 14;
+    pub const PAUSE: u8 = 15;
     pub const UNHEARD: u8 = 16;
     pub const PLACE: u8 = 17;
     pub const LEAVE: u8 = 18;
@@ -148,6 +150,7 @@ impl Change {
     pub fn version(&self) -> u8 {
         match self {
             Change::Delay { .. }
+            | Change::Pause { .. }
             | Change::Unheard { .. }
             | Change::Place(_)
             | Change::Leave { .. } => VERSION_OF_0_3,

@@ -13,6 +13,9 @@ const MAX_QUEUE_MS: u64 = 60_000;
 /// The longest time that a result is kept, in milliseconds: ten years.
 const MAX_KEEP_MS: u64 = 315_360_000_000;
 
+/// The longest PAUSE, in milliseconds: thirty days.
+const MAX_PAUSE_MS: u64 = 2_592_000_000;
+
 /// The largest COUNT: how many holders, waiters or keys a reply lists at most.
 const MAX_COUNT: u64 = 1_000;
 
@@ -46,6 +49,18 @@ pub(super) const FENCE: Arg = Arg::positional(
     Kind::Integer(IntegerSpec::new(Number::Fence, "", 1, Fence::MAX.0)),
 )
 .means("The public number of the hold, as INFO shows it.");
+
+pub(super) const PAUSE_MS: Arg = Arg::positional(
+    "milliseconds",
+    "the pause",
+    Kind::Integer(IntegerSpec::new(
+        Number::PauseMs,
+        "milliseconds",
+        0,
+        MAX_PAUSE_MS,
+    )),
+)
+.means("For how long nobody is granted; 0 goes on at once.");
 
 pub(super) const JOBS: Arg = Arg::positional(
     "jobs",

@@ -5,7 +5,7 @@
 
 use super::grammar::{Arg, Kind, Times};
 use super::replies::Form;
-use super::row::Row;
+use super::row::{Row, prefix};
 use super::table::ROWS;
 use dsync_engine::Family;
 
@@ -43,11 +43,12 @@ impl Row {
         of_replies.chain(of_errors).collect()
     }
 
-    /// The lines to send, with `{hold}` and `{request}` replaced.
+    /// The lines to send, with `{hold}`, `{request}` and `{family}` replaced.
     fn lines(&self, before: &[&str], example: &str) -> Vec<String> {
         let (hold, request) = self.family().map_or(("", ""), hold_and_request);
         let whole = |line: &&str| {
             let line = line.replace("{hold}", hold).replace("{request}", request);
+            let line = line.replace("{family}", self.family().map_or("", prefix));
             if line.starts_with("B> ") {
                 line
             } else {

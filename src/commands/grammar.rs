@@ -95,6 +95,7 @@ pub(super) enum Number {
     BlockMs,
     QueueMs,
     DelayMs,
+    PauseMs,
     Limit,
     Permits,
     Attempts,

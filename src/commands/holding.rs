@@ -1,10 +1,11 @@
-//! The commands that all families share: RELEASE, RENEW, CHECK, REVOKE and INFO.
+//! The commands that all families share: RELEASE, RENEW, CHECK, REVOKE, PAUSE and INFO.
 //!
 //! Each function makes the row of one command for one family. The rows of a command differ in their names, in the
 //! words for the key, and in the fields of INFO.
 
+use super::acquire::REQUEST_COMPLEXITY;
 use super::apply;
-use super::arguments::{COUNT, FENCE, KEY, LEASE, TOKEN};
+use super::arguments::{COUNT, FENCE, KEY, LEASE, PAUSE_MS, TOKEN};
 use super::grammar::Number;
 use super::info;
 use super::replies::{
@@ -194,6 +195,50 @@ pub(super) const fn revoke(family: Family) -> Row {
                 engine.revoke(key, call.family, fence, now)
             });
             call.ctx.integer(i64::from(revoked??));
+            Ok(())
+        }),
+    }
+}
+
+/// ```text
+/// <family>.PAUSE key milliseconds
+/// ```
+pub(super) const fn pause(family: Family) -> Row {
+    Row {
+        name: CommandName::of(family, "PAUSE"),
+        summary: "Grants nobody a hold of {key} for some time, and returns how much of a pause was left before.",
+        properties: Properties {
+            since: "0.3.0",
+            complexity: REQUEST_COMPLEXITY,
+            // It makes the key if there is none.
+            flags: c"write deny-oom",
+            key: KeyUse::ReadsAndChanges,
+            users: &[User::Operator],
+            ..CHANGE
+        },
+        args: &[KEY, PAUSE_MS],
+        replies: &[
+            ReplyForm {
+                when: "milliseconds that were left of the pause before",
+                form: Form::Integer,
+                before: &["{family}.PAUSE jobs:1 30000"],
+                example: "jobs:1 60000",
+            },
+            ReplyForm {
+                when: "0 when the key was not paused",
+                form: NO,
+                before: &["{hold}"],
+                example: "jobs:1 60000",
+            },
+        ],
+        errors: &[SYNTAX, WRONG_TYPE],
+        run: Run::OnKey(family, |call| {
+            // The parser has made sure that there is a duration.
+            let ms = call.parsed.number(Number::PauseMs).unwrap_or_default();
+            let left_ms = run(call.ctx, &call.key, |engine, key, now| {
+                engine.pause(key, call.family, ms, now)
+            });
+            call.ctx.integer(count(left_ms??));
             Ok(())
         }),
     }

@@ -24,8 +24,9 @@ pub(super) fn reply(ctx: Ctx<'_>, info: Option<&Info<'_>>) {
         Particulars::Group { .. } => 8,
         Particulars::Once { .. } => 6,
     };
-    ctx.map(6 + family_fields);
+    ctx.map(7 + family_fields);
     particulars(ctx, info);
+    field(ctx, "paused-ms", info.paused_ms);
     field(ctx, "holders", info.holders as u64);
     if info.knows_waiters {
         field(ctx, "waiters", info.waiters.count as u64);
@@ -44,14 +45,18 @@ pub(super) fn reply(ctx: Ctx<'_>, info: Option<&Info<'_>>) {
 }
 
 fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
+    let is_paused = info.paused_ms > 0;
     match &info.particulars {
         Particulars::Lock => {
             text(ctx, "type", "lock");
-            let shared = info
-                .first_holders
-                .first()
-                .is_some_and(|hold| hold.claim == Claim::Shared);
-            text(ctx, "state", if shared { "shared" } else { "exclusive" });
+            let state = match info.first_holders.first().map(|hold| hold.claim) {
+                _ if is_paused => "paused",
+                Some(Claim::Shared) => "shared",
+                Some(_) => "exclusive",
+                // Its pause is over, and has not been ended yet: on a replica its primary does that.
+                None => "free",
+            };
+            text(ctx, "state", state);
         }
         Particulars::Semaphore {
             limits,
@@ -60,6 +65,7 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
         } => {
             text(ctx, "type", "semaphore");
             let state = match (in_force, available) {
+                _ if is_paused => "paused",
                 (Some(0), _) => "paused",
                 (_, 0) => "full",
                 _ => "open",
@@ -77,6 +83,7 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
             text(ctx, "type", "once");
             let state = match (&record.done, info.holders, delay_left_ms) {
                 (Some(_), _, _) => "done",
+                _ if is_paused => "paused",
                 (None, 0, 0) => "idle",
                 (None, 0, _) => "delayed",
                 (None, _, _) => "running",
@@ -101,15 +108,12 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
         }
         Particulars::Group { tally, owed } => {
             text(ctx, "type", "group");
-            text(
-                ctx,
-                "state",
-                if tally.finished.is_some() {
-                    "finished"
-                } else {
-                    "open"
-                },
-            );
+            let state = match tally.finished {
+                _ if is_paused => "paused",
+                Some(_) => "finished",
+                None => "open",
+            };
+            text(ctx, "state", state);
             optional(ctx, "limit", tally.limit.map(u64::from));
             field(ctx, "limit-changes", tally.limit_changes);
             optional(ctx, "expected", tally.expected.map(u64::from));

@@ -29,7 +29,8 @@ macro_rules! handlers {
 /// One number for each row of the table. The array's length makes the compiler check the count.
 #[rustfmt::skip]
 const REGISTER: [Register; ROWS.len()] = handlers!(
-    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
+    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+    32 33 34 35 36 37
 );
 
 pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {

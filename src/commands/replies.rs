@@ -45,7 +45,8 @@ pub(super) struct ReplyForm {
     pub(super) when: &'static str,
     pub(super) form: Form,
     /// The lines to send before, to a server without keys. `{hold}` stands for the family's request that lets the token
-    /// `a-41` hold `jobs:1`. A second connection sends the lines that begin with `B> `, and then waits.
+    /// `a-41` hold `jobs:1`, and `{family}` for the prefix of its commands. A second connection sends the lines that
+    /// begin with `B> `, and then waits.
     pub(super) before: &'static [&'static str],
     /// The arguments of the request. `{fence}` stands for the fence in the reply to the previous line.
     pub(super) example: &'static str,
@@ -175,6 +176,7 @@ macro_rules! waiters {
 
 const MODE: (&str, Form) = ("mode", Bulk);
 const PERMITS: (&str, Form) = ("permits", Integer);
+const PAUSED: (&str, Form) = ("paused-ms", Integer);
 const HOLDERS: (&str, Form) = ("holders", Integer);
 const WAITERS: (&str, Form) = ("waiters", OR_UNKNOWN);
 const LONGEST_WAIT: (&str, Form) = ("longest-wait-ms", OR_UNKNOWN);
@@ -184,6 +186,7 @@ const FIRST_WAITERS: (&str, Form) = ("first-waiters", waiters!(MODE));
 pub(super) const LOCK_INFO: Form = Map(&[
     ("type", Word("lock")),
     ("state", Bulk),
+    PAUSED,
     HOLDERS,
     WAITERS,
     LONGEST_WAIT,
@@ -198,6 +201,7 @@ pub(super) const SEMAPHORE_INFO: Form = Map(&[
     ("pinned-limit", OR_NULL_NUMBER),
     ("limit-changes", Integer),
     ("available", Integer),
+    PAUSED,
     HOLDERS,
     WAITERS,
     LONGEST_WAIT,
@@ -215,6 +219,7 @@ pub(super) const GROUP_INFO: Form = Map(&[
     ("done", Integer),
     ("lapsed", Integer),
     ("kept-until-unix-ms", OR_NULL_NUMBER),
+    PAUSED,
     HOLDERS,
     WAITERS,
     LONGEST_WAIT,
@@ -230,6 +235,7 @@ pub(super) const ONCE_INFO: Form = Map(&[
     ("delay-left-ms", Integer),
     ("result-bytes", OR_NULL_NUMBER),
     ("kept-until-unix-ms", OR_NULL_NUMBER),
+    PAUSED,
     HOLDERS,
     WAITERS,
     LONGEST_WAIT,

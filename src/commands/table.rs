@@ -5,19 +5,20 @@
 //! here but in `internal`.
 
 use super::contended::CONTENDED;
-use super::holding::{check, info, release, renew, revoke};
+use super::holding::{check, info, pause, release, renew, revoke};
 use super::holds::HOLDS;
 use super::log::LOG;
 use super::row::Row;
 use super::{group, lock, once, semaphore};
 use dsync_engine::Family::{Group, Lock, Once, Semaphore};
 
-pub(super) static ROWS: [Row; 34] = [
+pub(super) static ROWS: [Row; 38] = [
     lock::ACQUIRE,
     release(Lock),
     renew(Lock),
     check(Lock),
     revoke(Lock),
+    pause(Lock),
     info(Lock),
     semaphore::ACQUIRE,
     semaphore::PIN,
@@ -25,6 +26,7 @@ pub(super) static ROWS: [Row; 34] = [
     renew(Semaphore),
     check(Semaphore),
     revoke(Semaphore),
+    pause(Semaphore),
     info(Semaphore),
     group::ADD,
     group::DONE,
@@ -34,6 +36,7 @@ pub(super) static ROWS: [Row; 34] = [
     renew(Group),
     check(Group),
     revoke(Group),
+    pause(Group),
     info(Group),
     once::BEGIN,
     once::DONE,
@@ -43,6 +46,7 @@ pub(super) static ROWS: [Row; 34] = [
     renew(Once),
     check(Once),
     revoke(Once),
+    pause(Once),
     info(Once),
     CONTENDED,
     HOLDS,

@@ -33,7 +33,7 @@ pub(crate) fn run<R>(
         let mut now = shell.now();
         now.may_write = true;
         let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
-        (now, shell.engine.overdue_retirement(&key, now))
+        (now, shell.engine.overdue(&key, now))
     });
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
     if let Some(task) = overdue {

@@ -39,14 +39,21 @@ impl Engine {
         }
     }
 
-    /// Ends the delay of this key if its time is up.
-    fn open_due(&mut self, key: &mut Key<'_>, now: Now) {
+    /// Ends the delay and the pause of this key, each if its time is up.
+    pub(crate) fn open_due(&mut self, key: &mut Key<'_>, now: Now) {
         let Some(body) = self.body_mut(key) else {
             return;
         };
-        if body.opens_at().is_some_and(|at| at.has_come(now.unix())) {
-            // Replicas get the end of a delay as a change too, so that they hold what this server holds.
-            let _ = self.decide(key, Family::Once, Change::Delay { until: None });
+        let family = body.family();
+        let has_come = |at: Option<UnixMs>| at.is_some_and(|at| at.has_come(now.unix()));
+        let delay_is_over = has_come(body.delayed_until());
+        let pause_is_over = has_come(body.paused_until());
+        // Replicas get each end as a change too, so that they hold what this server holds.
+        if delay_is_over {
+            let _ = self.decide(key, family, Change::Delay { until: None });
+        }
+        if pause_is_over {
+            let _ = self.decide(key, family, Change::Pause { until: None });
         }
     }
 
@@ -70,7 +77,7 @@ impl Engine {
         let until = state.body.retained_until(&self.settings);
         let until = until.filter(|until| idle && *until != UnixMs::NEVER);
         if let Some(noted) = state.body.retention_mut() {
-            if let Some(before) = std::mem::replace(noted, until) {
+            if let Some(before) = noted.replace(until) {
                 self.retention.remove(&(before, id));
             }
             if let Some(until) = until {
@@ -84,7 +91,8 @@ impl Engine {
         self.leases.cancel(id);
         self.openings.set(id, None);
         if let Some(state) = self.states.get_mut(id)
-            && let Some(until) = state.body.retention_mut().and_then(Option::take)
+            && let Some(noted) = state.body.retention_mut()
+            && let Some(until) = noted.replace(None)
         {
             self.retention.remove(&(until, id));
         }
@@ -128,13 +136,13 @@ impl Engine {
         !is_used && self.is_at_its_end(key, false, now)
     }
 
-    /// Whether nothing keeps the state: it has no holds, no pinned limit, and nothing that is still retained. `waited`
-    /// says that requests wait for the key.
+    /// Whether nothing keeps the state: it has no holds, no pause, no pinned limit, and nothing that is still retained.
+    /// `waited` says that requests wait for the key.
     pub(crate) fn is_at_its_end(&self, key: &Key<'_>, waited: bool, now: Now) -> bool {
         let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
             return false;
         };
-        if !state.body.holds().is_empty() {
+        if !state.body.holds().is_empty() || state.body.paused_until().is_some() {
             return false;
         }
         match &state.body {

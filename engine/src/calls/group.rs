@@ -4,6 +4,7 @@ use crate::answer::{Answer, Refusal};
 use crate::change::{Change, End};
 use crate::hold::Hold;
 use crate::queue::entry::{Wait, Watcher};
+use crate::queue::wait_queue::WaitQueue;
 use crate::types::{ClientId, Now, Token};
 use crate::{Body, Engine, Family, Key, Reply, WrongType};
 
@@ -80,7 +81,9 @@ impl Engine {
         match self.body(key, Family::Group) {
             Ok(Some(Body::Group(group))) => {
                 let tally = group.tally();
-                if tally.finished.is_some() {
+                let queue = self.queues.find(key.db, key.name);
+                let queue = queue.and_then(|id| self.queues.get(id));
+                if group.has_nothing_to_wait_for(queue.is_some_and(WaitQueue::has_waiting)) {
                     return Reply::Now(Answer::Finished {
                         done: tally.done,
                         lost: tally.lost,

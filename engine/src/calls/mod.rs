@@ -9,6 +9,7 @@ pub mod follow;
 mod group;
 mod keyspace;
 mod once;
+mod pause;
 mod places;
 pub mod places_elsewhere;
 pub(crate) mod role;

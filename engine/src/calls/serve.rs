@@ -94,6 +94,7 @@ impl Engine {
             .map(|state| &state.body);
         match body {
             None => u64::MAX,
+            Some(body) if body.paused_until().is_some() => 0,
             Some(Body::Lock(lock)) => {
                 u64::from(lock.admits(Claim::Shared)) + u64::from(lock.admits(Claim::Exclusive))
             }
@@ -196,9 +197,10 @@ impl Engine {
         let Some((place, head)) = queue.head() else {
             return match body {
                 Some(Body::Group(group)) if group.is_over(false) => Next::Finish,
-                // RENAME or SWAPDB has replaced the group that they waited for with one that had finished already.
+                // RENAME or SWAPDB has replaced the group that they waited for with one that had finished already, or
+                // they waited for requests that have left a group without being added.
                 Some(Body::Group(group))
-                    if queue.has_watching() && group.tally().finished.is_some() =>
+                    if queue.has_watching() && group.has_nothing_to_wait_for(false) =>
                 {
                     Next::Finished
                 }
@@ -225,7 +227,8 @@ impl Engine {
             if let Some(answer) = once.answer_done() {
                 return Next::Tell(place, answer);
             }
-            if fits && once.is_exhausted(head.request.max_attempts) {
+            // A pause holds back runs, but FAILED is told.
+            if once.admits() && once.is_exhausted(head.request.max_attempts) {
                 return Next::GiveUp(place);
             }
         }

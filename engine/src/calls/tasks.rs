@@ -1,5 +1,5 @@
-//! What comes due without a request: leases, waits, vacant and kept places, delays, retention, and tasks that were put
-//! off.
+//! What comes due without a request: leases, waits, vacant and kept places, delays, pauses, retention, and tasks that
+//! were put off.
 //!
 //! The caller asks for the next task, opens its key and performs it. Each task concerns one key. [`Engine::next_wake`]
 //! says when to ask again; to ask early, or twice, does nothing.
@@ -137,7 +137,7 @@ impl Engine {
                 self.retention.remove(&(until, state));
                 let found = self.states.get_mut(state);
                 if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
-                    *noted = None;
+                    noted.replace(None);
                 }
             }
             Task::Open(state) => self.openings.set(state, None),
@@ -160,16 +160,17 @@ impl Engine {
         self.put_off.insert(entry);
     }
 
-    /// Returns the task that forgets this key, if it has been kept long enough. Perform it before a request on the key,
-    /// so that the request cannot be told an old result when the timer is late.
+    /// Returns the task that ends the pause of this key if it is over, or that forgets the key if it has been kept long
+    /// enough. Perform it before a request on the key, so that the request meets no pause that is over, and cannot be
+    /// told an old result, when the timer is late.
     #[must_use]
-    pub fn overdue_retirement(&self, key: &Key<'_>, now: Now) -> Option<Task> {
+    pub fn overdue(&self, key: &Key<'_>, now: Now) -> Option<Task> {
         let state = key.state.filter(|_| self.is_serving())?;
-        let until = self
-            .states
-            .get(state)?
-            .body
-            .retained_until(&self.settings)?;
+        let body = &self.states.get(state)?.body;
+        if body.opens_at().is_some_and(|at| at.has_come(now.unix())) {
+            return Some(Task::Open(state));
+        }
+        let until = body.retained_until(&self.settings)?;
         let is_over = until.has_come(now.unix()) && self.is_over(key, now);
         is_over.then_some(Task::Retire { state, until })
     }
@@ -242,13 +243,17 @@ impl Engine {
         }
     }
 
-    /// Does the task, and everything else that is due for its key. If the key cannot be written, only waits run out.
+    /// Does the task, and everything else that is due for its key, except that the end of a pause lapses no hold. If the key cannot be written, only waits run out.
     pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
         if !now.may_write && !matches!(task, Task::RunOut { .. }) {
             return self.put_off(task, now);
         }
-        if now.may_write && self.forget_if_over(key, now) {
-            return;
+        if now.may_write {
+            // A key whose pause is over may have nothing else that keeps it.
+            self.open_due(key, now);
+            if self.forget_if_over(key, now) {
+                return;
+            }
         }
         match task {
             Task::End { fence, ending } => self.end_disconnected(key, fence, ending, now),
@@ -282,7 +287,9 @@ impl Engine {
                     }
                 }
             }
-            Task::Lapse(_) | Task::Serve(_) | Task::Open(_) | Task::Retire { .. } => {}
+            // Lapse nothing: the command that follows may renew an overdue hold.
+            Task::Open(_) => return self.settle(key, now),
+            Task::Lapse(_) | Task::Serve(_) | Task::Retire { .. } => {}
         }
         self.catch_up(key, now);
         self.settle(key, now);
@@ -399,7 +406,12 @@ impl Engine {
     /// Whether work is left that needs the server to take writes again.
     #[must_use]
     pub fn is_held_up(&self, now: Now) -> bool {
-        !now.may_write && self.is_serving() && self.has_work()
+        let opens = || {
+            self.openings
+                .first()
+                .is_some_and(|(at, _)| at <= now.unix())
+        };
+        !now.may_write && self.is_serving() && (self.has_work() || opens())
     }
 
     /// Whether holds have to be ended or queues to be visited.

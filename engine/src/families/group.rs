@@ -5,7 +5,7 @@
 //! that as a change of its own.
 
 use crate::hold_set::HoldSet;
-use crate::types::UnixMs;
+use crate::types::{OptionalUnixMs, UnixMs};
 
 /// What a wait group keeps besides its members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,11 +26,12 @@ pub struct Tally {
 #[derive(Clone)]
 pub struct WaitGroup {
     pub members: HoldSet,
+    pub(crate) paused_until: OptionalUnixMs,
     tally: Tally,
     /// When a request was last seen waiting for this group. Not replicated: only the server that decides knows it.
     last_watched: UnixMs,
     /// The moment under which the engine has this group in its `retention` index, if it is there.
-    pub retention: Option<UnixMs>,
+    pub(crate) retention: OptionalUnixMs,
 }
 
 impl WaitGroup {
@@ -38,6 +39,7 @@ impl WaitGroup {
     pub fn new() -> WaitGroup {
         WaitGroup {
             members: HoldSet::Empty,
+            paused_until: OptionalUnixMs::default(),
             tally: Tally {
                 limit: None,
                 limit_changes: 0,
@@ -49,7 +51,7 @@ impl WaitGroup {
                 finished: None,
             },
             last_watched: UnixMs(0),
-            retention: None,
+            retention: OptionalUnixMs::default(),
         }
     }
 
@@ -61,6 +63,9 @@ impl WaitGroup {
     /// Returns until when the group is kept if nothing more happens and no request waits.
     #[must_use]
     pub fn retained_until(&self, idle_ms: u64) -> UnixMs {
+        if !self.has_begun() {
+            return UnixMs(0);
+        }
         let idle = self.tally.touched.max(self.last_watched).after_ms(idle_ms);
         self.tally.finished.unwrap_or(idle)
     }
@@ -94,10 +99,24 @@ impl WaitGroup {
         expected.saturating_sub(self.tally.done)
     }
 
+    /// Whether anything was ever added or expected. Otherwise only a PAUSE has made the key, and nobody is told that a
+    /// round has finished.
+    fn has_begun(&self) -> bool {
+        self.tally.touched != UnixMs(0)
+    }
+
     /// Whether the round can be finished now. `queued` says that a request waits to be added.
     #[must_use]
     pub fn is_over(&self, queued: bool) -> bool {
-        self.tally.finished.is_none() && self.members.is_empty() && !queued && self.owed() == 0
+        let is_open = self.has_begun() && self.tally.finished.is_none();
+        is_open && self.members.is_empty() && !queued && self.owed() == 0
+    }
+
+    /// Whether a WAIT is answered at once: the round has finished, or none has begun. `queued` as for
+    /// [`WaitGroup::is_over`].
+    #[must_use]
+    pub fn has_nothing_to_wait_for(&self, queued: bool) -> bool {
+        self.tally.finished.is_some() || !self.has_begun() && !queued
     }
 
     pub fn finish(&mut self, keep_until: UnixMs) {

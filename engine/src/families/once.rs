@@ -14,7 +14,7 @@ use crate::end::End;
 use crate::heap;
 use crate::hold::Hold;
 use crate::hold_set::HoldSet;
-use crate::types::{Token, UnixMs};
+use crate::types::{OptionalUnixMs, Token, UnixMs};
 
 /// Why the last attempt failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,8 +87,9 @@ pub struct Once {
     touched: UnixMs,
     /// When a request was last seen waiting for this key. Not replicated: only the server that decides knows it.
     last_watched: UnixMs,
+    pub(crate) paused_until: OptionalUnixMs,
     /// The moment under which the engine has this key in its `retention` index, if it is there.
-    pub retention: Option<UnixMs>,
+    pub(crate) retention: OptionalUnixMs,
 }
 
 // Results may be kept by the million. The allocators of most servers give 128 bytes for anything above 112.
@@ -119,7 +120,8 @@ impl Once {
             // The first change sets the moment, because a replica must not use its own clock.
             touched: UnixMs(0),
             last_watched: UnixMs(0),
-            retention: None,
+            paused_until: OptionalUnixMs::default(),
+            retention: OptionalUnixMs::default(),
         }
     }
 

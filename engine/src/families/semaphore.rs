@@ -5,6 +5,7 @@
 //! ended.
 
 use crate::hold_set::HoldSet;
+use crate::types::OptionalUnixMs;
 
 /// What a semaphore keeps besides its holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,6 +22,7 @@ pub struct Limits {
 pub struct Semaphore {
     /// Boxed, because limits and a hold together do not fit into the room that a lock takes.
     pub holds: Box<HoldSet>,
+    pub(crate) paused_until: OptionalUnixMs,
     limits: Limits,
 }
 

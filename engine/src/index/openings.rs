@@ -1,7 +1,7 @@
 //! When the queues of closed keys may go on.
 //!
-//! A key is closed until a moment of the wall clock: during a DELAY of work-once. Few keys are closed at a time, so their
-//! moments are kept here: a field in every state would cost all the others.
+//! A key is closed until a moment of the wall clock: during a PAUSE, and during a DELAY of work-once. Few keys are closed
+//! at a time, so their moments are kept here: a field in every state would cost all the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 

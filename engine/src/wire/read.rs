@@ -103,6 +103,12 @@ pub(super) fn read(
                 until: fields.moment_option("until")?,
             }
         }
+        kind::PAUSE => {
+            fields.verb = "PAUSE";
+            Change::Pause {
+                until: fields.moment_option("until")?,
+            }
+        }
         kind::UNHEARD => {
             fields.verb = "UNHEARD";
             Change::Unheard {

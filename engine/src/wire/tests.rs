@@ -160,6 +160,13 @@ fn every_kind() -> Vec<(Family, Change)> {
         (Family::Once, delay(Some(7))),
         (Family::Once, delay(Some(UnixMs::MAX.0))),
         (Family::Once, delay(None)),
+        (Family::Lock, Change::Pause { until: None }),
+        (
+            Family::Group,
+            Change::Pause {
+                until: Some(UnixMs::MAX),
+            },
+        ),
         (Family::Once, record(None, None, None)),
         (Family::Once, record(Some(Reason::Lapsed), Some(UUID), None)),
         (
@@ -342,7 +349,7 @@ fn unknown_version_family_and_kind_are_named() {
             Err(Unreadable::Family(family))
         );
     }
-    for kind in [0, 15, 19, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
+    for kind in [0, 19, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
         assert_eq!(
             unpacked(&sealed(&[VERSION, 0, kind])),
             Err(Unreadable::Kind(kind))

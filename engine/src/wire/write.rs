@@ -79,6 +79,10 @@ impl Writer<'_> {
                 self.byte(kind::DELAY);
                 self.option(until.map(|until| until.0));
             }
+            Change::Pause { until } => {
+                self.byte(kind::PAUSE);
+                self.option(until.map(|until| until.0));
+            }
             Change::Unheard { fence, keep_ms } => {
                 self.byte(kind::UNHEARD);
                 self.number(fence.0);

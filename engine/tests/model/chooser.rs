@@ -380,7 +380,8 @@ impl Chooser {
             73 => Step::Unblock(self.random.below(self.kind.conns) as usize),
             74..=81 => Step::Pass { us: self.time() },
             82 => Step::Stall { us: self.time() },
-            83..=91 => Step::Tick,
+            83..=90 => Step::Tick,
+            91 | 98 => Step::Pause(name, family, self.random.pick(&[0, 0, 1, 2, 3, 8, 20])),
             92 => Step::MayWrite(false),
             93 => Step::Free,
             94..=96 if self.kind.keys_move => match self.random.below(9) {

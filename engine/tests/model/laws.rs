@@ -22,6 +22,7 @@ struct ReplayedKey {
     holds: Vec<(Fence, Claim)>,
     asked: Option<u32>,
     pinned: Option<u32>,
+    is_paused: bool,
     work: WorkLaws,
 }
 
@@ -92,6 +93,7 @@ impl Laws {
             key.work.written(name, change, keep_ms, now.unix_us / 1_000);
             match change {
                 Change::Grant(grant) => {
+                    assert!(!key.is_paused, "{name:?}: nobody is granted in a pause");
                     let least = (self.last_fence.0 + 1).max(now.unix_us);
                     let most = (self.last_fence.0 + 1 + self.asked).max(now.unix_us + self.asked);
                     assert!(
@@ -149,6 +151,7 @@ impl Laws {
                 }
                 Change::Limit(limit) => key.asked = Some(*limit),
                 Change::Pin(limit) => key.pinned = *limit,
+                Change::Pause { until } => key.is_paused = until.is_some(),
                 Change::Finish { .. } => {
                     assert!(
                         key.holds.is_empty(),
@@ -160,6 +163,7 @@ impl Laws {
                         key.holds.is_empty(),
                         "{name:?}: no key vanishes with its holds"
                     );
+                    assert!(!key.is_paused, "{name:?}: a pause keeps its key");
                     self.keys.remove(&name);
                 }
                 _ => {}

@@ -9,7 +9,7 @@
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
-//! - named cases: `retries`, `order`, `places`, `kept`, `ends`, `limits`, `rounds`, `once`, `delays`, `keyspace`,
+//! - named cases: `retries`, `order`, `places`, `kept`, `ends`, `limits`, `pauses`, `rounds`, `once`, `delays`, `keyspace`,
 //!   `strays`, `roles`, `bounds`, `operators`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
@@ -46,6 +46,7 @@ mod model;
 mod once;
 mod operators;
 mod order;
+mod pauses;
 mod places;
 mod retries;
 mod roles;

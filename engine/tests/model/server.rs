@@ -130,14 +130,15 @@ impl Server {
         (result, done)
     }
 
-    /// Forgets a key that has been kept long enough, as the module does before each request that may write.
-    pub fn forget_if_over(&mut self, name: Name, now: Now) -> Option<Done> {
+    /// Ends a pause that is over, and forgets a key that has been kept long enough, as the module does before each request
+    /// that may write.
+    pub fn do_overdue(&mut self, name: Name, now: Now) -> Option<Done> {
         let spelling = key_bytes(name);
         let Some(Stored::State(id)) = self.keys.get(&name) else {
             return None;
         };
         let key = Key::found(Db(name.0), &spelling, Some(*id));
-        let task = self.engine.overdue_retirement(&key, now)?;
+        let task = self.engine.overdue(&key, now)?;
         let call = |engine: &mut Engine, key: &mut Key<'_>| engine.perform(task, key, now);
         Some(self.call(name, Family::Lock, call).1)
     }

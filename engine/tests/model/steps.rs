@@ -109,6 +109,8 @@ pub enum Step {
     Done(Name, Vec<u8>),
     Expect(Name, u32),
     Pin(Name, Option<u32>),
+    /// PAUSE for so many milliseconds.
+    Pause(Name, Family, u64),
     Wait(Name, Option<Block>, usize),
     /// DONE of work-once: the token, the result, and how long it is kept (`None`: the default).
     Complete(Name, u8, Option<&'static str>, Option<Keep>),

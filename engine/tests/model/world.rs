@@ -263,6 +263,12 @@ impl World {
                     model.pin_limit(name, limit, now)
                 })
             }
+            Step::Pause(name, family, ms) => {
+                let ours = |e: &mut Engine, key: &mut Key<'_>| e.pause(key, family, ms, now).ok();
+                self.write_request(name, family, ours, |model| {
+                    model.pause(name, family, ms, now)
+                })
+            }
             Step::Complete(name, number, result, keep) => {
                 let token = token(number);
                 let result: Option<Arc<[u8]>> = result.map(|text| text.as_bytes().into());

@@ -391,3 +391,29 @@ fn waiters_of_taken_slot_are_redirected_to_new_owner() {
         fence_of(family, &granted, "b");
     }
 }
+
+/// A pause leaves with its key. It ends at the target when that has the slot, also if no command opens the key there.
+#[test]
+fn pause_moves_with_its_key_and_ends_at_the_target() {
+    let nodes = SlotMoveNodes::new();
+    let (source, target) = (nodes.source(), nodes.target());
+    let mut client = source.connect();
+    let (long, short) = (nodes.key("long"), nodes.key("short"));
+    ask(&mut client, format!("DLOCK.PAUSE {long} 600000"));
+    ask(&mut client, format!("DONCE.PAUSE {short} 700"));
+    let mut waiter = queued(source, format!("DLOCK.ACQUIRE {long} BLOCK 0 TOKEN w"));
+    let before = digest(source, &long);
+    let opened = nodes.open();
+    opened.send(&long);
+    opened.send(&short);
+    turned_away(&mut waiter, "TRYAGAIN");
+    assert_eq!(digest(target, &long), before);
+    opened.close();
+    let mut there = target.connect();
+    let mut waiter = queued(target, format!("DLOCK.ACQUIRE {long} BLOCK 0 TOKEN w"));
+    assert!(ask(&mut there, format!("DLOCK.PAUSE {long} 0")).as_int() > 500_000);
+    assert_eq!(granted(&mut waiter).0, "w");
+    wait_until_gone(&mut there, &short);
+    assert_eq!(ask(&mut there, format!("DLOCK.RELEASE {long} w")), 1);
+    nodes.assert_nothing_left();
+}

@@ -16,8 +16,8 @@ const BY_NAME: [&str; 3] = [
     "observer on >secret resetchannels %R~* -@all +@connection -@dangerous \
      +dlock.info +dlock.check +dsem.info +dsem.check +dwg.info +dwg.check +donce.info +donce.get +donce.check",
     "operator on >secret resetchannels ~* -@all +@connection -@dangerous \
-     +dsync.contended +dsync.holds +dsync.log +dlock.info +dlock.revoke +dsem.info +dsem.revoke +dsem.limit \
-     +dwg.info +dwg.revoke +donce.info +donce.revoke",
+     +dsync.contended +dsync.holds +dsync.log +dlock.info +dlock.revoke +dlock.pause +dsem.info +dsem.revoke +dsem.pause \
+     +dsem.limit +dwg.info +dwg.revoke +dwg.pause +donce.info +donce.revoke +donce.pause",
 ];
 
 /// The same users, with the categories that the module makes.

@@ -36,10 +36,10 @@ const REMOVES: &str = "RW delete";
 /// The tip of commands whose reply differs from call to call.
 const VARIES: &str = "nondeterministic_output";
 
-pub const COMMANDS: [DesignedCommand; 34] = [
+pub const COMMANDS: [DesignedCommand; 38] = [
     row(
         "DLOCK.ACQUIRE",
-        "key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
+        "key [SHARED] [EX seconds | PX milliseconds] [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
         TELLS,
         VARIES,
         &[Worker],
@@ -60,6 +60,7 @@ pub const COMMANDS: [DesignedCommand; 34] = [
         &[Worker, Observer],
     ),
     row("DLOCK.REVOKE", "key fence", REMOVES, "", &[Operator]),
+    row("DLOCK.PAUSE", "key milliseconds", TELLS, "", &[Operator]),
     row(
         "DLOCK.INFO",
         "key [COUNT count]",
@@ -69,7 +70,7 @@ pub const COMMANDS: [DesignedCommand; 34] = [
     ),
     row(
         "DSEM.ACQUIRE",
-        "key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
+        "key [LIMIT limit] [PERMITS permits] [EX seconds | PX milliseconds] [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
         TELLS,
         VARIES,
         &[Worker],
@@ -91,6 +92,7 @@ pub const COMMANDS: [DesignedCommand; 34] = [
         &[Worker, Observer],
     ),
     row("DSEM.REVOKE", "key fence", REMOVES, "", &[Operator]),
+    row("DSEM.PAUSE", "key milliseconds", TELLS, "", &[Operator]),
     row(
         "DSEM.INFO",
         "key [COUNT count]",
@@ -100,7 +102,7 @@ pub const COMMANDS: [DesignedCommand; 34] = [
     ),
     row(
         "DWG.ADD",
-        "key [LIMIT limit] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
+        "key [LIMIT limit] [EX seconds | PX milliseconds] [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
         TELLS,
         VARIES,
         &[Worker],
@@ -118,6 +120,7 @@ pub const COMMANDS: [DesignedCommand; 34] = [
     ),
     row("DWG.CHECK", "key token", READS, VARIES, &[Worker, Observer]),
     row("DWG.REVOKE", "key fence", REMOVES, "", &[Operator]),
+    row("DWG.PAUSE", "key milliseconds", TELLS, "", &[Operator]),
     row(
         "DWG.INFO",
         "key [COUNT count]",
@@ -127,7 +130,7 @@ pub const COMMANDS: [DesignedCommand; 34] = [
     ),
     row(
         "DONCE.BEGIN",
-        "key [MAX attempts] [EX seconds | PX milliseconds] [BLOCK milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
+        "key [MAX attempts] [EX seconds | PX milliseconds] [BLOCK milliseconds | QUEUE milliseconds] [TOKEN token] [EPHEMERAL] [OWNER text]",
         TELLS,
         VARIES,
         &[Worker],
@@ -163,6 +166,7 @@ pub const COMMANDS: [DesignedCommand; 34] = [
         &[Worker, Observer],
     ),
     row("DONCE.REVOKE", "key fence", REMOVES, "", &[Operator]),
+    row("DONCE.PAUSE", "key milliseconds", TELLS, "", &[Operator]),
     row(
         "DONCE.INFO",
         "key [COUNT count]",
@@ -194,7 +198,15 @@ pub const COMMANDS: [DesignedCommand; 34] = [
 ];
 
 /// The commands that are new in 0.3.0. All others came with 0.1.0.
-const NEW_IN_0_3_0: [&str; 3] = ["DONCE.GET", "DSYNC.HOLDS", "DSYNC.LOG"];
+const NEW_IN_0_3_0: [&str; 7] = [
+    "DLOCK.PAUSE",
+    "DSEM.PAUSE",
+    "DWG.PAUSE",
+    "DONCE.PAUSE",
+    "DONCE.GET",
+    "DSYNC.HOLDS",
+    "DSYNC.LOG",
+];
 
 impl DesignedCommand {
     /// The first version with this command.

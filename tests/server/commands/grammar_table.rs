@@ -116,18 +116,20 @@ const fn row(
     }
 }
 
-pub const COMMANDS: [SampleCall; 31] = [
+pub const COMMANDS: [SampleCall; 35] = [
     row("DLOCK.ACQUIRE", 0, &[], 1, None),
     row("DLOCK.RELEASE", 0, &[SECRET], 2, Some(2)),
     row("DLOCK.RENEW", 0, &[SECRET], 2, None),
     row("DLOCK.CHECK", 0, &[SECRET], 2, Some(2)),
     row("DLOCK.REVOKE", 0, &["1"], 2, Some(2)),
+    row("DLOCK.PAUSE", 0, &["1"], 2, Some(2)),
     row("DLOCK.INFO", 0, &[], 1, None),
     row("DSEM.ACQUIRE", 1, &["LIMIT", "3"], 1, None),
     row("DSEM.RELEASE", 1, &[SECRET], 2, Some(2)),
     row("DSEM.RENEW", 1, &[SECRET], 2, None),
     row("DSEM.CHECK", 1, &[SECRET], 2, Some(2)),
     row("DSEM.REVOKE", 1, &["1"], 2, Some(2)),
+    row("DSEM.PAUSE", 1, &["1"], 2, Some(2)),
     row("DSEM.INFO", 1, &[], 1, None),
     row("DSEM.LIMIT", 1, &["3"], 2, Some(2)),
     row("DWG.ADD", 2, &[], 1, None),
@@ -138,6 +140,7 @@ pub const COMMANDS: [SampleCall; 31] = [
     row("DWG.RENEW", 2, &[SECRET], 2, None),
     row("DWG.CHECK", 2, &[SECRET], 2, Some(2)),
     row("DWG.REVOKE", 2, &["1"], 2, Some(2)),
+    row("DWG.PAUSE", 2, &["1"], 2, Some(2)),
     row("DWG.INFO", 2, &[], 1, None),
     row("DONCE.BEGIN", 3, &[], 1, None),
     row("DONCE.DONE", 3, &[SECRET], 2, None),
@@ -147,6 +150,7 @@ pub const COMMANDS: [SampleCall; 31] = [
     row("DONCE.RENEW", 3, &[SECRET], 2, None),
     row("DONCE.CHECK", 3, &[SECRET], 2, Some(2)),
     row("DONCE.REVOKE", 3, &["1"], 2, Some(2)),
+    row("DONCE.PAUSE", 3, &["1"], 2, Some(2)),
     row("DONCE.INFO", 3, &[], 1, None),
 ];
 

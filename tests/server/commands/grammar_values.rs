@@ -18,6 +18,9 @@ struct NumericArgument {
 /// The setting dsync.max-lease-ms, unless it is changed.
 const MAX_LEASE_MS: i64 = 86_400_000;
 
+/// The longest pause, in milliseconds: thirty days.
+const MAX_PAUSE_MS: i64 = 2_592_000_000;
+
 /// Ten years, the longest that a result may be kept.
 const MAX_KEEP_MS: i64 = 315_360_000_000;
 
@@ -50,10 +53,10 @@ fn numbers() -> Vec<NumericArgument> {
         }
     }
     for (family, names) in FAMILIES.iter().zip([
-        ["DLOCK.RENEW", "DLOCK.INFO", "DLOCK.REVOKE"],
-        ["DSEM.RENEW", "DSEM.INFO", "DSEM.REVOKE"],
-        ["DWG.RENEW", "DWG.INFO", "DWG.REVOKE"],
-        ["DONCE.RENEW", "DONCE.INFO", "DONCE.REVOKE"],
+        ["DLOCK.RENEW", "DLOCK.INFO", "DLOCK.REVOKE", "DLOCK.PAUSE"],
+        ["DSEM.RENEW", "DSEM.INFO", "DSEM.REVOKE", "DSEM.PAUSE"],
+        ["DWG.RENEW", "DWG.INFO", "DWG.REVOKE", "DWG.PAUSE"],
+        ["DONCE.RENEW", "DONCE.INFO", "DONCE.REVOKE", "DONCE.PAUSE"],
     ]) {
         add(
             vec![names[0], family.key, SECRET, "EX"],
@@ -69,6 +72,7 @@ fn numbers() -> Vec<NumericArgument> {
         );
         add(vec![names[1], family.key, "COUNT"], "COUNT", 1, 1_000);
         add(vec![names[2], family.key], "fence", 1, MAX_SAFE);
+        add(vec![names[3], family.key], "pause", 0, MAX_PAUSE_MS);
     }
     add(
         vec!["DONCE.DONE", "a-once", SECRET, "EX"],

@@ -2,7 +2,7 @@
 //!
 //! - `grammar_*`, `reply_shapes`, `examples`: what requests and replies of all commands look like;
 //! - `command_docs`, `acl_users`: what COMMAND DOCS, COMMAND INFO and ACL know of the commands;
-//! - `lock*`, `semaphore*`, `group_*`, `once_*`, `retention`: the rules of each family;
+//! - `lock*`, `semaphore*`, `group_*`, `once_*`, `retention`: the rules of each family; `pauses`: PAUSE of all;
 //! - `scenarios`, `once_scenarios`: whole jobs with many clients, under faults.
 //!
 //! `*_steps`, `grammar_table` and `designed_commands` have no tests, but what tests of several files need.
@@ -32,6 +32,7 @@ mod once_runs;
 mod once_saved;
 mod once_scenarios;
 mod once_steps;
+mod pauses;
 mod reply_shapes;
 mod retention;
 mod scenarios;

@@ -136,6 +136,8 @@ pub enum Meaning {
         limit: Option<u64>,
     },
     Expect,
+    /// PAUSE: from then on requests wait that nobody holds up.
+    Pause,
     Info,
     /// DONCE.GET.
     Get,
@@ -259,6 +261,7 @@ fn read_own(family: CommandFamily, verb: &str, words: &[String]) -> Option<Meani
         (_, "REVOKE") => Some(Meaning::Revoke {
             fence: words.get(2)?.parse().ok()?,
         }),
+        (_, "PAUSE") => Some(Meaning::Pause),
         (_, "INFO") => Some(Meaning::Info),
         (CommandFamily::Semaphore, "LIMIT") => Some(Meaning::Pin {
             key,

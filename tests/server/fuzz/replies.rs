@@ -27,6 +27,8 @@ const ROUNDING_MS: u128 = 2;
 const MAX_COUNT: i64 = 1_000_000;
 /// Ten years, the longest that anything is kept.
 const MAX_MS: i64 = 315_360_000_000;
+/// Thirty days, the longest pause.
+const MAX_PAUSE_MS: i64 = 2_592_000_000;
 const MAX_FENCE: i64 = (1 << 53) - 1;
 
 /// Checks one reply.
@@ -52,6 +54,7 @@ pub fn check(
         Meaning::Revoke { .. } => is_within(reply, 0, 1),
         Meaning::Pin { .. } => is_within(reply, -1, MAX_COUNT),
         Meaning::Expect => is_within(reply, 0, MAX_COUNT),
+        Meaning::Pause => is_within(reply, 0, MAX_PAUSE_MS),
         Meaning::Info => reply.is_nil() || is_info(reply),
         Meaning::Get => match reply {
             Reply::Array(items) => is_result(items),
@@ -170,6 +173,7 @@ fn check_error(
         | Meaning::Revoke { .. }
         | Meaning::Pin { .. }
         | Meaning::Expect
+        | Meaning::Pause
         | Meaning::Info
         | Meaning::Get => begins(&["WRONGTYPE"]),
         Meaning::Contended | Meaning::Holds | Meaning::Log => false,
@@ -222,6 +226,7 @@ fn is_info(reply: &Reply) -> bool {
         && [
             "type",
             "state",
+            "paused-ms",
             "holders",
             "waiters",
             "first-holders",

@@ -297,7 +297,15 @@ impl RequestGenerator {
                 by_token("FAIL", rest)
             }
             (80..85, CommandFamily::Once) => say("GET", &[]),
-            (95.., _) => FuzzRequest::line(self.one_of(&[
+            (95..97, _) => {
+                let ms = if self.chance(30) {
+                    "0".to_owned()
+                } else {
+                    self.number(1..600)
+                };
+                say("PAUSE", &[ms])
+            }
+            (97.., _) => FuzzRequest::line(self.one_of(&[
                 "DSYNC.CONTENDED COUNT 5",
                 "DSYNC.HOLDS 0 COUNT 100",
                 "DSYNC.HOLDS 3-1700000000000000 OWNER w*",

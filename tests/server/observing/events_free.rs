@@ -300,3 +300,70 @@ fn client_that_never_blocks_gets_its_turn_by_free_events() {
     });
     assert_eq!(turns.into_inner(), 30);
 }
+
+/// The free event comes once, at the end of the pause, and not when a hold ends in it.
+#[test]
+fn free_event_is_sent_at_the_end_of_a_pause() {
+    let server = notifying("Ed");
+    let mut client = server.connect();
+    let mut listener = Listener::to_events(&server);
+    for (family, request) in [
+        ("DLOCK", "DLOCK.ACQUIRE k"),
+        ("DSEM", "DSEM.ACQUIRE k LIMIT 1"),
+        ("DWG", "DWG.ADD k LIMIT 1"),
+        ("DONCE", "DONCE.BEGIN k"),
+    ] {
+        let event = family.to_lowercase();
+        ask(&mut client, format!("{request} TOKEN t"));
+        ask(&mut client, format!("{family}.PAUSE k 600000"));
+        ask(&mut client, format!("{family}.RELEASE k t"));
+        let heard = listener.so_far(&mut client);
+        assert!(
+            heard.iter().all(|heard| !heard.contains(".free")),
+            "{family}: {heard:?}"
+        );
+        // By a command.
+        ask(&mut client, format!("{family}.PAUSE k 0"));
+        let heard = listener.so_far(&mut client);
+        assert_eq!(heard, [format!("{event}.free k")], "{family}");
+        ask(&mut client, "DEL k");
+        // By the timer.
+        ask(&mut client, format!("{family}.PAUSE k 5"));
+        assert!(listener.hears_free(SOON), "{family}");
+        // Not while a waiter takes it.
+        ask(&mut client, format!("{family}.PAUSE k 600000"));
+        let mut waiter = queued(&server, format!("{request} BLOCK 0 TOKEN w"));
+        ask(&mut client, format!("{family}.PAUSE k 0"));
+        reply(&mut waiter);
+        let heard = listener.so_far(&mut client);
+        assert!(
+            heard.iter().all(|heard| !heard.contains(".free")),
+            "{family}: {heard:?}"
+        );
+        ask(&mut client, "DEL k");
+        listener.so_far(&mut client);
+    }
+}
+
+/// A listener of `dwg.finish` would start the next stage of a job for a group that was paused while it did not exist.
+#[test]
+fn pause_of_absent_group_finishes_no_round() {
+    let server = notifying("Ed");
+    let mut client = server.connect();
+    let mut listener = Listener::to_events(&server);
+    ask(&mut client, "DWG.PAUSE g 600000");
+    let finished = Reply::Array(vec![Reply::Int(0), Reply::Int(0)]);
+    assert_eq!(ask(&mut client, "DWG.WAIT g BLOCK 0"), finished);
+    assert_eq!(listener.so_far(&mut client), [""; 0]);
+    // A request that waits to be added holds up WAIT.
+    let mut member = queued(&server, "DWG.ADD g BLOCK 0 TOKEN m");
+    assert!(ask(&mut client, "DWG.WAIT g").is_nil());
+    let mut watcher = queued(&server, "DWG.WAIT g BLOCK 0");
+    ask(&mut client, "DWG.PAUSE g 0");
+    granted(&mut member);
+    ask(&mut client, "DWG.DONE g m");
+    assert_eq!(
+        reply(&mut watcher),
+        Reply::Array(vec![Reply::Int(1), Reply::Int(0)])
+    );
+}

@@ -8,6 +8,7 @@ mod end_log;
 mod events;
 mod events_free;
 mod holds;
+mod incident;
 mod info;
 mod info_states;
 mod journal;

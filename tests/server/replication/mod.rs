@@ -9,6 +9,7 @@ mod kept_places_failover;
 mod min_replicas;
 mod passed_on_release;
 mod paused;
+mod pauses_replicated;
 mod replicas;
 mod replication_effects;
 mod replication_stream;

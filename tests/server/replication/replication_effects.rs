@@ -16,6 +16,7 @@
 //! | PIN | pinning, unpinning, on a key or none | f `limits_and_pins_…` |
 //! | EXPECT, FINISH | the first, a revision, the next round; the end of the last member | f `round_…`, `end_of_hold_…` |
 //! | FAIL, COMPLETE, GIVEUP | of a run, late, to a try, to a waiter | f `work_…` |
+//! | PAUSE | PAUSE, PAUSE 0, the end of a pause by the timer and by a request | `pauses_replicated` |
 //! | VANISH | the last end, unpinning, retention, a handed-back run | all of them |
 //! | LIMITS, TALLY, RECORD | the rewriting of an AOF only | `rewritten_aof` |
 

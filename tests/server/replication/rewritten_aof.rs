@@ -31,6 +31,9 @@ fn rewritten_aof_has_states_and_no_history() {
     say(&format!("DONCE.REVOKE silent {silent}"));
     say("DONCE.BEGIN done TOKEN a");
     say("DONCE.DONE done a RESULT r EX 9");
+    let paused = fence_of(&say("DSEM.ACQUIRE paused LIMIT 1 TOKEN a"));
+    say("DSEM.PAUSE paused 600000");
+    say("DLOCK.PAUSE paused-alone 500000");
     rewrite_aof(&server);
     let until = unix_ms();
     let mut written: Vec<_> = commands_in(&rewritten(&server))
@@ -48,6 +51,12 @@ fn rewritten_aof_has_states_and_no_history() {
         "idle semaphore | LIMITS NONE 0 0".to_owned(),
         format!("lock lock | GRANT {lock} exclusive 40000 @+40000 @ 1 1:a 2:me"),
         "over group | TALLY NONE 0 NONE 1 0 @ @+60000".to_owned(),
+        "paused semaphore | PAUSE @+600000".to_owned(),
+        format!(
+            "paused semaphore+ | LIMITS 1 NONE 0 | {}",
+            grant(paused, "1", 30_000, "a")
+        ),
+        "paused-alone lock | PAUSE @+500000".to_owned(),
         format!(
             "run once | {} | RECORD 2 @ 7:no-disk NONE NONE",
             grant(run, "run", 30_000, "b")

@@ -1,7 +1,7 @@
 //! Fixtures: a key for every kind of state, in two databases, and what each of them must still do. For tests that save,
 //! load, copy or replicate states.
 
-use crate::support::steps::{SOON, ask};
+use crate::support::steps::{SOON, ask, fence_in};
 use crate::support::*;
 
 /// Makes the fixtures: [`FIXTURES`] in database 0 and one more in database 3.
@@ -46,12 +46,19 @@ pub fn add_fixtures(server: &Server) {
     eventually("the silence of a run", SOON, || {
         *say("DONCE.INFO silent").field("state") == "idle"
     });
+    say("DLOCK.PAUSE paused 600000");
+    say("DSEM.ACQUIRE 'paused sem' LIMIT 2 EX 600 TOKEN t");
+    say("DSEM.PAUSE 'paused sem' 600000");
+    say("DWG.PAUSE 'paused group' 600000");
+    say("DONCE.BEGIN 'paused once' TOKEN t");
+    say("DONCE.FAIL 'paused once' t");
+    say("DONCE.PAUSE 'paused once' 600000");
     say("SELECT 3");
     say("DLOCK.ACQUIRE elsewhere EX 600 TOKEN t");
 }
 
 /// The keys of [`add_fixtures`] in database 0.
-pub const FIXTURES: [&str; 13] = [
+pub const FIXTURES: [&str; 17] = [
     "lock",
     "renewed",
     "by the server",
@@ -65,6 +72,10 @@ pub const FIXTURES: [&str; 13] = [
     "failed",
     "silent",
     "done",
+    "paused",
+    "paused sem",
+    "paused group",
+    "paused once",
 ];
 
 /// The digest of each fixture and of all databases.
@@ -134,4 +145,15 @@ pub fn assert_in_use(server: &Server) {
     assert_eq!(ask(&mut client, "DONCE.DONE silent t RESULT late"), 1);
     let done = ask(&mut client, "DONCE.BEGIN done");
     assert_eq!(done.as_array()[1], *"it \r\n is");
+    for (family, key, request) in [
+        ("DLOCK", "paused", "DLOCK.ACQUIRE paused"),
+        ("DSEM", "'paused sem'", "DSEM.ACQUIRE 'paused sem'"),
+        ("DWG", "'paused group'", "DWG.ADD 'paused group'"),
+        ("DONCE", "'paused once'", "DONCE.BEGIN 'paused once'"),
+    ] {
+        assert!(ask(&mut client, request).is_nil(), "{request}");
+        let left = ask(&mut client, format!("{family}.PAUSE {key} 0")).as_int();
+        assert!((500_000..=600_000).contains(&left), "{key}: {left}");
+        assert!(fence_in(&ask(&mut client, request)).is_some(), "{request}");
+    }
 }

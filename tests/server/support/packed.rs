@@ -9,6 +9,8 @@
 //! EXPECT jobs at-unix-ms
 //! FINISH keep-until-unix-ms
 //! VANISH
+//! DELAY until-unix-ms
+//! PAUSE until-unix-ms|NONE
 //! LIMITS limit|NONE pinned|NONE changes
 //! FAIL fence at-unix-ms length:reason
 //! COMPLETE fence|NONE keep-until-unix-ms length:token result
@@ -141,6 +143,9 @@ fn read(change: &str) -> Change {
             touched: UnixMs(number(touched)),
             finished: optional(finished).map(UnixMs),
         }),
+        ["PAUSE", until] => Change::Pause {
+            until: optional(until).map(UnixMs),
+        },
         ["VANISH"] => Change::Vanish,
         ["GIVEUP"] => Change::GiveUp,
         ["DELAY", until] => Change::Delay {
@@ -214,6 +219,7 @@ fn text(change: &Change) -> String {
         }
         Change::GiveUp => "GIVEUP".to_owned(),
         Change::Delay { until } => format!("DELAY {}", or_none(until.map(|until| until.0))),
+        Change::Pause { until } => format!("PAUSE {}", or_none(until.map(|until| until.0))),
         Change::Unheard { fence, keep_ms } => format!("UNHEARD {} {keep_ms}", fence.0),
         Change::Place(place) => {
             let number = place.number.0;

@@ -56,6 +56,7 @@ pub struct ModelContent {
     pub work: Work,
     /// When a visit last found that a request had been waiting.
     pub waited_ms: u64,
+    pub paused_until_ms: Option<u64>,
 }
 
 impl ModelContent {
@@ -73,6 +74,7 @@ impl ModelContent {
             finished_ms: None,
             work: Work::default(),
             waited_ms: 0,
+            paused_until_ms: None,
         }
     }
 
@@ -93,6 +95,9 @@ impl ModelContent {
     }
 
     pub(super) fn fits(&self, claim: Claim, limit: Option<u32>) -> bool {
+        if self.paused_until_ms.is_some() {
+            return false;
+        }
         match claim {
             Claim::Exclusive => self.holds.is_empty(),
             Claim::Shared => self.holds.iter().all(|hold| hold.claim == Claim::Shared),
@@ -123,11 +128,12 @@ impl ModelContent {
         self.limit_changes += u64::from(before.is_some() && before != self.in_force());
     }
 
-    /// Returns the answer to a BEGIN that must not run: the result or, if there is no run and the request allows no
-    /// further attempt, FAILED.
-    pub(super) fn work_is_over(&mut self, request: &Request) -> Option<Answer> {
+    /// Returns the answer to a BEGIN that must not run: the result or, if there is no run and this request allows no
+    /// further attempt, FAILED. An earlier request that waits is answered first, except during a delay.
+    pub(super) fn work_is_over(&mut self, request: &Request, is_first: bool) -> Option<Answer> {
+        let may_fail = is_first || self.work.delayed_until_ms.is_some();
         match self.work.done_answer() {
-            None if self.holds.is_empty() => self.work.give_up(request.max_attempts),
+            None if self.holds.is_empty() && may_fail => self.work.give_up(request.max_attempts),
             done => done,
         }
     }
@@ -140,10 +146,18 @@ impl ModelContent {
         self.touched_ms = self.touched_ms.max(at_ms);
     }
 
-    /// Returns the change that only later versions of the format have.
-    pub fn later_scalars(&self) -> Option<Change> {
-        let until = self.work.delayed_until_ms.map(UnixMs);
-        until.map(|until| Change::Delay { until: Some(until) })
+    /// Whether a member was ever added to the group, or jobs were expected. Otherwise only a PAUSE has made the key.
+    pub(super) fn has_begun(&self) -> bool {
+        self.touched_ms > 0
+    }
+
+    /// Returns the changes that only later versions of the format have.
+    pub fn later_scalars(&self) -> Vec<Change> {
+        let delay = self.work.delayed_until_ms.map(|ms| Some(UnixMs(ms)));
+        let pause = self.paused_until_ms.map(|ms| Some(UnixMs(ms)));
+        let delay = delay.map(|until| Change::Delay { until });
+        let pause = pause.map(|until| Change::Pause { until });
+        delay.into_iter().chain(pause).collect()
     }
 
     /// Returns the change that sets everything else but the holds.

@@ -24,8 +24,10 @@ impl Model {
                 self.visit(name, now);
             }
             for name in &names {
-                self.forget_if_over(*name, now);
-                self.visit(*name, now);
+                self.overdue(*name, now);
+                if !self.is_left_alone(*name) {
+                    self.visit(*name, now);
+                }
             }
         }
         while let Some((_, rank, name)) = self.first_keep_over(now) {
@@ -65,6 +67,19 @@ impl Model {
             }
             self.visit(name, now);
         }
+    }
+
+    /// Whether no event is due at this key before its pause ends: nobody holds it or waits for it. If requests to be added
+    /// kept a round open, and RENAME, SWAPDB or another server has parted them from their group, the round finishes with
+    /// the next command on the group or with the end of its pause.
+    fn is_left_alone(&self, name: Name) -> bool {
+        let mut queues = self.queues.iter().filter(|queue| queue.name == name);
+        let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
+        let content = self.content(name);
+        !is_queued
+            && content.is_some_and(|content| {
+                content.paused_until_ms.is_some() && content.holds.is_empty()
+            })
     }
 
     /// Returns the oldest hold whose connection is known to be closed. Undelivered grants come first, because their places
@@ -126,7 +141,8 @@ impl Model {
                     .chain([at.saturating_sub(now.lease.0)])
                     .min();
             }
-            if let Some(until_ms) = content.work.delayed_until_ms {
+            let closed_until_ms = [content.paused_until_ms, content.work.delayed_until_ms];
+            for until_ms in closed_until_ms.into_iter().flatten() {
                 let left_us = until_ms.saturating_sub(ms(now)) * 1_000;
                 first = first.into_iter().chain([left_us]).min();
             }

@@ -47,7 +47,8 @@ impl Model {
         let Some(content) = self.content(name) else {
             return Outcome::Now(Answer::Finished { done: 0, lost: 0 });
         };
-        if content.finished_ms.is_some() {
+        let nobody_waits = self.waiting(name).is_empty();
+        if content.finished_ms.is_some() || !content.has_begun() && nobody_waits {
             return Outcome::Now(Answer::Finished {
                 done: content.done,
                 lost: content.lost,
@@ -88,10 +89,10 @@ impl Model {
             return;
         };
         let over = content.holds.is_empty() && nobody_waits && content.owed() == 0;
-        if over && content.finished_ms.is_none() {
+        if over && content.has_begun() && content.finished_ms.is_none() {
             content.finished_ms = Some(ms(now) + keep_ms);
         }
-        if content.finished_ms.is_some() && nobody_waits {
+        if (content.finished_ms.is_some() || !content.has_begun()) && nobody_waits {
             let answer = Answer::Finished {
                 done: content.done,
                 lost: content.lost,

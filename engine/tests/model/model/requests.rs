@@ -2,7 +2,7 @@
 
 use super::content::ModelContent;
 use super::queue::{ModelKeep, ModelSeat, Sitter};
-use super::{Model, ModelWake, Name, Outcome, ms};
+use super::{Model, ModelWake, Name, Outcome, Value, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
 use dsync_engine::types::{Claim, Fence, Now, Token};
@@ -135,8 +135,9 @@ impl Model {
             return Outcome::Queued(ticket);
         }
         let family = request.claim.family();
+        let is_first = self.waiting(name).is_empty();
         let content = self.content_mut(name);
-        if let Some(answer) = content.and_then(|content| content.work_is_over(&request)) {
+        if let Some(answer) = content.and_then(|content| content.work_is_over(&request, is_first)) {
             return Outcome::Now(answer);
         }
         let in_force = self.content(name).and_then(ModelContent::in_force);
@@ -277,5 +278,25 @@ impl Model {
         }
         self.visit(name, now);
         Some(before)
+    }
+
+    /// PAUSE. Returns the milliseconds that were left of the pause before.
+    pub fn pause(&mut self, name: Name, family: Family, pause_ms: u64, now: Now) -> Option<u64> {
+        self.serve_removed_key(name, now);
+        if self.is_other(name, family) {
+            return None;
+        }
+        if self.value(name).is_none() && pause_ms > 0 {
+            // A key that only a pause keeps has no moment at which anything happened.
+            let content = ModelContent::new(family, 0);
+            self.values.push((name, Value::State(content)));
+        }
+        let mut before = None;
+        if let Some(content) = self.content_mut(name) {
+            before = content.paused_until_ms;
+            content.paused_until_ms = (pause_ms > 0).then(|| ms(now) + pause_ms);
+        }
+        self.visit(name, now);
+        Some(before.map_or(0, |until_ms| until_ms.saturating_sub(ms(now))))
     }
 }

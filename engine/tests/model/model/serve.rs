@@ -42,14 +42,25 @@ impl Model {
             };
             self.end(name, fence, how, now);
         }
-        if let Some(content) = self.content_mut(name)
-            && content
-                .work
-                .delayed_until_ms
-                .is_some_and(|until_ms| until_ms <= ms(now))
-        {
-            content.work.delayed_until_ms = None;
+        self.open(name, now);
+    }
+
+    /// Ends a delay and a pause, each if its time is up. Returns whether it ended one.
+    fn open(&mut self, name: Name, now: Now) -> bool {
+        let Some(content) = self.content_mut(name) else {
+            return false;
+        };
+        let mut has_opened = false;
+        for until_ms in [
+            &mut content.work.delayed_until_ms,
+            &mut content.paused_until_ms,
+        ] {
+            if until_ms.is_some_and(|until_ms| until_ms <= ms(now)) {
+                *until_ms = None;
+                has_opened = true;
+            }
         }
+        has_opened
     }
 
     pub(super) fn end(&mut self, name: Name, fence: u64, how: End, now: Now) {
@@ -102,21 +113,36 @@ impl Model {
 
     pub(super) fn kept_until_ms(&self, content: &ModelContent) -> u64 {
         let idle_from = content.touched_ms.max(content.waited_ms);
-        match (content.family, &content.work.done) {
+        let kept_until_ms = match (content.family, &content.work.done) {
             (Family::Once, Some(done)) if done.keep_until == UnixMs::NEVER => u64::MAX,
             (Family::Once, Some(done)) => done.keep_until.0,
             // All runs were handed back, so there is nothing to keep.
             (Family::Once, None) if content.work.attempts == 0 => 0,
             (Family::Once, None) => idle_from + self.settings.once_keep_ms,
+            _ if !content.has_begun() => 0,
             _ => content
                 .finished_ms
                 .unwrap_or(idle_from + self.settings.group_idle_ms),
+        };
+        kept_until_ms.max(content.paused_until_ms.unwrap_or(0))
+    }
+
+    /// Does what comes before each request that may write, and before each visit of the timer: ends a delay and a
+    /// pause that are over, and forgets a key that has been kept long enough.
+    pub fn overdue(&mut self, name: Name, now: Now) {
+        if !now.may_write {
+            return;
+        }
+        let has_opened = self.open(name, now);
+        self.forget_if_over(name, now);
+        if has_opened && self.content(name).is_some() {
+            self.settle(name, now);
         }
     }
 
-    /// Forgets a key that has been kept long enough, to the millisecond: before each request that may write, and before
-    /// each visit of the timer. Queued requests do not keep a result or a tally longer.
-    pub fn forget_if_over(&mut self, name: Name, now: Now) {
+    /// Forgets a key that has been kept long enough, to the millisecond. Queued requests do not keep a result or a tally
+    /// longer.
+    fn forget_if_over(&mut self, name: Name, now: Now) {
         let Some(content) = self.content(name) else {
             return;
         };
@@ -126,7 +152,8 @@ impl Model {
         let mut queues = self.queues.iter().filter(|queue| queue.name == name);
         let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
         let is_used = !content.holds.is_empty() || !is_concluded && is_queued;
-        if now.may_write && is_kept && !is_used && self.kept_until_ms(content) <= ms(now) {
+        let is_paused = content.paused_until_ms.is_some();
+        if is_kept && !is_used && !is_paused && self.kept_until_ms(content) <= ms(now) {
             self.delete(name);
         }
     }
@@ -136,6 +163,7 @@ impl Model {
             return false;
         };
         content.holds.is_empty()
+            && content.paused_until_ms.is_none()
             && match content.family {
                 Family::Semaphore => content.pinned.is_none() && !waited,
                 Family::Group | Family::Once => !waited && self.kept_until_ms(content) <= ms(now),
@@ -275,7 +303,7 @@ impl Model {
                 continue;
             }
             let content = self.content_mut(name);
-            if let Some(answer) = content.and_then(|content| content.work_is_over(head)) {
+            if let Some(answer) = content.and_then(|content| content.work_is_over(head, true)) {
                 self.tell(name, *rank, answer);
                 continue;
             }

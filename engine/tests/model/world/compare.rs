@@ -7,7 +7,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::info::Particulars;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, WaiterId};
-use dsync_engine::{Family, Key, Reply, WrongType, wire};
+use dsync_engine::{Family, Key, Reply, WrongType};
 
 impl World {
     pub(super) fn same_fence(&mut self, theirs: Fence, ours: Fence) {
@@ -182,19 +182,14 @@ impl World {
             Some((fence, hold.unheard_ms?))
         });
         let mut holds = content.holds.iter();
-        let (mut scalars, mut later_scalars) = (None, None);
+        let mut scalars = Vec::new();
         for change in state.body.as_changes() {
             if let Change::Unheard { fence, keep_ms } = change {
                 assert_eq!(unheard.next(), Some((fence, keep_ms)), "{name:?}: unheard");
                 continue;
             }
             let Change::Grant(ours) = change else {
-                let of_version = match change.version() {
-                    wire::VERSION => &mut scalars,
-                    _ => &mut later_scalars,
-                };
-                let before = of_version.replace(change);
-                assert_eq!(before, None, "{name:?}: scalars come once");
+                scalars.push(change);
                 continue;
             };
             let hold = holds
@@ -222,9 +217,10 @@ impl World {
         }
         assert_eq!(holds.len(), 0, "{name:?}: holds too few");
         assert_eq!(unheard.next(), None, "{name:?}: a hold was heard from");
+        let mut expected: Vec<_> = content.scalars().into_iter().collect();
+        expected.extend(content.later_scalars());
         assert_eq!(
-            (scalars, later_scalars),
-            (content.scalars(), content.later_scalars()),
+            scalars, expected,
             "{name:?}: what the key is besides its holds"
         );
         self.compare_info(name);
@@ -314,6 +310,9 @@ impl World {
             Particulars::Group { owed, .. } => assert_eq!(owed, content.owed(), "{name:?}: owed"),
             _ => {}
         }
+        let paused_ms = content.paused_until_ms.unwrap_or(0);
+        let paused_ms = paused_ms.saturating_sub(self.now.unix_us / 1_000);
+        assert_eq!(info.paused_ms, paused_ms, "{name:?}: left of the pause");
         assert_eq!(info.holders, content.holds.len(), "{name:?}: holders");
         for (ours, hold) in info.first_holders.iter().zip(&content.holds) {
             assert_eq!(ours.owner, hold.owner.as_deref(), "{name:?}: owner");

@@ -17,7 +17,7 @@ impl World {
         if self.is_foreign(ask.name) {
             return Some(Answer::WrongType);
         }
-        self.forget_if_over(ask.name);
+        self.do_overdue(ask.name);
         let ours = request.clone();
         let (reply, done) = self.primary.call(ask.name, ask.claim.family(), |e, key| {
             e.acquire(key, ours, now)
@@ -67,7 +67,7 @@ impl World {
         if self.is_foreign(name) {
             return Some(Answer::WrongType);
         }
-        self.forget_if_over(name);
+        self.do_overdue(name);
         let wait = self.until(block);
         let (reply, done) = self.primary.call(name, Family::Group, |e, key| {
             e.wait(key, wait, ClientId(client), now)
@@ -112,12 +112,12 @@ impl World {
         }
     }
 
-    pub(super) fn forget_if_over(&mut self, name: Name) {
+    pub(super) fn do_overdue(&mut self, name: Name) {
         let now = self.now;
         if now.may_write {
-            let forgotten = self.primary.forget_if_over(name, now);
-            self.model.forget_if_over(name, now);
-            self.carry_out(forgotten.into_iter().collect());
+            let done = self.primary.do_overdue(name, now);
+            self.model.overdue(name, now);
+            self.carry_out(done.into_iter().collect());
         }
     }
 
@@ -129,7 +129,7 @@ impl World {
         ours: impl FnOnce(&mut Engine, &mut Key<'_>) -> Option<R>,
         theirs: impl FnOnce(&mut Model) -> Option<R>,
     ) -> Option<Answer> {
-        self.forget_if_over(name);
+        self.do_overdue(name);
         self.read_request(name, family, ours, theirs)
     }
 
