@@ -133,11 +133,11 @@ impl Engine {
                 .iter()
                 .any(|(_, task)| *task == Task::Serve(id))
         };
-        for (id, is_held) in self
-            .queues
-            .with_kept()
-            .map(|kept| (kept.id, self.holds(&kept)))
-        {
+        for kept in self.queues.with_kept() {
+            let Some(id) = self.queues.find(kept.db, kept.name.as_bytes()) else {
+                continue;
+            };
+            let is_held = self.holds(&kept);
             let is_visited = !self.is_serving() || self.queues.will_be_due(id) || serve(id);
             assert!(is_held || is_visited, "{id:?}: kept places without a value");
         }

@@ -440,7 +440,7 @@ mod tests {
             ),
             (made_of(Family::Group, [tally(None)]), Claim::Member),
             (
-                made_of(Family::Once, [record(None, None), delay(9)]),
+                made_of(Family::Once, [running(None), delay(9)]),
                 Claim::Run,
             ),
         ];

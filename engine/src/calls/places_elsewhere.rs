@@ -204,6 +204,7 @@ impl Engine {
         changes: &[Change],
         now: Now,
     ) {
+        self.queues.note_flush(db, name);
         for change in changes {
             match change {
                 Change::Limit(limit) => {
@@ -224,32 +225,32 @@ impl Engine {
     }
 
     /// Puts a kept place into the queue of a name, as another server or a file says. A request of its token that waits
-    /// here goes on waiting, on that place. Does nothing if another request has the rank.
+    /// here goes on waiting, on that place. Does nothing if another token has the rank.
     fn put_place(&mut self, db: Db, name: &[u8], place: KeptPlace, now: Now) {
         self.fences.adopt(place.number, now);
         let until = self.take_up_until(place.keep_ms, now);
         let age_ms = now.unix().0.saturating_sub(place.since.0);
         let since = MonoUs(now.mono.0.saturating_sub(age_ms.saturating_mul(1_000)));
         let (place, mut waiter) = place.into_waiter(since, until);
-        let standing = self.queues.find(db, name).and_then(|id| {
-            let queue = self.queues.get(id)?;
-            Some((id, queue.find(&waiter.request.token)?.0))
-        });
-        if let Some((id, at)) = standing {
-            let Some(Departed::Waiter(old)) = self.queues.leave(id, at) else {
-                return;
-            };
-            waiter.since = old.since;
-            if old.is_parked() {
-                waiter.id = old.id;
-                waiter.request.wait = old.request.wait;
-                waiter.request.client = old.request.client;
-                waiter.request.ephemeral = old.request.ephemeral;
-            }
-        }
         let queue = self.queues.find_or_make(db, name);
-        if self.queues.get(queue).is_some_and(|queue| queue.has(place)) {
+        let found = self.queues.get(queue);
+        let standing = found.and_then(|queue| queue.find(&waiter.request.token));
+        let at = standing.map(|(at, _)| at);
+        if at != Some(place) && found.is_some_and(|queue| queue.has(place)) {
             return self.queues.drop_if_empty(queue);
+        }
+        match at.and_then(|at| self.queues.leave(queue, at)) {
+            Some(Departed::Waiter(old)) => {
+                waiter.since = old.since;
+                if old.is_parked() {
+                    waiter.id = old.id;
+                    waiter.request.wait = old.request.wait;
+                    waiter.request.client = old.request.client;
+                    waiter.request.ephemeral = old.request.ephemeral;
+                }
+            }
+            Some(Departed::Vacancy(vacancy)) => waiter.since = vacancy.since,
+            Some(Departed::Watcher(_)) | None => {}
         }
         self.queues.join(queue, place, waiter);
     }

@@ -21,7 +21,7 @@ pub struct Request {
     /// How long to queue if the request cannot be granted at once; `None` does not queue.
     pub wait: Option<Wait>,
     /// How long to keep a place for the token if the request cannot be granted at once (QUEUE); `None` keeps none. Never
-    /// together with `wait`.
+    /// together with `wait` or `ephemeral`, nor without `may_return`.
     pub keep_ms: Option<u32>,
     pub token: Token,
     /// Whether the client chose the token, so that it can retry with the same token.

@@ -140,7 +140,12 @@ impl WaitQueue {
     /// Counts the waiting requests up to and with this place, but no further than `most`.
     #[must_use]
     pub fn position(&self, place: Place, most: usize) -> usize {
-        self.waiting.range(..=place).take(most).count()
+        // A new request is the last, so it need not be counted.
+        let last = self.waiting.last_key_value();
+        match last.is_some_and(|(last, _)| *last == place) {
+            true => self.waiting.len().min(most),
+            false => self.waiting.range(..=place).take(most).count(),
+        }
     }
 
     /// Returns the waiting request or kept place that comes after this one, and its rank.

@@ -699,6 +699,14 @@ fn restored_places_come_to_name_without_kept_places() {
 
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
+    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    one_key.server.engine.disconnected(ClientId(1), one_key.now);
+    one_key.server.delete(KEY);
+    adopt(&mut one_key);
+    assert_eq!(one_key.places(), loaded().places, "one was vacant");
+
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Exclusive, None, None, 0);
     let waiter = one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
     one_key.server.delete(KEY);
     adopt(&mut one_key);
@@ -789,6 +797,34 @@ fn many_kept_places_are_flushed_in_slices_or_by_next_request() {
         one_key.check();
         assert_eq!(one_key.server.engine.waiting(Family::Lock), 0);
         assert_eq!(one_key.run_tasks(), []);
+    }
+}
+
+/// A replica dropped its data, and then loaded its primary's. The places that it loaded for a name were taken for those
+/// that the flush had dropped.
+#[test]
+fn places_loaded_after_flush_stay() {
+    for is_held in [true, false] {
+        let mut one_key = OneKey::with_places(1..=MANY);
+        one_key.server.flush(None);
+        let (name, now) = (key_bytes(KEY), one_key.now);
+        let engine = &mut one_key.server.engine;
+        let place = kept(now.unix_us + 9_000_000, "loaded");
+        if is_held {
+            let loaded = Loaded {
+                body: Body::new(Family::Lock),
+                places: vec![place.clone()],
+            };
+            let id = engine.adopt(loaded, Db(KEY.0), &name, now).expect("fits");
+            let stored = crate::server::Stored::State(id);
+            one_key.server.keys.insert(KEY, stored);
+        } else {
+            let changes = [Change::Place(place.clone())];
+            engine.adopt_places(Db(KEY.0), &name, Family::Lock, &changes, now);
+        }
+        one_key.server.finish_background();
+        one_key.check();
+        assert_eq!(one_key.places(), [place], "with a value: {is_held}");
     }
 }
 

@@ -22,6 +22,9 @@
 //! TALLY limit|NONE changes expected|NONE done lost touched-unix-ms keep-until-unix-ms|NONE
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE NONE
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE keep-until-unix-ms length:token result
+//! UNHEARD fence keep-ms
+//! PLACE number claim lease-ms keep-ms max-attempts|NONE since-unix-ms length:token length:owner
+//! LEAVE number
 //! ```
 //!
 //! The engine's own reader reads them here. The bytes themselves are asserted by the engine's tests and by the files in
@@ -33,7 +36,7 @@ use std::str::FromStr;
 use crc::{CRC_32_ISCSI, Crc};
 
 use dsync_engine::Family;
-use dsync_engine::change::{Change, Limits, Tally};
+use dsync_engine::change::{Change, KeptPlace, Limits, Tally};
 use dsync_engine::families::once::{Completion, Reason};
 use dsync_engine::hold::Grant;
 use dsync_engine::types::{Claim, Fence, LeaseMs, Token, UnixMs, new_token_buffer};
@@ -162,13 +165,7 @@ fn optional<N: FromStr<Err = ParseIntError>>(word: &str) -> Option<N> {
 fn text(change: &Change) -> String {
     match change {
         Change::Grant(grant) => {
-            let claim = match grant.claim {
-                Claim::Exclusive => "exclusive".to_owned(),
-                Claim::Shared => "shared".to_owned(),
-                Claim::Member => "member".to_owned(),
-                Claim::Run => "run".to_owned(),
-                Claim::Permits(permits) => permits.to_string(),
-            };
+            let claim = claim_text(grant.claim);
             format!(
                 "GRANT {} {claim} {} {} {} {} {} {}",
                 grant.fence.0,
@@ -241,6 +238,33 @@ fn text(change: &Change) -> String {
                 or_none(record.done.as_ref().map(completion))
             )
         }
+        Change::Unheard { fence, keep_ms } => format!("UNHEARD {} {keep_ms}", fence.0),
+        Change::Place(place) => place_text(place),
+        Change::Leave { number } => format!("LEAVE {}", number.0),
+    }
+}
+
+fn place_text(place: &KeptPlace) -> String {
+    format!(
+        "PLACE {} {} {} {} {} {} {} {}",
+        place.number.0,
+        claim_text(place.claim),
+        place.lease.0,
+        place.keep_ms,
+        or_none(place.max_attempts),
+        place.since.0,
+        token(&place.token),
+        counted(place.owner.as_deref().unwrap_or_default())
+    )
+}
+
+fn claim_text(claim: Claim) -> String {
+    match claim {
+        Claim::Exclusive => "exclusive".to_owned(),
+        Claim::Shared => "shared".to_owned(),
+        Claim::Member => "member".to_owned(),
+        Claim::Run => "run".to_owned(),
+        Claim::Permits(permits) => permits.to_string(),
     }
 }
 

@@ -16,7 +16,6 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 /// A queue that has kept places.
 pub struct KeptQueue<'q> {
-    pub id: QueueId,
     pub db: Db,
     pub name: &'q KeyName,
     pub queue: &'q WaitQueue,
@@ -149,10 +148,9 @@ impl Queues {
 
     /// Returns the queues that have kept places.
     pub fn with_kept(&self) -> impl Iterator<Item = KeptQueue<'_>> {
-        let kept = self.queues.iter();
-        let kept = kept.filter(|(_, queue)| queue.queue.kept() > 0 && !self.is_flushed(queue));
-        kept.map(|(id, queue)| KeptQueue {
-            id: *id,
+        let kept = self.queues.values();
+        let kept = kept.filter(|queue| queue.queue.kept() > 0 && !self.is_flushed(queue));
+        kept.map(|queue| KeptQueue {
             db: queue.db,
             name: &queue.name,
             queue: &queue.queue,
