@@ -26,7 +26,9 @@ impl Model {
             }
             for name in &names {
                 self.overdue(*name, now);
-                self.visit(*name, now);
+                if !self.is_left_alone(*name) {
+                    self.visit(*name, now);
+                }
             }
         }
         // A grant wins over a timeout, so visit the key before a wait runs out.
@@ -52,6 +54,19 @@ impl Model {
             }
             self.visit(name, now);
         }
+    }
+
+    /// Whether no event is due at this key before its pause ends: nobody holds it or waits for it. If requests to be added
+    /// kept a round open, and RENAME, SWAPDB or another server has parted them from their group, the round finishes with
+    /// the next command on the group or with the end of its pause.
+    fn is_left_alone(&self, name: Name) -> bool {
+        let mut queues = self.queues.iter().filter(|queue| queue.name == name);
+        let is_queued = queues.any(|queue| queue.left || !queue.seats.is_empty());
+        let content = self.content(name);
+        !is_queued
+            && content.is_some_and(|content| {
+                content.paused_until_ms.is_some() && content.holds.is_empty()
+            })
     }
 
     /// Returns the oldest hold whose connection is known to be closed.
