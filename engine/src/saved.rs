@@ -439,10 +439,7 @@ mod tests {
                 permit,
             ),
             (made_of(Family::Group, [tally(None)]), Claim::Member),
-            (
-                made_of(Family::Once, [running(None), delay(9)]),
-                Claim::Run,
-            ),
+            (made_of(Family::Once, [running(None), delay(9)]), Claim::Run),
         ];
         for (body, claim) in bodies {
             for count in [0, 1, 127, 128, 300] {
