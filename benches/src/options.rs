@@ -15,7 +15,7 @@ pub const USAGE: &str = "usage: dsync-bench [full|growth|peers|quick] [NAME=valu
     PYTHON=path         python3 with the libraries of benches/peers, for the peers in Python
     NODE=path           node that finds the libraries of benches/peers, for the peers in JavaScript
     ONLY='name ...'     these lines or peers alone
-    PAIRS=n             pairs of each comparison (default: 5, in a quick run 2)
+    PAIRS=n             pairs of each comparison (default: 5, in a quick run 1)
     OUT=directory       for results.json and the plots (default: target/bench)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -89,7 +89,7 @@ impl Options {
         let required = |name: &str| value(name).context(format!("{name} is not given\n{USAGE}"));
         let server = PathBuf::from(required("SERVER")?);
         let pairs = match value("PAIRS") {
-            None if mode == Mode::Quick => 2,
+            None if mode == Mode::Quick => 1,
             None => 5,
             Some(text) => match text.parse() {
                 Ok(pairs) if pairs > 0 => pairs,
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn arguments_win_over_the_environment() {
         let options = read(&["quick", "SERVER=/other", "ONLY=memory,files handoff"]).unwrap();
-        assert_eq!((options.mode, options.pairs), (Mode::Quick, 2));
+        assert_eq!((options.mode, options.pairs), (Mode::Quick, 1));
         assert_eq!(options.server, PathBuf::from("/other"));
         assert_eq!(options.native_server, PathBuf::from("/other"));
         assert_eq!(options.module, PathBuf::from("/m"));
