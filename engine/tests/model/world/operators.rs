@@ -27,16 +27,16 @@ const LOOKS: usize = 2;
 fn all_holds(server: &Server, now: Now) -> Vec<FoundHold<'_>> {
     let mut all = Vec::new();
     let mut cursor = None;
-    loop {
+    for _ in 0..1_000 {
         let (found, next) = server.engine.held(cursor, LOOKS, now, |_| true);
         assert!(found.len() <= LOOKS, "no more holds than looks");
-        assert!(next.is_none() || next != cursor, "the walk goes on");
         all.extend(found);
         cursor = next;
         if cursor.is_none() {
             return all;
         }
     }
+    panic!("the walk has no end")
 }
 
 impl World {
