@@ -106,10 +106,7 @@ fn log_tells_why_a_job_ran_twice() {
     assert_eq!(*row, expected);
     assert!(fence > first, "the run that came next");
     assert!(row.held_ms >= Some(300), "it had its whole lease: {row:?}");
-    assert!(
-        row.late_ms >= Some(0) && row.late_ms < Some(10_000),
-        "{row:?}"
-    );
+    assert!(row.late_ms >= Some(0), "{row:?}");
     assert!(
         (before..=unix_ms()).contains(&row.unix_ms.unsigned_abs()),
         "{row:?}"
@@ -166,12 +163,12 @@ fn every_kind_of_end_has_its_row() {
         "SET key 1",
         "PEXPIRE key 1",
         "RENAME other key",
-        "GETDEL",
+        "RESTORE",
     ] {
         ask(&mut client, "DEL key");
         ask(&mut client, "SET other 1");
         let fence = line(&mut client, "DLOCK.ACQUIRE key OWNER me");
-        if removal == "GETDEL" {
+        if removal == "RESTORE" {
             // Restoring over a key removes what was there.
             let dump = call!(client, "DUMP", "key");
             call!(client, "RESTORE", "key", 0, dump.as_bytes(), "REPLACE");
@@ -183,7 +180,7 @@ fn every_kind_of_end_has_its_row() {
             row.what == "removed" && row.fence == Some(fence)
         });
         expect("removed", "key", "lock", Some(fence), Some("me"));
-        if removal == "GETDEL" {
+        if removal == "RESTORE" {
             // The restored hold is removed in turn.
             ask(&mut client, "DEL key");
             expect("removed", "key", "lock", Some(fence), Some("me"));

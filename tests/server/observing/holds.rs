@@ -122,8 +122,8 @@ fn holds_shows_every_field_of_every_family() {
         assert_eq!((rows.len(), calls), (4, 1));
         for ((db, key, family, _, owner), fence) in cases.iter().zip(&fences) {
             let row = rows.iter().find(|row| row.fence == *fence).expect("a row");
-            assert!((590_000..=600_000).contains(&row.left_ms), "{row:?}");
-            assert!((0..10_000).contains(&row.held_ms), "{row:?}");
+            assert!((500_000..=600_000).contains(&row.left_ms), "{row:?}");
+            assert!((0..100_000).contains(&row.held_ms), "{row:?}");
             let expected = HeldRow {
                 key: Some((*db, (*key).to_owned())),
                 family: (*family).to_owned(),
@@ -296,7 +296,7 @@ fn holds_on_a_replica_are_those_of_its_primary() {
         );
         assert_eq!(there.client, None, "connections are not replicated");
         assert!(
-            (row.left_ms - there.left_ms).abs() < 10_000,
+            (row.left_ms - there.left_ms).abs() < 100_000,
             "{row:?}, {there:?}"
         );
     }
