@@ -185,6 +185,24 @@ fn finished_group_is_kept_until_its_key_is_writable() {
     assert!(one_key.server.state(KEY).is_none());
 }
 
+#[test]
+fn delay_of_unwritable_key_ends_when_it_is_writable() {
+    let mut one_key = OneKey::new();
+    one_key.acquire(Claim::Run, None, None, 0);
+    let (token, now) = (Token::parse(b"client 0").expect("legal"), one_key.now);
+    let (failed, _) = one_key.server.call(KEY, Family::Once, |engine, key| {
+        engine.fail(key, &token, b"broken".as_slice().into(), 5, now)
+    });
+    assert_eq!(failed, Ok(true));
+    one_key.queue_requests(Claim::Run, 1, Wait::Forever);
+    one_key.pass(5);
+    assert_eq!(one_key.tasks_unwritable().len(), 1);
+    assert!(one_key.tasks_unwritable().is_empty(), "put off");
+    one_key.pass(50);
+    one_key.tasks_writable();
+    assert_eq!(one_key.words(), ["run"]);
+}
+
 /// MIGRATE moved a key away, and its waiters on the old node would have waited for ever.
 #[test]
 fn waiters_of_migrated_key_are_answered_in_slices() {

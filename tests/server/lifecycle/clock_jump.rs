@@ -227,6 +227,21 @@ fn wall_clock_jump_changes_no_lease_and_no_wait() {
     }
 }
 
+/// Whether the library shifts the clock that the module reads. Valkey 9 binds a module's symbols to the C library first.
+fn module_sees_shift(server: &ShiftedServer, client: &mut Client) -> bool {
+    let mut kept_until = |key: &str| {
+        call!(client, "DONCE.BEGIN", key, "TOKEN", "t");
+        assert_eq!(call!(client, "DONCE.DONE", key, "t", "EX", 100_000), 1);
+        let info = call!(client, "DONCE.INFO", key);
+        info.field("kept-until-unix-ms").as_int()
+    };
+    let before = kept_until("before");
+    server.shift_by(HOUR_US);
+    let after = kept_until("after");
+    server.shift_by(0);
+    after - before > HOUR_US / 2_000
+}
+
 #[test]
 fn wall_clock_jump_moves_end_of_delay() {
     const DELAY_MS: i64 = 20_000;
@@ -234,6 +249,10 @@ fn wall_clock_jump_moves_end_of_delay() {
         return;
     };
     let mut client = server.connect();
+    if !module_sees_shift(&server, &mut client) {
+        eprintln!("skipped: this server does not let the library shift the module's clock");
+        return;
+    }
     call!(client, "DONCE.BEGIN", "job", "TOKEN", "t");
     let mut waiter = server.connect();
     send!(waiter, "DONCE.BEGIN", "job", "BLOCK", 0);
