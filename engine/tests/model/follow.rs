@@ -138,7 +138,10 @@ fn refused_command_changes_nothing() {
         deadline: UnixMs(START_US / 1_000 + 7),
     };
     // The changes that made the state, the changes of the command, and the index of the one that does not fit.
-    let cases: [(Family, Vec<Change>, Vec<Change>, usize); 7] = [
+    let pause = |until: Option<u64>| Change::Pause {
+        until: until.map(UnixMs),
+    };
+    let cases: [(Family, Vec<Change>, Vec<Change>, usize); 9] = [
         (Family::Lock, vec![], vec![shared(1), shared(1)], 1),
         (Family::Lock, vec![], vec![shared(1), Change::Limit(1)], 1),
         (Family::Lock, vec![shared(1)], vec![end(1), end(1)], 1),
@@ -168,6 +171,18 @@ fn refused_command_changes_nothing() {
             1,
         ),
         (Family::Once, vec![], vec![Change::GiveUp, end(4)], 1),
+        (
+            Family::Lock,
+            vec![shared(1)],
+            vec![pause(Some(9)), Change::Limit(1)],
+            1,
+        ),
+        (
+            Family::Semaphore,
+            vec![limits(9), of_two(1), pause(Some(9))],
+            vec![pause(None), pause(Some(8)), end(4)],
+            2,
+        ),
     ];
     for (family, before, changes, at) in cases {
         let mut one_key = follower();

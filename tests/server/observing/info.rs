@@ -9,7 +9,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 /// The last fields of every family, in the order of the reply.
-const SHARED_FIELDS: [&str; 5] = [
+const SHARED_FIELDS: [&str; 6] = [
+    "paused-ms",
     "holders",
     "waiters",
     "longest-wait-ms",
