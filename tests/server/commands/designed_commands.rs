@@ -184,7 +184,13 @@ pub const COMMANDS: [DesignedCommand; 36] = [
 ];
 
 /// The commands that are new in 0.3.0. All others came with 0.1.0.
-const NEW_IN_0_3_0: [&str; 1] = ["DONCE.GET"];
+const NEW_IN_0_3_0: [&str; 5] = [
+    "DLOCK.PAUSE",
+    "DSEM.PAUSE",
+    "DWG.PAUSE",
+    "DONCE.GET",
+    "DONCE.PAUSE",
+];
 
 impl DesignedCommand {
     /// The first version with this command.
