@@ -167,6 +167,16 @@ pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer, now: N
     waiters::release();
 }
 
+/// Drops the kept places of a name that another node has now.
+pub(super) fn forget_places(ctx: Ctx<'_>, name: &KeyString<'_>, now: Now) {
+    let mut effects = SHELL.with(|shell| {
+        let db = Db(ctx.db());
+        shell.engine.forget_places(db, name.bytes(), now);
+        std::mem::take(&mut shell.engine.effects)
+    });
+    carry_out(ctx, name, None, false, &mut effects);
+}
+
 /// The state that the key has; an error if its value is not dsync's.
 fn found(opened: &OpenKey<'_>) -> Result<Option<StateId>, WrongType> {
     match opened.content() {

@@ -115,6 +115,10 @@ fn do_task(ctx: Ctx<'_>, now: Now, ownerships: &mut Ownerships, budget: &mut u32
     match ownerships.of(ctx, &name) {
         Ownership::KeyLeft => run::turn_away(ctx, &name, &Answer::KeyLeft, now),
         ownership => {
+            // The kept places of the name went to the other node with its value.
+            if ownership == Ownership::Theirs && ownership::is_absent(ctx, &name) {
+                run::forget_places(ctx, &name, now);
+            }
             let may_write = now.may_write && ownership == Ownership::Ours;
             let now = Now { may_write, ..now };
             let done = run::run_task(ctx, &name, now, |engine, key| {

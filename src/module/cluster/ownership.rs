@@ -66,7 +66,8 @@ impl Ownerships {
     }
 }
 
-fn is_absent(ctx: Ctx<'_>, name: &KeyString<'_>) -> bool {
+/// Whether the keyspace has no value under this name.
+pub(crate) fn is_absent(ctx: Ctx<'_>, name: &KeyString<'_>) -> bool {
     matches!(OpenKey::open_read(ctx, name).content(), KeyContent::Absent)
 }
 

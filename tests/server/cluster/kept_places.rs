@@ -87,3 +87,26 @@ fn kept_places_move_with_their_slot() {
     assert_calm(&cluster[PRIMARY]);
     assert_calm(&cluster[TARGET]);
 }
+
+/// The source has no turn of its own between the key's leaving and the slot's: it finds the slot with another node.
+#[test]
+fn source_that_lost_key_and_slot_at_once_drops_the_kept_places() {
+    let cluster = Cluster::start();
+    let key = cluster.key_of(PRIMARY, "lock");
+    let slot = cluster.slot(&key);
+    let mut source = cluster[PRIMARY].connect();
+    hold_and_queue(&mut source, &key);
+    let _open = cluster.open_move(slot, PRIMARY, TARGET);
+    let own = format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(TARGET));
+    let migrate = format!("MIGRATE 127.0.0.1 {} {key} 0 10000", cluster[TARGET].port());
+    for reply in at_once(&mut source, &[migrate, own.clone()]) {
+        assert_eq!(reply, "OK");
+    }
+    assert_eq!(ask(&mut cluster[TARGET].connect(), own), "OK");
+    eventually("no place at the source", SOON, || {
+        cluster[PRIMARY].info_number("dsync", "dsync_waiters") == 0
+    });
+    cluster.wait_for_owner(&[0, 1, 2], slot, TARGET);
+    expect_old_order(&mut cluster[TARGET].connect(), &key);
+    assert_calm(&cluster[PRIMARY]);
+}

@@ -217,12 +217,6 @@ fn text(change: &Change) -> String {
         Change::GiveUp => "GIVEUP".to_owned(),
         Change::Delay { until } => format!("DELAY {}", or_none(until.map(|until| until.0))),
         Change::Pause { until } => format!("PAUSE {}", or_none(until.map(|until| until.0))),
-        Change::Unheard { fence, keep_ms } => format!("UNHEARD {} {keep_ms}", fence.0),
-        Change::Place(place) => {
-            let number = place.number.0;
-            format!("PLACE {number} {} {}", place.keep_ms, token(&place.token))
-        }
-        Change::Leave { number } => format!("LEAVE {}", number.0),
         Change::Record(record) => {
             let reason = match &record.reason {
                 None => "NONE".to_owned(),
