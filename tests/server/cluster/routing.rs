@@ -23,12 +23,14 @@ fn requests(key: &str) -> Vec<String> {
         format!("DONCE.BEGIN {key} MAX 3"),
         format!("DONCE.DONE {key} t RESULT r EX 5"),
         format!("DONCE.FAIL {key} t REASON r"),
+        format!("DONCE.GET {key}"),
     ];
     for family in FAMILIES {
         requests.push(family.release(key, "t"));
         requests.push(family.check(key, "t"));
         requests.push(format!("{}.RENEW {key} t PX 5", family.name));
         requests.push(format!("{}.REVOKE {key} 7", family.name));
+        requests.push(format!("{}.PAUSE {key} 0", family.name));
         requests.push(format!("{}.INFO {key} COUNT 3", family.name));
     }
     requests

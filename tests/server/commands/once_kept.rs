@@ -164,7 +164,7 @@ fn get_tells_no_result_whose_time_is_up() {
     // A replica decides nothing, so the key stays there while its primary stands still.
     let replica = Server::builder().replica_of(&server).start();
     run(&ask(&mut client, "DONCE.BEGIN other TOKEN t"));
-    assert_eq!(ask(&mut client, "DONCE.DONE other t RESULT r PX 500"), 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE other t RESULT r PX 4000"), 1);
     replica.wait_to_catch_up_with(&server);
     server.stop();
     let mut looker = replica.connect();

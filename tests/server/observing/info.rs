@@ -184,7 +184,10 @@ fn info_has_the_fields_of_each_family_in_both_protocols() {
                     claim
                 ]
             );
-            assert_eq!(names(waiter), ["owner", "client", "age-ms", claim]);
+            assert_eq!(
+                names(waiter),
+                ["owner", "client", "age-ms", "number", "kept-ms", claim]
+            );
         }
         // Fields that have no times are equal in both replies.
         for field in own.iter().chain(&["holders", "waiters"]) {
