@@ -110,3 +110,56 @@ fn source_that_lost_key_and_slot_at_once_drops_the_kept_places() {
     expect_old_order(&mut cluster[TARGET].connect(), &key);
     assert_calm(&cluster[PRIMARY]);
 }
+
+/// In a cluster each place has a subscription of its own. Beside these, a client sends three commands for an acquisition:
+/// QUEUE, QUEUE again when its turn is announced, and RELEASE.
+#[test]
+fn thirty_clients_on_one_connection_are_served_in_order() {
+    const CLIENTS: usize = 30;
+    let cluster = Cluster::start();
+    let key = cluster.key_of(PRIMARY, "lock");
+    let mut shared = cluster[PRIMARY].connect();
+    let mut subscriber = cluster[PRIMARY].connect();
+    ask(&mut shared, format!("DLOCK.ACQUIRE {key} TOKEN held")).grant();
+    let request = |n: usize| format!("DLOCK.ACQUIRE {key} EX 600 TOKEN t{n} QUEUE 60000");
+    let replies = at_once(&mut shared, &(0..CLIENTS).map(request).collect::<Vec<_>>());
+    let channels: Vec<_> = replies
+        .iter()
+        .map(|reply| reply.as_array()[2].as_str())
+        .collect();
+    for channel in &channels {
+        let subscribed = ask(&mut subscriber, format!("SSUBSCRIBE {channel}"));
+        assert_eq!(subscribed.as_array()[0], "ssubscribe", "{subscribed:?}");
+    }
+    assert_eq!(ask(&mut shared, format!("DLOCK.RELEASE {key} held")), 1);
+    for (n, channel) in channels.iter().enumerate() {
+        let message = reply(&mut subscriber);
+        assert_eq!(message.as_array()[1], *channel, "client {n} is next");
+        assert_eq!(ask(&mut shared, request(n)).grant().0, format!("t{n}"));
+        assert_eq!(ask(&mut shared, format!("DLOCK.RELEASE {key} t{n}")), 1);
+    }
+}
+
+/// Valkey 9 moves a slot as a whole, and the target follows changes until it owns the slot.
+#[test]
+fn kept_places_move_with_a_slot_that_moves_as_a_whole() {
+    if !Cluster::can_migrate_atomically() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let key = cluster.key_of(PRIMARY, "lock");
+    let slot = cluster.slot(&key);
+    hold_and_queue(&mut cluster[PRIMARY].connect(), &key);
+    cluster.start_migration(slot, PRIMARY, TARGET);
+    cluster.wait_for_owner(&[0, 1, 2], slot, TARGET);
+    expect_old_order(&mut cluster[TARGET].connect(), &key);
+    eventually("no place at the source", SOON, || {
+        cluster[PRIMARY].info_number("dsync", "dsync_waiters") == 0
+    });
+    for node in [PRIMARY, TARGET] {
+        assert_eq!(
+            cluster[node].info_number("dsync", "dsync_unapplied_changes"),
+            0
+        );
+    }
+}

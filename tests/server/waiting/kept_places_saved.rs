@@ -183,3 +183,39 @@ fn unheard_hold_has_its_time_again_after_promotion() {
     assert_eq!(ask(&mut client, request).grant().0, "a");
     assert!(ask(&mut client, "DLOCK.CHECK lock a").as_int() > 900_000);
 }
+
+/// For one turn the name has places and no value. A snapshot that is made then has them beside the keys.
+#[test]
+fn snapshot_right_after_rename_has_the_places_of_the_old_name() {
+    let mut server = Server::start();
+    let mut client = server.connect();
+    hold_and_queue(&mut client);
+    let replies = at_once(&mut client, &["RENAME lock other", "SAVE"]);
+    assert!(replies.iter().all(|reply| *reply == "OK"), "{replies:?}");
+    server.kill9();
+    server.start_again();
+    let mut client = server.connect();
+    assert!(ask(&mut client, "DLOCK.CHECK other held").as_int() > 0);
+    eventually("the grant of the first place", SOON, || {
+        ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0
+    });
+    assert_eq!(waiting(&mut client), ["b"]);
+}
+
+/// The worker of the README may not subscribe; with the channels of the places it may hear of its turn, and of nothing
+/// else.
+#[test]
+fn user_with_the_channels_of_places_hears_of_turns_only() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let user = "ACL SETUSER hearer on nopass resetchannels &dsync:* -@all +@connection +subscribe +psubscribe";
+    assert_eq!(ask(&mut client, user), "OK");
+    let mut hearer = server.connect();
+    assert_eq!(ask(&mut hearer, "AUTH hearer any"), "OK");
+    let refused = ask(&mut hearer, "SUBSCRIBE news");
+    assert!(refused.error().starts_with("NOPERM"), "{refused:?}");
+    ask(&mut hearer, "PSUBSCRIBE dsync:*");
+    hold_and_queue(&mut client);
+    assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
+    assert_eq!(reply(&mut hearer).as_array()[0], "pmessage");
+}
