@@ -1,0 +1,136 @@
+//! A hold in its 56 bytes keeps every value exactly.
+
+use super::*;
+use crate::index::tests::XorShift;
+
+fn grant(token: &[u8], owner: Option<&[u8]>) -> Grant {
+    Grant {
+        fence: Fence(7_000_000),
+        token: Token::parse(token).expect("legal"),
+        claim: Claim::Permits(3),
+        lease: LeaseMs(1_000),
+        deadline: UnixMs(8_000),
+        granted: UnixMs(7_000),
+        renewed: false,
+        owner: owner.map(Into::into),
+    }
+}
+
+#[test]
+fn hold_keeps_token_and_owner_of_every_length() {
+    let uuid = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59".as_slice();
+    let text = [b'x'; 128];
+    for token in [uuid].into_iter().chain((1..=128).map(|len| &text[..len])) {
+        for owner in [None, Some(0), Some(1), Some(16), Some(128)] {
+            let owner = owner.map(|len| &text[..len]);
+            let grant = grant(token, owner);
+            let hold = Hold::new(&grant);
+            assert_eq!(hold.to_grant(), grant, "{} bytes, {owner:?}", token.len());
+            assert!(hold.has_token(&grant.token));
+            assert!(
+                !hold.has_token(&Token::Uuid([0; 16])),
+                "a text is no UUID of zeros"
+            );
+        }
+    }
+}
+
+/// Every number at the bounds of its bytes, in random combinations: first as a grant, then through renewals and
+/// new connections, which move the numbers into the box and out of it.
+#[test]
+fn hold_keeps_every_number_exactly() {
+    let mut random = XorShift(0x9e37_79b9_7f4a_7c15);
+    let bits = |random: &mut XorShift, max: u64| {
+        let near = 1_u64 << random.below(64);
+        (near - 1).wrapping_add(random.below(3)).min(max)
+    };
+    let (mut boxed, mut plain) = (0, 0);
+    for _ in 0..200_000 {
+        let fence = Fence(bits(&mut random, Fence::MAX.0));
+        let lease = LeaseMs(bits(&mut random, u64::from(u32::MAX)) as u32);
+        let granted = match random.below(4) {
+            0 => bits(&mut random, u64::MAX),
+            1 => fence.unix().0.saturating_sub(bits(&mut random, u64::MAX)),
+            _ => fence.unix().0,
+        };
+        let deadline = match random.below(4) {
+            0 => bits(&mut random, u64::MAX),
+            1 => granted.saturating_add(bits(&mut random, u64::MAX)),
+            _ => granted.saturating_add(u64::from(lease.0)),
+        };
+        let permits = match random.below(3) {
+            0 => 1,
+            1 => bits(&mut random, 1_000_000) as u32,
+            _ => bits(&mut random, u64::from(u32::MAX)) as u32,
+        };
+        let claims = [
+            Claim::Exclusive,
+            Claim::Shared,
+            Claim::Permits(permits),
+            Claim::Member,
+            Claim::Run,
+        ];
+        let mut expected = Grant {
+            fence,
+            lease,
+            granted: UnixMs(granted),
+            deadline: UnixMs(deadline),
+            claim: claims[random.below_usize(claims.len())],
+            renewed: random.below(2) == 0,
+            ..grant(
+                b"token",
+                (random.below(2) == 0).then_some(b"owner".as_slice()),
+            )
+        };
+        if random.below(2) == 0 {
+            expected.token = Token::Uuid([7; 16]);
+        }
+        let mut hold = Hold::new(&expected);
+        let (mut client, mut ephemeral, mut due) = (ClientId::NONE, false, LeaseUs(0));
+        for _ in 0..3 {
+            assert_eq!(hold.to_grant(), expected);
+            assert_eq!((hold.client(), hold.is_ephemeral()), (client, ephemeral));
+            assert_eq!(hold.due, due);
+            let is_boxed = hold.boxed_numbers().is_some();
+            *(if is_boxed { &mut boxed } else { &mut plain }) += 1;
+            match random.below(3) {
+                0 => {
+                    client = ClientId(bits(&mut random, u64::MAX));
+                    ephemeral = random.below(2) == 0;
+                    hold.bind(client, ephemeral);
+                }
+                1 => {
+                    due = LeaseUs(bits(&mut random, u64::MAX));
+                    hold.due = due;
+                }
+                _ => {
+                    expected.lease = LeaseMs(bits(&mut random, u64::from(u32::MAX)) as u32);
+                    expected.deadline = UnixMs(match random.below(2) {
+                        0 => bits(&mut random, u64::MAX),
+                        _ => granted.saturating_add(u64::from(expected.lease.0)),
+                    });
+                    expected.renewed = true;
+                    hold.renew(expected.lease, expected.deadline);
+                }
+            }
+        }
+    }
+    assert!(boxed > 10_000 && plain > 10_000, "{boxed} {plain}");
+}
+
+#[test]
+fn ordinary_hold_takes_no_heap_and_short_texts_one_box() {
+    let uuid = b"8f14e45f-ceea-467f-a8f5-6d1e2c3b4a59".as_slice();
+    let text = [b'x'; 128];
+    for (token, owner, bytes) in [
+        (uuid, None, 0),
+        (uuid, Some(&text[..21]), 32),
+        (&text[..21], None, 32),
+        (&text[..5], Some(&text[..16]), 32),
+        (&text[..22], None, 32 + 32),
+        (uuid, Some(&text[..]), 32 + 160),
+    ] {
+        let hold = Hold::new(&grant(token, owner));
+        assert_eq!(hold.heap_bytes(), bytes, "{} {owner:?}", token.len());
+    }
+}

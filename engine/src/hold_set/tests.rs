@@ -1,0 +1,111 @@
+//! The set of holds beside a plain list of them.
+
+use super::*;
+use crate::hold::Grant;
+use crate::types::Claim;
+
+fn hold(n: u64, permits: u32) -> Hold {
+    let mut hold = Hold::new(&Grant {
+        fence: Fence(n),
+        token: Token::parse(format!("token-{n}").as_bytes()).expect("legal"),
+        claim: Claim::Permits(permits),
+        lease: LeaseMs(1_000),
+        deadline: UnixMs(5_000),
+        granted: UnixMs(4_000),
+        renewed: false,
+        owner: n.is_multiple_of(2).then(|| b"somebody".as_slice().into()),
+    });
+    hold.due = LeaseUs(1_000 * (10 - n));
+    hold
+}
+
+#[test]
+fn hold_set_of_every_small_size_agrees_with_a_list() {
+    for size in 0..6 {
+        for removed in 0..=size {
+            let mut set = HoldSet::default();
+            for n in 1..=size {
+                set.insert(hold(n, 2));
+                set.check_invariants();
+            }
+            let gone = set.remove(Fence(removed));
+            set.check_invariants();
+            let case = format!("{size} holds, {removed} removed");
+            let left: Vec<u64> = (1..=size).filter(|n| *n != removed).collect();
+            assert_eq!(gone.is_some(), removed > 0, "{case}");
+            assert_eq!(
+                set.iter().map(|h| h.fence().0).collect::<Vec<_>>(),
+                left,
+                "{case}"
+            );
+            assert_eq!(set.permits(), 2 * left.len() as u64, "{case}");
+            let earliest = left
+                .iter()
+                .max()
+                .map(|n| (LeaseUs(1_000 * (10 - n)), Fence(*n)));
+            assert_eq!(set.earliest(LeaseUs(0)), earliest, "{case}");
+            let pieces: Vec<Option<Hold>> = set.into_pieces().collect();
+            let indexed = if left.len() > 1 || removed > 0 && size > 1 {
+                2 * left.len()
+            } else {
+                0
+            };
+            assert_eq!(pieces.len(), left.len() + indexed, "{case}");
+            let holds = pieces.iter().flatten().map(|hold| hold.fence().0);
+            assert_eq!(holds.collect::<Vec<_>>(), left, "{case}");
+        }
+    }
+}
+
+#[test]
+fn hold_set_of_every_small_size_continues_after_any_fence() {
+    for size in 0..5 {
+        let mut set = HoldSet::default();
+        (1..=size).for_each(|n| set.insert(hold(n, 1)));
+        for fence in 0..=size + 1 {
+            let later: Vec<u64> = set.after(Fence(fence)).map(|hold| hold.fence().0).collect();
+            let expected: Vec<u64> = (fence + 1..=size).collect();
+            assert_eq!(later, expected, "{size} holds, after {fence}");
+        }
+    }
+}
+
+/// After a take-over, `due` values from before it must not count: `since` is the moment of the take-over.
+#[test]
+fn hold_set_splits_its_holds_at_since() {
+    for size in 0..5 {
+        let mut set = HoldSet::default();
+        (1..=size).for_each(|n| set.insert(hold(n, 1)));
+        let dues: Vec<u64> = (1..=size).map(|n| 1_000 * (10 - n)).rev().collect();
+        for since in (4_999..=10_001).filter(|us| us % 1_000 <= 1 || us % 1_000 == 999) {
+            let case = format!("{size} holds, since {since}");
+            let earliest = set.earliest(LeaseUs(since)).map(|(due, _)| due.0);
+            let expected = dues.iter().copied().find(|due| *due >= since);
+            assert_eq!(earliest, expected, "{case}");
+            let before = set.first_before(LeaseUs(since)).map(|hold| hold.due.0);
+            let expected = dues.first().copied().filter(|due| *due < since);
+            assert_eq!(before, expected, "{case}");
+        }
+    }
+}
+
+#[test]
+fn hold_set_finds_a_hold_under_its_new_due() {
+    for size in 1..4 {
+        let mut set = HoldSet::default();
+        (1..=size).for_each(|n| set.insert(hold(n, 1)));
+        assert!(set.set_due(Fence(1), LeaseUs(1)), "{size} holds");
+        set.check_invariants();
+        assert_eq!(
+            set.earliest(LeaseUs(0)),
+            Some((LeaseUs(1), Fence(1))),
+            "{size} holds"
+        );
+        assert!(!set.set_due(Fence(9), LeaseUs(1)), "{size} holds");
+    }
+}
+
+#[test]
+fn hold_set_is_no_larger_than_one_hold() {
+    assert_eq!(size_of::<HoldSet>(), size_of::<Hold>());
+}

@@ -1,0 +1,428 @@
+//! Saved states and kept places: what is read is what was written, and nothing else is read.
+
+use super::*;
+use crate::change::{Limits, Tally};
+use crate::families::once::{Completion, Reason, Record};
+use crate::hold::Grant;
+use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
+
+fn strings(body: &Body) -> Vec<Vec<u8>> {
+    strings_with(body, &[])
+}
+
+fn strings_with(body: &Body, places: &[KeptPlace]) -> Vec<Vec<u8>> {
+    let mut strings = Vec::new();
+    pack(body, places.iter().cloned(), |packed| {
+        strings.push(packed.to_vec());
+    });
+    strings
+}
+
+fn load(family: Family, strings: &[Vec<u8>]) -> Result<Body, Unsound> {
+    load_with_places(family, strings).map(|loaded| loaded.body)
+}
+
+fn load_with_places(family: Family, strings: &[Vec<u8>]) -> Result<Loaded, Unsound> {
+    let mut assembly = Assembly::new(family);
+    let mut more = true;
+    for packed in strings {
+        assert!(more, "a string behind the last");
+        more = assembly.add(packed)?;
+    }
+    if more {
+        return Err(Unsound::Incomplete);
+    }
+    assembly.finish()
+}
+
+/// The strings of these changes, in their order: a reader meets those of each version in strings of their own.
+fn all_packed(family: Family, changes: &[Change]) -> Vec<Vec<u8>> {
+    let mut slices: Vec<_> = wire::by_version(changes).collect();
+    if slices.is_empty() {
+        slices.push(&[]);
+    }
+    let last = slices.len() - 1;
+    let strings = slices.into_iter().enumerate().map(|(n, slice)| {
+        let mut buffer = Vec::new();
+        wire::pack(&mut buffer, family, n < last, slice);
+        buffer
+    });
+    strings.collect()
+}
+
+fn grant(fence: u64, claim: Claim) -> Change {
+    Change::Grant(Grant {
+        fence: Fence(fence),
+        token: Token::parse(format!("token {fence}").as_bytes()).expect("legal"),
+        claim,
+        lease: LeaseMs(5),
+        deadline: UnixMs(6),
+        granted: UnixMs(7),
+        renewed: true,
+        owner: Some(b"o".as_slice().into()),
+    })
+}
+
+fn tally(finished: Option<UnixMs>) -> Change {
+    Change::Tally(Tally {
+        limit: Some(1),
+        limit_changes: 2,
+        expected: None,
+        done: u64::MAX,
+        lost: 4,
+        touched: UnixMs(5),
+        finished,
+    })
+}
+
+fn limits() -> Change {
+    Change::Limits(Limits {
+        limit: None,
+        pinned: Some(0),
+        changes: 9,
+    })
+}
+
+fn record(reason: Option<Reason>, result: Option<Option<&[u8]>>) -> Change {
+    Change::Record(Record {
+        attempts: 3,
+        reason,
+        late: result
+            .is_none()
+            .then(|| Token::parse(b"late").expect("legal")),
+        done: result.map(|result| Completion {
+            token: Token::parse(b"winner").expect("legal"),
+            result: result.map(Into::into),
+            keep_until: UnixMs(9),
+        }),
+        touched: UnixMs(4),
+    })
+}
+
+/// The record of a key that has a run.
+fn running(reason: Option<Reason>) -> Change {
+    Change::Record(Record {
+        attempts: 3,
+        reason,
+        late: None,
+        done: None,
+        touched: UnixMs(4),
+    })
+}
+
+fn place(number: u64, claim: Claim) -> KeptPlace {
+    KeptPlace {
+        number: Fence(number),
+        token: Token::parse(format!("place {number}").as_bytes()).expect("legal"),
+        claim,
+        lease: LeaseMs(5),
+        keep_ms: 6,
+        max_attempts: (claim == Claim::Run).then_some(7),
+        owner: None,
+        since: UnixMs(8),
+    }
+}
+
+fn unheard(fence: u64) -> Change {
+    let fence = Fence(fence);
+    Change::Unheard { fence, keep_ms: 6 }
+}
+
+fn delay(until: u64) -> Change {
+    let until = Some(UnixMs(until));
+    Change::Delay { until }
+}
+
+fn pause(until: u64) -> Change {
+    let until = Some(UnixMs(until));
+    Change::Pause { until }
+}
+
+fn made_of(family: Family, changes: impl IntoIterator<Item = Change>) -> Body {
+    let mut body = Body::new(family);
+    for change in changes {
+        body.apply(&change).expect("fits");
+    }
+    body
+}
+
+fn bodies() -> Vec<Body> {
+    let given = |len| Some(Reason::Given(vec![b'r'; len].into()));
+    let permits = |n| grant(n, Claim::Permits(MAX_PERMITS));
+    let longest = vec![b'r'; MAX_RESULT_LEN];
+    vec![
+        made_of(Family::Lock, []),
+        made_of(Family::Lock, [grant(1, Claim::Exclusive)]),
+        made_of(
+            Family::Lock,
+            [grant(1, Claim::Shared), grant(9, Claim::Shared)],
+        ),
+        made_of(Family::Semaphore, [limits(), permits(3)]),
+        made_of(
+            Family::Semaphore,
+            [limits()].into_iter().chain((1..=127).map(permits)),
+        ),
+        made_of(
+            Family::Semaphore,
+            [limits()].into_iter().chain((1..=128).map(permits)),
+        ),
+        made_of(Family::Group, [grant(2, Claim::Member), tally(None)]),
+        made_of(
+            Family::Group,
+            (1..=1_000)
+                .map(|n| grant(n, Claim::Member))
+                .chain([tally(None)]),
+        ),
+        made_of(Family::Group, [tally(Some(UnixMs(1)))]),
+        made_of(
+            Family::Once,
+            [grant(4, Claim::Run), running(Some(Reason::Lapsed))],
+        ),
+        made_of(Family::Once, [record(Some(Reason::Lapsed), None)]),
+        made_of(Family::Once, [running(None), delay(9)]),
+        made_of(Family::Once, [running(None), delay(9), pause(0)]),
+        made_of(Family::Lock, [pause(8)]),
+        made_of(Family::Lock, [grant(1, Claim::Exclusive), pause(8)]),
+        made_of(Family::Semaphore, [limits(), permits(3), pause(8)]),
+        made_of(Family::Group, [tally(None), pause(8)]),
+        made_of(Family::Once, [record(None, Some(None))]),
+        made_of(Family::Once, [record(given(9), Some(Some(b"r")))]),
+        made_of(
+            Family::Once,
+            [record(given(MAX_RESULT_LEN), Some(Some(&longest)))],
+        ),
+    ]
+}
+
+#[test]
+fn state_is_loaded_as_it_was_saved() {
+    for body in bodies() {
+        let saved = strings(&body);
+        assert!(
+            saved.iter().all(|packed| packed.len() <= wire::MAX_LEN),
+            "readers take strings up to the bound"
+        );
+        let loaded = load(body.family(), &saved).expect("well-formed");
+        loaded.check_invariants();
+        assert_eq!(strings(&loaded), saved, "{:?}", body.family());
+    }
+}
+
+#[test]
+fn saved_state_is_split_after_128_changes_and_between_versions() {
+    let lengths: Vec<_> = bodies().iter().map(|body| strings(body).len()).collect();
+    let plain = [1, 1, 1, 1, 1, 2, 1, 8, 1, 1, 1];
+    let with_later = [2, 2, 1, 2, 2, 2];
+    assert_eq!(lengths, [&plain[..], &with_later, &[1, 1, 1]].concat());
+}
+
+#[test]
+fn saved_places_and_unheard_holds_are_loaded_as_they_were_saved() {
+    let (shared, permit) = (Claim::Shared, Claim::Permits(2));
+    let bodies = [
+        (made_of(Family::Lock, []), Claim::Exclusive),
+        (
+            made_of(
+                Family::Lock,
+                [grant(1, shared), grant(2, shared), unheard(2)],
+            ),
+            shared,
+        ),
+        (
+            made_of(Family::Semaphore, [limits(), grant(3, permit), unheard(3)]),
+            permit,
+        ),
+        (made_of(Family::Group, [tally(None)]), Claim::Member),
+        (made_of(Family::Once, [running(None), delay(9)]), Claim::Run),
+    ];
+    for (body, claim) in bodies {
+        for count in [0, 1, 127, 128, 300] {
+            let places: Vec<_> = (1..=count).map(|n| place(10 * n, claim)).collect();
+            let saved = strings_with(&body, &places);
+            assert!(saved.iter().all(|packed| packed.len() <= wire::MAX_LEN));
+            let loaded = load_with_places(body.family(), &saved).expect("well-formed");
+            assert_eq!(loaded.places, places, "{:?}", body.family());
+            assert_eq!(strings_with(&loaded.body, &places), saved);
+            let cut = load(body.family(), &saved[..saved.len() - 1]);
+            assert!(
+                cut.is_err(),
+                "{:?}: the last string is missing",
+                body.family()
+            );
+        }
+    }
+}
+
+#[test]
+fn saved_state_without_its_last_string_is_refused() {
+    for body in bodies() {
+        let saved = strings(&body);
+        let loaded = load(body.family(), &saved[..saved.len() - 1]);
+        assert!(loaded.is_err(), "{:?}", body.family());
+    }
+}
+
+#[test]
+fn saved_state_with_wrong_change_or_order_is_refused() {
+    let shared = |fence| grant(fence, Claim::Shared);
+    let member = |fence| grant(fence, Claim::Member);
+    let permit = |fence| grant(fence, Claim::Permits(1));
+    let run = |fence| grant(fence, Claim::Run);
+    let place_of = |number| Change::Place(place(number, Claim::Exclusive));
+    let same_token = Change::Place(KeptPlace {
+        number: Fence(4),
+        ..place(3, Claim::Exclusive)
+    });
+    let end = Change::End {
+        fence: Fence(1),
+        how: crate::change::End::Released,
+        at: UnixMs(1),
+    };
+    let alone = grant(2, Claim::Exclusive);
+    let done = record(None, Some(None));
+    let late = record(None, None);
+    let open = running(None);
+    let finished = tally(Some(UnixMs(1)));
+    let refused = [
+        (Family::Lock, vec![shared(2), shared(2)], "a fence twice"),
+        (Family::Lock, vec![shared(2), shared(1)], "falling fences"),
+        (Family::Lock, vec![shared(1), alone.clone()], "not alone"),
+        (Family::Lock, vec![alone, shared(3)], "beside an exclusive"),
+        (Family::Lock, vec![shared(1), end], "an end"),
+        (Family::Lock, vec![Change::Vanish], "a vanishing"),
+        (Family::Lock, vec![limits()], "limits of a lock"),
+        (Family::Semaphore, vec![], "no limits"),
+        (Family::Semaphore, vec![permit(1)], "no limits at all"),
+        (Family::Semaphore, vec![permit(1), limits()], "limits late"),
+        (Family::Semaphore, vec![limits(), limits()], "limits twice"),
+        (Family::Group, vec![member(1)], "no tally"),
+        (Family::Group, vec![tally(None), member(1)], "tally early"),
+        (Family::Group, vec![finished.clone(), member(1)], "over"),
+        (
+            Family::Group,
+            vec![member(1), finished],
+            "over with members",
+        ),
+        (Family::Once, vec![run(1)], "no record"),
+        (Family::Once, vec![run(1), run(2), open.clone()], "two runs"),
+        (Family::Once, vec![run(1), done.clone()], "done with a run"),
+        (Family::Once, vec![run(1), late], "late with a run"),
+        (Family::Once, vec![done, run(1)], "a run when done"),
+        (
+            Family::Once,
+            vec![open.clone(), open.clone()],
+            "two records",
+        ),
+        (Family::Lock, vec![unheard(1)], "no hold is unheard"),
+        (
+            Family::Lock,
+            vec![shared(1), shared(2), unheard(2), unheard(1)],
+            "falling unheard fences",
+        ),
+        (
+            Family::Lock,
+            vec![shared(1), unheard(1), shared(2)],
+            "a hold behind an unheard one",
+        ),
+        (
+            Family::Lock,
+            vec![place_of(3), shared(4)],
+            "a hold behind a place",
+        ),
+        (
+            Family::Lock,
+            vec![shared(1), place_of(3), unheard(1)],
+            "an unheard hold behind a place",
+        ),
+        (
+            Family::Lock,
+            vec![place_of(3), place_of(2)],
+            "falling numbers",
+        ),
+        (Family::Lock, vec![place_of(3), same_token], "a token twice"),
+        (
+            Family::Semaphore,
+            vec![Change::Place(place(3, Claim::Permits(1)))],
+            "a place and no limits",
+        ),
+        (
+            Family::Lock,
+            vec![place_of(3), Change::Leave { number: Fence(3) }],
+            "a place that leaves",
+        ),
+    ];
+    for (family, changes, what) in refused {
+        let loaded = load(family, &all_packed(family, &changes));
+        assert!(loaded.is_err(), "{family:?}: {what}");
+    }
+}
+
+/// A state has one form: what later versions brought comes last, once, and in one order.
+#[test]
+fn saved_pause_out_of_place_is_refused() {
+    let go_on = Change::Pause { until: None };
+    let alone = grant(1, Claim::Exclusive);
+    let permit = grant(1, Claim::Permits(1));
+    let open = running(None);
+    let refused = [
+        (Family::Lock, vec![go_on], "no pause"),
+        (Family::Lock, vec![pause(8), pause(8)], "twice"),
+        (Family::Lock, vec![pause(8), alone], "before a hold"),
+        (Family::Semaphore, vec![pause(8)], "no limits"),
+        (Family::Semaphore, vec![pause(8), limits()], "before limits"),
+        (
+            Family::Semaphore,
+            vec![limits(), pause(8), permit],
+            "before a hold",
+        ),
+        (
+            Family::Group,
+            vec![pause(8), tally(None)],
+            "before the tally",
+        ),
+        (
+            Family::Once,
+            vec![open, pause(8), delay(9)],
+            "before the delay",
+        ),
+    ];
+    for (family, changes, what) in refused {
+        let loaded = load(family, &all_packed(family, &changes));
+        assert!(loaded.is_err(), "{family:?}: {what}");
+    }
+}
+
+#[test]
+fn saved_delay_beside_run_late_token_or_result_is_refused() {
+    let load_all = |family, changes: &[Change]| load(family, &all_packed(family, changes));
+    let over = Change::Delay { until: None };
+    let cases = [
+        (Family::Once, vec![running(None), delay(9)], true),
+        (Family::Once, vec![running(None), over], false),
+        (Family::Once, vec![running(None), delay(9), delay(9)], false),
+        (Family::Once, vec![delay(9), running(None)], false),
+        (Family::Once, vec![record(None, None), delay(9)], false),
+        (
+            Family::Once,
+            vec![record(None, Some(None)), delay(9)],
+            false,
+        ),
+        (
+            Family::Once,
+            vec![grant(4, Claim::Run), running(None), delay(9)],
+            false,
+        ),
+        (Family::Group, vec![tally(None), delay(9)], false),
+    ];
+    for (family, changes, sound) in cases {
+        let loaded = load_all(family, &changes);
+        assert_eq!(loaded.is_ok(), sound, "{family:?}: {changes:?}");
+    }
+}
+
+#[test]
+fn saved_state_of_another_family_is_refused() {
+    let saved = strings(&bodies()[1]);
+    let mut assembly = Assembly::new(Family::Once);
+    assert_eq!(assembly.add(&saved[0]), Err(Unsound::Family));
+}
