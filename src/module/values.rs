@@ -14,6 +14,7 @@ use super::redis::context::{Ctx, Level, log};
 use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
 use super::redis::value_type::{ValueType, register_type, register_type_with_aux};
 use super::{SHELL, arm, freed};
+use dsync_engine::change::KeptPlace;
 use dsync_engine::saved::{self, Assembly, Loaded};
 use dsync_engine::types::Db;
 use dsync_engine::{Family, StateId, wire};
@@ -38,10 +39,12 @@ macro_rules! value_type {
                 load($family, io, version)
             }
             fn save(io: &mut Saver, id: NonZeroU32) {
-                pack(id, |packed| io.bytes(packed));
+                let places = places(id, io.key());
+                pack(id, places, |packed| io.bytes(packed));
             }
             fn rewrite(io: &mut AofWriter, id: NonZeroU32) {
-                pack(id, |packed| io.emit(STREAM, packed));
+                let places = places(id, Some(io.key()));
+                pack(id, places, |packed| io.emit(STREAM, packed));
             }
             fn free(id: NonZeroU32, on_main_thread: bool) {
                 if let Some(id) = state(id) {
@@ -56,7 +59,8 @@ macro_rules! value_type {
                 state + VALUE_BYTES
             }
             fn digest(digest: &mut Digest, id: NonZeroU32) {
-                pack(id, |packed| digest.bytes(packed));
+                let places = places(id, Some(digest.key()));
+                pack(id, places, |packed| digest.bytes(packed));
                 digest.end_sequence();
             }
         }
@@ -76,12 +80,24 @@ fn state(id: NonZeroU32) -> Option<StateId> {
     StateId::from_raw(id.get())
 }
 
-/// Calls `each` with the packed strings of a state and of the kept places of its name, if the engine has the state.
-fn pack(id: NonZeroU32, each: impl FnMut(&[u8])) {
+/// Returns the kept places of a name that are saved with its value. The name comes from the server: the engine may not know
+/// where the value is, if RENAME or MOVE has brought it there.
+fn places(id: NonZeroU32, key: Option<(i32, &[u8])>) -> Vec<KeptPlace> {
     SHELL.with(|shell| {
-        let Some(id) = state(id) else { return };
-        if let Some(state) = shell.engine.state(id) {
-            saved::pack(&state.body, shell.engine.places_of(id), each);
+        let state = state(id).and_then(|id| shell.engine.state(id));
+        let (Some(state), Some((db, name))) = (state, key) else {
+            return Vec::new();
+        };
+        let places = shell.engine.places(Db(db), name, state.body.family());
+        places.collect()
+    })
+}
+
+/// Calls `each` with the packed strings of a state and of these places, if the engine has the state.
+fn pack(id: NonZeroU32, places: Vec<KeptPlace>, each: impl FnMut(&[u8])) {
+    SHELL.with(|shell| {
+        if let Some(state) = state(id).and_then(|id| shell.engine.state(id)) {
+            saved::pack(&state.body, places, each);
         }
     });
 }

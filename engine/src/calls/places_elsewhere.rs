@@ -131,17 +131,7 @@ impl Engine {
         }
     }
 
-    /// Returns the kept places that are saved with this state: those of its name that ask for its family.
-    pub fn places_of(&self, id: StateId) -> impl Iterator<Item = KeptPlace> + '_ {
-        let state = self.states.get(id).into_iter();
-        state.flat_map(move |state| {
-            let (address, family) = (&state.address, state.body.family());
-            let db = self.spaces.db(address.space()).into_iter();
-            db.flat_map(move |db| self.places(db, address.name(), family))
-        })
-    }
-
-    /// Returns the kept places of this name that ask for this family.
+    /// Returns the kept places of this name that ask for this family: they are saved with a value of the family.
     pub fn places(
         &self,
         db: Db,

@@ -56,6 +56,7 @@ require! {
     RedisModule_SaveUnsigned RedisModule_SaveStringBuffer RedisModule_EmitAOF
     RedisModule_GetKeyNameFromIO RedisModule_GetDbIdFromIO
     RedisModule_DigestAddStringBuffer RedisModule_DigestAddLongLong RedisModule_DigestEndSequence
+    RedisModule_GetKeyNameFromDigest RedisModule_GetDbIdFromDigest
     RedisModule_CreateTimer RedisModule_StopTimer RedisModule_EventLoopAddOneShot
     RedisModule_GetDetachedThreadSafeContext RedisModule_FreeThreadSafeContext
     RedisModule_SubscribeToServerEvent RedisModule_Scan RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy

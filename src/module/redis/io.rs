@@ -97,6 +97,17 @@ impl Saver {
         Saver(io)
     }
 
+    /// The database and the name of the key that is being saved; `None` if the server does not tell.
+    pub(crate) fn key(&self) -> Option<(i32, &[u8])> {
+        // SAFETY: `io` lives as long as `self`.
+        unsafe {
+            Some((
+                required!(RedisModule_GetDbIdFromIO)(self.0),
+                key_name(self.0)?,
+            ))
+        }
+    }
+
     // Writes are not checked: if one fails, the server makes the whole save fail.
 
     pub(crate) fn u64(&mut self, value: u64) {
@@ -127,6 +138,15 @@ impl AofWriter {
         AofWriter { io, key }
     }
 
+    /// The database and the name of the key that is being rewritten.
+    pub(crate) fn key(&self) -> (i32, &[u8]) {
+        // SAFETY: `io` and the key live until the callback returns.
+        unsafe {
+            let db = required!(RedisModule_GetDbIdFromIO)(self.io);
+            (db, bytes_of(self.key))
+        }
+    }
+
     /// Writes `command key argument`. The server has written SELECT before.
     pub(crate) fn emit(&mut self, command: &CStr, argument: &[u8]) {
         // SAFETY: `io` and the key live until the callback returns, and RM_EmitAOF copies the bytes given by pointer
@@ -155,6 +175,16 @@ impl Digest {
     /// `digest` must be the argument of a digest callback that runs as long as this lives.
     pub(super) unsafe fn from_raw(digest: *mut raw::RedisModuleDigest) -> Self {
         Digest(digest)
+    }
+
+    /// The database and the name of the key whose digest is made.
+    pub(crate) fn key(&self) -> (i32, &[u8]) {
+        // SAFETY: the digest and the name that it refers to live as long as `self`.
+        unsafe {
+            let name = required!(RedisModule_GetKeyNameFromDigest)(self.0);
+            let db = required!(RedisModule_GetDbIdFromDigest)(self.0);
+            (db, if name.is_null() { b"" } else { bytes_of(name) })
+        }
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {

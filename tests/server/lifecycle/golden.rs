@@ -40,12 +40,15 @@ const LONGEST: [(&str, u64); 4] = [
 const DAY_MS: i64 = 86_400_000;
 
 /// Fields of INFO that are true at one moment only, or on one server only.
-const PASSING: [&str; 5] = [
+const PASSING: [&str; 8] = [
     "lease-left-ms",
     "held-ms",
     "client",
     "longest-wait-ms",
     "delay-left-ms",
+    "paused-ms",
+    "age-ms",
+    "kept-ms",
 ];
 
 fn golden() -> PathBuf {
@@ -113,9 +116,10 @@ fn facts(client: &mut Client, key: &str) -> BTreeMap<String, String> {
         "digest".to_owned(),
         digest.as_array()[0].as_str().to_owned(),
     );
-    flatten("", &call!(client, info_command(key), key), &mut facts);
-    // It is idle when the delay is over by the clock.
-    if facts.get("state").is_some_and(|state| state == "delayed") {
+    let info = call!(client, info_command(key), key);
+    flatten("", &info, &mut facts);
+    // It has another state when the delay or the pause is over by the clock.
+    if *info.field("state") == "delayed" || *info.field("paused-ms") != 0 {
         facts.remove("state");
     }
     facts
@@ -231,12 +235,19 @@ fn assert_restored(version: &Path, contents: &Contents) {
         .filter(|((db, key), _)| *db == 0 && kept(key))
     {
         let payload = fs::read(version.join(DUMPS).join(key)).expect("the payload is read");
-        assert_eq!(call!(client, "RESTORE", key, 0, &payload), "OK", "{key}");
-        let digest = call!(client, "DEBUG", "DIGEST-VALUE", key);
+        // In one turn, before the timer ends a delay or a pause that is over by now.
+        assert_eq!(call!(client, "MULTI"), "OK");
+        call!(client, "RESTORE", key, 0, &payload);
+        call!(client, "DEBUG", "DIGEST-VALUE", key);
+        call!(client, "DUMP", key);
+        let replies = call!(client, "EXEC");
+        let [restored, digest, dumped] = replies.as_array() else {
+            panic!("{key}: {replies:?}");
+        };
+        assert_eq!(*restored, "OK", "{key}");
         assert_eq!(digest.as_array()[0], *entry.facts["digest"], "{key}");
         // What uses nothing new is written as it was, so the version of that time can read it. The last ten bytes are
         // the server's version and its checksum.
-        let dumped = call!(client, "DUMP", key);
         let own = |payload: &[u8]| payload[..payload.len() - 10].to_vec();
         assert_eq!(own(dumped.as_bytes()), own(&payload), "{key}");
     }
@@ -306,6 +317,13 @@ fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &s
     let fact = |key: &str, name: &str| &contents[&(0, key.to_owned())].facts[name];
 
     // Other tokens are not granted, and the limits are as before.
+    if contents.contains_key(&(0, "lock:queued".to_owned())) {
+        let second = ask(
+            &mut client,
+            "DLOCK.ACQUIRE lock:queued EX 86400 TOKEN b QUEUE 60000",
+        );
+        assert_eq!(second.as_array()[1], 2, "{what}: {second:?}");
+    }
     for request in [
         "DLOCK.ACQUIRE lock:owned",
         "DLOCK.ACQUIRE lock:shared",
@@ -459,6 +477,8 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
         "DSEM.ACQUIRE sem:busy LIMIT 8 PERMITS 2 OWNER web-2",
     );
     hold(&mut client, "DSEM.ACQUIRE sem:pinned LIMIT 2 TOKEN a");
+    hold(&mut client, "DLOCK.ACQUIRE lock:queued TOKEN held");
+    hold(&mut client, "DLOCK.ACQUIRE lock:unheard TOKEN held");
     hold(&mut client, "DWG.ADD group:live LIMIT 5 TOKEN a");
     hold(
         &mut client,
@@ -478,6 +498,21 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
     );
     say("DSEM.LIMIT sem:pinned 4");
     say("DSEM.LIMIT sem:paused 0");
+    for token in ["a OWNER web-5", "b"] {
+        say(&format!(
+            "DLOCK.ACQUIRE lock:queued EX 86400 TOKEN {token} QUEUE 60000"
+        ));
+    }
+    say("DLOCK.ACQUIRE lock:unheard EX 86400 TOKEN a QUEUE 60000");
+    assert_eq!(say("DLOCK.RELEASE lock:unheard held"), 1);
+    for key in [
+        "DLOCK.PAUSE lock:stopped",
+        "DSEM.PAUSE sem:stopped",
+        "DWG.PAUSE group:stopped",
+        "DONCE.PAUSE once:stopped",
+    ] {
+        say(&format!("{key} 2592000000"));
+    }
     say("DWG.EXPECT group:live 7");
     for key in ["group:live", "group:finished", "group:owed"] {
         say(&format!("DWG.ADD {key} TOKEN done"));
@@ -522,8 +557,13 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
     let run = say("DONCE.BEGIN once:second TOKEN b EX 86400 OWNER web-4");
     assert_eq!(run.as_array()[3], 2);
     tokens.insert((database, "once:second".to_owned()), vec![b"b".to_vec()]);
+    tokens.insert((database, "lock:unheard".to_owned()), vec![b"a".to_vec()]);
     for key in [
+        "lock:stopped",
         "sem:paused",
+        "sem:stopped",
+        "group:stopped",
+        "once:stopped",
         "group:finished",
         "group:owed",
         "once:failed",

@@ -219,3 +219,19 @@ fn user_with_the_channels_of_places_hears_of_turns_only() {
     assert_eq!(ask(&mut client, "DLOCK.RELEASE lock held"), 1);
     assert_eq!(reply(&mut hearer).as_array()[0], "pmessage");
 }
+
+/// A replica does not learn where RENAME has stored a value, because no request opens it there. It has the places of the
+/// name all the same.
+#[test]
+fn replica_has_the_places_of_a_name_that_got_another_value() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    replica.wait_for_sync();
+    let mut client = primary.connect();
+    hold_and_queue(&mut client);
+    ask(&mut client, "DLOCK.ACQUIRE other EX 1000 TOKEN elsewhere").grant();
+    assert_eq!(ask(&mut client, "RENAME other lock"), "OK");
+    assert_eq!(waiting(&mut client), ["a", "b"]);
+    replica.wait_to_catch_up_with(&primary);
+    assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
+}
