@@ -388,8 +388,9 @@ impl Ledger {
         if let Some(same) = same {
             let before = holds.swap_remove(same);
             hold.bound.extend(before.bound);
-            // A hold that is answered again after a doubt has outlived what raised the doubt.
-            if before.doubted_from.is_none() {
+            // A hold that is answered again after a doubt, or after its lease, has outlived that. Meanwhile CHECK may
+            // have found it overdue.
+            if before.doubted_from.is_none() && before.lease_end > now {
                 hold.known = before.known;
                 hold.here_since = before.here_since;
             }
@@ -496,6 +497,10 @@ impl Ledger {
                 );
                 if word.verb == Verb::Renew && *reply == 1 {
                     let end = lease_end(entry.sent, word.lease_ms);
+                    // It may have been overdue, and CHECK may have found it so.
+                    if hold.lease_end <= now {
+                        hold.known = now;
+                    }
                     hold.lease_end = others.0.into_iter().chain(others.1).fold(end, Instant::min);
                     self.cap_others(token, end);
                 }
