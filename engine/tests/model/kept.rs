@@ -1,23 +1,18 @@
-//! Places that are kept without a connection (QUEUE): their turn, their time, and what other servers know of them.
+//! Places that are kept without a connection (QUEUE): their turn, their time, and how they end.
 
 use crate::fixture::{KEY, MS, OTHER, exclusive, fence, member, permits, shared, word, world};
 use crate::long_queues::OneKey;
 use crate::model::TICK_US;
-use crate::server::{Done, Server, key_bytes};
+use crate::server::Done;
 use crate::steps::{Step, ask};
 use crate::world::World;
 use dsync_engine::answer::{Answer, FullQueue, Refusal};
-use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::{Change, End, KeptPlace};
-use dsync_engine::effect::HandedOver;
-use dsync_engine::saved::Loaded;
-use dsync_engine::types::{
-    Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, Now, Token, UnixMs, WaiterId,
-};
+use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, Token, UnixMs};
 use dsync_engine::unasked::UnaskedEnd;
-use dsync_engine::{Beginning, Body, Family, Misfit, Reply, Request, Settings, Wait};
+use dsync_engine::{Family, Reply, Request, Settings};
 
-const KEEP_MS: u32 = 5_000;
+pub const KEEP_MS: u32 = 5_000;
 
 /// Returns the place in line of a request that was not granted.
 fn place(answer: Option<Answer>) -> u32 {
@@ -399,7 +394,7 @@ fn queue_request_granted_in_its_own_call_is_answered_so() {
 
 impl OneKey {
     /// Sends a request with QUEUE on a connection that all clients share.
-    fn queue(&mut self, client: u64, owner: Option<&str>) -> (Reply, Done) {
+    pub fn queue(&mut self, client: u64, owner: Option<&str>) -> (Reply, Done) {
         let request = Request {
             claim: Claim::Exclusive,
             limit: None,
@@ -420,7 +415,7 @@ impl OneKey {
     }
 
     /// Takes the lock, and keeps places for these clients.
-    fn with_places(clients: std::ops::RangeInclusive<u64>) -> OneKey {
+    pub fn with_places(clients: std::ops::RangeInclusive<u64>) -> OneKey {
         let mut one_key = OneKey::new();
         one_key.acquire(Claim::Exclusive, None, None, 0);
         for client in clients {
@@ -430,28 +425,28 @@ impl OneKey {
         one_key
     }
 
-    fn places(&self) -> Vec<KeptPlace> {
+    pub fn places(&self) -> Vec<KeptPlace> {
         self.server.places(KEY)
     }
 
-    fn check(&self) {
+    pub fn check(&self) {
         self.server.engine.check_invariants(self.now);
     }
 
-    fn later(&mut self, ms: u64) {
+    pub fn later(&mut self, ms: u64) {
         self.now.mono.0 += ms * MS;
         self.now.unix_us += ms * MS;
         self.now.lease.0 += (ms * MS).next_multiple_of(TICK_US);
     }
 
-    fn run_tasks(&mut self) -> Vec<Change> {
+    pub fn run_tasks(&mut self) -> Vec<Change> {
         let all = self.server.run_tasks(self.now);
         self.check();
         all.into_iter().flat_map(|done| done.changes).collect()
     }
 }
 
-fn client_token(client: u64) -> Token {
+pub fn client_token(client: u64) -> Token {
     Token::parse(format!("client {client}").as_bytes()).expect("legal")
 }
 
@@ -528,334 +523,4 @@ fn key_with_kept_places_does_not_vanish() {
     };
     assert!(number > Fence(0));
     assert!(one_key.server.state(KEY).is_some(), "it is held");
-}
-
-/// While another node has the slot, a place is neither dropped nor forgotten.
-#[test]
-fn kept_place_of_unwritable_key_is_put_off() {
-    let mut one_key = OneKey::with_places(1..=1);
-    one_key.later(u64::from(KEEP_MS) + 2);
-    let mut now = one_key.now;
-    now.may_write = false;
-    let mut budget = 100;
-    let task = one_key.server.engine.next_task(one_key.now, &mut budget);
-    let (task, ..) = task.expect("its time is over");
-    one_key.server.call(KEY, Family::Lock, |engine, key| {
-        engine.perform(task, key, now);
-    });
-    one_key.check();
-    let next = one_key.server.engine.next_task(one_key.now, &mut budget);
-    assert!(next.is_none(), "put off");
-    one_key.later(60);
-    assert!(matches!(one_key.run_tasks()[..], [Change::Leave { .. }]));
-}
-
-#[test]
-fn places_that_left_with_their_slot_are_dropped_in_slices() {
-    let mut one_key = OneKey::with_places(1..=300);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 301);
-    one_key.server.delete(KEY);
-    let now = one_key.now;
-    let closed = Now {
-        may_write: false,
-        ..now
-    };
-    let engine = &mut one_key.server.engine;
-    engine.forget_places(Db(KEY.0), &key_bytes(KEY), closed);
-    assert_eq!(engine.effects.changes, [], "not while it cannot write");
-    let mut left = 0;
-    for _ in 0..3 {
-        engine.forget_places(Db(KEY.0), &key_bytes(KEY), now);
-        assert!(engine.effects.changes.len() <= 128);
-        left += engine.effects.changes.len();
-        engine.effects.clear();
-    }
-    assert_eq!(left, 300);
-    assert!(one_key.places().is_empty());
-    let waiting = one_key.server.engine.waiting(Family::Lock);
-    assert_eq!(waiting, 1, "the server itself redirects the client");
-}
-
-fn follower() -> OneKey {
-    let mut one_key = OneKey::new();
-    one_key.server = Server::new(Settings::default());
-    one_key
-}
-
-fn kept(number: u64, token: &str) -> KeptPlace {
-    KeptPlace {
-        number: Fence(number),
-        token: Token::parse(token.as_bytes()).expect("legal"),
-        claim: Claim::Exclusive,
-        lease: LeaseMs(1_000),
-        keep_ms: KEEP_MS,
-        max_attempts: None,
-        owner: None,
-        since: UnixMs(1),
-    }
-}
-
-impl OneKey {
-    fn followed(&mut self, changes: &[Change]) -> Result<(), Unfollowed> {
-        let now = self.now;
-        let (followed, done) = self.server.call(KEY, Family::Lock, |engine, key| {
-            engine.follow(key, Family::Lock, changes, now)
-        });
-        assert!(done.changes.is_empty(), "a replica decides nothing");
-        self.check();
-        followed
-    }
-}
-
-#[test]
-fn change_of_places_that_does_not_fit_changes_nothing() {
-    let place = |number, token| Change::Place(kept(number, token));
-    let leave = |number| Change::Leave {
-        number: Fence(number),
-    };
-    let grant = |number, token: &str| {
-        Change::Grant(dsync_engine::hold::Grant {
-            fence: Fence(number),
-            token: Token::parse(token.as_bytes()).expect("legal"),
-            claim: Claim::Exclusive,
-            lease: LeaseMs(1),
-            deadline: UnixMs(2),
-            granted: UnixMs(1),
-            renewed: false,
-            owner: None,
-        })
-    };
-    let cases = [
-        (vec![place(1, "u")], 0, Misfit::PlaceTaken),
-        (vec![place(2, "t")], 0, Misfit::PlaceTaken),
-        (vec![place(2, "u"), place(2, "v")], 1, Misfit::PlaceTaken),
-        (vec![place(2, "u"), place(3, "u")], 1, Misfit::PlaceTaken),
-        (vec![leave(2)], 0, Misfit::NoPlace),
-        (vec![leave(1), leave(1)], 1, Misfit::NoPlace),
-        (vec![grant(9, "t"), leave(1)], 1, Misfit::NoPlace),
-        (
-            vec![place(2, "u"), leave(1), grant(9, "v"), grant(10, "w")],
-            3,
-            Misfit::Taken,
-        ),
-        (
-            vec![
-                place(2, "u"),
-                Change::Unheard {
-                    fence: Fence(9),
-                    keep_ms: 1,
-                },
-            ],
-            1,
-            Misfit::NoHold,
-        ),
-    ];
-    for (changes, at, misfit) in cases {
-        let mut one_key = follower();
-        assert_eq!(one_key.followed(&[place(1, "t")]), Ok(()));
-        assert!(one_key.server.state(KEY).is_some(), "a value for the place");
-        let refused = one_key.followed(&changes);
-        assert_eq!(refused, Err(Unfollowed { at, misfit }), "{changes:?}");
-        assert_eq!(one_key.places(), [kept(1, "t")], "{changes:?}");
-    }
-    let mut one_key = follower();
-    let renewed = KeptPlace {
-        lease: LeaseMs(9),
-        ..kept(1, "t")
-    };
-    let fits = [place(1, "t"), place(2, "u"), Change::Place(renewed.clone())];
-    assert_eq!(one_key.followed(&fits), Ok(()));
-    assert_eq!(one_key.places(), [renewed, kept(2, "u")]);
-    let fits = [leave(1), place(3, "t"), grant(9, "u")];
-    assert_eq!(one_key.followed(&fits), Ok(()));
-    assert_eq!(
-        one_key.places(),
-        [kept(3, "t")],
-        "the grant takes its place"
-    );
-    assert_eq!(one_key.server.engine.last_fence(), Fence(9));
-}
-
-/// RESTORE brings kept places to a name that has none. A request that waits there with the same token gets its place.
-#[test]
-fn restored_places_come_to_name_without_kept_places() {
-    let loaded = || Loaded {
-        body: Body::new(Family::Lock),
-        places: vec![kept(3, "client 1"), kept(4, "t")],
-    };
-    let adopt = |one_key: &mut OneKey| {
-        let now = one_key.now;
-        let engine = &mut one_key.server.engine;
-        let id = engine.adopt(loaded(), Db(KEY.0), &key_bytes(KEY), now);
-        let stored = crate::server::Stored::State(id.expect("fits"));
-        one_key.server.keys.insert(KEY, stored);
-        one_key.check();
-    };
-    let mut one_key = OneKey::with_places(9..=9);
-    let before = one_key.places();
-    one_key.server.delete(KEY);
-    adopt(&mut one_key);
-    assert_eq!(one_key.places(), before, "the name has places");
-
-    let mut one_key = OneKey::new();
-    one_key.acquire(Claim::Exclusive, None, None, 0);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
-    one_key.server.engine.disconnected(ClientId(1), one_key.now);
-    one_key.server.delete(KEY);
-    adopt(&mut one_key);
-    assert_eq!(one_key.places(), loaded().places, "one was vacant");
-
-    let mut one_key = OneKey::new();
-    one_key.acquire(Claim::Exclusive, None, None, 0);
-    let waiter = one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
-    one_key.server.delete(KEY);
-    adopt(&mut one_key);
-    assert_eq!(one_key.places(), loaded().places);
-    let now = one_key.now;
-    assert_eq!(one_key.server.engine.waiting(Family::Lock), 2);
-    assert!(one_key.server.engine.last_fence() > Fence(now.unix_us));
-    for done in one_key.server.run_tasks(now) {
-        one_key.take(done.wakes);
-    }
-    let Reply::Queued(id) = waiter else {
-        panic!("it waits");
-    };
-    assert!(matches!(one_key.told[..], [(told, Answer::Granted { .. })] if told == id));
-}
-
-/// Between RENAME and the next turn a snapshot was made. The places were in no value, and would have been lost.
-#[test]
-fn places_without_value_are_saved_apart() {
-    let mut one_key = OneKey::with_places(1..=3);
-    let unheld = |one_key: &OneKey| one_key.server.engine.unheld_places().len();
-    assert_eq!(unheld(&one_key), 0, "they are saved with the value");
-    one_key.server.rename(KEY, (0, 2));
-    assert_eq!(unheld(&one_key), 1);
-    let mut loaded = one_key.server.reloaded(false, one_key.now);
-    assert_eq!(loaded.places(KEY), one_key.places());
-    loaded.engine.take_over(one_key.now);
-    loaded.run_tasks(one_key.now);
-    let state = loaded.state(KEY).expect("it has a value again");
-    assert_eq!(state.body.holds().len(), 1, "the first in line holds");
-    assert_eq!(loaded.places(KEY).len(), 2);
-    one_key.run_tasks();
-    assert_eq!(unheld(&one_key), 0);
-    one_key.server.flush(None);
-    assert_eq!(unheld(&one_key), 0, "flushed places are not saved");
-}
-
-const MANY: u64 = 5_000;
-
-#[test]
-fn many_kept_places_get_their_moments_in_slices() {
-    let mut one_key = OneKey::with_places(1..=MANY);
-    one_key.server.engine.stand_down();
-    one_key.server.engine.dismiss_all();
-    one_key.check();
-    assert_eq!(one_key.places().len() as u64, MANY);
-    one_key.server.finish_background();
-    assert_eq!(one_key.server.engine.next_wake(one_key.now), None);
-    one_key.later(60_000);
-    let latest = one_key.server.engine.latest_due();
-    one_key.now.lease = one_key.now.lease.max(LeaseUs(latest.0 + 1));
-    one_key
-        .server
-        .engine
-        .leap_fences(Beginning::Promotion, one_key.now);
-    one_key.server.engine.take_over(one_key.now);
-    let mut steps = 0;
-    while one_key.server.engine.has_background() {
-        let mut budget = 100;
-        one_key.server.engine.background(&mut budget);
-        steps += 100 - budget;
-        one_key.check();
-    }
-    assert!(u64::from(steps) >= MANY, "{steps} steps");
-    one_key.later(4_990);
-    assert!(one_key.run_tasks().is_empty());
-    one_key.later(20);
-    let left = one_key.run_tasks();
-    let is_leave = |change: &&Change| matches!(change, Change::Leave { .. });
-    // The holder's lease has run out too, so the first place is granted.
-    assert_eq!(left.iter().filter(is_leave).count() as u64, MANY - 1);
-}
-
-/// A flush must not walk over all kept places, and yet none of them may stand before a request that comes next.
-#[test]
-fn many_kept_places_are_flushed_in_slices_or_by_next_request() {
-    for asks in [true, false] {
-        let mut one_key = OneKey::with_places(1..=MANY);
-        one_key.server.flush(None);
-        one_key.server.free_let_go();
-        one_key.check();
-        assert!(one_key.places().is_empty(), "none of them counts");
-        if asks {
-            let reply = one_key.acquire(Claim::Exclusive, None, None, MANY + 1);
-            assert!(matches!(reply, Reply::Now(Answer::Granted { .. })));
-        }
-        one_key.server.finish_background();
-        one_key.check();
-        assert_eq!(one_key.server.engine.waiting(Family::Lock), 0);
-        assert_eq!(one_key.run_tasks(), []);
-    }
-}
-
-/// A replica dropped its data, and then loaded its primary's. The places that it loaded for a name were taken for those
-/// that the flush had dropped.
-#[test]
-fn places_loaded_after_flush_stay() {
-    for is_held in [true, false] {
-        let mut one_key = OneKey::with_places(1..=MANY);
-        one_key.server.flush(None);
-        let (name, now) = (key_bytes(KEY), one_key.now);
-        let engine = &mut one_key.server.engine;
-        let place = kept(now.unix_us + 9_000_000, "loaded");
-        if is_held {
-            let loaded = Loaded {
-                body: Body::new(Family::Lock),
-                places: vec![place.clone()],
-            };
-            let id = engine.adopt(loaded, Db(KEY.0), &name, now).expect("fits");
-            let stored = crate::server::Stored::State(id);
-            one_key.server.keys.insert(KEY, stored);
-        } else {
-            let changes = [Change::Place(place.clone())];
-            engine.adopt_places(Db(KEY.0), &name, Family::Lock, &changes, now);
-        }
-        one_key.server.finish_background();
-        one_key.check();
-        assert_eq!(one_key.places(), [place], "with a value: {is_held}");
-    }
-}
-
-/// A request was granted while its place was kept and its client waited; CLIENT UNBLOCK told the client otherwise in the
-/// same turn.
-#[test]
-fn kept_place_outlives_grant_that_its_live_client_was_not_told_of() {
-    let mut one_key = OneKey::with_places(1..=1);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
-    let now = one_key.now;
-    let (_, done) = one_key.server.call(KEY, Family::Lock, |engine, key| {
-        engine.release(key, Family::Lock, &client_token(0), now)
-    });
-    let granted: Vec<(WaiterId, Option<HandedOver>)> =
-        done.wakes.iter().map(|w| (w.waiter, w.grant)).collect();
-    let [(_, Some(grant))] = granted[..] else {
-        panic!("{:?}", done.wakes);
-    };
-    let engine = &mut one_key.server.engine;
-    engine.undelivered(grant, ClientId(1), false, now);
-    let changes = one_key.run_tasks();
-    assert!(
-        matches!(
-            changes[..],
-            [
-                Change::End { .. },
-                Change::Place(_),
-                Change::Grant(_),
-                Change::Unheard { .. }
-            ]
-        ),
-        "{changes:?}"
-    );
 }

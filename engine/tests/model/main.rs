@@ -9,8 +9,8 @@
 //! - `fixture`: short forms for the tests of named cases.
 //!
 //! The tests:
-//! - named cases: `retries`, `order`, `places`, `kept`, `ends`, `limits`, `pauses`, `rounds`, `once`, `delays`, `keyspace`,
-//!   `strays`, `roles`, `bounds`, `operators`;
+//! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `pauses`, `rounds`, `once`,
+//!   `delays`, `keyspace`, `strays`, `roles`, `bounds`, `operators`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -38,6 +38,7 @@ mod fixture;
 mod follow;
 mod history;
 mod kept;
+mod kept_elsewhere;
 mod keyspace;
 mod laws;
 mod limits;
