@@ -7,6 +7,9 @@
 use crate::cluster::cluster_steps::*;
 use crate::support::steps::*;
 use crate::support::*;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(30);
 
 /// Acquires and releases the key at its node, which keeps no state of it; returns the fence.
 #[track_caller]
@@ -14,6 +17,24 @@ fn acquire_and_release(router: &mut Router, key: &str) -> u64 {
     let fence = fence_of(LOCK, &router.ask(LOCK.acquire(key, "t", "")), "t");
     assert_eq!(router.ask(LOCK.release(key, "t")), 1);
     fence
+}
+
+/// How often the node's server has listed the nodes, for the module or for a client.
+fn looks(node: &Server) -> u64 {
+    let stats = node.info_section("commandstats");
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_cluster|nodes:calls="));
+    let calls = line.and_then(|line| line.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+/// Waits until the node has looked at its slots. An order of slots makes it look in its next cron.
+#[track_caller]
+fn wait_for_look(node: &Server) {
+    let before = looks(node);
+    let what = "the node to look at its slots";
+    eventually(what, SOON, || looks(node) > before);
 }
 
 #[test]
@@ -106,13 +127,16 @@ fn slot_returning_before_promoted_node_looks_is_new() {
     // A node looks at its slots in its cron, which runs only once a second with this setting.
     assert_eq!(call!(node, "CONFIG", "SET", "hz", 1), "OK");
     cluster.fail_over_to(0, home, &all);
+    // A node hears its own announcement at once.
+    let heard_at = |node: usize| cluster[node].info_number("dsync", "dsync_heard_fence");
+    let what = "node 1 to hear what the promoted node announced";
+    eventually(what, SOON, || heard_at(1) >= heard_at(0));
     let before = acquire_and_release(&mut router, &key);
     cluster.move_empty(slot, 0, 1);
     let there = acquire_and_release(&mut router, &key);
     assert!(there > before, "{there} at node 1 follows {before}");
     cluster.move_empty(slot, 1, 0);
-    // After this sleep the cron is overdue, so the node looks before it reads the next command.
-    assert_eq!(call!(node, "DEBUG", "SLEEP", "1.1"), "OK");
+    wait_for_look(&cluster[0]);
     let back = acquire_and_release(&mut router, &key);
     assert!(back > there, "{back} at home follows {there} at node 1");
 }

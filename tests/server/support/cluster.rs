@@ -30,6 +30,9 @@ const FORMING_NODE_TIMEOUT_MS: u64 = 1_000;
 /// The deadline for nodes to agree. On a busy machine the gossip of six nodes takes long.
 const AGREE_WITHIN: Duration = Duration::from_secs(30);
 
+/// After this time a replica has given up a manual failover: the server allows it 5 s.
+const MANUAL_FAILOVER_WITHIN: Duration = Duration::from_secs(6);
+
 /// How a cluster is to be started. [`Cluster::builder`] makes one.
 pub struct ClusterBuilder {
     with_replicas: bool,
@@ -344,7 +347,7 @@ impl Cluster {
         expect_ok(&client.call(&[words.as_slice(), &slots, &to].concat()));
     }
 
-    /// `CLUSTER FAILOVER` at a replica. Returns when `nodes`, among them the replica and its old primary, see it as
+    /// `CLUSTER FAILOVER` at a replica, repeated if the replica gives up. Returns when `nodes`, among them the replica and its old primary, see it as
     /// serving the slot.
     #[track_caller]
     pub fn fail_over_to(&self, replica: usize, slot: u16, nodes: &[usize]) {
@@ -363,7 +366,17 @@ impl Cluster {
             let known = view.line(id).filter(|line| line.is_connected);
             known.map(|line| &line.primary) == primary.as_ref()
         });
-        expect_ok(&call!(client, "CLUSTER", "FAILOVER"));
+        let mut asked = None;
+        self.wait_until(&[replica], "the replica to be promoted", |client| {
+            let own = NodesView::of(client);
+            let is_promoted = own.line(id).is_some_and(|line| line.has_flag("master"));
+            let is_given_up = asked.is_none_or(|at: Instant| at.elapsed() > MANUAL_FAILOVER_WITHIN);
+            if !is_promoted && is_given_up {
+                expect_ok(&call!(client, "CLUSTER", "FAILOVER"));
+                asked = Some(Instant::now());
+            }
+            is_promoted
+        });
         self.wait_for_owner(nodes, slot, replica);
     }
 }
