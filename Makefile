@@ -30,7 +30,7 @@ test: ## test the engine, and the module on every available server (or on SERVER
 test-matrix: ## the same on every supported server, built if necessary (ALSO="path ...", EXCEPT="name ...")
 	@sh scripts/test-matrix.sh
 
-test-clients: ## test that client libraries can share a connection among many tasks (needs Node; SERVER=)
+test-clients: ## test the client packages, the tool and the recipes on Redis and Valkey (needs Node and Python; SERVERS=, PARTS=)
 	@sh scripts/test-clients.sh
 
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
