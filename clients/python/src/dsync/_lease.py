@@ -1,8 +1,8 @@
 """When a hold counts as lost, by the caller's own clock.
 
 In a partition no answer comes, while the server's lease runs out and the next waiter is served. So silence proves
-nothing: a lease counts from the moment at which the last successful request was *sent*, which is before the server's own
-count began. The hold counts as lost a margin before the lease is over, so that the work can stop in time.
+nothing: a lease counts from the moment at which the last successful request was *sent*, which is before the server's
+own count began. The hold counts as lost a margin before the lease is over, so that the work can stop in time.
 """
 
 from __future__ import annotations

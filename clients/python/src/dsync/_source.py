@@ -36,8 +36,8 @@ class Source(NamedTuple):
     #: Host and port of a cluster's node; ``None`` where the client has one server.
     node: Optional[Hashable]
 
-    def connection(self) -> Any:
-        return self.connection_class(**self.settings)
+    def connection(self, **settings: Any) -> Any:
+        return self.connection_class(**{**self.settings, **settings})
 
     def timeout_error(self, message: str) -> Exception:
         """Returns the error that the client library raises for a time-out, so that callers catch one kind."""

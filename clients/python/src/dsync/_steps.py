@@ -1,8 +1,8 @@
 """What this package does with a server, as scripts of steps that know neither threads nor asyncio.
 
-A script is a generator. It yields steps, is sent the result of each or is thrown its error, and returns its own result.
-``_sync`` and ``aio`` perform the steps, each in its own way, so both behave alike: which errors are retried, how a place
-in the queue is kept, and when a request is withdrawn stands here only.
+A script is a generator. It yields steps, is sent the result of each or is thrown its error, and returns its own
+result. ``_sync`` and ``aio`` perform the steps, each in its own way, so both behave alike: which errors are retried,
+how a place in the queue is kept, and when a request is withdrawn stands here only.
 """
 
 from __future__ import annotations
@@ -99,67 +99,111 @@ class Waits:
 
 
 def acquire(request: Request, waits: Waits) -> Script[Outcome]:
-    """Asks until the request is granted or the wait is over, which returns ``None``.
+    """Asks until the request is granted, or the work it asks for is done or given up. ``None``: the wait is over.
 
-    The request takes a kept place in the queue (QUEUE), which survives a broken connection and a failover. It waits there
-    with BLOCK on a connection of its own, or without a connection until its turn is announced. Whatever error ends the
-    wait, a request that the server may know of is withdrawn.
+    However it ends without a grant, a request that the server may know of is withdrawn: its grant, which nobody would
+    hear of, would hold up the others for a lease.
     """
-    deadline = None if waits.seconds is None else now() + waits.seconds
-    is_try = waits.seconds == 0
-    patience = Patience(
-        request.key, min(waits.retry_for, LONGEST_TRY) if is_try else waits.retry_for, None if is_try else deadline
-    )
-    may_be_known = False
-    place: Optional[Waiting] = None
-    watched: Optional[str] = None
+    asking = _Asking(request)
     try:
-        while True:
-            sent = now()
-            may_be_known = True
-            try:
-                if is_try:
-                    reply = yield Ask(request.words())
-                elif place is None:
-                    keep = KEEP_WHILE_BLOCKED if waits.own_connection else KEEP_WITHOUT_CONNECTION
-                    reply = yield Ask(request.words("QUEUE", milliseconds(keep)))
-                else:
-                    seconds = LONGEST_BLOCK if deadline is None else max(0.0, min(LONGEST_BLOCK, deadline - sent))
-                    reply = yield Block(request.words("BLOCK", milliseconds(seconds)), seconds)
-                answer = _protocol.answer(reply)
-                patience.answered()
-                if isinstance(answer, Granted):
-                    # The grant can be as old as the request: renew it, unless that was a moment ago.
-                    if now() - sent > request.lease / 10:
-                        sent = now()
-                        if not int((yield Ask(request.renewal()))):
-                            request, place = request.afresh(), None
-                            continue
-                    may_be_known = False
-                    return Grant(request, answer.fence, answer.attempt, sent)
-                if isinstance(answer, (Done, GivenUp)) or is_try:
-                    may_be_known = False
-                    return None if is_try and not isinstance(answer, (Done, GivenUp)) else answer
-                if deadline is not None and now() >= deadline:
-                    break
-                if isinstance(answer, Waiting) and waits.own_connection:
-                    place = answer
-                elif isinstance(answer, Waiting):
-                    watched = yield from _await_turn(answer.channel, watched, deadline)
-                # Otherwise BLOCK has run out. The place is kept, and the next BLOCK goes on there.
-            except Exception as error:
-                pause = patience.pause_after(error)
-                # Ask the server, which may be another one by now, whether the place still stands.
-                place, watched = None, None
-                yield Pause(pause)
-        yield from _withdraw(request)
-        return None
+        outcome = yield from _ask_until_over(asking, waits)
     except GeneratorExit:
         raise
     except BaseException:
-        if may_be_known:
-            yield from _withdraw(request)
+        if asking.may_be_known:
+            yield from _withdraw(asking.request)
         raise
+    if asking.may_be_known:
+        yield from _withdraw(asking.request)
+    return outcome
+
+
+@dataclass
+class _Asking:
+    """How far a request has come."""
+
+    request: Request
+    #: Whether the server may have a grant or a place for the request that the caller does not know of.
+    may_be_known: bool = False
+
+
+def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
+    """Takes a kept place in the queue (QUEUE), which survives a broken connection and a failover.
+
+    It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced.
+    """
+    if waits.seconds == 0:
+        return (yield from _try(asking, waits))
+    deadline = None if waits.seconds is None else now() + waits.seconds
+    patience = Patience(asking.request.key, waits.retry_for, deadline)
+    keep = milliseconds(KEEP_WHILE_BLOCKED if waits.own_connection else KEEP_WITHOUT_CONNECTION)
+    has_place = False
+    watched: Optional[str] = None
+    while True:
+        sent = now()
+        asking.may_be_known = True
+        try:
+            if has_place and waits.own_connection:
+                seconds = _at_most(LONGEST_BLOCK, deadline)
+                reply = yield Block(asking.request.words("BLOCK", milliseconds(seconds)), seconds)
+            else:
+                reply = yield Ask(asking.request.words("QUEUE", keep))
+            answer = _protocol.answer(reply)
+            patience.answered()
+            if isinstance(answer, (Done, GivenUp)):
+                asking.may_be_known = False
+                return answer
+            if isinstance(answer, Granted):
+                grant = yield from _accept(asking, answer, sent)
+                if grant is not None:
+                    return grant
+                has_place = False
+            elif deadline is not None and now() >= deadline:
+                return None
+            elif isinstance(answer, Waiting):
+                has_place = True
+                if not waits.own_connection:
+                    watched = yield from _await_turn(answer.channel, watched, deadline)
+            # Otherwise BLOCK has run out. The place is kept, and the next BLOCK goes on there.
+        except Exception as error:
+            pause = patience.pause_after(error)
+            # Ask the server, which may be another one by now, whether the place still stands.
+            has_place, watched = False, None
+            yield Pause(pause)
+
+
+def _try(asking: _Asking, waits: Waits) -> Script[Outcome]:
+    """Asks once; again only if no answer comes."""
+    patience = Patience(asking.request.key, min(waits.retry_for, LONGEST_TRY))
+    while True:
+        sent = now()
+        asking.may_be_known = True
+        try:
+            answer = _protocol.answer((yield Ask(asking.request.words())))
+            if isinstance(answer, Granted):
+                return (yield from _accept(asking, answer, sent))
+            asking.may_be_known = False
+            return answer if isinstance(answer, (Done, GivenUp)) else None
+        except Exception as error:
+            yield Pause(patience.pause_after(error))
+
+
+def _accept(asking: _Asking, granted: Granted, sent: float) -> Script[Optional[Grant]]:
+    """Returns the grant, or ``None`` if the hold has ended already and a new request has to be made."""
+    request = asking.request
+    # A grant that came by waiting can be as old as the request: renew it, unless that was sent a moment ago.
+    if now() - sent > request.lease / 10:
+        sent = now()
+        if not int((yield Ask(request.renewal()))):
+            asking.request = request.afresh()
+            asking.may_be_known = False
+            return None
+    asking.may_be_known = False
+    return Grant(request, granted.fence, granted.attempt, sent)
+
+
+def _at_most(seconds: float, deadline: Optional[float]) -> float:
+    return seconds if deadline is None else max(0.0, min(seconds, deadline - now()))
 
 
 def _await_turn(channel: str, watched: Optional[str], deadline: Optional[float]) -> Script[str]:
@@ -169,13 +213,12 @@ def _await_turn(channel: str, watched: Optional[str], deadline: Optional[float])
         yield Watch(channel)
     else:
         # Messages can be lost, and the place is kept only if the request is repeated.
-        seconds = KEEP_WITHOUT_CONNECTION / 3
-        yield Turn(channel, seconds if deadline is None else max(0.0, min(seconds, deadline - now())))
+        yield Turn(channel, _at_most(KEEP_WITHOUT_CONNECTION / 3, deadline))
     return channel
 
 
 def _withdraw(request: Request) -> Script[None]:
-    """Takes back a request that nobody waits for any more: its grant would hold up the others for a lease."""
+    """Takes back a request that nobody waits for any more."""
     for _ in range(2):
         try:
             if int((yield Ask(request.verb("RELEASE"), WITHDRAW_WITHIN, is_last=True))):
@@ -225,7 +268,7 @@ def wait_for_round(key: str, timeout: Optional[float], retry_for: float) -> Scri
     deadline = None if timeout is None else now() + timeout
     patience = Patience(key, retry_for, deadline)
     while True:
-        seconds = LONGEST_BLOCK if deadline is None else max(0.0, min(LONGEST_BLOCK, deadline - now()))
+        seconds = _at_most(LONGEST_BLOCK, deadline)
         try:
             reply = yield Block(["DWG.WAIT", key, "BLOCK", milliseconds(seconds)], seconds)
         except Exception as error:

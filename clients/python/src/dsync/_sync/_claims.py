@@ -101,8 +101,8 @@ def semaphore(
 ) -> Claim:
     """Returns a semaphore: ``with semaphore(client, "api", limit=5):``.
 
-    ``limit`` takes force with the request, so a deploy can change it; ``None`` uses the one in force. ``permits`` is how
-    many of the limit one hold takes. The options are those of :func:`lock`.
+    ``limit`` takes force with the request, so a deploy can change it; ``None`` uses the one in force. ``permits`` is
+    how many of the limit one hold takes. The options are those of :func:`lock`.
     """
     return Claim(client, key, semaphore_kind(limit, permits), Settings(**options))
 
@@ -128,7 +128,9 @@ class Group:
         script = _steps.ask(["DWG.EXPECT", self.key, jobs], self.key, Settings.retry_for)
         return int(run(script, self._client, self.key, own_connection=True))
 
-    def wait(self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for) -> Optional[Tuple[int, int]]:
+    def wait(
+        self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
+    ) -> Optional[Tuple[int, int]]:
         """Waits, on a connection of its own, until the round is finished.
 
         Returns how many members were done and how many were lost, or ``None`` after ``timeout`` seconds.

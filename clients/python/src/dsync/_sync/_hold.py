@@ -91,7 +91,7 @@ class Hold:
         """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
         self._is_ending = True
         try:
-            return self._run(_steps.finish(self._request.verb(verb, *more), self.key, retry_for))
+            return int(self._run(_steps.finish(self._request.verb(verb, *more), self.key, retry_for)))
         finally:
             self._stop.set()
             self._alarm.cancel()

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Optional, Type, TypeVar, Union, cast
 
 from .._protocol import Done
+from .._run import Run
 from .._settings import Settings, failure_words, result_words, run_kind
 from .._steps import Grant
 from ..errors import HoldLost
@@ -20,34 +21,6 @@ if TYPE_CHECKING:
     from .._settings import Options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Result = Union[bytes, str, None]
-
-
-class Run:
-    """What a BEGIN found: work to do, or its result."""
-
-    def __init__(self, hold: Optional[Hold], done: Optional[Done]) -> None:
-        #: The hold of the one who does the work; ``None`` if the work is done already.
-        self.hold = hold
-        #: Which attempt at the work this is, or was the one that did it; from 1.
-        self.attempt: int = done.attempt if hold is None and done is not None else cast(int, cast(Hold, hold).attempt)
-        self._result: Result = None if done is None else done.result
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the work is done already, so that there is nothing to do."""
-        return self.hold is None
-
-    @property
-    def result(self) -> Result:
-        """The result: bytes if the work was done already, and what was set otherwise."""
-        return self._result
-
-    @result.setter
-    def result(self, value: Result) -> None:
-        if self.is_done:
-            raise AttributeError("the work is done already, and its result cannot be changed")
-        self._result = value
 
 
 class Begin:
@@ -62,12 +35,12 @@ class Begin:
         self._forever = forever
         self._retry_delay = retry_delay
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Run[Hold]:
         outcome, request = self._claim._ask()
         if isinstance(outcome, Grant):
-            run = Run(Hold(self._claim._client, outcome, self._settings), None)
+            run = Run(Hold(self._claim._client, outcome, self._settings), outcome.attempt or 1)
         elif isinstance(outcome, Done):
-            run = Run(None, outcome)
+            run = Run.done(outcome)
         else:
             raise self._claim._refusal(request, outcome)
         self._claim._entered.holds.append(run)
@@ -76,7 +49,7 @@ class Begin:
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        run: Run = self._claim._entered.holds.pop()
+        run: Run[Hold] = self._claim._entered.holds.pop()
         hold = run.hold
         if hold is None:
             return
@@ -120,8 +93,9 @@ class Once:
     ) -> Callable[[Function], Function]:
         """Decorates a function whose result everybody gets, at once or later.
 
-        ``key`` may be a function of the arguments that returns the key. The result is stored as JSON, unless ``dumps`` and
-        ``loads`` say otherwise. If the work raises an error, the attempt has failed and the next caller in line begins.
+        ``key`` may be a function of the arguments that returns the key. The result is stored as JSON, unless ``dumps``
+        and ``loads`` say otherwise. If the work raises an error, the attempt has failed and the next caller in line
+        begins.
         """
 
         def decorate(function: Function) -> Function:

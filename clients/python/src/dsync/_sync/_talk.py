@@ -6,14 +6,16 @@ import threading
 import time
 from typing import Any, Optional
 
-from .._steps import ANSWER_WITHIN, Ask, Block, Pause, Result, Script, Step, Turn, Watch
 from .._source import source_of
+from .._steps import ANSWER_WITHIN, Ask, Block, Pause, Result, Script, Step, Turn, Watch
 from ._lines import Line, lines_of
 from ._turns import Watch as Watching
 from ._turns import turns_of
 
 
-def run(script: Script[Result], client: Any, key: str, own_connection: bool, stop: Optional[threading.Event] = None) -> Result:
+def run(
+    script: Script[Result], client: Any, key: str, own_connection: bool, stop: Optional[threading.Event] = None
+) -> Result:
     """Runs a script to its end. Pauses end early when ``stop`` is set."""
     talk = _Talk(client, key, own_connection, stop)
     try:
@@ -51,7 +53,8 @@ class _Talk:
             return self._pause(step.seconds)
         if isinstance(step, Watch):
             return self._watch(step.channel)
-        assert isinstance(step, Turn) and self._watching is not None
+        assert isinstance(step, Turn)
+        assert self._watching is not None
         return self._watching.wait(step.seconds)
 
     def close(self) -> None:
@@ -87,4 +90,3 @@ class _Talk:
             self._watching.end()
             self._watching = None
         self._watching = turns_of(self._client).watch(self._client, self._key, channel)
-

@@ -1,7 +1,7 @@
 """Listens to the announcements of turns, for requests that wait without a connection.
 
-One connection and one thread for each client (for each node, in a cluster) serve all of its waiting requests. They exist
-while anybody waits. A message that is lost costs nothing but time, because the requests are repeated anyway.
+One connection and one thread for each client (for each node, in a cluster) serve all of its waiting requests. They
+exist while anybody waits. A message that is lost costs nothing but time, because the requests are repeated anyway.
 """
 
 from __future__ import annotations
