@@ -7,6 +7,7 @@ user, database, Sentinel. Only what concerns time-outs, repetition and decoding 
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any, Dict, Hashable, NamedTuple, Optional, Type
 
@@ -49,6 +50,15 @@ class Source(NamedTuple):
         return TimeoutError(message)
 
 
+def check_client(client: Any, *, is_async: bool) -> None:
+    """Raises ``TypeError`` unless this is a client that this package can use."""
+    if not (hasattr(client, "connection_pool") or is_cluster(client)):
+        raise TypeError(f"a client of redis-py or valkey-py is needed, not {type(client).__name__}")
+    if inspect.iscoroutinefunction(client.execute_command) is not is_async:
+        name = f"{type(client).__module__}.{type(client).__name__}"
+        raise TypeError(f"{name} belongs to {'dsync' if is_async else 'dsync.aio'}, not here")
+
+
 def is_cluster(client: Any) -> bool:
     return hasattr(client, "get_node_from_key")
 
@@ -62,9 +72,7 @@ def source_of(client: Any, key: str) -> Source:
         # The nodes of an asyncio cluster are pools themselves.
         pool = place if hasattr(place, "connection_kwargs") else client.get_redis_connection(place).connection_pool
     else:
-        pool = getattr(client, "connection_pool", None)
-        if pool is None:
-            raise TypeError(f"a client of redis-py or valkey-py is needed, not {type(client).__name__}")
+        pool = client.connection_pool
     settings = {name: value for name, value in pool.connection_kwargs.items() if name not in _LEFT_OUT}
     connect_within = settings.get("socket_connect_timeout") or ANSWER_WITHIN
     settings.update(

@@ -9,6 +9,7 @@ from typing import Any, Dict, Hashable, List, Optional
 from .._protocol import Words
 from .._retry import passes
 from .._source import Source, is_cluster, source_of
+from .._steps import ANSWER_WITHIN
 
 #: How many connections without work are kept for each server.
 KEPT_IDLE = 4
@@ -20,15 +21,19 @@ NOTHING = object()
 class Line:
     """One connection. It is closed by any error, for nobody knows then what would be read next."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, within: float = ANSWER_WITHIN) -> None:
+        """``within``: seconds to connect, and to read the rest of a reply that has begun."""
         self.source = source
-        self._connection = source.connection()
+        connect_within = min(within, source.settings["socket_connect_timeout"])
+        self._connection = source.connection(socket_timeout=within, socket_connect_timeout=connect_within)
 
     def connect(self) -> None:
         self._connection.connect()
 
     def send(self, words: Words) -> None:
         try:
+            # A Sentinel's connection asks for the address here only.
+            self._connection.connect()
             self._connection.send_command(*words)
         except BaseException:
             self.close()
@@ -80,7 +85,7 @@ class Lines:
         return client.execute_command(*words)
 
     def _ask(self, source: Source, words: Words, within: float) -> Any:
-        line = self._borrow(source)
+        line = self._borrow(source, within)
         reply = line.ask(words, within)
         with self._lock:
             idle = self._idle.setdefault(source.node, [])
@@ -90,7 +95,7 @@ class Lines:
         line.close()
         return reply
 
-    def _borrow(self, source: Source) -> Line:
+    def _borrow(self, source: Source, within: float) -> Line:
         if self._pid != os.getpid():
             # After a fork the connections are the parent's.
             self.__init__()  # type: ignore[misc]
@@ -99,7 +104,7 @@ class Lines:
                 idle = self._idle.get(source.node)
                 line = idle.pop() if idle else None
             if line is None:
-                return Line(source)
+                return Line(source, within)
             if line.is_fresh():
                 return line
             line.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, List, Optional, Tupl
 from .. import _steps
 from .._protocol import GivenUp, Request
 from .._settings import Kind, Settings, lock_kind, member_kind, semaphore_kind
+from .._source import check_client
 from .._steps import Grant
 from ..errors import HoldLost, NotAcquired, WorkFailed
 from ._hold import Hold
@@ -28,6 +29,7 @@ class Claim:
     """
 
     def __init__(self, client: Any, key: str, kind: Kind, settings: Settings) -> None:
+        check_client(client, is_async=True)
         self._client = client
         self._kind = kind
         self._settings = settings
@@ -112,6 +114,7 @@ class Group:
     """A wait group; see :func:`dsync.group`."""
 
     def __init__(self, client: Any, key: str, limit: Optional[int]) -> None:
+        check_client(client, is_async=True)
         self._client = client
         self._limit = limit
         self.key = key
