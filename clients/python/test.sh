@@ -38,7 +38,8 @@ fi
 "$home/newest/bin/ruff" check --quiet --no-cache .
 "$home/newest/bin/ruff" format --quiet --no-cache --check .
 "$home/newest/bin/mypy" --cache-dir "$home/mypy"
-pytest newest
+# Most tests wait for a lease or a failover most of the time.
+pytest newest --numprocesses 6 --dist loadgroup
 sh tests/upstream/run.sh "$home"
 
 # The wheel has the types and the licences, and works without the sources.
@@ -58,7 +59,7 @@ done
 oldest=${PYTHON39:-$(command -v python3.9 || true)}
 if [ -n "$oldest" ] && "$oldest" -c '' 2>/dev/null; then
     install oldest "$oldest" tests/requirements-oldest.txt
-    pytest oldest
+    pytest oldest --numprocesses 6 --dist loadgroup
 else
     echo "dsync: no Python 3.9 (\$PYTHON39), so the oldest supported versions are not tested."
 fi

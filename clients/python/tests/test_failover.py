@@ -16,6 +16,9 @@ from test_lock import waiters
 import dsync
 from dsync import aio, lock
 
+# The tests of the cluster share one.
+in_one_process = pytest.mark.xdist_group("cluster")
+
 
 def queue_up(client: Any, key: str, count: int, count_waiters: Callable[[], int], **options: Any) -> Any:
     """Starts threads that take the lock one after the other. Returns them, and the list of those that were served."""
@@ -88,6 +91,7 @@ def test_waiters_survive_a_failover_command() -> None:
         assert served == list(range(3))
 
 
+@in_one_process
 def test_every_node_of_a_cluster_is_served(cluster: Cluster, own_connection: bool) -> None:
     client = cluster.client()
     for node in cluster.nodes[:3]:
@@ -106,6 +110,7 @@ def test_every_node_of_a_cluster_is_served(cluster: Cluster, own_connection: boo
         assert served == [0, 1, 2]
 
 
+@in_one_process
 def test_hold_and_waiters_move_with_their_slot(cluster: Cluster, own_connection: bool) -> None:
     source, target = cluster.nodes[1], cluster.nodes[2]
     keys = (f"moves:{own_connection}:{number}" for number in range(99))
@@ -122,6 +127,7 @@ def test_hold_and_waiters_move_with_their_slot(cluster: Cluster, own_connection:
     assert sorted(served) == [0, 1, 2]
 
 
+@in_one_process
 def test_asyncio_cluster_is_served(cluster: Cluster, own_connection: bool) -> None:
     async def story() -> None:
         client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
@@ -143,6 +149,7 @@ def test_asyncio_cluster_is_served(cluster: Cluster, own_connection: bool) -> No
     asyncio.run(story())
 
 
+@in_one_process
 def test_cluster_failover_keeps_hold_and_queue(cluster: Cluster) -> None:
     old, new = cluster.nodes[0], cluster.replica
     key = cluster.key_on(old)
