@@ -1,0 +1,259 @@
+"""The scripts without a server: the clock and the replies are the test's."""
+
+from typing import Any, Callable, Iterator, List, Optional, Tuple, Union
+
+import pytest
+from servers import eventually
+
+import dsync
+from dsync import _lease, _retry, _steps
+from dsync._lease import Lease, default_margin
+from dsync._protocol import LOCK, Done, Request
+from dsync._steps import Ask, Block, Grant, Pause, Script, Turn, Waits, Watch
+from dsync._sync._alarm import Clock
+
+REQUEST = Request(LOCK, "k", "t", lease=9.0, owner=None)
+QUEUED = [b"WAITING", 1, b"dsync:{k}:1"]
+GRANTED = [b"t", 7]
+GONE = ConnectionError("gone")
+
+#: What the server does with a step: a reply, an error, and how many seconds it takes.
+Reply = Tuple[Union[Any, BaseException], float]
+
+
+class Story:
+    """Performs a script: each Ask and Block takes the next reply, and only the test's clock moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.time = 1_000.0
+        self.said: List[str] = []
+        for module in (_lease, _retry, _steps):
+            monkeypatch.setattr(module, "now", lambda: self.time)
+
+    def run(self, script: Script[Any], *replies: Union[Any, BaseException, Reply], stops_after: int = 99) -> Any:
+        answers: Iterator[Any] = iter(replies)
+        pauses = 0
+        result: Any = None
+        error: Optional[BaseException] = None
+        try:
+            while True:
+                step = script.throw(error) if error is not None else script.send(result)
+                result, error = None, None
+                if isinstance(step, (Ask, Block)):
+                    self.said.append(" ".join(map(str, step.words)))
+                    reply = next(answers)
+                    seconds = 0.0
+                    if isinstance(reply, tuple):
+                        reply, seconds = reply
+                    self.time += seconds
+                    result, error = (None, reply) if isinstance(reply, BaseException) else (reply, None)
+                elif isinstance(step, Pause):
+                    self.time += step.seconds
+                    pauses += 1
+                    result = pauses > stops_after
+                elif isinstance(step, Turn):
+                    self.said.append(f"turn {step.seconds:g}")
+                    self.time += step.seconds
+                else:
+                    assert isinstance(step, Watch)
+                    self.said.append(f"watch {step.channel}")
+        except StopIteration as end:
+            return end.value
+
+    def verbs(self) -> List[str]:
+        """Returns what was said, without what is the same each time."""
+        return [line.replace(" PX 9000 TOKEN t", "").replace("DLOCK.", "").replace(" k", "") for line in self.said]
+
+
+@pytest.fixture
+def story(monkeypatch: pytest.MonkeyPatch) -> Story:
+    return Story(monkeypatch)
+
+
+def waits(seconds: Optional[float] = None, own_connection: bool = True) -> Waits:
+    return Waits(seconds, own_connection, retry_for=30)
+
+
+def acquire(seconds: Optional[float] = None, own_connection: bool = True) -> Script[Any]:
+    return _steps.acquire(REQUEST, waits(seconds, own_connection))
+
+
+def test_free_lock_costs_one_command(story: Story) -> None:
+    assert story.run(acquire(), GRANTED) == Grant(REQUEST, 7, None, 1_000.0)
+    assert story.verbs() == ["ACQUIRE QUEUE 5000"]
+
+
+def test_wait_takes_a_place_and_blocks_on_it(story: Story) -> None:
+    grant = story.run(acquire(), QUEUED, (None, 10), (None, 10), (GRANTED, 4), (1, 0.5))
+    assert story.verbs() == [
+        "ACQUIRE QUEUE 5000",
+        "ACQUIRE BLOCK 10000",
+        "ACQUIRE BLOCK 10000",
+        "ACQUIRE BLOCK 10000",
+        "RENEW t PX 9000",
+    ]
+    # The lease counts from the moment at which the renewal was sent.
+    assert grant.sent == 1_024.0
+
+
+@pytest.mark.parametrize(("seconds", "is_renewed"), [(0.9, False), (0.91, True)])
+def test_grant_is_renewed_unless_it_was_asked_for_a_moment_ago(story: Story, seconds: float, is_renewed: bool) -> None:
+    story.run(acquire(), QUEUED, (GRANTED, seconds), 1)
+    assert (story.verbs()[-1] == "RENEW t PX 9000") is is_renewed
+
+
+def test_hold_that_ended_before_its_renewal_is_asked_for_with_a_new_token(story: Story) -> None:
+    grant = story.run(acquire(), QUEUED, (GRANTED, 2), 0, GRANTED)
+    assert grant.request.token != "t"
+
+
+def test_wait_without_connection_asks_again_after_the_subscription_and_each_turn(story: Story) -> None:
+    story.run(acquire(own_connection=False), QUEUED, QUEUED, QUEUED, GRANTED)
+    ask = "ACQUIRE QUEUE 15000"
+    assert story.verbs() == [ask, "watch dsync:{k}:1", ask, "turn 5", ask, "turn 5", ask]
+
+
+@pytest.mark.parametrize("own_connection", [True, False])
+def test_wait_ends_in_time_and_is_withdrawn(story: Story, own_connection: bool) -> None:
+    replies: List[Any] = [QUEUED, (None, 3)] if own_connection else [QUEUED, QUEUED, QUEUED]
+    assert story.run(acquire(3, own_connection), *replies, 1) is None
+    assert story.verbs()[-1] == "RELEASE t"
+    assert story.time == 1_003.0
+
+
+def test_try_is_asked_once_and_not_withdrawn(story: Story) -> None:
+    assert story.run(acquire(0), None) is None
+    assert story.verbs() == ["ACQUIRE"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("closed"),
+        TimeoutError("late"),
+        Exception("UNBLOCKED superseded"),
+        Exception("MOVED 1 127.0.0.1:7001"),
+        Exception("READONLY You can't write"),
+        Exception("TRYAGAIN"),
+        Exception("CLUSTERDOWN"),
+        Exception("NOREPLICAS"),
+    ],
+)
+def test_request_is_repeated_with_its_token_over_errors_that_pass(story: Story, error: Exception) -> None:
+    assert story.run(acquire(), QUEUED, error, QUEUED, GRANTED).request is REQUEST
+    assert story.verbs() == ["ACQUIRE QUEUE 5000", "ACQUIRE BLOCK 10000", "ACQUIRE QUEUE 5000", "ACQUIRE BLOCK 10000"]
+
+
+def test_error_that_lasts_is_raised_at_once_and_the_request_withdrawn(story: Story) -> None:
+    with pytest.raises(Exception, match="TOOMANY"):
+        story.run(acquire(), Exception("TOOMANY"), 0, 0)
+    assert story.verbs() == ["ACQUIRE QUEUE 5000", "RELEASE t", "RELEASE t"]
+
+
+def test_server_out_of_reach_is_given_up_after_so_long(story: Story) -> None:
+    with pytest.raises(ConnectionError, match="gone"):
+        story.run(acquire(), *[GONE] * 200)
+    assert 1_030.0 <= story.time < 1_031.0
+
+
+def test_each_answer_begins_the_time_out_of_reach_anew(story: Story) -> None:
+    replies: List[Any] = []
+    for _ in range(5):
+        replies += [QUEUED, (GONE, 20)]
+    assert story.run(acquire(), *replies, GRANTED)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit()])
+def test_caller_that_gives_up_withdraws(story: Story, error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        story.run(acquire(), QUEUED, error, 1)
+    assert story.verbs()[-1] == "RELEASE t"
+
+
+def test_withdrawal_is_repeated_once_if_the_request_may_not_have_arrived(story: Story) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        story.run(acquire(), KeyboardInterrupt(), 0, 1)
+    assert story.verbs()[-2:] == ["RELEASE t", "RELEASE t"]
+
+
+def test_work_that_is_done_is_told(story: Story) -> None:
+    assert story.run(acquire(), [b"DONE", b"ch_7", 2]) == Done(b"ch_7", 2)
+
+
+def renewing(story: Story, lost: Callable[[str], None]) -> Tuple[Lease, Script[None]]:
+    lease = Lease(9.0, 0.9, story.time)
+    return lease, _steps.renew(REQUEST, lease, lost)
+
+
+def test_lease_is_renewed_at_each_third(story: Story) -> None:
+    lease, script = renewing(story, pytest.fail)
+    story.run(script, (1, 0.5), (1, 0.5), stops_after=2)
+    # Sent at 1003 and at 1006: a lease counts from there.
+    assert lease.lost_at() == 1_006.0 + 9.0 - 0.9
+
+
+def test_renewal_without_answer_is_repeated_until_the_hold_is_lost(story: Story) -> None:
+    lease, script = renewing(story, pytest.fail)
+    story.run(script, *[GONE] * 200)
+    assert story.time == pytest.approx(1_008.1, abs=1)
+    assert lease.why_lost() == "no renewal was answered in time (gone)"
+
+
+def test_renewal_that_finds_no_hold_tells_the_loss(story: Story) -> None:
+    told: List[str] = []
+    _, script = renewing(story, told.append)
+    story.run(script, 0)
+    assert told == ["its lease ran out, or it was revoked or removed"]
+
+
+def test_hold_counts_as_lost_a_margin_before_its_lease_ends(story: Story) -> None:
+    lease = Lease(9.0, 0.9, 1_000.0)
+    story.time = 1_008.0
+    assert lease.why_lost() is None
+    assert lease.left() == pytest.approx(0.1)
+    story.time = lease.lost_at()
+    assert lease.left() == 0.0
+    assert lease.why_lost() is not None
+    assert (default_margin(9.0), default_margin(60.0)) == (0.9, 2.0)
+
+
+def test_older_renewal_does_not_shorten_the_lease(story: Story) -> None:
+    lease = Lease(9.0, 0.9, 1_000.0)
+    lease.renewed(1_005.0)
+    lease.renewed(1_003.0)
+    assert lease.renewal_due_at() == 1_008.0
+
+
+def test_release_is_repeated_until_it_is_answered(story: Story) -> None:
+    assert story.run(_steps.finish(REQUEST.verb("RELEASE"), "k", 5), GONE, GONE, 1) == 1
+    with pytest.raises(ConnectionError):
+        story.run(_steps.finish(REQUEST.verb("RELEASE"), "k", 5), *[GONE] * 200)
+
+
+def test_alarms_ring_in_order_and_not_when_cancelled() -> None:
+    clock = Clock()
+    rung: List[str] = []
+    start = _lease.now()
+
+    def ring(name: str) -> Callable[[], Optional[float]]:
+        return lambda: rung.append(name)
+
+    def twice() -> Optional[float]:
+        rung.append("again")
+        return start + 0.1 if rung.count("again") < 2 else None
+
+    clock.at(start + 0.15, ring("late"))
+    clock.at(start + 0.01, twice)
+    clock.at(start + 0.02, ring("cancelled")).cancel()
+
+    def faulty() -> Optional[float]:
+        raise ZeroDivisionError
+
+    clock.at(start + 0.03, faulty)
+    eventually(lambda: "late" in rung, "the last alarm")
+    assert rung == ["again", "again", "late"]
+
+
+def test_errors_are_of_one_family() -> None:
+    for error in (dsync.NotAcquired, dsync.HoldLost, dsync.WorkFailed):
+        assert issubclass(error, dsync.DsyncError)
