@@ -33,12 +33,12 @@ async function acquire(client, family, key, options, words, { Class = Hold } = {
         const { found, sent, cause } = await new Asking(claim, options, isTry, deadline).outcome();
         switch (found.kind) {
             case 'granted': {
-                const hold = new Class(claim, found.fence, sent, found.attempt);
-                if (await isFresh(hold)) {
-                    return { hold };
+                const since = await freshSince(claim, sent);
+                if (since !== undefined) {
+                    return { hold: new Class(claim, found.fence, since, found.attempt) };
                 }
-                // The grant took longer to arrive than its lease. Its token is used up; ask with another one.
-                hold.release().catch(() => {});
+                // The lease has ended on the way. Its token is used up; ask with another one.
+                claim.send('RELEASE').catch(() => {});
                 break;
             }
             case 'done':
@@ -51,13 +51,17 @@ async function acquire(client, family, key, options, words, { Class = Hold } = {
     }
 }
 
-/** A grant that came by waiting was asked for long ago, and its lease is counted from then: renew it before the work begins. */
-async function isFresh(hold) {
-    if (!hold._isStale) {
-        return hold.isHeld;
+/**
+ * Resolves to the moment from which the lease of a grant is counted, `sent` or later; undefined if the lease has ended. A
+ * grant that came by waiting was asked for long ago, so it is renewed first.
+ */
+async function freshSince(claim, sent) {
+    if (performance.now() - sent <= claim.marginMs) {
+        return sent;
     }
-    const renewed = await bounded(hold.renew(), hold.leftMs).catch(() => false);
-    return renewed === true || (renewed === false && hold.isHeld);
+    const renewedAt = performance.now();
+    const answer = await bounded(claim.send('RENEW', 'PX', claim.leaseMs), claim.leaseMs - claim.marginMs).catch(() => undefined);
+    return Number(answer) === 1 ? renewedAt : undefined;
 }
 
 async function holders(claim) {

@@ -97,11 +97,6 @@ class Hold {
         return Number(reply) >= 1;
     }
 
-    /** Whether so much of the lease has passed already that it is to be renewed before the work begins. For this package only. */
-    get _isStale() {
-        return this.#lease.ageMs > this.#lease.marginMs;
-    }
-
     /** Whether the caller has ended the hold. For this package only. */
     get _isEnded() {
         return this.#state === 'ended';

@@ -18,18 +18,14 @@ class Lease {
         this.#sent = Math.max(this.#sent, sent);
     }
 
-    get ageMs() {
-        return performance.now() - this.#sent;
-    }
-
     /** What is left until the hold counts as lost: a margin before the end of the lease, so that work can stop in time. */
     get leftMs() {
-        return this.leaseMs - this.marginMs - this.ageMs;
+        return this.wholeLeftMs - this.marginMs;
     }
 
     /** What is left of the lease itself. */
     get wholeLeftMs() {
-        return this.leaseMs - this.ageMs;
+        return this.#sent + this.leaseMs - performance.now();
     }
 }
 
