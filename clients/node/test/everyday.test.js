@@ -8,7 +8,7 @@ const { setTimeout: sleep } = require('node:timers/promises');
 
 const dsync = require('dsync-client');
 const { ALL } = require('./libraries.js');
-const { Server, eventually } = require('./servers.js');
+const { Server, eventually, infoOf, queued } = require('./servers.js');
 
 const { HoldLost, NotAcquired, WorkFailed } = dsync;
 
@@ -27,14 +27,9 @@ for (const library of ALL) {
             server.end();
         });
 
-        const info = async (family, key) => {
-            const reply = await server.call(`${family}.INFO`, key);
-            const pairs = reply?.flatMap((name, at) => (at % 2 === 0 ? [[name, reply[at + 1]]] : [])) ?? [];
-            return Object.fromEntries(pairs);
-        };
+        const info = (family, key) => infoOf(server, family, key);
         const waitersOf = async (family, key) => (await info(family, key)).waiters ?? 0;
-        const queued = (count, key, family = 'DLOCK') =>
-            eventually(async () => (await waitersOf(family, key)) === count, `${count} wait for ${key}`);
+        const waiting = (count, key, family) => queued(server, count, key, family);
 
         test('lock is held until released, and errors name its holder', async () => {
             const hold = await dsync.lock(client, 'held', { owner: 'web-1' });
@@ -73,7 +68,7 @@ for (const library of ALL) {
                 return hold.fence;
             };
             const tasks = Array.from({ length: 100 }, () => dsync.withLock(client, 'line', work));
-            await queued(100, 'line');
+            await waiting(100, 'line');
             const others = await server.call('CLIENT', 'LIST', 'TYPE', 'pubsub');
             assert.equal(others.trim().split('\n').length, 1, 'all tasks share one subscription');
             await first.release();
@@ -87,7 +82,7 @@ for (const library of ALL) {
             const tasks = [];
             for (let n = 1; n <= 5; n += 1) {
                 tasks.push(dsync.withLock(client, 'own', (hold) => hold.fence, options));
-                await queued(n, 'own');
+                await waiting(n, 'own');
             }
             await first.release();
             const fences = await Promise.all(tasks);
@@ -97,7 +92,7 @@ for (const library of ALL) {
         test('a wait longer than the lease on a connection of its own ends with a whole lease', async () => {
             const first = await dsync.lock(client, 'long', { leaseMs: 60_000 });
             const pending = dsync.lock(client, 'long', { leaseMs: 2_000, ownConnection: true });
-            await queued(1, 'long');
+            await waiting(1, 'long');
             const isBlocked = async () => {
                 const [waiter] = (await info('DLOCK', 'long'))['first-waiters'];
                 return waiter[waiter.indexOf('client') + 1] !== null;
@@ -160,7 +155,7 @@ for (const library of ALL) {
                 const hold = await dsync.lock(client, key);
                 const caller = new AbortController();
                 const pending = dsync.lock(client, key, { signal: caller.signal, ownConnection });
-                await queued(1, key);
+                await waiting(1, key);
                 caller.abort(new Error('the user has left'));
                 await assert.rejects(pending, /the user has left/);
                 assert.equal(await waitersOf('DLOCK', key), 0);
@@ -210,7 +205,7 @@ for (const library of ALL) {
             const holds = await Promise.all([1, 2].map(() => dsync.semaphore(client, 'sem', { limit: 3 })));
             await assert.rejects(dsync.semaphore(client, 'sem', { limit: 3, permits: 2, waitMs: 0 }), NotAcquired);
             const pending = dsync.semaphore(client, 'sem', { limit: 3, permits: 2 });
-            await queued(1, 'sem', 'DSEM');
+            await waiting(1, 'sem', 'DSEM');
             await holds[0].release();
             await (await pending).release();
             await holds[1].release();
@@ -219,7 +214,7 @@ for (const library of ALL) {
         test('keys are acquired in the order of their names', async () => {
             const b = await dsync.lock(client, 'all:b');
             const pending = dsync.allOf(client, ['all:b', { semaphore: 'all:a', limit: 1 }]);
-            await queued(1, 'all:b');
+            await waiting(1, 'all:b');
             await assert.rejects(dsync.semaphore(client, 'all:a', { limit: 1, waitMs: 0 }), NotAcquired);
             await b.release();
             const all = await pending;
@@ -232,7 +227,7 @@ for (const library of ALL) {
             const b = await dsync.lock(client, 'given:b');
             const caller = new AbortController();
             const pending = dsync.allOf(client, ['given:b', 'given:a'], { inGivenOrder: true, signal: caller.signal });
-            await queued(1, 'given:b');
+            await waiting(1, 'given:b');
             await (await dsync.lock(client, 'given:a', { waitMs: 0 })).release();
             caller.abort();
             await assert.rejects(pending, { name: 'AbortError' });
@@ -262,14 +257,14 @@ for (const library of ALL) {
             assert.equal(await group.expect(3), 3);
             assert.equal(await group.wait({ waitMs: 0 }), null);
             assert.equal(await group.wait({ waitMs: 100 }), null);
-            const waiting = group.wait({ waitMs: 30_000 });
+            const finished = group.wait({ waitMs: 30_000 });
             assert.equal(await group.run(async () => 'first'), 'first');
             const member = await group.add();
             assert.equal(await member.done(), true);
             assert.equal(await member.done(), false);
             await assert.rejects(group.run(() => Promise.reject(new Error('no disk'))), /no disk/);
             await group.run(() => {});
-            assert.deepEqual(await waiting, { done: 3, lapsed: 0 });
+            assert.deepEqual(await finished, { done: 3, lapsed: 0 });
             assert.deepEqual(await group.wait({ waitMs: 0 }), { done: 3, lapsed: 0 });
         });
 
@@ -277,11 +272,11 @@ for (const library of ALL) {
             const group = dsync.group(client, 'left');
             await group.expect(1);
             const caller = new AbortController();
-            const waiting = group.wait({ signal: caller.signal });
-            await queued(1, 'left', 'DWG');
+            const finished = group.wait({ signal: caller.signal });
+            await waiting(1, 'left', 'DWG');
             caller.abort(new Error('the user has left'));
-            await assert.rejects(waiting, /the user has left/);
-            await queued(0, 'left', 'DWG');
+            await assert.rejects(finished, /the user has left/);
+            await waiting(0, 'left', 'DWG');
         });
 
         test('member that was lost does not count', async () => {
@@ -295,7 +290,7 @@ for (const library of ALL) {
             const work = async (run) => {
                 runs += 1;
                 assert.equal(run.attempt, 1);
-                await queued(4, 'report', 'DONCE');
+                await waiting(4, 'report', 'DONCE');
                 return { pages: 7 };
             };
             const results = await Promise.all(Array.from({ length: 5 }, () => dsync.once(client, 'report', work)));
@@ -316,7 +311,7 @@ for (const library of ALL) {
 
         test('work that fails is taken over by who waits', async () => {
             const failing = dsync.once(client, 'handed', async () => {
-                await queued(1, 'handed', 'DONCE');
+                await waiting(1, 'handed', 'DONCE');
                 throw new Error('no disk');
             });
             await eventually(async () => (await info('DONCE', 'handed')).state === 'running', 'the work has begun');

@@ -5,7 +5,7 @@
 
 const assert = require('node:assert/strict');
 const { spawn } = require('node:child_process');
-const { mkdtempSync, readFileSync, rmSync } = require('node:fs');
+const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require('node:fs');
 const net = require('node:net');
 const { tmpdir } = require('node:os');
 const path = require('node:path');
@@ -37,6 +37,18 @@ async function eventually(look, what, patienceMs = PATIENCE_MS) {
         assert.ok(performance.now() < deadline, `this did not happen in ${patienceMs} ms: ${what}`);
         await sleep(20);
     }
+}
+
+/** Reads INFO of a key. */
+async function infoOf(server, family, key) {
+    const reply = (await server.call(`${family}.INFO`, key)) ?? [];
+    return Object.fromEntries(reply.flatMap((name, at) => (at % 2 === 0 ? [[name, reply[at + 1]]] : [])));
+}
+
+/** Resolves when so many requests wait for the key. */
+function queued(server, count, key, family = 'DLOCK') {
+    const isSo = async () => ((await infoOf(server, family, key)).waiters ?? 0) === count;
+    return eventually(isSo, `${count} wait for ${key}`);
 }
 
 async function freePort() {
@@ -129,26 +141,38 @@ class Wire {
     }
 }
 
-/** A running server with the module. */
+/** A running server with the module, or a Sentinel. */
 class Server {
     #child;
-    #folder;
-    #options;
+    #folder = mkdtempSync(path.join(tmpdir(), 'dsync-node-'));
+    #words;
+
+    constructor(port) {
+        this.port = port;
+    }
 
     static async start(...options) {
-        const server = new Server();
-        server.#options = options;
-        server.#folder = mkdtempSync(path.join(tmpdir(), 'dsync-node-'));
-        server.port = await freePort();
+        const server = new Server(await freePort());
+        server.#words = ['--save', '', '--loadmodule', MODULE, ...options];
         await server.startAgain();
         return server;
     }
 
+    /** Starts a Sentinel that calls the server on `port` by the name `service`. */
+    static async startSentinel(service, port) {
+        const sentinel = new Server(await freePort());
+        const file = path.join(sentinel.#folder, 'sentinel.conf');
+        writeFileSync(file, `sentinel monitor ${service} 127.0.0.1 ${port} 1\nsentinel down-after-milliseconds ${service} 5000\n`);
+        sentinel.#words = [];
+        await sentinel.startAgain(file, '--sentinel');
+        return sentinel;
+    }
+
     /** Starts the server on its old port. */
-    async startAgain() {
+    async startAgain(...first) {
         const log = path.join(this.#folder, 'log');
-        const words = ['--port', this.port, '--bind', '127.0.0.1', '--dir', this.#folder, '--logfile', log, '--save', ''];
-        words.push('--enable-debug-command', 'yes', '--loadmodule', MODULE, ...this.#options);
+        const place = ['--port', this.port, '--bind', '127.0.0.1', '--dir', this.#folder, '--logfile', log];
+        const words = [...first, ...place, ...this.#words];
         this.#child = spawn(SERVER, words.map(String), { stdio: 'ignore' });
         const child = this.#child;
         child.once('exit', () => {
@@ -193,6 +217,17 @@ class Server {
     }
 }
 
+/** Starts a primary and a replica that has all its data. */
+async function startPair() {
+    const primary = await Server.start();
+    const replica = await Server.start('--replicaof', '127.0.0.1', primary.port);
+    await eventually(
+        async () => (await replica.call('INFO', 'replication')).includes('master_link_status:up'),
+        'the replica follows',
+    );
+    return [primary, replica];
+}
+
 /** Starts a cluster of three primaries. */
 async function startCluster() {
     const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '5000'];
@@ -211,15 +246,17 @@ async function startCluster() {
     return nodes;
 }
 
-/** A TCP proxy in front of a server, whose network can be cut. */
+/** A TCP proxy in front of a server: its network can be cut, and it can be turned to another server. */
 class Proxy {
     #listener;
+    #target;
     #pairs = new Set();
     #isCut = false;
 
-    static async start(port) {
+    static async start(target) {
         const proxy = new Proxy();
-        proxy.#listener = net.createServer((client) => proxy.#carry(client, net.connect(port, '127.0.0.1')));
+        proxy.#target = target;
+        proxy.#listener = net.createServer((client) => proxy.#carry(client, net.connect(proxy.#target, '127.0.0.1')));
         await new Promise((resolve) => proxy.#listener.listen(0, '127.0.0.1', resolve));
         proxy.port = proxy.#listener.address().port;
         return proxy;
@@ -256,9 +293,15 @@ class Proxy {
         this.#pairs.forEach((pair) => pair.forEach((socket) => socket.resume()));
     }
 
+    /** Closes all connections; the next ones lead to the server on this port. */
+    turn(port) {
+        this.#target = port;
+        this.#pairs.forEach((pair) => pair.forEach((socket) => socket.destroy()));
+    }
+
     end() {
         this.#listener.close();
-        this.#pairs.forEach((pair) => pair.forEach((socket) => socket.destroy()));
+        this.turn(0);
     }
 }
 
@@ -270,4 +313,4 @@ function readLog(log) {
     }
 }
 
-module.exports = { Server, Proxy, startCluster, freePort, eventually };
+module.exports = { Server, infoOf, queued, Proxy, startPair, startCluster, eventually };
