@@ -11,5 +11,5 @@ module.exports = [
         rules: { curly: 'error', eqeqeq: 'error', 'no-var': 'error', 'prefer-const': 'error', strict: 'error' },
     },
     { files: ['**/*.mjs'], languageOptions: { ecmaVersion: 2022, sourceType: 'module', globals: globals.node } },
-    { ignores: ['test/types/out/**'] },
+    { ignores: ['out/**'] },
 ];

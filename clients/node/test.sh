@@ -38,7 +38,7 @@ if ! cmp -s "$here/package-lock.json" "$home/package-lock.json" || [ ! -d "$home
     cp "$here/package.json" "$here/package-lock.json" "$home/"
     (cd "$home" && npm ci --silent --no-audit --no-fund --ignore-scripts)
 fi
-rm -rf "$home/src" "$home/test"
+rm -rf "$home/src" "$home/test" "$home/out"
 cp -R "$here/package.json" "$here/eslint.config.js" "$here/src" "$here/test" "$home/"
 cd "$home"
 

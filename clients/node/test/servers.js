@@ -19,12 +19,17 @@ const PATIENCE_MS = 30_000;
 /** A node of a cluster uses a second port, this much higher, which must not be above 65535. */
 const BUS_OFFSET = 10_000;
 
+const CLOSED = 'the connection closed';
+
 const running = new Set();
 process.once('exit', () => {
     for (const server of running) {
         server.end();
     }
 });
+for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.once(signal, () => process.exit(1));
+}
 
 /** Resolves to the first value of `look` that is true; fails if there is none in time. */
 async function eventually(look, what, patienceMs = PATIENCE_MS) {
@@ -78,13 +83,17 @@ class Wire {
         await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
         socket.on('data', (data) => wire.#read(data));
         socket.on('error', () => {});
-        socket.on('close', () => wire.#waiting.splice(0).forEach(({ reject }) => reject(new Error('the connection closed'))));
+        socket.on('close', () => wire.#waiting.splice(0).forEach(({ reject }) => reject(new Error(CLOSED))));
         return wire;
     }
 
     call(...words) {
         const parts = words.map((word) => `$${Buffer.byteLength(String(word))}\r\n${word}\r\n`);
         return new Promise((resolve, reject) => {
+            if (this.#socket.destroyed) {
+                reject(new Error(CLOSED));
+                return;
+            }
             this.#waiting.push({ resolve, reject });
             this.#socket.write(`*${words.length}\r\n${parts.join('')}`);
         });
@@ -192,7 +201,16 @@ class Server {
         return `redis://127.0.0.1:${this.port}`;
     }
 
-    call(...words) {
+    /** Sends a command, again if a failover closes the connection. */
+    async call(...words) {
+        try {
+            return await this.wire.call(...words);
+        } catch (error) {
+            if (error.message !== CLOSED) {
+                throw error;
+            }
+        }
+        this.wire = await Wire.open(this.port);
         return this.wire.call(...words);
     }
 
