@@ -39,12 +39,12 @@ if ! cmp -s "$here/package-lock.json" "$home/package-lock.json" || [ ! -d "$home
     (cd "$home" && npm ci --silent --no-audit --no-fund --ignore-scripts)
 fi
 rm -rf "$home/src" "$home/test" "$home/out"
-cp -R "$here/package.json" "$here/eslint.config.js" "$here/src" "$here/test" "$home/"
+cp -R "$here/package.json" "$here/README.md" "$here/eslint.config.js" "$here/src" "$here/test" "$home/"
 cd "$home"
 
 npx eslint src test
 npx tsc --project test/types
-node --test "$@" test/*.test.js
+node --test --test-concurrency=3 "$@" test/*.test.js
 
 # Only what all versions have in common: the newest libraries want Node.js 20.
 "$(node_of 18.20.8)/node" --test "$@" test/everyday.test.js

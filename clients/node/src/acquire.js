@@ -11,7 +11,7 @@ const { Hold } = require('./hold.js');
 const { OwnConnection } = require('./own_connection.js');
 const { holdersOf, outcomeOf } = require('./replies.js');
 const { Backoff, isRetryable, untilAnswered } = require('./retry.js');
-const { bounded, pause } = require('./timing.js');
+const { bounded, pause, takeSignal } = require('./timing.js');
 
 /** How often a request asks again while it hears of nothing. */
 const UNHEARD_ASKS_EVERY_MS = 1_000;
@@ -25,6 +25,7 @@ const FAREWELL_MS = 1_000;
  * of the signal, or an error that will not pass.
  */
 async function acquire(client, family, key, options, words, { Class = Hold } = {}) {
+    takeSignal(options.signal);
     const waitMs = options.waitMs === undefined ? Infinity : ms('waitMs', options.waitMs);
     const isTry = waitMs === 0;
     const deadline = performance.now() + waitMs;
@@ -89,9 +90,6 @@ class Asking {
         this.#deadline = deadline;
         if (ownConnection) {
             this.#ownConnection = new OwnConnection(claim.library);
-        }
-        if (signal !== undefined && typeof signal.addEventListener !== 'function') {
-            throw new TypeError('signal must be an AbortSignal');
         }
     }
 

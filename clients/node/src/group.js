@@ -9,11 +9,13 @@ const { HoldLost } = require('./errors.js');
 const { Hold } = require('./hold.js');
 const { OwnConnection } = require('./own_connection.js');
 const { Backoff, isRetryable, untilAnswered } = require('./retry.js');
-const { bounded } = require('./timing.js');
+const { bounded, takeSignal } = require('./timing.js');
 
 /** A WAIT is repeated so often, so that a server which has vanished is noticed. */
 const LONGEST_BLOCK_MS = 10_000;
 const ANSWER_MS = 2_000;
+/** The group is gone before its round was finished. Asked again, the server would say that nothing is left to wait for. */
+const REMOVED = 'UNBLOCKED the group was removed';
 const EXPECT_FOR_MS = 10_000;
 
 /** A member of a wait group. `done` counts its job; `release`, or the end of `await using`, leaves the job owed. */
@@ -72,9 +74,10 @@ class Group {
 
     /**
      * Waits until the round is finished. Resolves to `{ done, lapsed }`, or to null when it is not finished after `waitMs`.
-     * It waits on a connection of its own, because a round has no place in a queue.
+     * It waits on a connection of its own, because a round has no place in a queue. Rejects when the group is removed.
      */
     async wait({ waitMs, signal } = {}) {
+        takeSignal(signal);
         const deadline = waitMs === undefined ? Infinity : performance.now() + ms('waitMs', waitMs);
         const words = (more = []) => texts(['DWG.WAIT', this.key, ...more]);
         const backoff = new Backoff();
@@ -97,7 +100,7 @@ class Group {
                     backoff.reset();
                 } catch (error) {
                     connection.close();
-                    if (this.#library.isClosed || !isRetryable(error)) {
+                    if (this.#library.isClosed || !isRetryable(error) || error.message.startsWith(REMOVED)) {
                         throw error;
                     }
                     await backoff.pause(deadline - performance.now(), signal);

@@ -2,6 +2,8 @@
 
 'use strict';
 
+const { setMaxListeners } = require('node:events');
+
 /** setTimeout takes no more milliseconds than this. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
@@ -33,9 +35,20 @@ function bounded(promise, ms, signal) {
     });
 }
 
+/** Takes the signal of a caller, if there is one. Any number of waits may share it, and Node.js would warn of the eleventh. */
+function takeSignal(signal) {
+    if (signal === undefined) {
+        return;
+    }
+    if (typeof signal?.addEventListener !== 'function' || typeof signal.aborted !== 'boolean') {
+        throw new TypeError('signal must be an AbortSignal');
+    }
+    setMaxListeners(0, signal);
+}
+
 /** Resolves after so many milliseconds, or when the signal aborts. */
 function pause(ms, signal) {
     return bounded(new Promise(() => {}), Math.min(ms, LONGEST_TIMER_MS - 1), signal);
 }
 
-module.exports = { bounded, pause };
+module.exports = { bounded, pause, takeSignal };

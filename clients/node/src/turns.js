@@ -91,7 +91,7 @@ class Subscriber {
         this.#listeners.set(listener.channel, listener);
         listener.joined(() => this.#leave(listener));
         const connection = await this.opened;
-        if (this.#isCluster) {
+        if (this.#isCluster && this.#listeners.get(listener.channel) === listener) {
             await connection.subscribeSharded(listener.channel, (channel) => this.#hear(channel));
         }
         if (this.#listeners.get(listener.channel) === listener) {

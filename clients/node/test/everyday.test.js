@@ -171,6 +171,24 @@ for (const library of ALL) {
             });
         }
 
+        test('one signal ends any number of waits', async () => {
+            const hold = await dsync.lock(client, 'many');
+            const warnings = [];
+            const warn = (warning) => warnings.push(warning);
+            process.on('warning', warn);
+            const caller = new AbortController();
+            const { signal } = caller;
+            const waits = Array.from({ length: 20 }, () => dsync.lock(client, 'many', { signal }));
+            await waiting(20, 'many');
+            caller.abort(new Error('the user has left'));
+            for (const { reason } of await Promise.allSettled(waits)) {
+                assert.match(reason.message, /the user has left/);
+            }
+            process.off('warning', warn);
+            assert.deepEqual(warnings, []);
+            await hold.release();
+        });
+
         test('signal that has aborted before sends nothing', async () => {
             const signal = AbortSignal.abort();
             await assert.rejects(dsync.lock(client, 'never', { signal }), { name: 'AbortError' });
@@ -277,6 +295,15 @@ for (const library of ALL) {
             caller.abort(new Error('the user has left'));
             await assert.rejects(finished, /the user has left/);
             await waiting(0, 'left', 'DWG');
+        });
+
+        test('wait for a group that is removed fails', async () => {
+            const group = dsync.group(client, 'removed');
+            await group.expect(1);
+            const finished = assert.rejects(group.wait(), /UNBLOCKED the group was removed/);
+            await waiting(1, 'removed', 'DWG');
+            await server.call('DEL', 'removed');
+            await finished;
         });
 
         test('member that was lost does not count', async () => {

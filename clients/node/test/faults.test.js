@@ -3,7 +3,7 @@
 'use strict';
 
 const assert = require('node:assert/strict');
-const { after, afterEach, before, beforeEach, describe, test } = require('node:test');
+const { after, before, describe, test } = require('node:test');
 
 const dsync = require('dsync-client');
 const { ONE_OF_EACH } = require('./libraries.js');
@@ -14,30 +14,26 @@ const { DsyncError, HoldLost, NotAcquired } = dsync;
 /** Resolves when the hold is lost. */
 const lost = (hold) => eventually(() => hold.signal.aborted, 'the hold is lost');
 
+/** A server, and two clients: one beside a proxy and one behind it. */
+async function world(t, library) {
+    const server = await Server.start('--appendonly', 'yes', '--appendfsync', 'always');
+    t.after(() => server.end());
+    const proxy = await Proxy.start(server.port);
+    t.after(() => proxy.end());
+    const [direct, proxied] = await Promise.all([server.url, proxy.url].map((url) => library.open(url)));
+    t.after(() => {
+        for (const client of [direct, proxied]) {
+            dsync.closeSubscription(client);
+            library.close(client);
+        }
+    });
+    return { server, proxy, direct, proxied };
+}
+
 for (const library of ONE_OF_EACH) {
-    describe(`${library.name}, one server`, () => {
-        let server;
-        let proxy;
-        let direct;
-        let proxied;
-
-        beforeEach(async () => {
-            server = await Server.start('--appendonly', 'yes', '--appendfsync', 'always');
-            proxy = await Proxy.start(server.port);
-            direct = await library.open(server.url);
-            proxied = await library.open(proxy.url);
-        });
-        afterEach(() => {
-            server.signal('SIGCONT');
-            for (const client of [direct, proxied]) {
-                dsync.closeSubscription(client);
-                library.close(client);
-            }
-            proxy.end();
-            server.end();
-        });
-
-        test('hold is lost while the server is stopped, before its lease is over', async () => {
+    describe(`${library.name}, one server`, { concurrency: 4 }, () => {
+        test('hold is lost while the server is stopped, before its lease is over', async (t) => {
+            const { server, direct } = await world(t, library);
             const began = performance.now();
             const hold = await dsync.lock(direct, 'k', { leaseMs: 4_000, marginMs: 2_000 });
             server.signal('SIGSTOP');
@@ -53,7 +49,8 @@ for (const library of ONE_OF_EACH) {
             await (await dsync.lock(direct, 'k', { waitMs: 10_000 })).release();
         });
 
-        test('hold is lost when the network is cut, and given back when it is mended', async () => {
+        test('hold is lost when the network is cut, and given back when it is mended', async (t) => {
+            const { proxy, direct, proxied } = await world(t, library);
             const hold = await dsync.lock(proxied, 'k', { leaseMs: 3_000 });
             proxy.cut();
             await lost(hold);
@@ -64,7 +61,8 @@ for (const library of ONE_OF_EACH) {
             await (await next).release();
         });
 
-        test('hold outlives a network that is cut for less than its lease', async () => {
+        test('hold outlives a network that is cut for less than its lease', async (t) => {
+            const { proxy, proxied } = await world(t, library);
             const hold = await dsync.lock(proxied, 'k', { leaseMs: 9_000 });
             proxy.cut();
             // Its first renewal is on the way now, without an answer.
@@ -74,7 +72,8 @@ for (const library of ONE_OF_EACH) {
             assert.equal(await hold.release(), true);
         });
 
-        test('caller gives up at once when the network is cut, and its place is withdrawn when it is mended', async () => {
+        test('caller gives up at once when the network is cut, and its place is withdrawn when it is mended', async (t) => {
+            const { server, proxy, direct, proxied } = await world(t, library);
             const hold = await dsync.lock(direct, 'k');
             const caller = new AbortController();
             const aborted = dsync.lock(proxied, 'k', { signal: caller.signal });
@@ -95,7 +94,8 @@ for (const library of ONE_OF_EACH) {
             await hold.release();
         });
 
-        test('request that is answered after its caller has left is withdrawn', async () => {
+        test('request that is answered after its caller has left is withdrawn', async (t) => {
+            const { server, proxy, direct, proxied } = await world(t, library);
             const caller = new AbortController();
             proxy.cut();
             const pending = dsync.lock(proxied, 'k', { signal: caller.signal });
@@ -113,7 +113,8 @@ for (const library of ONE_OF_EACH) {
         for (const ownConnection of [false, true]) {
             const how = ownConnection ? 'on connections of their own' : 'on a shared connection';
 
-            test(`requests that wait ${how} keep their places when all connections break`, async () => {
+            test(`requests that wait ${how} keep their places when all connections break`, async (t) => {
+                const { server, direct } = await world(t, library);
                 const hold = await dsync.lock(direct, 'k');
                 const order = [];
                 const waiting = [];
@@ -129,7 +130,8 @@ for (const library of ONE_OF_EACH) {
                 assert.deepEqual(order, ['first', 'second', 'third']);
             });
 
-            test(`hold and places ${how} outlive a restart of the server`, async () => {
+            test(`hold and places ${how} outlive a restart of the server`, async (t) => {
+                const { server, direct } = await world(t, library);
                 const hold = await dsync.lock(direct, 'k');
                 const order = [];
                 const waiting = [];
@@ -147,7 +149,8 @@ for (const library of ONE_OF_EACH) {
             });
         }
 
-        test('lost connection does not stop the wait for a group', async () => {
+        test('lost connection does not stop the wait for a group', async (t) => {
+            const { server, direct } = await world(t, library);
             const group = dsync.group(direct, 'g');
             await group.expect(1);
             const finished = group.wait();
@@ -157,7 +160,8 @@ for (const library of ONE_OF_EACH) {
             assert.deepEqual(await finished, { done: 1, lapsed: 0 });
         });
 
-        test('client that its user closes ends the wait', async () => {
+        test('client that its user closes ends the wait', async (t) => {
+            const { server, direct, proxied } = await world(t, library);
             const hold = await dsync.lock(direct, 'k');
             const pending = assert.rejects(dsync.lock(proxied, 'k'), /clos|abort|disconnect/i);
             await queued(server, 1, 'k');
@@ -168,7 +172,8 @@ for (const library of ONE_OF_EACH) {
             await hold.release();
         });
 
-        test('user who may not subscribe gets the turn by asking', async () => {
+        test('user who may not subscribe gets the turn by asking', async (t) => {
+            const { server } = await world(t, library);
             const name = `plain-${library.name}`;
             const rights = ['on', '>secret', 'resetchannels', '~*', '+@all', '-psubscribe'];
             await server.call('ACL', 'SETUSER', name, ...rights);
