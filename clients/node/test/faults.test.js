@@ -4,6 +4,7 @@
 
 const assert = require('node:assert/strict');
 const { after, before, describe, test } = require('node:test');
+const { setTimeout: sleep } = require('node:timers/promises');
 
 const dsync = require('dsync-client');
 const { ONE_OF_EACH } = require('./libraries.js');
@@ -72,6 +73,19 @@ for (const library of ONE_OF_EACH) {
             assert.equal(await hold.release(), true);
         });
 
+        test('lease is counted from when the request was sent', async (t) => {
+            const { proxy, proxied } = await world(t, library);
+            proxy.cut();
+            const sent = performance.now();
+            const pending = dsync.lock(proxied, 'k', { leaseMs: 60_000, marginMs: 20_000 });
+            await sleep(1_000);
+            const mended = performance.now();
+            proxy.mend();
+            const hold = await pending;
+            assert.ok(hold.leftMs <= 40_000 - (mended - sent), `${hold.leftMs}`);
+            await hold.release();
+        });
+
         test('caller gives up at once when the network is cut, and its place is withdrawn when it is mended', async (t) => {
             const { server, proxy, direct, proxied } = await world(t, library);
             const hold = await dsync.lock(direct, 'k');
@@ -120,11 +134,15 @@ for (const library of ONE_OF_EACH) {
                 const waiting = [];
                 for (const name of ['first', 'second', 'third']) {
                     const work = () => order.push(name);
-                    waiting.push(dsync.withLock(direct, 'k', work, { ownConnection }));
+                    // They would ask again by themselves after 20 s.
+                    waiting.push(dsync.withLock(direct, 'k', work, { ownConnection, placeMs: 60_000 }));
                     await queued(server, waiting.length, 'k');
                 }
+                const isHeard = async () => (await server.call('PUBSUB', 'NUMPAT')) === (ownConnection ? 0 : 1);
+                await eventually(isHeard, 'they have subscribed');
                 await server.call('CLIENT', 'KILL', 'TYPE', 'pubsub', 'SKIPME', 'yes');
                 await server.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+                await eventually(isHeard, 'they have subscribed again', 15_000);
                 assert.equal(await hold.release(), true);
                 await Promise.all(waiting);
                 assert.deepEqual(order, ['first', 'second', 'third']);
@@ -203,7 +221,7 @@ for (const library of ONE_OF_EACH) {
             const order = [];
             const waiting = [];
             for (const name of ['first', 'second']) {
-                waiting.push(dsync.withLock(client, 'k', () => order.push(name)));
+                waiting.push(dsync.withLock(client, 'k', () => order.push(name), { placeMs: 15_000 }));
                 await queued(primary, waiting.length, 'k');
             }
             await primary.call('FAILOVER');
@@ -213,6 +231,9 @@ for (const library of ONE_OF_EACH) {
             const released = hold.release();
             const isReadonly = async () => (await primary.call('INFO', 'errorstats')).includes('errorstat_READONLY');
             await eventually(isReadonly, 'a request was refused');
+            // Nothing is announced at a replica.
+            const isLeft = async () => (await primary.call('PUBSUB', 'NUMPAT')) === 0;
+            await eventually(isLeft, 'the subscription there is given up');
             proxy.turn(replica.port);
             assert.equal(await released, true);
             await Promise.all(waiting);
