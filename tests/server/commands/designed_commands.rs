@@ -66,7 +66,7 @@ pub const COMMANDS: [DesignedCommand; 38] = [
         "key [COUNT count]",
         READS,
         VARIES,
-        &[Observer, Operator],
+        &[Worker, Observer, Operator],
     ),
     row(
         "DSEM.ACQUIRE",
@@ -98,7 +98,7 @@ pub const COMMANDS: [DesignedCommand; 38] = [
         "key [COUNT count]",
         READS,
         VARIES,
-        &[Observer, Operator],
+        &[Worker, Observer, Operator],
     ),
     row(
         "DWG.ADD",
@@ -126,7 +126,7 @@ pub const COMMANDS: [DesignedCommand; 38] = [
         "key [COUNT count]",
         READS,
         VARIES,
-        &[Observer, Operator],
+        &[Worker, Observer, Operator],
     ),
     row(
         "DONCE.BEGIN",
@@ -172,7 +172,7 @@ pub const COMMANDS: [DesignedCommand; 38] = [
         "key [COUNT count]",
         READS,
         VARIES,
-        &[Observer, Operator],
+        &[Worker, Observer, Operator],
     ),
     row(
         "DSYNC.CONTENDED",
