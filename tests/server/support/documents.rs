@@ -59,8 +59,8 @@ pub struct Typed {
     pub command: String,
 }
 
-/// Every line of a block that begins with a prompt such as `operator> `. A comment behind it stands in parentheses after
-/// two spaces or more.
+/// Every line of a block that begins with a prompt such as `operator> `. A comment stands behind it after two
+/// spaces or more.
 pub fn typed_lines(document: &str) -> Vec<Typed> {
     let blocks = blocks(document).concat();
     let prompts = blocks.lines().filter_map(|line| line.split_once("> "));
