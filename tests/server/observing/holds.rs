@@ -344,6 +344,8 @@ fn script_of_operations_page_ends_everything_of_one_owner() {
     line("DWG.ADD 'a group' OWNER web-1/7 EX 600");
     line("DONCE.BEGIN once OWNER web-1/7 EX 600");
     line("DONCE.BEGIN other OWNER web-11/7 EX 600");
+    // Otherwise a redis-cli that cannot log in goes on as the default user.
+    assert_eq!(ask(&mut client, "ACL SETUSER default off"), "OK");
     let bin = folder_with_cli(&server);
     let path = std::env::var("PATH").expect("a path");
     let blocks = blocks(&document("docs/operations.md"));
