@@ -68,9 +68,10 @@ class Server:
     def waiters(self):
         return self.info("dsync")["dsync_waiters"]
 
-    def renewals(self):
+    def calls(self, command):
+        """How many calls of the command have been carried out. Refused ones do not count."""
         stats = {name.lower(): value for name, value in self.info("commandstats").items()}
-        counts = stats.get("cmdstat_dlock.renew", {"calls": 0, "failed_calls": 0, "rejected_calls": 0})
+        counts = stats.get(f"cmdstat_{command}", {"calls": 0, "failed_calls": 0})
         return counts["calls"] - counts["failed_calls"]
 
 
@@ -157,10 +158,10 @@ def acquire_and_hold_over_failovers(first, second, address):
     assert fences[0] > fence_before
 
     # It changes back while the lock is held: the new primary gets the renewals, and the hold lives on.
-    before = first.renewals()
+    before = first.calls("dlock.renew")
     second.hand_over_to(first)
     address.target = first
-    eventually("renewals at the new primary", lambda: first.renewals() >= before + 2)
+    eventually("renewals at the new primary", lambda: first.calls("dlock.renew") >= before + 2)
     assert not ended.is_set() and not errors, errors
     assert len(set(fences)) == 1, "one hold all the time"
 
@@ -172,15 +173,17 @@ def acquire_and_hold_over_failovers(first, second, address):
 
 
 def give_up(first, address):
-    """A wait that ends in vain leaves nothing in the queue, also where the answer never comes."""
+    """A wait that ends in vain withdraws its request."""
     names = lines_of_the_page(address)
-    names["BLOCK"] = 0.2
+    names["BLOCK"] = 0.5
     first.client.execute_command("DLOCK.ACQUIRE", "jobs:2", "EX", 600, "TOKEN", "before")
+    before = first.calls("dlock.release")
     try:
         with names["lock"]("jobs:2"):
             raise AssertionError("the lock is held by another")
     except TimeoutError as error:
         assert "still held" in str(error), error
+    assert first.calls("dlock.release") == before + 1
     eventually("an empty queue", lambda: first.waiters() == 0)
 
 
