@@ -148,7 +148,7 @@ def check_names(scrape):
 
 
 def check_dashboard():
-    """Panels have their own numbers and titles, lie side by side, and say what they show with units."""
+    """Panels have their own numbers and titles, lie side by side, say what they show, and have units."""
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     panels = board["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -160,7 +160,7 @@ def check_dashboard():
         assert place["x"] + place["w"] <= 24 and not cells & taken, panel["title"]
         taken |= cells
         if panel["type"] != "row":
-            assert panel["targets"] and panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+            assert panel["description"] and panel["targets"] and panel["fieldConfig"]["defaults"]["unit"], panel["title"]
 
 
 def check_runbooks():
