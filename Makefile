@@ -11,7 +11,7 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix test-clients fuzz bench bench-growth bench-peers bench-quick lint licences install clean
+.PHONY: help build run test test-matrix test-clients fuzz bench bench-growth bench-peers bench-quick lint licences install deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -61,6 +61,13 @@ licences: ## check the licences and sources of all dependencies against deny.tom
 # Does not build, because root often has no cargo, and because the user could not clean what root has built.
 install: ## install the built module where the server may load it (PREFIX=, MODULE_DIR=, DESTDIR=)
 	@sh scripts/install.sh
+
+# The two targets below build the module and the tool anew, with the paths of this machine left out.
+deb: ## build Debian packages of the module and of the tool, in target/dist
+	@sh scripts/deb.sh
+
+dist: ## build the archive of a release with its checksum, in target/dist
+	@sh scripts/dist.sh
 
 clean: ## remove everything built or unpacked under target/
 	cargo clean
