@@ -74,5 +74,13 @@ sed 's|^# loadmodule /path/to/.*|loadmodule /usr/lib/redis/modules/dsync.so|' re
 pack dsync /usr/lib/redis/modules/dsync.so
 
 sh scripts/stage.sh tool "$work/dsync-cli"
+(
+    cd "$work/dsync-cli/usr/share"
+    gzip -9n man/man1/*.1
+    # Where Debian's zsh looks for what packages bring.
+    mkdir -p zsh/vendor-completions
+    mv zsh/site-functions/_dsync zsh/vendor-completions/
+    rmdir zsh/site-functions
+)
 add_docs dsync-cli cli/Cargo.toml
 pack dsync-cli /usr/bin/dsync
