@@ -5,6 +5,7 @@
 # SOURCE_DATE_EPOCH is the date that all files in a package get, in seconds since 1970. It is that of the newest entry in
 # packaging/debian/changelog, unless the caller sets it: so it needs no git, and changes only with a release.
 
+# shellcheck disable=SC2034 # for the scripts that read this file
 version=$(sed -n '/^\[workspace.package\]/,/^\[[^w]/ s/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
