@@ -10,6 +10,8 @@ use redis::{ErrorKind, RedisError};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
+    /// Whoever read stdout has closed it; no failure.
+    ReaderGone = 0,
     /// Nothing was done, for a reason that the message gives: no such hold, the answer was no.
     Nothing = 1,
     /// The command line is wrong (EX_USAGE).
@@ -56,7 +58,11 @@ impl Failure {
 impl From<std::io::Error> for Failure {
     /// Of this machine, not of the connection: stdout that cannot be written, a terminal that went away.
     fn from(error: std::io::Error) -> Failure {
-        Failure::new(Status::System, error.to_string())
+        let status = match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Status::ReaderGone,
+            _ => Status::System,
+        };
+        Failure::new(status, error.to_string())
     }
 }
 

@@ -118,11 +118,6 @@ impl Child {
         }
     }
 
-    /// Whether the command itself has ended. Others of its group may still run.
-    pub fn ending(&self) -> Option<Ending> {
-        self.ending
-    }
-
     fn group_lives(&self) -> bool {
         // EPERM: there are processes, of another user.
         killpg(self.pid, None) != Err(Errno::ESRCH)

@@ -205,7 +205,7 @@ impl Job<'_> {
         hold.on_lost(move |loss| drop(sender.send(Event::Lost(loss))))?;
         let mut terminal = Terminal::open();
         let mut kill_at: Option<Instant> = None;
-        let mut stops = false;
+        let mut stopping = None;
         // It may have ended before its SIGCHLD could be seen.
         let mut news = child.reap();
         loop {
@@ -219,46 +219,50 @@ impl Job<'_> {
                 News::Stopped(signal) => self.command_stopped(signal, &child, terminal.as_mut()),
                 News::Nothing => {}
             }
-            news = match self.next_event(kill_at) {
+            let event = self.next_event(kill_at);
+            let loss = match event {
+                Some(Event::Lost(loss)) => Some(loss),
+                // This process may have slept through the lease. The command must not go on before it is told.
+                Some(Event::Signal(Signal::SIGCONT)) => hold.loss(),
+                _ => None,
+            };
+            if let (Some(loss), None) = (loss, stopping) {
+                let end = self.stop(&child, loss, hold.lease_end());
+                stopping = Some(loss);
+                kill_at = Some(end);
+            }
+            news = match event {
                 Some(Event::Signal(Signal::SIGCHLD)) => child.reap(),
-                Some(Event::Signal(Signal::SIGCONT)) => {
-                    child.signal(Signal::SIGCONT);
-                    News::Nothing
-                }
-                Some(Event::Signal(Signal::SIGTSTP)) => {
-                    child.signal(Signal::SIGTSTP);
-                    News::Nothing
-                }
                 Some(Event::Signal(signal)) => {
                     if signals::is_passed_on(signal) {
                         child.signal(signal);
                     }
                     News::Nothing
                 }
-                Some(Event::Lost(loss)) if !stops => {
-                    stops = true;
-                    let now = Instant::now();
-                    let end = self.request.schedule.kill_at(now, hold.lease_end());
-                    kill_at = Some(end);
-                    self.notice.error(&format!(
-                        "{} is lost: {loss}; SIGTERM now, SIGKILL in {}",
-                        self.request.name(),
-                        short(end.saturating_duration_since(now))
-                    ));
-                    child.signal(Signal::SIGTERM);
-                    // A stopped process gets SIGTERM only when it goes on.
-                    child.signal(Signal::SIGCONT);
-                    News::Nothing
-                }
+                Some(_) => News::Nothing,
                 // The time is up.
                 None => {
                     kill_at = None;
                     child.signal(Signal::SIGKILL);
                     child.reap()
                 }
-                Some(_) => News::Nothing,
             };
         }
+    }
+
+    /// Asks the command to end because the hold is lost. Returns when to kill it.
+    fn stop(&self, child: &Child, loss: Loss, lease_end: Instant) -> Instant {
+        let now = Instant::now();
+        let kill_at = self.request.schedule.kill_at(now, lease_end);
+        child.signal(Signal::SIGTERM);
+        // A process that is stopped gets SIGTERM when it goes on.
+        child.signal(Signal::SIGCONT);
+        self.notice.error(&format!(
+            "{} is lost: {loss}; SIGTERM now, SIGKILL in {}",
+            self.request.name(),
+            short(kill_at.saturating_duration_since(now))
+        ));
+        kill_at
     }
 
     /// Takes the next event, or `None` when the time is up.

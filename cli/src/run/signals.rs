@@ -10,8 +10,8 @@ use signal_hook::iterator::Signals;
 
 use super::Event;
 
-/// Passed on to the command. While waiting, all of these but the last three end the wait.
-const PASSED_ON: [Signal; 7] = [
+/// Passed on to the command.
+const PASSED_ON: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -19,19 +19,19 @@ const PASSED_ON: [Signal; 7] = [
     Signal::SIGUSR1,
     Signal::SIGUSR2,
     Signal::SIGWINCH,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
 ];
-
-/// For watching the command.
-const OWN: [Signal; 3] = [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGTSTP];
 
 /// Starts to handle signals: each becomes an event.
 ///
 /// A signal that is ignored when this process starts stays ignored, here and in the command: so `nohup dsync run` works,
 /// and so do the jobs that a script starts in the background.
 pub fn handle(events: Sender<Event>) -> io::Result<()> {
-    let is_handled = |signal: &Signal| *signal == Signal::SIGCHLD || !is_ignored(*signal);
-    let numbers = PASSED_ON.into_iter().chain(OWN).filter(is_handled).map(|signal| signal as i32);
-    let mut signals = Signals::new(numbers)?;
+    let passed_on = PASSED_ON.into_iter().filter(|signal| !is_ignored(*signal));
+    // SIGCHLD tells that the command has ended or stopped.
+    let handled = passed_on.chain([Signal::SIGCHLD]).map(|signal| signal as i32);
+    let mut signals = Signals::new(handled)?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         for number in signals.forever() {
             let signal = Signal::try_from(number);

@@ -92,6 +92,14 @@ impl Lease {
         }
     }
 
+    /// Returns when the lease is over, the margin included.
+    pub(crate) fn end(&self) -> Instant {
+        let sent = self.state().sent;
+        // A lease that never ends by this clock is certainly over later than a day, the longest that servers give.
+        sent.checked_add(self.length)
+            .unwrap_or_else(|| sent + Duration::from_secs(86_400))
+    }
+
     /// Returns why the hold is lost, `None` while it is not.
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.state().loss
@@ -176,6 +184,8 @@ mod tests {
         assert!(lease.left() > 40 * SECOND);
         lease.renewed(Instant::now() - 50 * SECOND);
         assert!(lease.left() > 40 * SECOND);
+        let end = lease.end();
+        assert!(end > Instant::now() + 50 * SECOND && end <= Instant::now() + 60 * SECOND);
         lease.ended();
         assert_eq!(lease.loss(), Some(Loss::Ended));
     }

@@ -91,6 +91,13 @@ impl Hold {
         self.shared.lease.left()
     }
 
+    /// Returns when the lease is over by the monotonic clock of this process, unless it is renewed: counted from the last
+    /// answered request, without the margin. What must not outlast the hold is to be over by then, also when the hold is
+    /// already lost.
+    pub fn lease_end(&self) -> Instant {
+        self.shared.lease.end()
+    }
+
     /// Waits until the hold is lost, at most so long. Returns why, or `None` when it is not lost by then.
     pub fn wait_lost(&self, at_most: Duration) -> Option<Loss> {
         self.shared.lease.wait(at_most)
