@@ -97,6 +97,11 @@ pub enum Command {
     Completions { shell: clap_complete::Shell },
 }
 
+// `requires` would not do: clap waives it where the required option conflicts with a given one, as the keys do.
+const NOT_LOCK: [&str; 3] = ["semaphore", "once", "group"];
+const NOT_SEMAPHORE: [&str; 3] = ["lock", "once", "group"];
+const NOT_ONCE: [&str; 3] = ["lock", "semaphore", "group"];
+
 const RUN_AFTER: &str = "\
 Exit status:
   the command's own, or 128 + N if signal N ended it
@@ -126,7 +131,7 @@ pub struct Run {
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub lock: Option<String>,
     /// Share the lock with others who say --shared
-    #[arg(long, requires = "lock")]
+    #[arg(long, conflicts_with_all = NOT_LOCK)]
     pub shared: bool,
     /// Hold permits of the semaphore KEY
     #[arg(long, value_name = "KEY", value_parser = key)]
@@ -135,22 +140,22 @@ pub struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["lock", "once"])]
     pub limit: Option<u32>,
     /// How many permits to take (1 to 1000000) [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "semaphore")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = NOT_SEMAPHORE)]
     pub permits: Option<u32>,
     /// Do the work KEY once: exit status 0 is done, any other a failed attempt; done already is success
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub once: Option<String>,
     /// How many attempts there may be in all, whoever makes them (1 to 1000000) [default: no bound]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "once")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = NOT_ONCE)]
     pub max: Option<u32>,
     /// After a failed attempt nobody begins again for so long
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "once")]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = NOT_ONCE)]
     pub delay: Option<Duration>,
     /// Remember for so long that the work is done [default: what the server is set to, a day]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive, requires = "once", conflicts_with = "forever")]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive, conflicts_with = "forever", conflicts_with_all = NOT_ONCE)]
     pub keep: Option<Duration>,
     /// Remember until the key is removed that the work is done
-    #[arg(long, requires = "once")]
+    #[arg(long, conflicts_with_all = NOT_ONCE)]
     pub forever: bool,
     /// Be a member of the group KEY: exit status 0 counts as done, any other does not
     #[arg(long, value_name = "KEY", value_parser = key)]
