@@ -69,12 +69,9 @@ pub struct Server {
     /// File with the client's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
     pub key: Option<PathBuf>,
-    /// Accept any certificate, also a forged one
+    /// Use TLS and accept any certificate, also a forged one
     #[arg(long)]
     pub insecure: bool,
-    /// The name that the server's certificate must have [default: the host of the address]
-    #[arg(long, value_name = "NAME")]
-    pub sni: Option<String>,
     /// How long to wait for a connection or an answer
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_positive)]
     pub timeout: Duration,
@@ -94,7 +91,9 @@ pub enum Command {
         folder: PathBuf,
     },
     /// Print the completion script of a shell: source <(dsync completions bash)
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        shell: clap_complete::Shell,
+    },
 }
 
 // `requires` would not do: clap waives it where the required option conflicts with a given one, as the keys do.
@@ -182,7 +181,7 @@ pub struct Run {
     /// Print nothing but errors
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say on stderr what happens: waiting, granted, renewed, released
+    /// Say on stderr what happens, also where it is no terminal: waiting, granted, released
     #[arg(short, long)]
     pub verbose: bool,
     /// The command and its arguments
@@ -208,7 +207,11 @@ pub struct Ls {
 #[derive(Args, Debug)]
 pub struct Revoke {
     /// The key that is held
-    #[arg(required_unless_present = "owner", conflicts_with = "owner", requires = "fence")]
+    #[arg(
+        required_unless_present = "owner",
+        conflicts_with = "owner",
+        requires = "fence"
+    )]
     pub key: Option<String>,
     /// The fence of the hold
     pub fence: Option<u64>,
@@ -278,7 +281,11 @@ fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, Strin
     if (least..=most).contains(&time) {
         return Ok(time);
     }
-    Err(format!("must be {} to {}", duration::short(least), duration::short(most)))
+    Err(format!(
+        "must be {} to {}",
+        duration::short(least),
+        duration::short(most)
+    ))
 }
 
 #[cfg(test)]
@@ -334,7 +341,10 @@ mod tests {
             "--lock a --lease 0.9s",
             "--lock a --lease 2d",
         ] {
-            assert!(parse(&format!("dsync run {options} -- true")).is_err(), "{options}");
+            assert!(
+                parse(&format!("dsync run {options} -- true")).is_err(),
+                "{options}"
+            );
         }
         for options in [
             "--lock a --shared --try",
@@ -344,7 +354,10 @@ mod tests {
             "--once a --forever",
             "--group a --limit 3 --lease 60",
         ] {
-            assert!(parse(&format!("dsync run {options} -- true")).is_ok(), "{options}");
+            assert!(
+                parse(&format!("dsync run {options} -- true")).is_ok(),
+                "{options}"
+            );
         }
     }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use dsync_client::Server;
 use redis::cluster::ClusterClientBuilder;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    Client, ClientTlsConfig, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    RedisResult, TlsCertificates, TlsMode, Value, from_redis_value_ref,
+    Client, ClientTlsConfig, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value, from_redis_value_ref,
 };
 
 use crate::args;
@@ -32,11 +32,14 @@ enum Place {
     Single(ConnectionAddr),
     /// Any node of the cluster.
     Cluster(ConnectionAddr),
-    Sentinel {
-        addresses: Vec<ConnectionAddr>,
-        master: String,
-        login: RedisConnectionInfo,
-    },
+    Sentinel(Sentinels),
+}
+
+/// The sentinels that know the address of a primary.
+struct Sentinels {
+    addresses: Vec<ConnectionAddr>,
+    master: String,
+    login: RedisConnectionInfo,
 }
 
 /// A connection to one primary.
@@ -73,19 +76,34 @@ impl Servers {
         };
         let uses_sentinel = !options.sentinel.is_empty();
         // Sentinels know the address. The URL of the environment is meant for other programs then.
-        let info = if uses_sentinel { DEFAULT_URL.into_connection_info() } else { url.as_str().into_connection_info() };
+        let info = if uses_sentinel {
+            DEFAULT_URL.into_connection_info()
+        } else {
+            url.as_str().into_connection_info()
+        };
         let info = info.map_err(|error| {
             let why = crate::failure::plain(&error);
-            usage(format!("'{}': {why}\nA URL is redis://HOST:PORT, rediss://… or unix:///PATH.", without_password(&url)))
+            usage(format!(
+                "'{}': {why}\nA URL is redis://HOST:PORT, rediss://… or unix:///PATH.",
+                without_password(&url)
+            ))
         })?;
 
-        let asks_for_tls = options.tls || options.cacert.is_some() || options.cert.is_some() || options.insecure;
+        let asks_for_tls =
+            options.tls || options.cacert.is_some() || options.cert.is_some() || options.insecure;
         let insecure = options.insecure;
         let address = match info.addr().clone() {
             ConnectionAddr::Tcp(host, port) if asks_for_tls => tls(host, port, insecure),
-            ConnectionAddr::TcpTls { host, port, insecure: by_url, .. } => tls(host, port, insecure || by_url),
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: by_url,
+                ..
+            } => tls(host, port, insecure || by_url),
             ConnectionAddr::Unix(_) if asks_for_tls || options.cluster => {
-                return Err(usage("a unix socket has neither TLS nor --cluster; give a redis:// or rediss:// URL"));
+                return Err(usage(
+                    "a unix socket has neither TLS nor --cluster; give a redis:// or rediss:// URL",
+                ));
             }
             other => other,
         };
@@ -105,16 +123,21 @@ impl Servers {
         login = login.set_lib_name("dsync-cli", env!("CARGO_PKG_VERSION"));
 
         let place = match (uses_sentinel, options.cluster) {
-            (true, _) => Place::Sentinel {
+            (true, _) => Place::Sentinel(Sentinels {
                 addresses: sentinels(&options.sentinel, asks_for_tls.then_some(insecure))?,
                 master: options.master.clone().unwrap_or_default(),
                 login: sentinel_login(options),
-            },
+            }),
             (_, true) => Place::Cluster(address),
             _ => Place::Single(address),
         };
         let certificates = certificates(options)?;
-        Ok(Servers { place, login, certificates, timeout: options.timeout })
+        Ok(Servers {
+            place,
+            login,
+            certificates,
+            timeout: options.timeout,
+        })
     }
 
     /// How long to wait for an answer.
@@ -126,8 +149,13 @@ impl Servers {
     pub fn name(&self) -> String {
         match &self.place {
             Place::Single(address) | Place::Cluster(address) => address.to_string(),
-            Place::Sentinel { addresses, master, .. } => {
-                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            Place::Sentinel(sentinels) => {
+                let addresses: Vec<String> = sentinels
+                    .addresses
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
+                let master = &sentinels.master;
                 format!("{master} (sentinels {})", addresses.join(", "))
             }
         }
@@ -138,7 +166,7 @@ impl Servers {
         let server = match &self.place {
             Place::Single(address) => self.client(address).map(Server::from),
             Place::Cluster(address) => self.cluster(address),
-            Place::Sentinel { .. } => self.sentinel().map(Server::from),
+            Place::Sentinel(sentinels) => self.sentinel(sentinels).map(Server::from),
         };
         server.map_err(|error| self.failure(&error))
     }
@@ -148,8 +176,10 @@ impl Servers {
         match &self.place {
             Place::Single(address) => Ok(vec![self.node(address)?]),
             Place::Cluster(address) => self.cluster_primaries(address),
-            Place::Sentinel { .. } => {
-                let client = self.sentinel().and_then(|mut sentinel| sentinel.get_client());
+            Place::Sentinel(sentinels) => {
+                let client = self
+                    .sentinel(sentinels)
+                    .and_then(|mut sentinel| sentinel.get_client());
                 let client = client.map_err(|error| self.failure(&error))?;
                 Ok(vec![self.node(client.get_connection_info().addr())?])
             }
@@ -159,45 +189,68 @@ impl Servers {
     /// Connects to the primary that has this key.
     pub fn primary_of(&self, key: &str) -> Result<Node> {
         let Place::Cluster(address) = &self.place else {
-            return self.primaries()?.pop().ok_or_else(|| Failure::new(Status::Unreachable, "no primary"));
+            return self
+                .primaries()?
+                .pop()
+                .ok_or_else(|| Failure::new(Status::Unreachable, "no primary"));
         };
         let mut any = self.node(address)?;
         let slot: u16 = any.ask(redis::cmd("CLUSTER").arg("KEYSLOT").arg(key))?;
         let ranges = slots(&mut any)?;
-        match ranges.iter().find(|range| (range.first..=range.last).contains(&slot)) {
+        match ranges
+            .iter()
+            .find(|range| (range.first..=range.last).contains(&slot))
+        {
             Some(range) => self.node(&range.primary.beside(address)),
-            None => Err(Failure::new(Status::Unreachable, format!("{}: no node serves slot {slot}", any.name))),
+            None => Err(Failure::new(
+                Status::Unreachable,
+                format!("{}: no node serves slot {slot}", any.name),
+            )),
         }
     }
 
     fn cluster_primaries(&self, address: &ConnectionAddr) -> Result<Vec<Node>> {
         let mut any = self.node(address)?;
-        let mut addresses: Vec<Endpoint> = slots(&mut any)?.into_iter().map(|range| range.primary).collect();
+        let mut addresses: Vec<Endpoint> = slots(&mut any)?
+            .into_iter()
+            .map(|range| range.primary)
+            .collect();
         addresses.sort();
         addresses.dedup();
         if addresses.is_empty() {
             let message = format!("{}: this cluster has no node that serves slots", any.name);
             return Err(Failure::new(Status::Unreachable, message));
         }
-        addresses.iter().map(|endpoint| self.node(&endpoint.beside(address))).collect()
+        addresses
+            .iter()
+            .map(|endpoint| self.node(&endpoint.beside(address)))
+            .collect()
     }
 
     fn node(&self, address: &ConnectionAddr) -> Result<Node> {
         let connect = || -> RedisResult<Connection> {
-            let connection = self.client(address)?.get_connection_with_timeout(self.timeout)?;
+            let connection = self
+                .client(address)?
+                .get_connection_with_timeout(self.timeout)?;
             connection.set_read_timeout(Some(self.timeout))?;
             connection.set_write_timeout(Some(self.timeout))?;
             Ok(connection)
         };
         let name = address.to_string();
         let connection = connect().map_err(|error| Failure::of_server(&name, &error))?;
-        Ok(Node { name, connection, db: self.login.db() })
+        Ok(Node {
+            name,
+            connection,
+            db: self.login.db(),
+        })
     }
 
     fn client(&self, address: &ConnectionAddr) -> RedisResult<Client> {
         let info = self.info(address)?;
         match address {
-            ConnectionAddr::TcpTls { .. } => Client::build_with_tls(info, self.certificates.clone()),
+            ConnectionAddr::TcpTls { .. } => {
+                Client::build_with_tls(info, self.certificates.clone())
+            }
             _ => Client::open(info),
         }
     }
@@ -212,16 +265,22 @@ impl Servers {
         let mut builder = ClusterClientBuilder::new([self.info(address)?]).retries(1);
         builder = builder.connection_timeout(self.timeout);
         if let ConnectionAddr::TcpTls { insecure, .. } = address {
-            let mode = if *insecure { TlsMode::Insecure } else { TlsMode::Secure };
+            let mode = if *insecure {
+                TlsMode::Insecure
+            } else {
+                TlsMode::Secure
+            };
             builder = builder.tls(mode).certs(self.certificates.clone());
         }
         Ok(builder.build()?.into())
     }
 
-    fn sentinel(&self) -> RedisResult<redis::sentinel::SentinelClient> {
-        let Place::Sentinel { addresses, master, login } = &self.place else {
-            unreachable!("only called for sentinels");
-        };
+    fn sentinel(&self, sentinels: &Sentinels) -> RedisResult<SentinelClient> {
+        let Sentinels {
+            addresses,
+            master,
+            login,
+        } = sentinels;
         let kind = SentinelServerType::Master;
         let mut builder = SentinelClientBuilder::new(addresses.clone(), master.clone(), kind)?;
         builder = builder.set_client_to_redis_db(self.login.db());
@@ -238,7 +297,11 @@ impl Servers {
             builder = builder.set_client_to_sentinel_password(password);
         }
         if let Some(ConnectionAddr::TcpTls { insecure, .. }) = addresses.first() {
-            let mode = if *insecure { TlsMode::Insecure } else { TlsMode::Secure };
+            let mode = if *insecure {
+                TlsMode::Insecure
+            } else {
+                TlsMode::Secure
+            };
             builder = builder
                 .set_client_to_redis_tls_mode(mode)
                 .set_client_to_sentinel_tls_mode(mode)
@@ -265,9 +328,11 @@ impl Endpoint {
     /// Returns the address, with the host and TLS of the node that was asked where this one leaves them open.
     fn beside(&self, asked: &ConnectionAddr) -> ConnectionAddr {
         match asked {
-            ConnectionAddr::TcpTls { host, insecure, .. } => {
-                tls(self.host.clone().unwrap_or_else(|| host.clone()), self.port, *insecure)
-            }
+            ConnectionAddr::TcpTls { host, insecure, .. } => tls(
+                self.host.clone().unwrap_or_else(|| host.clone()),
+                self.port,
+                *insecure,
+            ),
             ConnectionAddr::Tcp(host, _) => {
                 ConnectionAddr::Tcp(self.host.clone().unwrap_or_else(|| host.clone()), self.port)
             }
@@ -302,7 +367,12 @@ fn slots(node: &mut Node) -> Result<Vec<Range>> {
 }
 
 fn tls(host: String, port: u16, insecure: bool) -> ConnectionAddr {
-    ConnectionAddr::TcpTls { host, port, insecure, tls_params: None }
+    ConnectionAddr::TcpTls {
+        host,
+        port,
+        insecure,
+        tls_params: None,
+    }
 }
 
 /// Reads `host:port`, `[ipv6]:port` or a host alone. With TLS if `tls_mode` says how.
@@ -310,13 +380,18 @@ fn sentinels(addresses: &[String], tls_mode: Option<bool>) -> Result<Vec<Connect
     let read = |text: &String| {
         let (host, port) = match text.rsplit_once(':') {
             // A colon inside brackets, or one of several, belongs to an IPv6 address.
-            Some((host, port)) if !port.ends_with(']') && (!host.contains(':') || host.ends_with(']')) => {
+            Some((host, port))
+                if !port.ends_with(']') && (!host.contains(':') || host.ends_with(']')) =>
+            {
                 let wrong = |_| usage(format!("--sentinel '{text}': '{port}' is no port"));
                 (host, port.parse().map_err(wrong)?)
             }
             _ => (text.as_str(), SENTINEL_PORT),
         };
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let host = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
         if host.is_empty() {
             return Err(usage(format!("--sentinel '{text}' has no host")));
         }
@@ -345,11 +420,17 @@ fn certificates(options: &args::Server) -> Result<TlsCertificates> {
         std::fs::read(path).map_err(wrong)
     };
     let client_tls = match (&options.cert, &options.key) {
-        (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
+        (Some(cert), Some(key)) => Some(ClientTlsConfig {
+            client_cert: read(cert)?,
+            client_key: read(key)?,
+        }),
         _ => None,
     };
     let root_cert = options.cacert.as_deref().map(read).transpose()?;
-    Ok(TlsCertificates { client_tls, root_cert })
+    Ok(TlsCertificates {
+        client_tls,
+        root_cert,
+    })
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -373,7 +454,10 @@ mod tests {
     use super::*;
 
     fn options() -> args::Server {
-        args::Server { timeout: Duration::from_secs(1), ..args::Server::default() }
+        args::Server {
+            timeout: Duration::from_secs(1),
+            ..args::Server::default()
+        }
     }
 
     #[test]
@@ -394,7 +478,10 @@ mod tests {
         given.url = Some("redis://example.com".into());
         given.insecure = true;
         let servers = Servers::of(&given).unwrap();
-        assert!(matches!(servers.place, Place::Single(ConnectionAddr::TcpTls { insecure: true, .. })));
+        assert!(matches!(
+            servers.place,
+            Place::Single(ConnectionAddr::TcpTls { insecure: true, .. })
+        ));
         given.url = Some("unix:///tmp/socket".into());
         assert!(Servers::of(&given).is_err());
     }
@@ -413,7 +500,11 @@ mod tests {
     #[test]
     fn sentinels_have_a_default_port() {
         let texts = ["a", "b:1", "[::1]:2", "[::1]", "::1"].map(String::from);
-        let names: Vec<String> = sentinels(&texts, None).unwrap().iter().map(ToString::to_string).collect();
+        let names: Vec<String> = sentinels(&texts, None)
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(names, ["a:26379", "b:1", "::1:2", "::1:26379", "::1:26379"]);
         assert!(sentinels(&["a:x".into()], None).is_err());
         assert!(sentinels(&[":1".into()], None).is_err());
@@ -421,7 +512,10 @@ mod tests {
 
     #[test]
     fn nodes_without_a_host_are_at_the_host_that_was_asked() {
-        let endpoint = Endpoint { host: None, port: 7001 };
+        let endpoint = Endpoint {
+            host: None,
+            port: 7001,
+        };
         let asked = ConnectionAddr::Tcp("example.com".into(), 7000);
         assert_eq!(endpoint.beside(&asked).to_string(), "example.com:7001");
     }

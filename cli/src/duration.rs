@@ -29,7 +29,13 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let factor = match unit {
             // Only a number that stands alone may lack its unit: `1h30` could mean minutes or seconds.
             "" if rest.len() == text.len() && after.is_empty() => 1.0,
-            _ => UNITS.iter().find(|known| known.0 == unit).ok_or_else(wrong)?.1,
+            _ => {
+                UNITS
+                    .iter()
+                    .find(|known| known.0 == unit)
+                    .ok_or_else(wrong)?
+                    .1
+            }
         };
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let part = Duration::try_from_secs_f64(number * factor).map_err(|_| wrong())?;
@@ -43,7 +49,9 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         return Err(format!("'{text}' is more than 100 years"));
     }
     // The server counts in milliseconds; a float's rounding error must not become 59999 ms.
-    Ok(Duration::from_millis((sum.as_secs_f64() * 1000.0).round() as u64))
+    Ok(Duration::from_millis(
+        (sum.as_secs_f64() * 1000.0).round() as u64
+    ))
 }
 
 /// Parses a duration that is longer than nothing.
@@ -102,7 +110,9 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for text in ["", "s", "1x", "1h30", "-1s", "1 s", "1e3s", "1..2s", "1s 2s", "inf", "40000d"] {
+        for text in [
+            "", "s", "1x", "1h30", "-1s", "1 s", "1e3s", "1..2s", "1s 2s", "inf", "40000d",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse_positive("0").is_err());

@@ -99,7 +99,8 @@ fn classify(error: &RedisError) -> (Status, &'static str) {
     }
     let detail = error.detail().unwrap_or_default();
     if detail.contains("unknown command") {
-        let hint = "\nThis server has not loaded the dsync module: see `loadmodule` in its documentation.";
+        let hint =
+            "\nThis server has not loaded the dsync module: see `loadmodule` in its documentation.";
         return (Status::Refused, hint);
     }
     match error.code() {
@@ -115,9 +116,10 @@ fn classify(error: &RedisError) -> (Status, &'static str) {
             Status::Refused,
             "\nGive user and password in the URL, with --user and --pass, or the password in REDISCLI_AUTH.",
         ),
-        Some("MOVED" | "ASK" | "CROSSSLOT") => {
-            (Status::Refused, "\nThis is a node of a cluster: add --cluster.")
-        }
+        Some("MOVED" | "ASK" | "CROSSSLOT") => (
+            Status::Refused,
+            "\nThis is a node of a cluster: add --cluster.",
+        ),
         // The server lives, but does not serve now: trying later may help.
         Some("LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF" | "BUSY") => {
             (Status::Unreachable, "")

@@ -17,7 +17,11 @@ pub fn run(folder: &Path) -> Result<()> {
     clap_mangen::generate_to(Cli::command(), &pages)?;
     let completions = folder.join("completions");
     fs::create_dir_all(&completions)?;
-    for (shell, name) in [(Shell::Bash, "dsync.bash"), (Shell::Zsh, "_dsync"), (Shell::Fish, "dsync.fish")] {
+    for (shell, name) in [
+        (Shell::Bash, "dsync.bash"),
+        (Shell::Zsh, "_dsync"),
+        (Shell::Fish, "dsync.fish"),
+    ] {
         let mut file = fs::File::create(completions.join(name))?;
         clap_complete::generate(shell, &mut Cli::command(), "dsync", &mut file);
     }

@@ -24,12 +24,29 @@ pub struct Place {
     pub key: Vec<u8>,
 }
 
-type Row = (Option<i64>, Option<Vec<u8>>, String, u64, Option<Vec<u8>>, Option<u64>, u64, u64);
+type Row = (
+    Option<i64>,
+    Option<Vec<u8>>,
+    String,
+    u64,
+    Option<Vec<u8>>,
+    Option<u64>,
+    u64,
+    u64,
+);
 
 impl Hold {
     fn of((db, key, family, fence, owner, client, lease_left_ms, held_ms): Row) -> Hold {
         let place = db.zip(key).map(|(db, key)| Place { db, key });
-        Hold { place, family, fence, owner, client, lease_left_ms, held_ms }
+        Hold {
+            place,
+            family,
+            fence,
+            owner,
+            client,
+            lease_left_ms,
+            held_ms,
+        }
     }
 
     pub fn json(&self, node: &str) -> Json {
@@ -68,5 +85,9 @@ pub fn list(node: &mut Node, owner: Option<&str>) -> Result<Vec<Hold>> {
 }
 
 /// The families of keys: the name that lists show, and how the commands begin.
-pub const FAMILIES: [(&str, &str); 4] =
-    [("lock", "DLOCK"), ("semaphore", "DSEM"), ("group", "DWG"), ("once", "DONCE")];
+pub const FAMILIES: [(&str, &str); 4] = [
+    ("lock", "DLOCK"),
+    ("semaphore", "DSEM"),
+    ("group", "DWG"),
+    ("once", "DONCE"),
+];

@@ -49,7 +49,18 @@ struct Row {
 
 impl Row {
     fn of((id, unix_ms, what, db, key, family, fence, owner, held_ms, late_ms): Reply) -> Row {
-        Row { id, unix_ms, what, db, key, family, fence, owner, held_ms, late_ms }
+        Row {
+            id,
+            unix_ms,
+            what,
+            db,
+            key,
+            family,
+            fence,
+            owner,
+            held_ms,
+            late_ms,
+        }
     }
 
     /// Returns the moment in UTC, so that the logs of several machines compare.
@@ -121,7 +132,10 @@ pub fn run(servers: &Servers, options: &args::Log, out: &mut impl Write) -> Resu
         // The servers list the newest first; a log reads from top to bottom.
         rows.sort_by_key(|(nth, row)| (row.unix_ms, *nth, row.id));
         if options.json && !options.follow {
-            let rows: Vec<Json> = rows.iter().map(|(nth, row)| row.json(&names[*nth])).collect();
+            let rows: Vec<Json> = rows
+                .iter()
+                .map(|(nth, row)| row.json(&names[*nth]))
+                .collect();
             writeln!(out, "{}", Json::Array(rows))?;
             return Ok(());
         }

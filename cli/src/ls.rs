@@ -25,7 +25,10 @@ pub fn run(servers: &Servers, options: &args::Ls, out: &mut impl Write) -> Resul
     }
     // The longest held first: what is stuck stands on top.
     holds.sort_by_key(|(_, hold)| std::cmp::Reverse(hold.held_ms));
-    let named: Vec<(&str, &Hold)> = holds.iter().map(|(node, hold)| (node.as_str(), hold)).collect();
+    let named: Vec<(&str, &Hold)> = holds
+        .iter()
+        .map(|(node, hold)| (node.as_str(), hold))
+        .collect();
     table(&named).write(out)?;
     Ok(())
 }
@@ -37,19 +40,30 @@ pub fn table(holds: &[(&str, &Hold)]) -> Table {
     let has_nodes = holds.iter().any(|(node, _)| *node != holds[0].0);
     let mut headings = vec![("KEY", Side::Left)];
     headings.extend(has_databases.then_some(("DB", Side::Right)));
-    headings.extend([("TYPE", Side::Left), ("OWNER", Side::Left), ("CLIENT", Side::Right), ("FENCE", Side::Right)]);
+    headings.extend([
+        ("TYPE", Side::Left),
+        ("OWNER", Side::Left),
+        ("CLIENT", Side::Right),
+        ("FENCE", Side::Right),
+    ]);
     headings.extend([("HELD", Side::Right), ("LEASE LEFT", Side::Right)]);
     headings.extend(has_nodes.then_some(("SERVER", Side::Left)));
     let mut table = Table::new(&headings);
     for (node, hold) in holds {
-        let mut row = vec![or_dash(hold.place.as_ref().map(|place| place.key.as_slice()))];
+        let mut row = vec![or_dash(
+            hold.place.as_ref().map(|place| place.key.as_slice()),
+        )];
         row.extend(has_databases.then(|| db(hold).to_string()));
         row.push(hold.family.clone());
         row.push(or_dash(hold.owner.as_deref()));
         row.push(hold.client.map_or("-".into(), |id| id.to_string()));
         row.push(hold.fence.to_string());
         row.push(short_ms(hold.held_ms));
-        row.push(if hold.lease_left_ms == 0 { "overdue".into() } else { short_ms(hold.lease_left_ms) });
+        row.push(if hold.lease_left_ms == 0 {
+            "overdue".into()
+        } else {
+            short_ms(hold.lease_left_ms)
+        });
         row.extend(has_nodes.then(|| (*node).to_owned()));
         table.row(row);
     }

@@ -28,7 +28,11 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are no errors. What the terminal does not take is lost.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { Status::Usage as u8 } else { 0 });
+            return ExitCode::from(if error.use_stderr() {
+                Status::Usage as u8
+            } else {
+                0
+            });
         }
     };
     match carry_out(cli) {
@@ -57,7 +61,10 @@ fn carry_out(cli: Cli) -> Result<u8> {
     };
     match done {
         // Whoever read the output has seen enough, as `dsync ls | head` has.
-        Err(Failure { status: Status::ReaderGone, .. }) => Ok(0),
+        Err(Failure {
+            status: Status::ReaderGone,
+            ..
+        }) => Ok(0),
         other => other.map(|()| 0),
     }
 }

@@ -12,7 +12,10 @@ pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> R
     match (&options.key, options.fence, &options.owner) {
         (Some(key), Some(fence), None) => one(servers, key, fence, out),
         (_, _, Some(owner)) => all_of(servers, owner, options.yes, out),
-        _ => Err(Failure::new(Status::Usage, "name a key and a fence, or an --owner")),
+        _ => Err(Failure::new(
+            Status::Usage,
+            "name a key and a fence, or an --owner",
+        )),
     }
 }
 
@@ -21,7 +24,10 @@ fn one(servers: &Servers, key: &str, fence: u64, out: &mut impl Write) -> Result
     let mut node = servers.primary_of(key)?;
     for (_, prefix) in FAMILIES {
         let command = format!("{prefix}.REVOKE");
-        let reply: redis::RedisResult<u64> = redis::cmd(&command).arg(key).arg(fence).query(&mut node.connection);
+        let reply: redis::RedisResult<u64> = redis::cmd(&command)
+            .arg(key)
+            .arg(fence)
+            .query(&mut node.connection);
         match reply {
             Ok(1) => {
                 writeln!(out, "revoked {key} {fence}")?;
@@ -50,7 +56,10 @@ fn all_of(servers: &Servers, owner: &str, agreed: bool, out: &mut impl Write) ->
         holds.extend(of_node.into_iter().map(|hold| (nth, hold)));
     }
     if holds.is_empty() {
-        return Err(Failure::new(Status::Nothing, format!("no hold has an owner that fits '{owner}'")));
+        return Err(Failure::new(
+            Status::Nothing,
+            format!("no hold has an owner that fits '{owner}'"),
+        ));
     }
     if !agreed {
         confirm(&nodes, &holds)?;
@@ -65,7 +74,9 @@ fn all_of(servers: &Servers, owner: &str, agreed: bool, out: &mut impl Write) ->
     }
     writeln!(out, "revoked {ended} of {} holds", holds.len())?;
     if missed > 0 {
-        let message = format!("{missed} had ended, or their keys are being renamed: look again with `dsync ls`");
+        let message = format!(
+            "{missed} had ended, or their keys are being renamed: look again with `dsync ls`"
+        );
         return Err(Failure::new(Status::Nothing, message));
     }
     Ok(())
@@ -73,7 +84,10 @@ fn all_of(servers: &Servers, owner: &str, agreed: bool, out: &mut impl Write) ->
 
 /// Returns whether the hold lived until now.
 fn revoke(node: &mut Node, hold: &Hold) -> Result<bool> {
-    let prefix = FAMILIES.iter().find(|family| family.0 == hold.family).map(|family| family.1);
+    let prefix = FAMILIES
+        .iter()
+        .find(|family| family.0 == hold.family)
+        .map(|family| family.1);
     let (Some(prefix), Some(place)) = (prefix, &hold.place) else {
         return Ok(false);
     };
@@ -86,13 +100,27 @@ fn revoke(node: &mut Node, hold: &Hold) -> Result<bool> {
 /// Shows the holds and asks on the terminal. Without a terminal nobody can agree, so that is an error.
 fn confirm(nodes: &[Node], holds: &[(usize, Hold)]) -> Result<()> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::new(Status::Usage, "nobody can be asked here; add --yes to revoke without a question"));
+        return Err(Failure::new(
+            Status::Usage,
+            "nobody can be asked here; add --yes to revoke without a question",
+        ));
     }
-    let named: Vec<(&str, &Hold)> = holds.iter().map(|(nth, hold)| (nodes[*nth].name.as_str(), hold)).collect();
+    let named: Vec<(&str, &Hold)> = holds
+        .iter()
+        .map(|(nth, hold)| (nodes[*nth].name.as_str(), hold))
+        .collect();
     let mut stderr = io::stderr().lock();
     ls::table(&named).write(&mut stderr)?;
     let number = holds.len();
-    write!(stderr, "Revoke {}? [y/N] ", if number == 1 { "it".into() } else { format!("all {number}") })?;
+    write!(
+        stderr,
+        "Revoke {}? [y/N] ",
+        if number == 1 {
+            "it".into()
+        } else {
+            format!("all {number}")
+        }
+    )?;
     stderr.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

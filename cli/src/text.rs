@@ -38,7 +38,10 @@ pub struct Table {
 
 impl Table {
     pub fn new(headings: &[(&'static str, Side)]) -> Table {
-        Table { headings: headings.to_vec(), rows: Vec::new() }
+        Table {
+            headings: headings.to_vec(),
+            rows: Vec::new(),
+        }
     }
 
     pub fn row(&mut self, row: Vec<String>) {
@@ -48,7 +51,11 @@ impl Table {
 
     /// Returns the lines, the headings first.
     pub fn lines(&self) -> Vec<String> {
-        let headings: Vec<String> = self.headings.iter().map(|heading| heading.0.to_owned()).collect();
+        let headings: Vec<String> = self
+            .headings
+            .iter()
+            .map(|heading| heading.0.to_owned())
+            .collect();
         let all = || std::iter::once(&headings).chain(&self.rows);
         let width = |nth: usize| all().map(|row| row[nth].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..headings.len()).map(width).collect();
@@ -68,7 +75,9 @@ impl Table {
     }
 
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        self.lines().iter().try_for_each(|line| writeln!(out, "{line}"))
+        self.lines()
+            .iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
     }
 }
 
@@ -78,7 +87,10 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(printable(b"web-1\x1b[2J\n\xff"), "web-1\\u{1b}[2J\\n\u{fffd}");
+        assert_eq!(
+            printable(b"web-1\x1b[2J\n\xff"),
+            "web-1\\u{1b}[2J\\n\u{fffd}"
+        );
     }
 
     #[test]
@@ -86,6 +98,9 @@ mod tests {
         let mut table = Table::new(&[("KEY", Side::Left), ("HELD", Side::Right)]);
         table.row(vec!["a".into(), "10s".into()]);
         table.row(vec!["größer".into(), "5m1s".into()]);
-        assert_eq!(table.lines(), ["KEY     HELD", "a        10s", "größer  5m1s"]);
+        assert_eq!(
+            table.lines(),
+            ["KEY     HELD", "a        10s", "größer  5m1s"]
+        );
     }
 }

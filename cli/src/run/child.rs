@@ -68,7 +68,9 @@ pub enum News {
 impl Child {
     /// Starts the command with these variables in its environment.
     pub fn start(command: &[OsString], variables: &[(&str, Option<String>)]) -> Result<Child> {
-        let (program, arguments) = command.split_first().ok_or_else(|| Failure::new(Status::Usage, "no command"))?;
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| Failure::new(Status::Usage, "no command"))?;
         adopt_orphans();
         let mut process = Command::new(program);
         process.args(arguments).process_group(0);
@@ -79,8 +81,13 @@ impl Child {
             };
         }
         die_with_this_process(&mut process);
-        let child = process.spawn().map_err(|error| cannot_start(program, &error))?;
-        Ok(Child { pid: Pid::from_raw(child.id().cast_signed()), ending: None })
+        let child = process
+            .spawn()
+            .map_err(|error| cannot_start(program, &error))?;
+        Ok(Child {
+            pid: Pid::from_raw(child.id().cast_signed()),
+            ending: None,
+        })
     }
 
     pub fn group(&self) -> Pid {
@@ -132,7 +139,10 @@ fn cannot_start(program: &OsString, error: &io::Error) -> Failure {
         _ if error.raw_os_error() == Some(Errno::EAGAIN as i32) => Status::System,
         _ => Status::NotExecutable,
     };
-    Failure::new(status, format!("cannot run '{}': {error}", program.display()))
+    Failure::new(
+        status,
+        format!("cannot run '{}': {error}", program.display()),
+    )
 }
 
 #[cfg(target_os = "linux")]
@@ -150,7 +160,11 @@ fn die_with_this_process(process: &mut Command) {
     let ask = move || {
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
         // It may have died before the request.
-        if nix::unistd::getppid() == parent { Ok(()) } else { Err(io::Error::from(Errno::ESRCH)) }
+        if nix::unistd::getppid() == parent {
+            Ok(())
+        } else {
+            Err(io::Error::from(Errno::ESRCH))
+        }
     };
     // SAFETY: between fork and exec only async-signal-safe functions may be called, and no memory may be allocated:
     // prctl and getppid are system calls, and errors made of an errno allocate nothing.

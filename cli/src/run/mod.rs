@@ -11,7 +11,7 @@ mod signals;
 mod terminal;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -94,20 +94,30 @@ impl Job<'_> {
         let grant = match self.wait(&client)? {
             Next::Exit(status) => return Ok(status),
             Next::GoOn(Outcome::DoneAlready { attempt }) => {
-                self.notice.say(&format!("{} is done already, by attempt {attempt}", self.request.name()));
+                self.notice.say(&format!(
+                    "{} is done already, by attempt {attempt}",
+                    self.request.name()
+                ));
                 return Ok(0);
             }
             Next::GoOn(Outcome::Granted(grant)) => grant,
         };
         self.notice.clear();
         self.notice.detail(&match grant.attempt() {
-            Some(attempt) => format!("{} is ours: attempt {attempt}, fence {}", self.request.name(), grant.fence()),
+            Some(attempt) => format!(
+                "{} is ours: attempt {attempt}, fence {}",
+                self.request.name(),
+                grant.fence()
+            ),
             None => format!("{} is ours: fence {}", self.request.name(), grant.fence()),
         });
         let variables = [
             ("DSYNC_FENCE", Some(grant.fence().to_string())),
             // Of an outer `dsync run --once` the attempt would be misleading here.
-            ("DSYNC_ATTEMPT", grant.attempt().map(|attempt| attempt.to_string())),
+            (
+                "DSYNC_ATTEMPT",
+                grant.attempt().map(|attempt| attempt.to_string()),
+            ),
         ];
         let child = match Child::start(command, &variables) {
             Ok(child) => child,
@@ -137,18 +147,29 @@ impl Job<'_> {
                 Ok(()) => return Ok(Next::GoOn(())),
                 Err(error) => error,
             };
-            let is_worth_a_wait = error.is_unreachable() && start.elapsed() + PAUSE < self.patience();
+            let is_worth_a_wait =
+                error.is_unreachable() && start.elapsed() + PAUSE < self.patience();
             if !is_worth_a_wait {
                 return Err(self.failure(&error));
             }
             if !told {
                 told = true;
                 let failure = self.failure(&error);
-                let first_line = failure.message.lines().next().unwrap_or_default().to_owned();
-                self.notice.say(&format!("{first_line}; trying for {}", short(self.patience())));
+                let first_line = failure
+                    .message
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
+                self.notice.say(&format!(
+                    "{first_line}; trying for {}",
+                    short(self.patience())
+                ));
             }
             match self.events.recv_timeout(PAUSE) {
-                Ok(Event::Signal(signal)) if signals::ends_a_wait(signal) => return Ok(Next::Exit(status_of(signal))),
+                Ok(Event::Signal(signal)) if signals::ends_a_wait(signal) => {
+                    return Ok(Next::Exit(status_of(signal)));
+                }
                 Ok(Event::Signal(Signal::SIGTSTP)) => drop(raise(Signal::SIGSTOP)),
                 _ => {}
             }
@@ -162,7 +183,9 @@ impl Job<'_> {
         let (notice, sender) = (Arc::clone(&self.notice), self.sender.clone());
         let name = self.request.name();
         thread::Builder::new().name("ask".into()).spawn(move || {
-            let answer = request.ask(&client, &canceller, move |progress| notice.waiting(&name, progress));
+            let answer = request.ask(&client, &canceller, move |progress| {
+                notice.waiting(&name, progress);
+            });
             // The first thread has ended if nobody receives; then a grant is released here.
             let _ = sender.send(Event::Answered(answer));
         })?;
@@ -187,8 +210,10 @@ impl Job<'_> {
                         (_, Some(signal)) => Ok(Next::Exit(status_of(signal))),
                         (Ok(outcome), None) => Ok(Next::GoOn(outcome)),
                         (Err(Error::NotAcquired { holders, .. }), None) => {
-                            let who = notice::holders(&holders, 0).unwrap_or_else(|| "others wait for it".into());
-                            self.notice.say(&format!("{} is busy: {who}", self.request.name()));
+                            let who = notice::holders(&holders, 0)
+                                .unwrap_or_else(|| "others wait for it".into());
+                            self.notice
+                                .say(&format!("{} is busy: {who}", self.request.name()));
                             Ok(Next::Exit(self.busy_status))
                         }
                         (Err(error), None) => Err(self.failure(&error)),
@@ -270,10 +295,10 @@ impl Job<'_> {
         // This job keeps a sender, so the channel never closes.
         match until {
             None => self.events.recv().ok(),
-            Some(until) => match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(event) => Some(event),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-            },
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                self.events.recv_timeout(left).ok()
+            }
         }
     }
 
@@ -309,19 +334,29 @@ impl Job<'_> {
                 Ok(ending.status())
             }
             // The work was done before anybody else began it, so it counts although the lease had run out.
-            (Some(_), Some(Ok(()))) if matches!(self.request.key, Key::Once { .. }) && decides => Ok(ending.status()),
-            (Some(loss), _) => Err(Failure::new(Status::Lost, format!("{name} was lost: {loss}"))),
+            (Some(_), Some(Ok(()))) if matches!(self.request.key, Key::Once { .. }) && decides => {
+                Ok(ending.status())
+            }
+            (Some(loss), _) => Err(Failure::new(
+                Status::Lost,
+                format!("{name} was lost: {loss}"),
+            )),
             (None, Some(Err(Error::HoldLost { loss, .. }))) => {
                 let message = format!("{name} was lost before the command ended: {loss}");
                 Err(Failure::new(Status::Lost, message))
             }
             (None, Some(Err(error))) if decides => {
                 let failure = self.failure(&error);
-                let message = format!("the command succeeded, but {name} could not be told: {}", failure.message);
+                let message = format!(
+                    "the command succeeded, but {name} could not be told: {}",
+                    failure.message
+                );
                 Err(Failure::new(failure.status, message))
             }
             (None, None) if decides => {
-                let message = format!("the command succeeded, but {name} could not be told: no answer in time");
+                let message = format!(
+                    "the command succeeded, but {name} could not be told: no answer in time"
+                );
                 Err(Failure::new(Status::Unreachable, message))
             }
             (None, unanswered) => {
@@ -330,7 +365,9 @@ impl Job<'_> {
                     _ => "no answer in time".into(),
                 };
                 let left = short(lease_left);
-                self.notice.error(&format!("{name} could not be released; its lease ends it within {left}: {why}"));
+                self.notice.error(&format!(
+                    "{name} could not be released; its lease ends it within {left}: {why}"
+                ));
                 Ok(ending.status())
             }
         }
@@ -338,7 +375,11 @@ impl Job<'_> {
 
     /// Ends the hold; without an ending, the command was not started. Returns `None` when the server did not answer in time,
     /// or when a signal asked not to wait for it.
-    fn settle(&self, grant: Grant, ending: Option<Ending>) -> Option<std::result::Result<(), Error>> {
+    fn settle(
+        &self,
+        grant: Grant,
+        ending: Option<Ending>,
+    ) -> Option<std::result::Result<(), Error>> {
         let longest = match grant.loss() {
             // The lease is about to be over: the server's answer changes little.
             Some(_) => self.servers.timeout(),
@@ -353,7 +394,10 @@ impl Job<'_> {
             };
             let _ = sender.send(Event::Settled(settled));
         };
-        thread::Builder::new().name("settle".into()).spawn(settle).ok()?;
+        thread::Builder::new()
+            .name("settle".into())
+            .spawn(settle)
+            .ok()?;
         loop {
             match self.next_event(Some(until))? {
                 Event::Settled(settled) => return Some(settled),
@@ -367,11 +411,17 @@ impl Job<'_> {
         let name = self.request.name();
         match error {
             Error::Redis(error) => Failure::of_server(&self.servers.name(), error),
-            Error::WorkFailed { reason, attempts, .. } => {
-                let message = format!("{name} is given up after {attempts} attempts; the last failed with: {reason}");
+            Error::WorkFailed {
+                reason, attempts, ..
+            } => {
+                let message = format!(
+                    "{name} is given up after {attempts} attempts; the last failed with: {reason}"
+                );
                 Failure::new(Status::GivenUp, message)
             }
-            Error::HoldLost { loss, .. } => Failure::new(Status::Lost, format!("{name} was lost: {loss}")),
+            Error::HoldLost { loss, .. } => {
+                Failure::new(Status::Lost, format!("{name} was lost: {loss}"))
+            }
             other => Failure::new(Status::Busy, other.to_string()),
         }
     }

@@ -26,7 +26,11 @@ pub struct Notice {
 
 impl Notice {
     pub fn new(level: Level) -> Notice {
-        Notice { level, is_terminal: io::stderr().is_terminal(), shown: Mutex::new(false) }
+        Notice {
+            level,
+            is_terminal: io::stderr().is_terminal(),
+            shown: Mutex::new(false),
+        }
     }
 
     /// Shows where the request stands. Rewrites the line on a terminal; elsewhere writes one if asked to be verbose.
@@ -74,7 +78,9 @@ impl Notice {
     /// Writes in one piece. What stderr does not take is lost: there is nobody else to tell.
     fn write(&self, text: &str, is_waiting_line: bool) {
         let mut stderr = io::stderr().lock();
-        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+        let _ = stderr
+            .write_all(text.as_bytes())
+            .and_then(|()| stderr.flush());
         if let Ok(mut shown) = self.shown.lock() {
             *shown = is_waiting_line;
         }
@@ -82,7 +88,11 @@ impl Notice {
 }
 
 fn waiting_line(what: &str, progress: &Progress) -> String {
-    let mut line = format!("waiting {} for {what}: place {}", short(progress.waited), progress.place);
+    let mut line = format!(
+        "waiting {} for {what}: place {}",
+        short(progress.waited),
+        progress.place
+    );
     if progress.place >= 100 {
         line.push_str(" or later");
     }
@@ -90,7 +100,10 @@ fn waiting_line(what: &str, progress: &Progress) -> String {
         line.push_str(&format!(" of {}", progress.key.waiter_count));
     }
     if !progress.key.paused.is_zero() {
-        line.push_str(&format!("; paused by an operator for another {}", short(progress.key.paused)));
+        line.push_str(&format!(
+            "; paused by an operator for another {}",
+            short(progress.key.paused)
+        ));
     }
     if let Some(text) = holders(&progress.key.holders, progress.key.holder_count) {
         line.push_str(&format!("; {text}"));
@@ -102,8 +115,17 @@ fn waiting_line(what: &str, progress: &Progress) -> String {
 pub fn holders(holders: &[Holder], count: u64) -> Option<String> {
     let first = holders.first()?;
     let others = count.max(holders.len() as u64) - 1;
-    let owner = first.owner.as_deref().map_or("a holder without a name".into(), |owner| printable(owner.as_bytes()));
-    let mut text = format!("held by {owner} for {} (fence {})", short(first.held), first.fence);
+    let owner = first
+        .owner
+        .as_deref()
+        .map_or("a holder without a name".into(), |owner| {
+            printable(owner.as_bytes())
+        });
+    let mut text = format!(
+        "held by {owner} for {} (fence {})",
+        short(first.held),
+        first.fence
+    );
     match others {
         0 => {}
         1 => text.push_str(" and another"),

@@ -23,10 +23,25 @@ pub struct Request {
 
 #[derive(Clone)]
 pub enum Key {
-    Lock { key: String, shared: bool },
-    Semaphore { key: String, limit: Option<u32>, permits: u32 },
-    Once { key: String, max: Option<u32>, delay: Option<Duration>, keep: Keep },
-    Group { key: String, limit: Option<u32> },
+    Lock {
+        key: String,
+        shared: bool,
+    },
+    Semaphore {
+        key: String,
+        limit: Option<u32>,
+        permits: u32,
+    },
+    Once {
+        key: String,
+        max: Option<u32>,
+        delay: Option<Duration>,
+        keep: Keep,
+    },
+    Group {
+        key: String,
+        limit: Option<u32>,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -47,7 +62,9 @@ pub enum Wait {
 pub enum Outcome {
     Granted(Grant),
     /// The work was done before, by this attempt.
-    DoneAlready { attempt: u64 },
+    DoneAlready {
+        attempt: u64,
+    },
 }
 
 /// A hold, and what it is for.
@@ -60,20 +77,38 @@ pub enum Grant {
 impl Request {
     /// Reads the command line. Exactly one key is named there.
     pub fn of(options: &args::Run, schedule: Schedule) -> Request {
-        let key = match (&options.lock, &options.semaphore, &options.once, &options.group) {
-            (Some(key), ..) => Key::Lock { key: key.clone(), shared: options.shared },
-            (_, Some(key), ..) => {
-                Key::Semaphore { key: key.clone(), limit: options.limit, permits: options.permits.unwrap_or(1) }
-            }
+        let key = match (
+            &options.lock,
+            &options.semaphore,
+            &options.once,
+            &options.group,
+        ) {
+            (Some(key), ..) => Key::Lock {
+                key: key.clone(),
+                shared: options.shared,
+            },
+            (_, Some(key), ..) => Key::Semaphore {
+                key: key.clone(),
+                limit: options.limit,
+                permits: options.permits.unwrap_or(1),
+            },
             (_, _, Some(key), _) => {
                 let keep = match (options.keep, options.forever) {
                     (Some(time), _) => Keep::For(time),
                     (None, true) => Keep::Forever,
                     (None, false) => Keep::AsTheServerSays,
                 };
-                Key::Once { key: key.clone(), max: options.max, delay: options.delay, keep }
+                Key::Once {
+                    key: key.clone(),
+                    max: options.max,
+                    delay: options.delay,
+                    keep,
+                }
             }
-            (.., group) => Key::Group { key: group.clone().unwrap_or_default(), limit: options.limit },
+            (.., group) => Key::Group {
+                key: group.clone().unwrap_or_default(),
+                limit: options.limit,
+            },
         };
         let wait = match options.wait {
             _ if options.no_wait => Wait::Not,
@@ -82,7 +117,13 @@ impl Request {
             None => Wait::Unlimited,
         };
         let owner = options.owner.clone().unwrap_or_else(default_owner);
-        Request { key, lease: options.lease, schedule, owner, wait }
+        Request {
+            key,
+            lease: options.lease,
+            schedule,
+            owner,
+            wait,
+        }
     }
 
     /// Returns what is asked for, in words: `lock 'nightly'`.
@@ -96,7 +137,12 @@ impl Request {
     }
 
     /// Asks, and waits as long as allowed.
-    pub fn ask(&self, client: &Client, cancel: &Cancel, progress: impl Fn(&Progress) + Send + Sync + 'static) -> Answer {
+    pub fn ask(
+        &self,
+        client: &Client,
+        cancel: &Cancel,
+        progress: impl Fn(&Progress) + Send + Sync + 'static,
+    ) -> Answer {
         macro_rules! common {
             ($builder:expr) => {
                 $builder
@@ -118,7 +164,11 @@ impl Request {
                 };
                 hold.map(|hold| Outcome::Granted(Grant::Hold(hold)))
             }
-            Key::Semaphore { key, limit, permits } => {
+            Key::Semaphore {
+                key,
+                limit,
+                permits,
+            } => {
                 let mut semaphore = common!(client.semaphore(key)).permits(*permits);
                 if let Some(limit) = limit {
                     semaphore = semaphore.limit(*limit);
@@ -142,7 +192,12 @@ impl Request {
                 };
                 member.map(|member| Outcome::Granted(Grant::Member(member)))
             }
-            Key::Once { key, max, delay, keep } => {
+            Key::Once {
+                key,
+                max,
+                delay,
+                keep,
+            } => {
                 let mut once = common!(client.once(key));
                 if let Some(max) = max {
                     once = once.max_attempts(*max);
@@ -220,8 +275,12 @@ impl Deref for Grant {
 fn default_owner() -> String {
     const LONGEST: usize = 128;
     let uid = nix::unistd::getuid();
-    let user = nix::unistd::User::from_uid(uid).ok().flatten().map_or(uid.to_string(), |user| user.name);
-    let host = nix::unistd::gethostname().map_or("?".into(), |host| host.to_string_lossy().into_owned());
+    let user = nix::unistd::User::from_uid(uid)
+        .ok()
+        .flatten()
+        .map_or(uid.to_string(), |user| user.name);
+    let host =
+        nix::unistd::gethostname().map_or("?".into(), |host| host.to_string_lossy().into_owned());
     let pid = std::process::id();
     let mut owner = format!("{user}@{host}");
     let mut end = owner.len().min(LONGEST - format!(":{pid}").len());
@@ -241,6 +300,9 @@ mod tests {
     fn default_owner_names_user_host_and_process() {
         let owner = default_owner();
         assert!(owner.contains('@'), "{owner}");
-        assert!(owner.ends_with(&format!(":{}", std::process::id())), "{owner}");
+        assert!(
+            owner.ends_with(&format!(":{}", std::process::id())),
+            "{owner}"
+        );
     }
 }

@@ -64,7 +64,13 @@ mod tests {
 
     #[test]
     fn default_grace_is_a_fifth_and_at_most_ten_seconds() {
-        let cases = [(1, 200, 100), (10, 2000, 1000), (30, 6000, 2000), (60, 10_000, 2000), (3600, 10_000, 2000)];
+        let cases = [
+            (1, 200, 100),
+            (10, 2000, 1000),
+            (30, 6000, 2000),
+            (60, 10_000, 2000),
+            (3600, 10_000, 2000),
+        ];
         for (lease, grace, reserve) in cases {
             let schedule = Schedule::of(Duration::from_secs(lease), None).unwrap();
             assert_eq!(schedule.grace, Duration::from_millis(grace), "{lease}");
@@ -79,7 +85,8 @@ mod tests {
             let longest = lease * 2 / 5;
             let schedule = Schedule::of(lease, Some(longest)).unwrap();
             assert!(schedule.margin() <= lease / 2, "{lease:?}");
-            let message = Schedule::of(lease, Some(longest + Duration::from_millis(1))).unwrap_err();
+            let message =
+                Schedule::of(lease, Some(longest + Duration::from_millis(1))).unwrap_err();
             assert!(message.contains("at most"), "{message}");
         }
         assert!(Schedule::of(SECOND, Some(Duration::ZERO)).is_ok());

@@ -30,22 +30,29 @@ const PASSED_ON: [Signal; 9] = [
 pub fn handle(events: Sender<Event>) -> io::Result<()> {
     let passed_on = PASSED_ON.into_iter().filter(|signal| !is_ignored(*signal));
     // SIGCHLD tells that the command has ended or stopped.
-    let handled = passed_on.chain([Signal::SIGCHLD]).map(|signal| signal as i32);
+    let handled = passed_on
+        .chain([Signal::SIGCHLD])
+        .map(|signal| signal as i32);
     let mut signals = Signals::new(handled)?;
-    thread::Builder::new().name("signals".into()).spawn(move || {
-        for number in signals.forever() {
-            let signal = Signal::try_from(number);
-            if signal.is_ok_and(|signal| events.send(Event::Signal(signal)).is_err()) {
-                return;
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for number in signals.forever() {
+                let signal = Signal::try_from(number);
+                if signal.is_ok_and(|signal| events.send(Event::Signal(signal)).is_err()) {
+                    return;
+                }
             }
-        }
-    })?;
+        })?;
     Ok(())
 }
 
 /// Whether a signal asks to give up a wait.
 pub fn ends_a_wait(signal: Signal) -> bool {
-    matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
+    matches!(
+        signal,
+        Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM
+    )
 }
 
 pub fn is_passed_on(signal: Signal) -> bool {

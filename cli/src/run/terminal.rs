@@ -18,8 +18,15 @@ pub struct Terminal {
 impl Terminal {
     /// Returns the terminal that controls this process, if there is one.
     pub fn open() -> Option<Terminal> {
-        let tty = File::options().read(true).write(true).open("/dev/tty").ok()?;
-        Some(Terminal { tty, given_to: None })
+        let tty = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/tty")
+            .ok()?;
+        Some(Terminal {
+            tty,
+            given_to: None,
+        })
     }
 
     /// Gives the terminal to a group, if the group of this process has it. Returns whether the group has it now.

@@ -21,7 +21,8 @@ pub fn run(servers: &Servers, options: &args::Top, out: &mut impl Write) -> Resu
         return print(servers, options, out);
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        let message = "the live view needs a terminal; add --once for one look, or --json for programs";
+        let message =
+            "the live view needs a terminal; add --once for one look, or --json for programs";
         return Err(Failure::new(Status::Usage, message));
     }
     // A wrong address is told on the screen of the shell, where it stays.
@@ -42,7 +43,10 @@ fn print(servers: &Servers, options: &args::Top, out: &mut impl Write) -> Result
         if options.json {
             writeln!(out, "{}", report.json())?;
         } else {
-            report.lines(None).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+            report
+                .lines(None)
+                .iter()
+                .try_for_each(|line| writeln!(out, "{line}"))?;
         }
         out.flush()?;
         if options.once {
@@ -76,7 +80,10 @@ fn watch(
             Err(failure) => {
                 // Connect anew: after a failover the primary is elsewhere.
                 nodes = None;
-                let mut lines = vec!["dsync top: no answer; trying again".to_owned(), String::new()];
+                let mut lines = vec![
+                    "dsync top: no answer; trying again".to_owned(),
+                    String::new(),
+                ];
                 lines.extend(failure.message.lines().map(str::to_owned));
                 draw(out, &lines)?;
             }
@@ -100,7 +107,8 @@ fn is_to_end(interval: Duration) -> Result<bool> {
             return Ok(false);
         }
         if let Event::Key(key) = event::read()? {
-            let is_ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+            let is_ctrl_c =
+                key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
             let ends = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || is_ctrl_c;
             if ends && key.kind != KeyEventKind::Release {
                 return Ok(true);
@@ -119,11 +127,20 @@ fn draw(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
     for (nth, line) in lines.iter().enumerate() {
         let line: String = line.chars().take(width).collect();
         let row = u16::try_from(nth).unwrap_or(u16::MAX);
-        queue!(out, cursor::MoveTo(0, row), style::Print(line), terminal::Clear(terminal::ClearType::UntilNewLine))?;
+        queue!(
+            out,
+            cursor::MoveTo(0, row),
+            style::Print(line),
+            terminal::Clear(terminal::ClearType::UntilNewLine)
+        )?;
     }
     let end = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     if usize::from(end) < height() {
-        queue!(out, cursor::MoveTo(0, end), terminal::Clear(terminal::ClearType::FromCursorDown))?;
+        queue!(
+            out,
+            cursor::MoveTo(0, end),
+            terminal::Clear(terminal::ClearType::FromCursorDown)
+        )?;
     }
     out.flush()
 }

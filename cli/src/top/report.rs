@@ -32,7 +32,10 @@ impl Report<'_> {
         Report {
             now,
             growth: now.counters().since(before.counters()),
-            elapsed: now.taken.saturating_duration_since(before.taken).max(Duration::from_millis(1)),
+            elapsed: now
+                .taken
+                .saturating_duration_since(before.taken)
+                .max(Duration::from_millis(1)),
         }
     }
 
@@ -42,7 +45,9 @@ impl Report<'_> {
 
     /// Returns the mean of the waits that ended in the interval, `None` if none did.
     fn mean_wait_ms(&self) -> Option<u64> {
-        self.growth.get("dsync_wait_total_ms").checked_div(self.growth.get("dsync_wait_count"))
+        self.growth
+            .get("dsync_wait_total_ms")
+            .checked_div(self.growth.get("dsync_wait_count"))
     }
 
     /// Returns the bound within which so many percent of the waits ended that ended in the interval.
@@ -63,14 +68,22 @@ impl Report<'_> {
         let counters = self.now.counters();
         let by_family = |what: &str| {
             let mut object = serde_json::Map::new();
-            object.insert("total".into(), json!(counters.get(&format!("dsync_{what}"))));
+            object.insert(
+                "total".into(),
+                json!(counters.get(&format!("dsync_{what}"))),
+            );
             for (family, name) in FAMILY_NAMES.iter().zip(FAMILIES.map(|family| family.0)) {
-                object.insert(name.into(), json!(counters.get(&format!("dsync_{family}_{what}"))));
+                object.insert(
+                    name.into(),
+                    json!(counters.get(&format!("dsync_{family}_{what}"))),
+                );
             }
             Json::Object(object)
         };
-        let rates: serde_json::Map<String, Json> =
-            RATES.iter().map(|(name, counter)| ((*name).to_owned(), json!(rounded(self.rate(counter))))).collect();
+        let rates: serde_json::Map<String, Json> = RATES
+            .iter()
+            .map(|(name, counter)| ((*name).to_owned(), json!(rounded(self.rate(counter)))))
+            .collect();
         let keys: Vec<Json> = self.now.keys.iter().map(key_json).collect();
         json!({
             "time": humantime::format_rfc3339_millis(self.now.time).to_string(),
@@ -99,11 +112,16 @@ impl Report<'_> {
             [one] => one.clone(),
             several => format!("{} primaries", several.len()),
         };
-        let mut lines = vec![format!("dsync top   {servers}   {time}   over {}", short(self.elapsed))];
+        let mut lines = vec![format!(
+            "dsync top   {servers}   {time}   over {}",
+            short(self.elapsed)
+        )];
         let kinds: Vec<String> = FAMILY_NAMES
             .iter()
             .zip(FAMILIES)
-            .map(|(family, (name, _))| format!("{name} {}", counters.get(&format!("dsync_{family}_holds"))))
+            .map(|(family, (name, _))| {
+                format!("{name} {}", counters.get(&format!("dsync_{family}_holds")))
+            })
             .collect();
         lines.push(format!(
             "{} holds ({})   {} waiters   longest wait {}",
@@ -136,7 +154,9 @@ impl Report<'_> {
         });
         let unapplied = counters.get("dsync_unapplied_changes");
         if unapplied > 0 {
-            lines.push(format!("{unapplied} changes could not be applied: look into the server's log"));
+            lines.push(format!(
+                "{unapplied} changes could not be applied: look into the server's log"
+            ));
         }
         lines.push(String::new());
         if self.now.keys.is_empty() {
@@ -158,27 +178,52 @@ impl Report<'_> {
         let has_servers = self.now.servers.len() > 1;
         let mut headings = vec![("KEY", Side::Left)];
         headings.extend(has_databases.then_some(("DB", Side::Right)));
-        headings.extend([("TYPE", Side::Left), ("STATE", Side::Left), ("WAITERS", Side::Right)]);
-        headings.extend([("LONGEST", Side::Right), ("HOLDER", Side::Left), ("FENCE", Side::Right)]);
-        headings.extend([("HELD", Side::Right), ("LEASE LEFT", Side::Right), ("NEXT", Side::Left)]);
+        headings.extend([
+            ("TYPE", Side::Left),
+            ("STATE", Side::Left),
+            ("WAITERS", Side::Right),
+        ]);
+        headings.extend([
+            ("LONGEST", Side::Right),
+            ("HOLDER", Side::Left),
+            ("FENCE", Side::Right),
+        ]);
+        headings.extend([
+            ("HELD", Side::Right),
+            ("LEASE LEFT", Side::Right),
+            ("NEXT", Side::Left),
+        ]);
         headings.extend(has_servers.then_some(("SERVER", Side::Left)));
         let mut table = Table::new(&headings);
         for key in keys {
             let mut row = vec![printable(&key.key)];
             row.extend(has_databases.then(|| key.db.to_string()));
-            row.extend([key.family.clone(), state(key), key.waiters.to_string(), short_ms(key.longest_wait_ms)]);
+            row.extend([
+                key.family.clone(),
+                state(key),
+                key.waiters.to_string(),
+                short_ms(key.longest_wait_ms),
+            ]);
             match key.first_holders.first() {
                 None => row.extend(["-", "-", "-", "-"].map(String::from)),
                 Some(holder) => {
                     let others = key.holders.saturating_sub(1);
                     let owner = or_dash(holder.owner.as_deref());
-                    row.push(if others > 0 { format!("{owner} +{others}") } else { owner });
+                    row.push(if others > 0 {
+                        format!("{owner} +{others}")
+                    } else {
+                        owner
+                    });
                     row.push(holder.fence.to_string());
                     row.push(short_ms(holder.held_ms));
                     row.push(short_ms(holder.lease_left_ms));
                 }
             }
-            row.push(key.first_waiters.first().map_or("-".into(), |waiter| or_dash(waiter.owner.as_deref())));
+            row.push(
+                key.first_waiters
+                    .first()
+                    .map_or("-".into(), |waiter| or_dash(waiter.owner.as_deref())),
+            );
             row.extend(has_servers.then(|| key.server.clone()));
             table.row(row);
         }
@@ -269,5 +314,9 @@ fn rounded(rate: f64) -> f64 {
 }
 
 fn per_second(rate: f64) -> String {
-    if rate < 10.0 && rate > 0.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+    if rate < 10.0 && rate > 0.0 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.0}")
+    }
 }

@@ -68,7 +68,11 @@ impl Counters {
                 continue;
             };
             let sum = self.0.entry(name.to_owned()).or_default();
-            *sum = if name == LONGEST_WAIT { value.max(*sum) } else { sum.saturating_add(value) };
+            *sum = if name == LONGEST_WAIT {
+                value.max(*sum)
+            } else {
+                sum.saturating_add(value)
+            };
         }
     }
 
@@ -82,20 +86,32 @@ impl Counters {
 
     /// Returns a counter of all four families together: `lapsed` is the sum of `dsync_lock_lapsed` and so on.
     pub fn of_families(&self, name: &str) -> u64 {
-        FAMILY_NAMES.iter().map(|family| self.get(&format!("dsync_{family}_{name}"))).sum()
+        FAMILY_NAMES
+            .iter()
+            .map(|family| self.get(&format!("dsync_{family}_{name}")))
+            .sum()
     }
 
     /// Returns the growth since an earlier moment. A server that was started again meanwhile counts from zero.
     pub fn since(&self, before: &Counters) -> Counters {
-        let growth = |(name, value): (&String, &u64)| (name.clone(), value.saturating_sub(before.get(name)));
+        let growth =
+            |(name, value): (&String, &u64)| (name.clone(), value.saturating_sub(before.get(name)));
         Counters(self.0.iter().map(growth).collect())
     }
 
     /// Returns the waits that ended in a grant, as (bound in ms, how many took at most so long), the bounds rising.
     pub fn wait_buckets(&self) -> Vec<(u64, u64)> {
-        let bound = |name: &str| name.strip_prefix("dsync_wait_le_")?.strip_suffix("_ms")?.parse().ok();
-        let mut buckets: Vec<(u64, u64)> =
-            self.0.iter().filter_map(|(name, count)| Some((bound(name)?, *count))).collect();
+        let bound = |name: &str| {
+            name.strip_prefix("dsync_wait_le_")?
+                .strip_suffix("_ms")?
+                .parse()
+                .ok()
+        };
+        let mut buckets: Vec<(u64, u64)> = self
+            .0
+            .iter()
+            .filter_map(|(name, count)| Some((bound(name)?, *count)))
+            .collect();
         buckets.sort_unstable();
         buckets
     }
@@ -166,9 +182,15 @@ fn info(node: &mut Node, db: i64, key: &[u8], family: &str) -> Result<Value> {
     };
     node.select(db)?;
     let command = format!("{prefix}.INFO");
-    let reply = redis::cmd(&command).arg(key).arg("COUNT").arg(FIRST).query(&mut node.connection);
+    let reply = redis::cmd(&command)
+        .arg(key)
+        .arg("COUNT")
+        .arg(FIRST)
+        .query(&mut node.connection);
     match reply {
-        Err(error) if matches!(error.code(), Some("WRONGTYPE" | "NOPERM" | "MOVED" | "ASK")) => Ok(Value::Nil),
+        Err(error) if matches!(error.code(), Some("WRONGTYPE" | "NOPERM" | "MOVED" | "ASK")) => {
+            Ok(Value::Nil)
+        }
         other => other.map_err(|error| Failure::of_server(&node.name, &error)),
     }
 }
@@ -207,10 +229,17 @@ fn field<T: FromRedisValue>(map: &Value, name: &str) -> Option<T> {
 }
 
 fn find<'a>(map: &'a Value, wanted: &str) -> Option<&'a Value> {
-    let is_wanted = |name: &Value| from_redis_value_ref::<String>(name).is_ok_and(|name| name == wanted);
+    let is_wanted =
+        |name: &Value| from_redis_value_ref::<String>(name).is_ok_and(|name| name == wanted);
     match map {
-        Value::Map(pairs) => pairs.iter().find(|pair| is_wanted(&pair.0)).map(|pair| &pair.1),
-        Value::Array(items) => items.chunks_exact(2).find(|pair| is_wanted(&pair[0])).map(|pair| &pair[1]),
+        Value::Map(pairs) => pairs
+            .iter()
+            .find(|pair| is_wanted(&pair.0))
+            .map(|pair| &pair.1),
+        Value::Array(items) => items
+            .chunks_exact(2)
+            .find(|pair| is_wanted(&pair[0]))
+            .map(|pair| &pair[1]),
         _ => None,
     }
 }

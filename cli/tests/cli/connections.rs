@@ -3,7 +3,7 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::support::{Folder, Server, dsync, until, wait_for};
 
@@ -20,15 +20,40 @@ fn user_and_password_come_from_url_options_and_environment() {
     let plain = server.url();
     let (status, _, stderr) = run(&plain, &[]).output();
     assert_eq!(status, 76);
-    assert!(stderr.contains("NOAUTH") && stderr.contains("REDISCLI_AUTH"), "{stderr}");
+    assert!(
+        stderr.contains("NOAUTH") && stderr.contains("REDISCLI_AUTH"),
+        "{stderr}"
+    );
     let with_user = format!("redis://worker:secret@127.0.0.1:{}", server.port);
     assert_eq!(run(&with_user, &[]).output().0, 0);
-    assert_eq!(run(&plain, &["--user", "worker", "--pass", "secret"]).output().0, 0);
-    assert_eq!(run(&plain, &["--user", "worker"]).with("REDISCLI_AUTH", "secret").output().0, 0);
-    assert_eq!(run(&plain, &[]).with("REDISCLI_AUTH", "other").output().0, 0);
-    assert_eq!(run(&plain, &["--user", "worker", "--pass", "wrong"]).output().0, 76);
+    assert_eq!(
+        run(&plain, &["--user", "worker", "--pass", "secret"])
+            .output()
+            .0,
+        0
+    );
+    assert_eq!(
+        run(&plain, &["--user", "worker"])
+            .with("REDISCLI_AUTH", "secret")
+            .output()
+            .0,
+        0
+    );
+    assert_eq!(
+        run(&plain, &[]).with("REDISCLI_AUTH", "other").output().0,
+        0
+    );
+    assert_eq!(
+        run(&plain, &["--user", "worker", "--pass", "wrong"])
+            .output()
+            .0,
+        76
+    );
     // The URL of the option wins over that of the environment.
-    assert_eq!(run("redis://127.0.0.1:1", &["-u", &with_user]).output().0, 0);
+    assert_eq!(
+        run("redis://127.0.0.1:1", &["-u", &with_user]).output().0,
+        0
+    );
     let denied = dsync(&with_user, &["run", "--lock", "other", "--", "true"]).output();
     assert_eq!(denied.0, 76);
     assert!(denied.2.contains("NOPERM"), "{}", denied.2);
@@ -50,20 +75,35 @@ fn server_without_the_module_is_told() {
     let server = Server::bare();
     let (status, _, stderr) = server.dsync(&["ls"]).output();
     assert_eq!(status, 76);
-    assert!(stderr.contains("has not loaded the dsync module"), "{stderr}");
-    assert_eq!(server.dsync(&["run", "--lock", "k", "--", "true"]).output().0, 76);
+    assert!(
+        stderr.contains("has not loaded the dsync module"),
+        "{stderr}"
+    );
+    assert_eq!(
+        server
+            .dsync(&["run", "--lock", "k", "--", "true"])
+            .output()
+            .0,
+        76
+    );
 }
 
 #[test]
 fn tls_checks_the_server_and_shows_a_certificate() {
     let folder = Folder::new();
     let mut authority = CertificateParams::default();
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     fs::write(folder.path("ca"), authority.pem()).unwrap();
     for (name, host) in [("server", "localhost"), ("client", "worker")] {
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new([host.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+        let certificate = CertificateParams::new([host.to_owned()])
+            .unwrap()
+            .signed_by(&key, &authority)
+            .unwrap();
         fs::write(folder.path(&format!("{name}-cert")), certificate.pem()).unwrap();
         fs::write(folder.path(&format!("{name}-key")), key.serialize_pem()).unwrap();
     }
@@ -83,7 +123,11 @@ fn tls_checks_the_server_and_shows_a_certificate() {
         return;
     }
     let url = format!("rediss://localhost:{port}");
-    let (ca, cert, key) = (folder.text("ca"), folder.text("client-cert"), folder.text("client-key"));
+    let (ca, cert, key) = (
+        folder.text("ca"),
+        folder.text("client-cert"),
+        folder.text("client-key"),
+    );
     let trusted = ["--cacert", &ca, "--cert", &cert, "--key", &key];
     let run = |url: &str, options: &[&str]| {
         let mut arguments = options.to_vec();
@@ -97,10 +141,25 @@ fn tls_checks_the_server_and_shows_a_certificate() {
     assert_eq!(dsync(&url, &list).output().0, 0);
     // --cacert asks for TLS also with a redis:// URL.
     assert_eq!(run(&format!("redis://localhost:{port}"), &trusted).0, 0);
-    assert_eq!(run(&url, &["--insecure", "--cert", &cert, "--key", &key]).0, 0);
-    assert_ne!(run(&url, &["--cert", &cert, "--key", &key]).0, 0, "an unknown authority");
-    assert_ne!(run(&url, &["--cacert", &ca]).0, 0, "no certificate of the client");
-    assert_ne!(run(&format!("rediss://127.0.0.1:{port}"), &trusted).0, 0, "another name than the certificate's");
+    assert_eq!(
+        run(&url, &["--insecure", "--cert", &cert, "--key", &key]).0,
+        0
+    );
+    assert_ne!(
+        run(&url, &["--cert", &cert, "--key", &key]).0,
+        0,
+        "an unknown authority"
+    );
+    assert_ne!(
+        run(&url, &["--cacert", &ca]).0,
+        0,
+        "no certificate of the client"
+    );
+    assert_ne!(
+        run(&format!("rediss://127.0.0.1:{port}"), &trusted).0,
+        0,
+        "another name than the certificate's"
+    );
     assert_eq!(run(&url, &["--cacert", "/nonexistent"]).0, 71);
 }
 
@@ -124,8 +183,13 @@ fn run_survives_a_failover_by_sentinel() {
         dsync("redis://127.0.0.1:1", &all)
     };
     let script = wait_for(&folder.path("go"));
-    let mut run = tool(&["run", "--lock", "k", "--lease", "9s", "--", "sh", "-c", &script]).start();
-    until("the replica knows the hold", || replica.metric("dsync_holds") == 1);
+    let mut run = tool(&[
+        "run", "--lock", "k", "--lease", "9s", "--", "sh", "-c", &script,
+    ])
+    .start();
+    until("the replica knows the hold", || {
+        replica.metric("dsync_holds") == 1
+    });
     primary.signal(Signal::SIGKILL);
     until("the replica is promoted", || {
         let role: Vec<redis::Value> = replica.ask("ROLE");
@@ -134,7 +198,9 @@ fn run_survives_a_failover_by_sentinel() {
     until("the hold is renewed there", || {
         let rows = tool(&["ls", "--json"]).output().1;
         let holds: serde_json::Value = serde_json::from_str(&rows).unwrap_or_default();
-        holds[0]["lease_left_ms"].as_u64().is_some_and(|left| left > 7500)
+        holds[0]["lease_left_ms"]
+            .as_u64()
+            .is_some_and(|left| left > 7500)
     });
     folder.touch("go");
     let (status, stderr) = run.end();
@@ -144,7 +210,10 @@ fn run_survives_a_failover_by_sentinel() {
 
 #[test]
 fn all_primaries_of_a_cluster_are_asked() {
-    let nodes = [Server::with(&["--cluster-enabled", "yes"]), Server::with(&["--cluster-enabled", "yes"])];
+    let nodes = [
+        Server::with(&["--cluster-enabled", "yes"]),
+        Server::with(&["--cluster-enabled", "yes"]),
+    ];
     let _: String = nodes[0].ask("CLUSTER ADDSLOTSRANGE 0 8191");
     let _: String = nodes[1].ask("CLUSTER ADDSLOTSRANGE 8192 16383");
     let _: String = nodes[1].ask("CONFIG SET cluster-node-timeout 5000");
@@ -163,29 +232,61 @@ fn all_primaries_of_a_cluster_are_asked() {
         nodes[0].dsync(&all)
     };
     let script = wait_for(&folder.path("go"));
-    let hold = |key: &str| tool(&["run", "--lock", key, "--owner", key, "--", "sh", "-c", &script]).start();
+    let hold = |key: &str| {
+        tool(&[
+            "run", "--lock", key, "--owner", key, "--", "sh", "-c", &script,
+        ])
+        .start()
+    };
     let mut runs = [hold("a"), hold("b")];
-    until("both hold", || nodes.iter().all(|node| node.metric("dsync_holds") == 1));
+    until("both hold", || {
+        nodes.iter().all(|node| node.metric("dsync_holds") == 1)
+    });
 
     let holds: serde_json::Value = serde_json::from_str(&tool(&["ls", "--json"]).stdout()).unwrap();
-    let keys: Vec<&str> = holds.as_array().unwrap().iter().filter_map(|hold| hold["key"].as_str()).collect();
+    let keys: Vec<&str> = holds
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|hold| hold["key"].as_str())
+        .collect();
     assert_eq!(keys.len(), 2, "{holds}");
     let report: serde_json::Value =
-        serde_json::from_str(&tool(&["top", "--once", "--json", "--interval", "100ms"]).stdout()).unwrap();
+        serde_json::from_str(&tool(&["top", "--once", "--json", "--interval", "100ms"]).stdout())
+            .unwrap();
     assert_eq!(report["servers"].as_array().unwrap().len(), 2);
     assert_eq!(report["holds"]["lock"], 2);
 
-    let of_a = holds.as_array().unwrap().iter().find(|hold| hold["key"] == "a").unwrap();
-    assert_eq!(tool(&["revoke", "a", &of_a["fence"].to_string()]).output().0, 0);
+    let of_a = holds
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|hold| hold["key"] == "a")
+        .unwrap();
+    assert_eq!(
+        tool(&["revoke", "a", &of_a["fence"].to_string()])
+            .output()
+            .0,
+        0
+    );
     assert_eq!(tool(&["revoke", "--owner", "b", "--yes"]).output().0, 0);
-    assert!(tool(&["log"]).stdout().lines().filter(|line| line.contains(" revoke ")).count() == 2);
+    assert!(
+        tool(&["log"])
+            .stdout()
+            .lines()
+            .filter(|line| line.contains(" revoke "))
+            .count()
+            == 2
+    );
     for run in &mut runs {
         // The end of the hold is noticed at the next renewal; nobody needs to wait for it here.
         run.signal(Signal::SIGKILL);
         run.status();
     }
     // A single node names the other one.
-    let (status, _, stderr) = nodes[0].dsync(&["run", "--lock", "a", "--try", "--", "true"]).output();
+    let (status, _, stderr) = nodes[0]
+        .dsync(&["run", "--lock", "a", "--try", "--", "true"])
+        .output();
     assert_eq!(status, 76);
     assert!(stderr.contains("--cluster"), "{stderr}");
 }

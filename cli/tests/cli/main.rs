@@ -1,5 +1,11 @@
 //! The tool against real servers: $DSYNC_TEST_SERVER with the module $DSYNC_TEST_MODULE. test.sh sets both.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that fails panics"
+)]
+
 mod connections;
 mod lists;
 mod losses;

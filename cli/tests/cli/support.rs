@@ -23,7 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "not within {PATIENCE:?}: {what}"
+        );
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -120,13 +123,16 @@ impl Drop for Process {
 
 pub fn shell_status(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
 /// Whether a process lives and is no zombie.
 pub fn lives(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// A server with the module.
@@ -176,9 +182,26 @@ impl Server {
             let folder = Folder::new();
             fs::write(folder.path("conf"), configuration).unwrap();
             let mut command = Command::new(variable("DSYNC_TEST_SERVER"));
-            command.arg(folder.path("conf")).arg("--dir").arg(folder.path("."));
-            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--logfile", "log"]);
-            let child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            command
+                .arg(folder.path("conf"))
+                .arg("--dir")
+                .arg(folder.path("."));
+            command.args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--logfile",
+                "log",
+            ]);
+            let child = command
+                .args(arguments)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
             let mut process = Process(child);
             let mut is_up = false;
             until("the server answers or ends", || {
@@ -186,7 +209,11 @@ impl Server {
                 is_up || process.has_ended()
             });
             if is_up && !process.has_ended() {
-                return Ok(Server { port, folder, process });
+                return Ok(Server {
+                    port,
+                    folder,
+                    process,
+                });
             }
             log = folder.read("log");
         }
@@ -205,7 +232,9 @@ impl Server {
     #[track_caller]
     pub fn ask<T: FromRedisValue>(&self, words: &str) -> T {
         let client = redis::Client::open(self.url()).unwrap();
-        let mut connection = client.get_connection_with_timeout(Duration::from_secs(5)).unwrap();
+        let mut connection = client
+            .get_connection_with_timeout(Duration::from_secs(5))
+            .unwrap();
         let mut words = words.split_whitespace();
         let mut command = redis::cmd(words.next().unwrap());
         for word in words {
@@ -217,13 +246,17 @@ impl Server {
     /// Returns a field of INFO dsync.
     pub fn metric(&self, name: &str) -> u64 {
         let info: String = self.ask("INFO dsync");
-        let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:")));
         line.unwrap_or_default().trim().parse().unwrap_or_default()
     }
 
     #[track_caller]
     pub fn until_waiters(&self, number: u64) {
-        until(&format!("{number} waiters"), || self.metric("dsync_waiters") == number);
+        until(&format!("{number} waiters"), || {
+            self.metric("dsync_waiters") == number
+        });
     }
 
     /// A command of the tool for this server.
@@ -236,7 +269,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         // A server that a test has stopped is killed all the same.
         if thread::panicking() {
-            eprintln!("--- log of the server on port {}\n{}", self.port, self.folder.read("log"));
+            eprintln!(
+                "--- log of the server on port {}\n{}",
+                self.port,
+                self.folder.read("log")
+            );
         }
     }
 }
@@ -257,7 +294,11 @@ fn ping(port: u16) -> bool {
 pub fn free_port() -> u16 {
     // The port of a cluster's bus is 10000 above, and below 65536.
     loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let port = if port > 50_000 { port - 20_000 } else { port };
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
@@ -266,7 +307,8 @@ pub fn free_port() -> u16 {
 }
 
 fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run the tests with cli/test.sh"))
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set; run the tests with cli/test.sh"))
 }
 
 /// A command of the tool.
@@ -274,7 +316,10 @@ pub struct Tool(pub Command);
 
 pub fn dsync(url: &str, arguments: &[&str]) -> Tool {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dsync"));
-    command.env_remove("REDISCLI_AUTH").env("REDIS_URL", url).args(arguments);
+    command
+        .env_remove("REDISCLI_AUTH")
+        .env("REDIS_URL", url)
+        .args(arguments);
     Tool(command)
 }
 
@@ -282,14 +327,22 @@ impl Tool {
     /// Runs it to its end.
     #[track_caller]
     pub fn output(mut self) -> (i32, String, String) {
-        let Output { status, stdout, stderr } = self.0.stdin(Stdio::null()).output().unwrap();
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.0.stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (shell_status(status), text(stdout), text(stderr))
     }
 
     /// Starts it, with stderr for [`Process::end`].
     pub fn start(mut self) -> Process {
-        let command = self.0.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let command = self
+            .0
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         Process(command.spawn().unwrap())
     }
 
@@ -328,7 +381,8 @@ impl Proxy {
                     continue;
                 }
                 let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
-                let (to_server, to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let (to_server, to_client) =
+                    (server.try_clone().unwrap(), client.try_clone().unwrap());
                 for (from, to) in [(client, to_server), (server, to_client)] {
                     let cut = Arc::clone(&cut);
                     thread::spawn(move || pump(from, to, &cut));

@@ -23,11 +23,19 @@ struct Screen {
 impl Screen {
     /// Starts a command of the tool on a terminal of 100 columns.
     fn of(server: &Server, arguments: &[&str]) -> Screen {
-        let size = Winsize { ws_row: 30, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: 30,
+            ws_col: 160,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         let pty = openpty(&size, None).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut tool = server.dsync(arguments).0;
-        tool.stdin(side()).stdout(side()).stderr(side()).env("TERM", "xterm");
+        tool.stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .env("TERM", "xterm");
         // SAFETY: setsid and ioctl are async-signal-safe.
         unsafe {
             tool.pre_exec(|| {
@@ -45,10 +53,16 @@ impl Screen {
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = output.read(&mut bytes) {
-                seen.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+                seen.lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
-        Screen { process, keys: File::from(pty.master), shown }
+        Screen {
+            process,
+            keys: File::from(pty.master),
+            shown,
+        }
     }
 
     fn until_shows(&self, text: &str) {
@@ -101,7 +115,10 @@ fn command_reads_from_the_terminal() {
 #[test]
 fn ctrl_c_reaches_the_command() {
     let (server, folder) = (Server::start(), Folder::new());
-    let script = format!("trap 'exit 9' INT; touch '{}'; while :; do sleep 0.02; done", folder.text("ready"));
+    let script = format!(
+        "trap 'exit 9' INT; touch '{}'; while :; do sleep 0.02; done",
+        folder.text("ready")
+    );
     let mut screen = Screen::of(&server, &["run", "--lock", "k", "--", "sh", "-c", &script]);
     until("the command is ready", || folder.has("ready"));
     screen.press("\x03");
@@ -111,8 +128,17 @@ fn ctrl_c_reaches_the_command() {
 #[test]
 fn suspended_command_goes_on_while_its_hold_lasts() {
     let (server, folder) = (Server::start(), Folder::new());
-    let script = format!("touch '{}'; {}; exit 4", folder.text("ready"), wait_for(&folder.path("go")));
-    let mut screen = Screen::of(&server, &["run", "--lock", "k", "--lease", "60s", "--", "sh", "-c", &script]);
+    let script = format!(
+        "touch '{}'; {}; exit 4",
+        folder.text("ready"),
+        wait_for(&folder.path("go"))
+    );
+    let mut screen = Screen::of(
+        &server,
+        &[
+            "run", "--lock", "k", "--lease", "60s", "--", "sh", "-c", &script,
+        ],
+    );
     until("the command is ready", || folder.has("ready"));
     screen.press("\x1a");
     until_stopped(&screen);
@@ -130,7 +156,12 @@ fn command_that_was_suspended_past_its_lease_does_no_more_work() {
         wait_for(&folder.path("go")),
         folder.text("worked")
     );
-    let mut screen = Screen::of(&server, &["run", "--lock", "k", "--lease", "1s", "--", "sh", "-c", &script]);
+    let mut screen = Screen::of(
+        &server,
+        &[
+            "run", "--lock", "k", "--lease", "1s", "--", "sh", "-c", &script,
+        ],
+    );
     until("the command is ready", || folder.has("ready"));
     screen.press("\x1a");
     until_stopped(&screen);
@@ -144,7 +175,10 @@ fn command_that_was_suspended_past_its_lease_does_no_more_work() {
 fn until_stopped(screen: &Screen) {
     until("the tool is stopped", || {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        matches!(waitpid(screen.process.pid(), Some(flags)), Ok(WaitStatus::Stopped(..)))
+        matches!(
+            waitpid(screen.process.pid(), Some(flags)),
+            Ok(WaitStatus::Stopped(..))
+        )
     });
 }
 
@@ -154,12 +188,16 @@ fn top_is_a_live_view_that_q_ends() {
     let mut screen = Screen::of(&server, &["top", "--interval", "100ms"]);
     screen.until_shows("Nobody waits.");
     let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN t OWNER web-1");
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN u OWNER web-2 QUEUE 60000");
+    let _: redis::Value =
+        server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN u OWNER web-2 QUEUE 60000");
     screen.until_shows("jobs:1");
     screen.until_shows("web-2");
     screen.press("q");
     assert_eq!(screen.process.status(), 0);
-    assert!(screen.text().ends_with("\x1b[?1049l"), "the shell's screen is back");
+    assert!(
+        screen.text().ends_with("\x1b[?1049l"),
+        "the shell's screen is back"
+    );
 }
 
 #[test]
