@@ -1,12 +1,12 @@
 #!/bin/sh
-# need.sh [build] [cli] [hosts] [make] [peers]: makes sure that the tools for a purpose are on this machine: `build` to
-# build dsync, `cli` redis-cli, `hosts` the tests with several hosts, `make` to build servers from their sources, `peers`
-# to install the lock libraries that the benchmark compares with.
+# need.sh [build] [cli] [deb] [hosts] [make] [peers]: makes sure that the tools for a purpose are on this machine: `build`
+# to build dsync, `cli` redis-cli, `deb` to build Debian packages, `hosts` the tests with several hosts, `make` to build
+# servers from their sources, `peers` to install the lock libraries that the benchmark compares with.
 #
 # Installs only what is missing, with apt, and says what and why before it does. Starts no service: the package
 # redis-tools has redis-cli (and the libraries that Debian's servers need) but no service. That is in redis-server,
-# which is never installed. If it cannot install, `build` and `make` fail with a list of packages for the user. `cli`
-# does not fail, because scripts/server.sh fetches a redis-cli without root rights. `hosts` and `peers` do not fail either,
+# which is never installed. If it cannot install, `build`, `deb` and `make` fail with a list of packages for the user.
+# `cli` does not fail, because scripts/server.sh fetches a redis-cli without root rights. `hosts` and `peers` do not fail either,
 # because test-settings.sh finds out whether such tests can run, and bench-peers.sh which libraries there are.
 set -eu
 
@@ -26,6 +26,10 @@ has_c_compiler() {
 
 has_make() {
     command -v make >/dev/null 2>&1 && command -v g++ >/dev/null 2>&1
+}
+
+has_deb_tools() {
+    command -v dpkg-shlibdeps >/dev/null 2>&1 && command -v dpkg-gencontrol >/dev/null 2>&1
 }
 
 has_venv() {
@@ -75,6 +79,7 @@ install_missing() {
 
 wants_build=''
 wants_make=''
+wants_deb=''
 for need in "$@"; do
     case $need in
     build)
@@ -90,6 +95,10 @@ for need in "$@"; do
         command -v redis-cli >/dev/null 2>&1 || command -v valkey-cli >/dev/null 2>&1 ||
             want 'redis-tools' 'redis-cli, and the libraries of the servers (it starts no service)'
         ;;
+    deb)
+        wants_deb=yes
+        has_deb_tools || want 'dpkg-dev' 'dpkg-shlibdeps and dpkg-gencontrol, to build Debian packages'
+        ;;
     hosts)
         command -v ip >/dev/null 2>&1 || want 'iproute2' 'ip, with which tests connect network namespaces and cut them off'
         ;;
@@ -103,7 +112,7 @@ for need in "$@"; do
         has_npm || want 'nodejs npm' 'Node.js and npm, for lock libraries in JavaScript'
         ;;
     *)
-        echo "usage: need.sh [build] [cli] [hosts] [make] [peers]" >&2
+        echo "usage: need.sh [build] [cli] [deb] [hosts] [make] [peers]" >&2
         exit 2
         ;;
     esac
@@ -118,7 +127,8 @@ fi
 printf 'dsync: they could not be installed (no apt, no network, or neither root nor sudo).\n' >&2
 # Fail only if the build itself lacks something, not if only `cli` or `hosts` do.
 if { [ -n "$wants_build" ] && ! { has_c_compiler && has_libclang; }; } ||
-    { [ -n "$wants_make" ] && ! { has_c_compiler && has_make; }; }; then
+    { [ -n "$wants_make" ] && ! { has_c_compiler && has_make; }; } ||
+    { [ -n "$wants_deb" ] && ! has_deb_tools; }; then
     printf 'Please install these packages (the names are those of Debian and Ubuntu), then try again:\n   %s\n' "$missing" >&2
     exit 1
 fi

@@ -1,8 +1,8 @@
 #!/bin/sh
 # run.sh: builds the module and starts a server with it in the foreground, on 127.0.0.1 and $PORT.
 #
-# Fetches first what is missing, see need.sh and server.sh. Before it starts the server, it prints a command to try in
-# another terminal. It refuses a port that is in use, so it never disturbs another server of the user.
+# Fetches first what is missing, see need.sh and server.sh. Before it starts the server, it prints commands to try in two
+# other terminals. It refuses a port that is in use, so it never disturbs another server of the user, and names a free one.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,16 +15,11 @@ if [ "$port" -lt 1 ] || [ "$port" -gt 65535 ]; then
     exit 1
 fi
 
-# Whether a program listens on the port. Reads the kernel's own table, because no tool for this is on every machine.
-is_taken() {
-    cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
-        awk -v port=":$(printf '%04X' "$1")" '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 }
-            END { exit !found }'
-}
-
+# shellcheck source=scripts/ports.sh
+. scripts/ports.sh
 if is_taken "$port"; then
-    echo "dsync: port $port is in use, perhaps by another Redis. Choose another port, for example:" >&2
-    echo "    make run PORT=$((port < 65535 ? port + 1 : 6380))" >&2
+    echo "dsync: port $port is in use, perhaps by another Redis. This one is free:" >&2
+    echo "    make run PORT=$(next_free_port "$port")" >&2
     exit 1
 fi
 
@@ -34,17 +29,29 @@ server=$(command -v redis-server || command -v valkey-server || sh scripts/serve
 cli=$(command -v redis-cli || command -v valkey-cli || echo target/servers/redis/redis-cli)
 
 cargo build --release
-# The server gets a copy, because CONFIG REWRITE writes to it.
-mkdir -p target/run
-cp redis.conf.example target/run/redis.conf
+# Each port has a folder of its own, so that two servers never write to the same files. The server gets a copy of the
+# configuration, because CONFIG REWRITE writes to it.
+data=target/run/$port
+mkdir -p "$data"
+cp redis.conf.example "$data/redis.conf"
 
+cli=${cli#/usr/bin/}
 cat <<EOF
 
 $("$server" --version | cut -d ' ' -f 1-3) with dsync on 127.0.0.1:$port; Ctrl-C stops it.
-Its data is in target/run. In another terminal:
+Its data is in $data. In a second terminal, take a lock:
 
-    ${cli#/usr/bin/} -p $port DLOCK.ACQUIRE jobs:1 PX 30000
+    $cli -p $port DLOCK.ACQUIRE jobs:1 EX 300 TOKEN first
+
+In a third one, wait for the same lock:
+
+    $cli -p $port DLOCK.ACQUIRE jobs:1 EX 300 TOKEN second BLOCK 0
+
+In the second, see who holds and who waits. Then release the lock, and the third has it at once:
+
+    $cli -p $port DLOCK.INFO jobs:1
+    $cli -p $port DLOCK.RELEASE jobs:1 first
 
 EOF
-exec "$server" target/run/redis.conf --port "$port" --dir target/run \
+exec "$server" "$data/redis.conf" --port "$port" --dir "$data" \
     --loadmodule "$PWD/target/release/libdsync.so"

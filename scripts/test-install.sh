@@ -1,6 +1,7 @@
 #!/bin/sh
 # test-install.sh: tests that `make install` chooses a folder from which the server may load the module, that it obeys
-# the user's choice, and that it prints the line for the chosen folder. Installs only under temporary directories.
+# the user's choice, that it prints the line for the chosen folder, that servers may use the file whatever the umask, and
+# that a newer version does not change the file that a running server has mapped. Installs only under temporary directories.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -56,6 +57,29 @@ done
 expect 'no service' /usr/local/lib/redis/modules
 expect 'no service' /usr/lib/redis/modules PREFIX=/usr
 expect /lib/systemd/system/postgresql.service /usr/local/lib/redis/modules
+
+# A server refuses a module without the right to execute it, and runs as another user than the one who installs.
+(umask 077 && expect 'umask 077' /usr/local/lib/redis/modules)
+mode=$(stat -c %a "$work/root/usr/local/lib/redis/modules/dsync.so")
+if [ "$mode" != 755 ]; then
+    echo "make install with umask 077 gives the module the mode $mode" >&2
+    exit 1
+fi
+
+# A server that runs has mapped the file: a newer version must be another file, or the server would crash.
+ln "$work/root/usr/local/lib/redis/modules/dsync.so" "$work/mapped"
+cp "$work/mapped" "$work/as-mapped"
+echo 'a newer module' >"$built/release/libdsync.so"
+env -u MAKEFLAGS -u MAKELEVEL -u PREFIX -u MODULE_DIR \
+    make -s install "CARGO_TARGET_DIR=$built" "DESTDIR=$work/root" >"$work/said"
+if ! cmp "$work/mapped" "$work/as-mapped"; then
+    echo 'make install writes into the file that a running server has mapped' >&2
+    exit 1
+fi
+if ! cmp "$built/release/libdsync.so" "$work/root/usr/local/lib/redis/modules/dsync.so"; then
+    echo 'make install does not replace an older module' >&2
+    exit 1
+fi
 
 rm "$built/release/libdsync.so"
 if make -s install "CARGO_TARGET_DIR=$built" "DESTDIR=$work/root" 2>"$work/said"; then

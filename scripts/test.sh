@@ -45,6 +45,7 @@ done
 
 sh scripts/test-install.sh
 cargo build --release
+sh scripts/test-run.sh
 cargo test --workspace --lib --bins --test model --test readme --test arrows --test commit
 
 failed=''
