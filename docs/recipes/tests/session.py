@@ -53,7 +53,7 @@ class Connection:
             return "(nil)"
         if kind == "$":
             text = self._file.read(int(rest) + 2)[:-2].decode()
-            return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+            return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\r", "\\r").replace("\n", "\\n") + '"'
         assert kind == "*", line
         count = int(rest)
         width = len(str(count))
@@ -92,6 +92,7 @@ def run(session: str, port: int) -> None:
     """Sends the requests of a session. Raises Mismatch at the first reply that is another one."""
     connections: dict[str, Connection] = {}
     fences = _Fences()
+    waiting: set[str] = set()
     admin = Connection(port)
     try:
         for who, command, expected in _steps(session):
@@ -102,8 +103,10 @@ def run(session: str, port: int) -> None:
                 connection.send(shlex.split(fences.in_request(command)))
             if expected:
                 _compare(expected, connection.reply().split("\n"), fences)
+                waiting.discard(who)
             else:
-                _wait_until_blocked(admin, who, command)
+                waiting.add(who)
+                _wait_until_blocked(admin, len(waiting), f"{who}> {command}")
     finally:
         admin.close()
         for connection in connections.values():
@@ -125,11 +128,11 @@ def _steps(session: str) -> list[tuple[str, str | None, list[str]]]:
     return steps
 
 
-def _wait_until_blocked(admin: Connection, who: str, command: str | None) -> None:
+def _wait_until_blocked(admin: Connection, clients: int, request: str) -> None:
     deadline = time.monotonic() + _SOON
-    while "blocked_clients:0" in admin.ask("INFO", "clients"):
+    while f"blocked_clients:{clients}\\r" not in admin.ask("INFO", "clients"):
         if time.monotonic() > deadline:
-            raise Mismatch(f"{who}> {command} does not wait")
+            raise Mismatch(f"{request} does not wait")
         time.sleep(0.01)
 
 
