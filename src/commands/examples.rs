@@ -17,7 +17,7 @@ impl Row {
         args.join(" ")
     }
 
-    /// One example for each form of reply and for each error that has a request, then the sessions of the manual.
+    /// One example for each form of reply, the sessions of the manual, and one for each error that has a request.
     pub(super) fn examples(&self) -> Vec<Example> {
         let of_replies = self.replies.iter().map(|reply| Example {
             shows: reply.when,
@@ -46,7 +46,7 @@ impl Row {
             lines: self.lines(session.lines, None),
             forms: None,
         });
-        of_replies.chain(of_errors).chain(sessions).collect()
+        of_replies.chain(sessions).chain(of_errors).collect()
     }
 
     /// The title of an example in the files of examples and replies.

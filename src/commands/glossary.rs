@@ -10,7 +10,9 @@ pub(super) fn meaning(row: &Row, name: &str) -> &'static str {
     match (name, row.family()) {
         ("token", _) => "The secret name of the hold.",
         ("fence", _) => "The public number of the hold. Fences only ever grow.",
-        ("place", _) => "1 is next in line; 100 means 100 or more.",
+        ("place", _) => {
+            "How many requests come up to this one: 1 is next in line, 100 means 100 or more."
+        }
         ("channel", _) => "Where the turn will be announced.",
         ("attempt", _) => "Which attempt at the work it is or was, from 1.",
         ("attempts", _) => "How many attempts have been made.",
@@ -18,7 +20,9 @@ pub(super) fn meaning(row: &Row, name: &str) -> &'static str {
         ("reason", _) => {
             "Why the last attempt ended: its `REASON`, or `failed`, `lapsed` or `revoked`."
         }
-        ("last-reason", _) => "The same of the last attempt that ended without DONE; null before.",
+        ("last-reason", _) => {
+            "Why the last attempt that was not done ended: its `REASON`, or `failed`, `lapsed` or `revoked`; null before."
+        }
         ("done", _) => "How many members of the round were done.",
         ("lapsed", _) => {
             "How many were lost: their lease ran out, they were revoked, or their EPHEMERAL connection closed."

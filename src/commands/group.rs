@@ -55,7 +55,8 @@ pub(super) const ADD: Row = Row {
                was never given one has no gate. The first ADD after a finished round begins a new one, at zero.\n\n\
                Send a fresh `TOKEN`, a UUID, with every request that waits. `QUEUE` keeps a place in the queue \
                without occupying the connection: see [waiting](../waiting.md). It needs `TOKEN` and excludes \
-               `EPHEMERAL`, which scripts and functions cannot use either.",
+               `EPHEMERAL`. \
+               In scripts and functions `EPHEMERAL` is an error.",
         sessions: &[Session {
             shows: "at most one member at a time",
             lines: &[

@@ -5,7 +5,7 @@
 
 use super::acquire::REQUEST_COMPLEXITY;
 use super::apply;
-use super::arguments::{COUNT, FENCE, KEY, LEASE, PAUSE_MS, TOKEN};
+use super::arguments::{COUNT, FENCE, KEY, NEW_LEASE, PAUSE_MS, TOKEN};
 use super::grammar::Number;
 use super::info;
 #[cfg(test)]
@@ -98,7 +98,7 @@ pub(super) const fn renew(family: Family) -> Row {
         name: CommandName::of(family, "RENEW"),
         summary: "Renews the lease of a hold of {key}, by its token.",
         properties: CHANGE,
-        args: &[KEY, TOKEN, LEASE],
+        args: &[KEY, TOKEN, NEW_LEASE],
         replies: &[
             ReplyForm {
                 when: "1 when the lease was renewed",
@@ -183,13 +183,13 @@ pub(super) const fn revoke(family: Family) -> Row {
         args: &[KEY, FENCE],
         replies: &[
             ReplyForm {
-                when: "1 when the hold ended",
+                when: "1 when the hold ended or the kept place was withdrawn",
                 form: YES,
                 before: &["{hold}"],
                 example: "jobs:1 {fence}",
             },
             ReplyForm {
-                when: "0 when there was no such hold",
+                when: "0 when there was neither",
                 form: NO,
                 before: &["{hold}"],
                 example: "jobs:1 1",

@@ -55,7 +55,8 @@ pub(super) const ACQUIRE: Row = Row {
                client that slept past its lease does not know that it is late. While you work, send \
                [DLOCK.RENEW](dlock.renew.md) every third of the lease.\n\n\
                `QUEUE` keeps a place in the queue without occupying the connection: see [waiting](../waiting.md). \
-               It needs `TOKEN` and excludes `EPHEMERAL`, which scripts and functions cannot use either.",
+               It needs `TOKEN` and excludes `EPHEMERAL`. \
+               In scripts and functions `EPHEMERAL` is an error.",
         sessions: &[
             Session {
                 shows: "granted after waiting",

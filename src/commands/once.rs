@@ -85,7 +85,8 @@ pub(super) const BEGIN: Row = Row {
                A result is kept for a day (`dsync.once-keep-ms`) unless DONE says otherwise; then the next BEGIN \
                runs again. Send a fresh `TOKEN`, a UUID, with every request that waits. `QUEUE` keeps a place in \
                the queue without occupying the connection: see [waiting](../waiting.md). It needs `TOKEN` and \
-               excludes `EPHEMERAL`, which scripts and functions cannot use either.",
+               excludes `EPHEMERAL`. \
+               In scripts and functions `EPHEMERAL` is an error.",
         sessions: &[
             Session {
                 shows: "who waits gets the result",

@@ -92,6 +92,7 @@ fn guide(family: Option<Family>) -> &'static str {
 
 const OPERATIONS: &str = "[Operations](../operations.md)";
 const WAITING: &str = "[Waiting](../waiting.md)";
+const PAUSE: &str = "[Pause](../pause.md)";
 
 fn index() -> String {
     let mut text = INDEX.to_owned();
@@ -134,7 +135,10 @@ fn page(row: &Row, recorded: &BTreeMap<&str, &str>) -> String {
     let family = row.family().map_or("", prefix);
     let manual = manual.replace("{family}", family);
     let manual = manual.replace("{page}", &family.to_lowercase());
-    write!(text, "\n{manual}\n\n## Arguments\n\n").expect("text");
+    for paragraph in manual.split("\n\n") {
+        write!(text, "\n{}\n", wrapped(paragraph)).expect("text");
+    }
+    text += "\n## Arguments\n\n";
     text += &arguments(row);
     write!(text, "\n## Replies\n\n{}", replies(row)).expect("text");
     write!(text, "\n## Errors\n\n{}", errors(row)).expect("text");
@@ -142,6 +146,36 @@ fn page(row: &Row, recorded: &BTreeMap<&str, &str>) -> String {
     write!(text, "\n## Access\n\n{}", access(row)).expect("text");
     write!(text, "\n## See also\n\n{}", see_also(row)).expect("text");
     text
+}
+
+/// The paragraph in lines of at most 120 characters.
+fn wrapped(paragraph: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in paragraph.split(' ') {
+        let line = lines.last_mut().expect("a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= 120 {
+            write!(line, " {word}").expect("text");
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}
+
+/// The text with the names of settings set as code.
+fn with_settings_as_code(text: &str) -> String {
+    let word = |word: &str| {
+        let name = word.trim_end_matches(['.', ',', ';', ')']);
+        if name.starts_with("dsync.") {
+            format!("`{name}`{}", &word[name.len()..])
+        } else {
+            word.to_owned()
+        }
+    };
+    let words: Vec<_> = text.split(' ').map(word).collect();
+    words.join(" ")
 }
 
 fn has_flag(row: &Row, flag: &str) -> bool {
@@ -217,15 +251,16 @@ fn argument(text: &mut String, arg: &Arg, syntax: &str) {
         Kind::OneOf(_) => "one of these",
     };
     let bounds = arg.bounds().unwrap_or_default();
-    let value = [kind, &bounds];
-    let value: Vec<_> = value.into_iter().filter(|part| !part.is_empty()).collect();
+    let mut value = vec![kind, &bounds];
+    value.retain(|part| !part.is_empty());
     let (mark, syntax) = match syntax.strip_prefix("– ") {
         Some(syntax) => ("– ", syntax),
         None => ("", syntax),
     };
     let syntax = syntax.replace('|', "\\|");
-    let value = value.join(", ");
-    writeln!(text, "| {mark}`{syntax}` | {value} | {} |", arg.meaning).expect("text");
+    let value = with_settings_as_code(&value.join(", "));
+    let meaning = with_settings_as_code(arg.meaning);
+    writeln!(text, "| {mark}`{syntax}` | {value} | {meaning} |").expect("text");
 }
 
 fn replies(row: &Row) -> String {
@@ -275,8 +310,9 @@ fn in_words(form: &Form) -> String {
     match form {
         Form::Null => "null".to_owned(),
         Form::Integer | Form::Id => "integer".to_owned(),
-        Form::Ms => "integer, milliseconds".to_owned(),
-        Form::Is(number) => format!("integer `{number}`"),
+        Form::Ms => "integer (milliseconds)".to_owned(),
+        // Its label says which.
+        Form::Is(_) => "integer".to_owned(),
         Form::Bulk => "bulk string".to_owned(),
         Form::Word(word) => format!("bulk string `{word}`"),
         Form::Status(line) => format!("simple string `{line}`"),
@@ -315,7 +351,8 @@ fn fields(row: &Row, form: &Form, depth: usize, text: &mut String) {
 fn errors(row: &Row) -> String {
     let mut text = "| code | when |\n|---|---|\n".to_owned();
     for error in row.errors {
-        writeln!(text, "| `{}` | {} |", error.code, error.when).expect("text");
+        let when = with_settings_as_code(error.when);
+        writeln!(text, "| `{}` | {when} |", error.code).expect("text");
     }
     let has_key = row.family().is_some();
     let of_server = [
@@ -365,15 +402,19 @@ fn examples(row: &Row, recorded: &BTreeMap<&str, &str>) -> String {
         };
         let two = with_names(two);
         match shows {
-            "always" => write!(text, "\n```\n{two}\n```\n"),
-            _ => write!(text, "\n{}:\n\n```\n{two}\n```\n", capitalised(shows)),
+            "always" => write!(text, "\n```redis-cli\n{two}\n```\n"),
+            _ => write!(
+                text,
+                "\n{}:\n\n```redis-cli\n{two}\n```\n",
+                capitalised(shows)
+            ),
         }
         .expect("text");
         if let Some(three) = three {
             let last = example.lines.last().expect("a request");
             write!(
                 text,
-                "\nThe same with `redis-cli -3`:\n\n```\n{last}\n{three}\n```\n"
+                "\nThe same with `redis-cli -3`:\n\n```redis-cli\n{last}\n{three}\n```\n"
             )
             .expect("text");
         }
@@ -396,7 +437,7 @@ fn with_names(session: &str) -> String {
         if line.starts_with("> ") {
             format!("A{line}")
         } else if line.starts_with("B> ") {
-            format!("{line}      (waits)")
+            format!("{line}      # waits")
         } else {
             line.to_owned()
         }
@@ -439,6 +480,9 @@ fn see_also(row: &Row) -> String {
     let mut guides = vec![guide(row.family())];
     if has_flag(row, "blocking") {
         guides.push(WAITING);
+    }
+    if row.name.as_str().ends_with(".PAUSE") {
+        guides.push(PAUSE);
     }
     if row.family().is_some() && row.properties.users.contains(&User::Operator) {
         guides.push(OPERATIONS);

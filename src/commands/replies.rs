@@ -85,8 +85,7 @@ pub(super) const GRANT: Form = Array(&[("token", Bulk), ("fence", Id)]);
 /// The reply to a request with QUEUE that has to wait. The example is one that `{hold}` keeps waiting.
 pub(super) const fn queued(example: &'static str) -> ReplyForm {
     ReplyForm {
-        when: "the request waits, and its place is kept: how many requests come up to it (100 means that or more), and \
-               where its turn will be announced",
+        when: "the request waits, and its place is kept",
         form: Array(&[
             ("WAITING", Word("WAITING")),
             ("place", Integer),

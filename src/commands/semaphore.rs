@@ -72,8 +72,8 @@ pub(super) const ACQUIRE: Row = Row {
                and waiters forgets its limit, so send `LIMIT` with every request.\n\n\
                Send a fresh `TOKEN`, a UUID, with every request that waits, and [DSEM.RENEW](dsem.renew.md) every \
                third of the lease while you work. `QUEUE` keeps a place in the queue without occupying the \
-               connection: see [waiting](../waiting.md). It needs `TOKEN` and excludes `EPHEMERAL`, which scripts \
-               and functions cannot use either.",
+               connection: see [waiting](../waiting.md). It needs `TOKEN` and excludes `EPHEMERAL`. \
+               In scripts and functions `EPHEMERAL` is an error.",
         sessions: &[Session {
             shows: "granted after waiting",
             lines: &[
