@@ -467,10 +467,17 @@ fn access(row: &Row) -> String {
         text += "With `QUEUE` the user listens on the channels where turns are announced:\n\n```\nACL SETUSER app \
                  &dsync:* +subscribe +psubscribe +ssubscribe\n```\n\n";
     }
-    write!(
+    let users = row.properties.users.iter().map(|user| match user {
+        User::Worker => "worker",
+        User::Observer => "observer",
+        User::Operator => "operator",
+    });
+    let users: Vec<_> = users.collect();
+    writeln!(
         text,
-        "Categories: {servers} (Redis 7.2 and newer, Valkey), {own} (Redis 7.4 and newer, Valkey 8 and newer). On Redis \
-         7.0 the command is in none.\n"
+        "Of the ready-made users in [ACL](../acl.md) it is for: {}.\n\nCategories: {servers} (Redis 7.2 and newer, \
+         Valkey), {own} (Redis 7.4 and newer, Valkey 8 and newer). On Redis 7.0 the command is in none.",
+        users.join(", ")
     )
     .expect("text");
     text
