@@ -1,0 +1,34 @@
+"""Locks, fair semaphores, wait groups and work-once keys of the dsync server module, for redis-py and valkey-py.
+
+    from dsync import lock
+
+    with lock(redis.Redis(), "jobs:1", lease=30) as hold:
+        work(fence=hold.fence)
+
+:mod:`dsync.aio` has the same for asyncio, and :mod:`dsync.redis_lock` a class for ``Redis.lock(lock_class=…)``.
+"""
+
+from ._run import Run
+from ._settings import Settings
+from ._sync._claims import Claim, Group, all_of, group, lock, semaphore
+from ._sync._hold import Hold
+from ._sync._once import once
+from .errors import DsyncError, Holder, HoldLost, NotAcquired, WorkFailed
+
+__all__ = [
+    "Claim",
+    "DsyncError",
+    "Group",
+    "Hold",
+    "HoldLost",
+    "Holder",
+    "NotAcquired",
+    "Run",
+    "Settings",
+    "WorkFailed",
+    "all_of",
+    "group",
+    "lock",
+    "once",
+    "semaphore",
+]

@@ -1,0 +1,154 @@
+"""How requests are spelled and how replies are read. No I/O."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+from .errors import Holder
+
+Word = Union[str, bytes, int]
+Words = List[Word]
+
+#: How many holders an error names.
+HOLDERS_TOLD = 3
+
+
+@dataclass(frozen=True)
+class Family:
+    """What differs between the four families of commands."""
+
+    prefix: str
+    #: The command that asks for a hold.
+    ask: str
+
+
+LOCK = Family("DLOCK", "ACQUIRE")
+SEMAPHORE = Family("DSEM", "ACQUIRE")
+GROUP = Family("DWG", "ADD")
+ONCE = Family("DONCE", "BEGIN")
+
+
+class Granted(NamedTuple):
+    fence: int
+    #: Which attempt at the work this is; ``None`` outside work-once.
+    attempt: Optional[int] = None
+
+
+class Waiting(NamedTuple):
+    #: Counts from 1, which is next in line.
+    place: int
+    #: Where the server announces the turn.
+    channel: str
+
+
+class Done(NamedTuple):
+    result: Optional[bytes]
+    attempt: int
+
+
+class GivenUp(NamedTuple):
+    reason: str
+    attempts: int
+
+
+Answer = Union[Granted, Waiting, Done, GivenUp, None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """ACQUIRE, ADD or BEGIN. Its token makes it safe to send it any number of times."""
+
+    family: Family
+    key: str
+    token: Union[str, bytes]
+    #: Seconds.
+    lease: float
+    owner: Optional[str]
+    #: LIMIT, PERMITS, MAX or SHARED, as the family has them.
+    options: Tuple[Word, ...] = ()
+
+    def words(self, *waiting: Word) -> Words:
+        """Returns the request, with BLOCK or QUEUE if it is to wait."""
+        words: Words = [f"{self.family.prefix}.{self.family.ask}", self.key, *self.options]
+        words += ["PX", milliseconds(self.lease), "TOKEN", self.token]
+        if self.owner:
+            words += ["OWNER", self.owner]
+        return [*words, *waiting]
+
+    def verb(self, verb: str, *more: Word) -> Words:
+        """Returns RELEASE, DONE or another command for the hold of this request."""
+        return [f"{self.family.prefix}.{verb}", self.key, self.token, *more]
+
+    def renewal(self) -> Words:
+        return self.verb("RENEW", "PX", milliseconds(self.lease))
+
+    def info(self) -> Words:
+        return [f"{self.family.prefix}.INFO", self.key, "COUNT", HOLDERS_TOLD]
+
+    def afresh(self) -> Request:
+        """Returns the same request with a token of its own: a token is never used for a second hold."""
+        return replace(self, token=new_token())
+
+
+def new_token() -> str:
+    return str(uuid.uuid4())
+
+
+def default_owner() -> str:
+    """Returns host and process, for the people who read INFO."""
+    return f"{socket.gethostname()}/{os.getpid()}"[:128]
+
+
+def milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1_000))
+
+
+def text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def answer(reply: Any) -> Answer:
+    """Reads the reply to ACQUIRE, ADD or BEGIN. ``None``: not granted, or a wait ran out."""
+    if reply is None:
+        return None
+    if len(reply) == 2:
+        return Granted(int(reply[1]))
+    kind = text(reply[0])
+    if kind == "WAITING":
+        return Waiting(int(reply[1]), text(reply[2]))
+    if kind == "RUN":
+        return Granted(int(reply[2]), int(reply[3]))
+    if kind == "DONE":
+        result = reply[1]
+        return Done(result.encode() if isinstance(result, str) else result, int(reply[2]))
+    return GivenUp(text(reply[1]), int(reply[2]))
+
+
+def state_and_holders(info: Any) -> Tuple[Optional[str], List[Holder]]:
+    """Reads the state and the first holders out of INFO's reply."""
+    fields = _fields(info)
+    holders = [_holder(_fields(row)) for row in fields.get("first-holders") or []]
+    state = fields.get("state")
+    return (None if state is None else text(state)), holders
+
+
+def _holder(row: Dict[str, Any]) -> Holder:
+    owner = row.get("owner")
+    return Holder(
+        fence=int(row["fence"]),
+        owner=None if owner is None else text(owner),
+        lease_left=int(row["lease-left-ms"]) / 1_000,
+        held_for=int(row["held-ms"]) / 1_000,
+    )
+
+
+def _fields(reply: Any) -> Dict[str, Any]:
+    """Reads a map, which RESP2 sends as a flat array."""
+    if reply is None:
+        return {}
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2])
+    return {text(name): value for name, value in pairs}

@@ -1,0 +1,105 @@
+"""The options that all four families share, and what each family adds to a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
+
+from . import _protocol
+from ._lease import default_margin
+from ._protocol import Family, Request, Word
+from ._steps import Waits
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+
+    class Options(TypedDict, total=False):
+        """The keyword arguments that all four families share; :class:`Settings` says what they mean."""
+
+        lease: float
+        wait: Optional[float]
+        owner: Optional[str]
+        margin: Optional[float]
+        own_connection: bool
+        retry_for: float
+        on_lost: Optional[Callable[[Any], object]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    #: Seconds for which a hold lasts without renewal: how long the others wait if this process dies.
+    lease: float = 30.0
+    #: Seconds to wait at most. ``None`` waits without limit, 0 only tries.
+    wait: Optional[float] = None
+    #: What INFO shows to people, at most 128 bytes. By default host and process id.
+    owner: Optional[str] = None
+    #: Seconds before the end of its lease at which a hold counts as lost. By default a tenth of the lease, at most 2.
+    margin: Optional[float] = None
+    #: Whether to wait on a connection of its own. Otherwise on none at all: a turn is announced to the client.
+    own_connection: bool = True
+    #: Seconds for which requests are repeated while the server cannot be reached; then its error is raised.
+    retry_for: float = 30.0
+    #: Called with the hold when it is lost.
+    on_lost: Optional[Callable[[Any], object]] = None
+
+    def __post_init__(self) -> None:
+        if not self.lease > 0:
+            raise ValueError(f"lease is a number of seconds above 0, not {self.lease!r}")
+        if self.wait is not None and not self.wait >= 0:
+            raise ValueError(f"wait is None or a number of seconds, not {self.wait!r}")
+        if self.margin is not None and not 0 <= self.margin < self.lease:
+            raise ValueError(f"margin is at least 0 and less than the lease of {self.lease} s, not {self.margin!r}")
+
+    @property
+    def margin_seconds(self) -> float:
+        return default_margin(self.lease) if self.margin is None else self.margin
+
+    @property
+    def waits(self) -> Waits:
+        return Waits(self.wait, self.own_connection, self.retry_for)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is asked for: a lock, permits, a membership or a run."""
+
+    family: Family
+    #: The words of the request that only this family has.
+    options: Tuple[Word, ...] = ()
+    #: The command that ends the hold when its block has ended without an error.
+    success: str = "RELEASE"
+
+    def request(self, key: str, settings: Settings) -> Request:
+        owner = _protocol.default_owner() if settings.owner is None else settings.owner
+        return Request(self.family, key, _protocol.new_token(), settings.lease, owner, self.options)
+
+
+def lock_kind(shared: bool) -> Kind:
+    return Kind(_protocol.LOCK, ("SHARED",) if shared else ())
+
+
+def semaphore_kind(limit: Optional[int], permits: int) -> Kind:
+    limits: Tuple[Word, ...] = () if limit is None else ("LIMIT", limit)
+    return Kind(_protocol.SEMAPHORE, (*limits, "PERMITS", permits))
+
+
+def member_kind(limit: Optional[int]) -> Kind:
+    return Kind(_protocol.GROUP, () if limit is None else ("LIMIT", limit), "DONE")
+
+
+def run_kind(max_attempts: Optional[int]) -> Kind:
+    return Kind(_protocol.ONCE, () if max_attempts is None else ("MAX", max_attempts))
+
+
+def result_words(result: Any, keep: Optional[float], forever: bool) -> Tuple[Word, ...]:
+    """Returns what DONCE.DONE says after the token."""
+    words: Tuple[Word, ...] = () if result is None else ("RESULT", result)
+    if forever:
+        return (*words, "PERSIST")
+    return words if keep is None else (*words, "PX", _protocol.milliseconds(keep))
+
+
+def failure_words(error: BaseException, retry_delay: Optional[float]) -> Tuple[Word, ...]:
+    """Returns what DONCE.FAIL says after the token."""
+    words: Tuple[Word, ...] = ("REASON", f"{type(error).__name__}: {error}"[:1_000])
+    return words if retry_delay is None else (*words, "DELAY", round(retry_delay * 1_000))

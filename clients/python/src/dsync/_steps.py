@@ -1,0 +1,302 @@
+"""What this package does with a server, as scripts of steps that know neither threads nor asyncio.
+
+A script is a generator. It yields steps, is sent the result of each or is thrown its error, and returns its own
+result. ``_sync`` and ``aio`` perform the steps, each in its own way, so both behave alike: which errors are retried,
+how a place in the queue is kept, and when a request is withdrawn stands here only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Generator, NamedTuple, Optional, Tuple, TypeVar, Union
+
+from . import _protocol
+from ._lease import Lease, now
+from ._protocol import Done, GivenUp, Granted, Request, Waiting, Words, milliseconds
+from ._retry import FIRST_PAUSE, Patience
+
+#: Seconds in which a server answers a command that does not block, unless something is wrong.
+ANSWER_WITHIN = 5.0
+#: Seconds of a single BLOCK at most, so that a server that has stopped is noticed.
+LONGEST_BLOCK = 10.0
+#: Seconds for which a place is kept after its request was last heard of, as many as a server grants after a failover.
+#: A process that is killed in the queue delays the others by as much.
+KEEP_WHILE_BLOCKED = 5.0
+#: The same for a request without a connection, which is repeated three times in this span.
+KEEP_WITHOUT_CONNECTION = 15.0
+#: Seconds for which a try is repeated when the server cannot be reached.
+LONGEST_TRY = 2.0
+#: Seconds for an answer to the withdrawal of a request. Without one the place runs out by itself.
+WITHDRAW_WITHIN = 1.0
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Sends a command that is answered at once. Its result is the reply."""
+
+    words: Words
+    within: float = ANSWER_WITHIN
+    #: Whether the command must go out although the caller is being cancelled.
+    is_last: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """Sends a command that may block for so many seconds, on a connection of its own. Its result is the reply."""
+
+    words: Words
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Subscribes to the channel on which a turn is announced."""
+
+    channel: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Waits for a message on a channel that is watched, for so many seconds at most."""
+
+    channel: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Waits. Its result is true if the script is to end now."""
+
+    seconds: float
+
+
+Step = Union[Ask, Block, Watch, Turn, Pause]
+Result = TypeVar("Result")
+Script = Generator[Step, Any, Result]
+
+
+class Grant(NamedTuple):
+    """A hold that was granted."""
+
+    request: Request
+    fence: int
+    attempt: Optional[int]
+    #: When the last successful request for it was sent.
+    sent: float
+
+
+Outcome = Union[Grant, Done, GivenUp, None]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long a caller waits, and how."""
+
+    #: Seconds; ``None`` is without limit, and 0 is a try.
+    seconds: Optional[float]
+    own_connection: bool
+    retry_for: float
+
+
+def acquire(request: Request, waits: Waits) -> Script[Outcome]:
+    """Asks until the request is granted, or the work it asks for is done or given up. ``None``: the wait is over.
+
+    However it ends without a grant, a request that the server may know of is withdrawn: its grant, which nobody would
+    hear of, would hold up the others for a lease.
+    """
+    asking = _Asking(request)
+    try:
+        outcome = yield from _ask_until_over(asking, waits)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        if asking.may_be_known:
+            yield from _withdraw(asking.request)
+        raise
+    if asking.may_be_known:
+        yield from _withdraw(asking.request)
+    return outcome
+
+
+@dataclass
+class _Asking:
+    """How far a request has come."""
+
+    request: Request
+    #: Whether the server may have a grant or a place for the request that the caller does not know of.
+    may_be_known: bool = False
+
+
+def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
+    """Takes a kept place in the queue (QUEUE), which survives a broken connection and a failover.
+
+    It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced.
+    """
+    if waits.seconds == 0:
+        return (yield from _try(asking, waits))
+    deadline = None if waits.seconds is None else now() + waits.seconds
+    patience = Patience(asking.request.key, waits.retry_for, deadline)
+    keep = milliseconds(KEEP_WHILE_BLOCKED if waits.own_connection else KEEP_WITHOUT_CONNECTION)
+    has_place = False
+    watched: Optional[str] = None
+    while True:
+        sent = now()
+        asking.may_be_known = True
+        try:
+            if has_place and waits.own_connection:
+                seconds = _at_most(LONGEST_BLOCK, deadline)
+                reply = yield Block(asking.request.words("BLOCK", milliseconds(seconds)), seconds)
+            else:
+                reply = yield Ask(asking.request.words("QUEUE", keep))
+            answer = _protocol.answer(reply)
+            patience.answered()
+            if isinstance(answer, (Done, GivenUp)):
+                asking.may_be_known = False
+                return answer
+            if isinstance(answer, Granted):
+                grant = yield from _accept(asking, answer, sent)
+                if grant is not None:
+                    return grant
+                has_place = False
+            elif deadline is not None and now() >= deadline:
+                return None
+            elif isinstance(answer, Waiting):
+                has_place = True
+                if not waits.own_connection:
+                    watched = yield from _await_turn(answer.channel, watched, deadline)
+            # Otherwise BLOCK has run out. The place is kept, and the next BLOCK goes on there.
+        except Exception as error:
+            pause = patience.pause_after(error)
+            # Ask the server, which may be another one by now, whether the place still stands.
+            has_place, watched = False, None
+            yield Pause(pause)
+
+
+def _try(asking: _Asking, waits: Waits) -> Script[Outcome]:
+    """Asks once; again only if no answer comes."""
+    patience = Patience(asking.request.key, min(waits.retry_for, LONGEST_TRY))
+    while True:
+        sent = now()
+        asking.may_be_known = True
+        try:
+            answer = _protocol.answer((yield Ask(asking.request.words())))
+            if isinstance(answer, Granted):
+                return (yield from _accept(asking, answer, sent))
+            asking.may_be_known = False
+            return answer if isinstance(answer, (Done, GivenUp)) else None
+        except Exception as error:
+            yield Pause(patience.pause_after(error))
+
+
+def _accept(asking: _Asking, granted: Granted, sent: float) -> Script[Optional[Grant]]:
+    """Returns the grant, or ``None`` if the hold has ended already and a new request has to be made."""
+    request = asking.request
+    # A grant that came by waiting can be as old as the request: renew it, unless that was sent a moment ago.
+    if now() - sent > request.lease / 10:
+        sent = now()
+        if not int((yield Ask(request.renewal()))):
+            asking.request = request.afresh()
+            asking.may_be_known = False
+            return None
+    asking.may_be_known = False
+    return Grant(request, granted.fence, granted.attempt, sent)
+
+
+def _at_most(seconds: float, deadline: Optional[float]) -> float:
+    return seconds if deadline is None else max(0.0, min(seconds, deadline - now()))
+
+
+def _await_turn(channel: str, watched: Optional[str], deadline: Optional[float]) -> Script[str]:
+    """Waits until it is worth asking again. Returns the channel that is watched now."""
+    if channel != watched:
+        # The turn may have come before the subscription, so ask once more right after it.
+        yield Watch(channel)
+    else:
+        # Messages can be lost, and the place is kept only if the request is repeated.
+        yield Turn(channel, _at_most(KEEP_WITHOUT_CONNECTION / 3, deadline))
+    return channel
+
+
+def _withdraw(request: Request) -> Script[None]:
+    """Takes back a request that nobody waits for any more."""
+    for _ in range(2):
+        try:
+            if int((yield Ask(request.verb("RELEASE"), WITHDRAW_WITHIN, is_last=True))):
+                return
+        except Exception:  # The place runs out by itself, or the lease does.
+            return
+        # Nothing was withdrawn: the request was over, or has not arrived yet.
+
+
+def renew(request: Request, lease: Lease, on_lost: Callable[[str], None]) -> Script[None]:
+    """Renews at each third of the lease until a pause says to stop, or until the hold is lost."""
+    while True:
+        if (yield Pause(max(0.0, lease.renewal_due_at() - now()))):
+            return
+        pause = FIRST_PAUSE
+        while not lease.has_ended:
+            sent = now()
+            try:
+                is_renewed = int((yield Ask(request.renewal(), min(ANSWER_WITHIN, max(request.lease / 3, 0.1)))))
+            except Exception as error:
+                lease.not_renewed(error)
+                if lease.left() == 0.0 or (yield Pause(min(pause, request.lease / 10))):
+                    return
+                pause = min(2 * pause, request.lease / 10)
+                continue
+            if not is_renewed:
+                on_lost("its lease ran out, or it was revoked or removed")
+                return
+            lease.renewed(sent)
+            break
+        else:
+            return
+
+
+def finish(words: Words, key: str, retry_for: float) -> Script[int]:
+    """Sends RELEASE, DONE or FAIL until it is answered. Raises the last error after ``retry_for`` seconds without."""
+    patience = Patience(key, retry_for)
+    while True:
+        try:
+            return int((yield Ask(words, min(ANSWER_WITHIN, max(retry_for, WITHDRAW_WITHIN)), is_last=True)))
+        except Exception as error:
+            yield Pause(patience.pause_after(error))
+
+
+def wait_for_round(key: str, timeout: Optional[float], retry_for: float) -> Script[Optional[Tuple[int, int]]]:
+    """Waits until the round of a group is finished: how many were done, how many lost. ``None`` when time is up."""
+    deadline = None if timeout is None else now() + timeout
+    patience = Patience(key, retry_for, deadline)
+    while True:
+        seconds = _at_most(LONGEST_BLOCK, deadline)
+        try:
+            reply = yield Block(["DWG.WAIT", key, "BLOCK", milliseconds(seconds)], seconds)
+        except Exception as error:
+            # The group is gone. Asking again would be answered as if there had never been one: finished, by nobody.
+            if "group was removed" in str(error):
+                raise
+            yield Pause(patience.pause_after(error))
+            continue
+        patience.answered()
+        if reply is not None:
+            return int(reply[0]), int(reply[1])
+        if deadline is not None and now() >= deadline:
+            return None
+
+
+def ask(words: Words, key: str, retry_for: float) -> Script[Any]:
+    """Sends a command that may be repeated, until it is answered."""
+    patience = Patience(key, retry_for)
+    while True:
+        try:
+            return (yield Ask(words))
+        except Exception as error:
+            yield Pause(patience.pause_after(error))
+
+
+def who_holds(request: Request) -> Script[Any]:
+    """Looks up who holds the key, for the message of an error. It fails silently."""
+    try:
+        return _protocol.state_and_holders((yield Ask(request.info(), WITHDRAW_WITHIN)))
+    except Exception:
+        return None, []

@@ -1,0 +1,1 @@
+"""What is behind :mod:`dsync` for synchronous clients."""

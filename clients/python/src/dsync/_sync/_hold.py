@@ -1,0 +1,131 @@
+"""A hold of a synchronous client."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Optional
+
+from .. import _steps
+from .._lease import Lease, now
+from .._protocol import Word
+from .._retry import log, passes
+from .._settings import Settings
+from .._steps import ANSWER_WITHIN, Grant
+from ..errors import HoldLost
+from ._alarm import CLOCK
+from ._talk import run
+
+
+class Hold:
+    """A lock, permits, a membership or a run that this process holds.
+
+    It is renewed in the background at each third of its lease, until it is released or lost.
+    """
+
+    def __init__(self, client: Any, grant: Grant, settings: Settings) -> None:
+        self._client = client
+        self._request = grant.request
+        self._settings = settings
+        self._lease = Lease(settings.lease, settings.margin_seconds, grant.sent)
+        self._stop = threading.Event()
+        self._is_ending = False
+        self._renewer: Optional[threading.Thread] = None
+        self.key = grant.request.key
+        #: The public number of the hold. It only grows from hold to hold: the resource can refuse an older one.
+        self.fence = grant.fence
+        #: Which attempt at the work this is, from 1; ``None`` outside work-once.
+        self.attempt = grant.attempt
+        #: Set when the hold is lost.
+        self.lost = threading.Event()
+        # A thread is needed only by holds that live long enough to be renewed.
+        self._alarm = CLOCK.at(min(self._lease.renewal_due_at(), self._lease.lost_at()), self._wake)
+
+    def __repr__(self) -> str:
+        return f"<Hold of {self.key!r}, fence {self.fence}, {self.left():.1f} s left>"
+
+    def left(self) -> float:
+        """Returns for how many seconds the hold is certain without another renewal; 0 when it is lost or released."""
+        return self._lease.left()
+
+    def raise_if_lost(self) -> None:
+        """Raises :class:`~dsync.HoldLost` if the hold is lost. It asks this process's clock, not the server."""
+        why = self._lease.why_lost()
+        if why is not None:
+            self._lose(why)
+            raise HoldLost(self.key, self.fence, why)
+
+    def renew(self) -> bool:
+        """Renews the lease now. Returns whether the hold still lived.
+
+        There is seldom a reason to: the background does it. Raises the error of the connection if the server does not
+        answer.
+        """
+        sent = now()
+        if int(self._run(_steps.ask(self._request.renewal(), self.key, 0))):
+            self._lease.renewed(sent)
+            return True
+        self._lose("its lease ran out, or it was revoked or removed")
+        return False
+
+    def release(self) -> bool:
+        """Ends the hold. Returns whether it still lived.
+
+        Raises the error of the connection if the server does not answer for five seconds; the lease ends the hold then.
+        """
+        return self._end("RELEASE", retry_for=self._patience()) > 0
+
+    def _patience(self) -> float:
+        """Seconds for which a release is worth being repeated: then the lease ends the hold anyway."""
+        return min(ANSWER_WITHIN, self._lease.left())
+
+    def _end_quietly(self, verb: str, *more: Word) -> None:
+        """Ends the hold after its block. The work is over, so a server out of reach is no error of the block."""
+        try:
+            self._end(verb, *more, retry_for=self._patience())
+        except Exception as error:
+            if not passes(error):
+                raise
+            log.warning("%r could not be released, its lease will end it: %s", self.key, error)
+
+    def _end(self, verb: str, *more: Word, retry_for: float) -> int:
+        """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
+        self._is_ending = True
+        try:
+            return int(self._run(_steps.finish(self._request.verb(verb, *more), self.key, retry_for)))
+        finally:
+            self._stop.set()
+            self._alarm.cancel()
+            self._lease.end("it was released")
+
+    def _run(self, script: Any) -> Any:
+        return run(script, self._client, self.key, self._settings.own_connection)
+
+    def _wake(self) -> Optional[float]:
+        """Called by the clock: the next renewal is due, or the lease is over. Returns when to be called again."""
+        why = self._lease.why_lost()
+        if why is not None:
+            self._lose(why)
+            return None
+        if self._renewer is None:
+            self._renewer = threading.Thread(target=self._renew, name=f"dsync-renews-{self.key}", daemon=True)
+            self._renewer.start()
+        return self._lease.lost_at()
+
+    def _renew(self) -> None:
+        script = _steps.renew(self._request, self._lease, self._lose)
+        try:
+            run(script, self._client, self.key, self._settings.own_connection, self._stop)
+        except Exception:
+            log.exception("%r is not renewed any more", self.key)
+
+    def _lose(self, why: str) -> None:
+        # A renewal can overtake the answer to the release, and finds no hold then.
+        if self._is_ending or self.lost.is_set():
+            return
+        self._lease.end(why)
+        self._stop.set()
+        self.lost.set()
+        log.warning("%s", HoldLost(self.key, self.fence, why))
+        if self._settings.on_lost is not None:
+            # In a thread of its own: the clock tells other holds, too.
+            threading.Thread(target=self._settings.on_lost, args=(self,), name="dsync-on-lost", daemon=True).start()

@@ -1,0 +1,30 @@
+"""The same as :mod:`dsync` for asyncio: ``redis.asyncio.Redis``, ``valkey.asyncio.Valkey`` and their clusters.
+
+When a hold is lost, the task of its block is cancelled, and the block raises :class:`~dsync.HoldLost`: no work goes on
+behind the back of the next holder.
+"""
+
+from .._run import Run
+from .._settings import Settings
+from ..errors import DsyncError, Holder, HoldLost, NotAcquired, WorkFailed
+from ._claims import Claim, Group, all_of, group, lock, semaphore
+from ._hold import Hold
+from ._once import once
+
+__all__ = [
+    "Claim",
+    "DsyncError",
+    "Group",
+    "Hold",
+    "HoldLost",
+    "Holder",
+    "NotAcquired",
+    "Run",
+    "Settings",
+    "WorkFailed",
+    "all_of",
+    "group",
+    "lock",
+    "once",
+    "semaphore",
+]

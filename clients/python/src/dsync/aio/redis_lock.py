@@ -1,0 +1,26 @@
+"""A drop-in for redis-py's own ``Lock``, so that existing code changes one line::
+
+    redis.asyncio.Redis.lock(client, "jobs:1", timeout=30, lock_class=dsync.aio.redis_lock.Lock)
+
+Its errors are those of redis-py, ``redis.exceptions.LockError`` and ``LockNotOwnedError``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio.lock import Lock as _Lock
+from redis.exceptions import LockError, LockNotOwnedError
+
+from ._lock_class import LockClass
+
+
+class Lock(LockClass, _Lock):
+    """``redis.asyncio.lock.Lock`` with dsync behind it; see :mod:`dsync._lock_words` for what differs."""
+
+    _error = LockError
+    _not_owned = LockNotOwnedError
+
+    @property
+    def _client(self) -> Any:
+        return self.redis

@@ -1,0 +1,71 @@
+"""The errors of this package.
+
+Errors of the connection and of the server (``redis.ConnectionError``, ``redis.ResponseError`` and the like) are those
+of the client library and are raised unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Sequence
+
+
+class Holder(NamedTuple):
+    """Someone who holds a key, as INFO shows it."""
+
+    fence: int
+    #: The text that the holder gave as ``owner``; ``None`` if it gave none.
+    owner: Optional[str]
+    #: Seconds.
+    lease_left: float
+    #: Seconds.
+    held_for: float
+
+    def __str__(self) -> str:
+        owner = self.owner or "a client that gave no owner"
+        return f"{owner} (fence {self.fence}, for {self.held_for:.1f} s, {self.lease_left:.1f} s of lease left)"
+
+
+class DsyncError(Exception):
+    """The base of all errors of this package."""
+
+
+class NotAcquired(DsyncError):
+    """The wait ran out, or a try was refused.
+
+    ``holders`` are the first few that held the key when it was looked up just afterwards. It is empty if nobody held it
+    then, for example because the key is paused or others wait, or if the server did not answer.
+    """
+
+    def __init__(self, key: str, holders: Sequence[Holder] = (), state: Optional[str] = None) -> None:
+        self.key = key
+        self.holders = tuple(holders)
+        #: The ``state`` of INFO, such as ``exclusive``, ``full``, ``running``, ``delayed`` or ``paused``.
+        self.state = state
+        if self.holders:
+            what = f"{key!r} is held by " + ", ".join(map(str, self.holders))
+        else:
+            what = f"{key!r} was not granted"
+        if state in ("paused", "delayed"):
+            what += f", and is {state}"
+        super().__init__(what)
+
+
+class HoldLost(DsyncError):
+    """The hold has ended, or may have ended: nothing proves any more that others are kept out."""
+
+    def __init__(self, key: str, fence: int, why: str) -> None:
+        self.key = key
+        self.fence = fence
+        self.why = why
+        super().__init__(f"the hold of {key!r} with fence {fence} is lost: {why}")
+
+
+class WorkFailed(DsyncError):
+    """The work is given up: ``max_attempts`` attempts have failed."""
+
+    def __init__(self, key: str, reason: str, attempts: int) -> None:
+        self.key = key
+        #: The reason of the last failure: ``lapsed`` or ``revoked``, or what the worker reported.
+        self.reason = reason
+        self.attempts = attempts
+        super().__init__(f"{key!r} is given up after {attempts} attempts; the last failure: {reason}")

@@ -1,0 +1,26 @@
+"""A drop-in for valkey-py's own ``Lock``, so that existing code changes one line::
+
+    valkey.Valkey.lock(client, "jobs:1", timeout=30, lock_class=dsync.valkey_lock.Lock)
+
+Its errors are those of valkey-py, ``valkey.exceptions.LockError`` and ``LockNotOwnedError``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valkey.exceptions import LockError, LockNotOwnedError
+from valkey.lock import Lock as _Lock
+
+from ._sync._lock_class import LockClass
+
+
+class Lock(LockClass, _Lock):
+    """``valkey.lock.Lock`` with dsync behind it; see :mod:`dsync._lock_words` for what differs."""
+
+    _error = LockError
+    _not_owned = LockNotOwnedError
+
+    @property
+    def _client(self) -> Any:
+        return self.valkey

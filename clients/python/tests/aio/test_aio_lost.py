@@ -1,0 +1,191 @@
+"""Holds that are lost, waits that are given up, and connections that break, with asyncio clients."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Any, List
+
+import pytest
+import redis
+import redis.asyncio
+from servers import Proxy, Server
+from test_lock import holders as sync_holders
+from waiting import eventually, holders, waiters
+
+import dsync
+from dsync.aio import lock, once
+
+
+async def test_revoked_hold_cancels_its_block(aclient: Any) -> None:
+    told: List[Any] = []
+    with pytest.raises(dsync.HoldLost, match="revoked"):
+        async with lock(aclient, "k", lease=1, on_lost=told.append) as hold:
+            await aclient.execute_command("DLOCK.REVOKE", "k", hold.fence)
+            await asyncio.sleep(60)
+    assert told == [hold]
+    # The cancellation was the block's alone: the task goes on.
+    await asyncio.sleep(0.01)
+
+
+async def test_loss_is_told_when_the_block_swallows_its_cancellation(aclient: Any) -> None:
+    with pytest.raises(dsync.HoldLost):
+        async with lock(aclient, "k", lease=1) as hold:
+            await aclient.execute_command("DLOCK.REVOKE", "k", hold.fence)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+    await asyncio.sleep(0.01)
+
+
+async def test_renewal_by_hand_tells_the_loss_without_cancelling(aclient: Any) -> None:
+    with pytest.raises(dsync.HoldLost):
+        async with lock(aclient, "k") as hold:
+            await aclient.execute_command("DLOCK.REVOKE", "k", hold.fence)
+            assert not await hold.renew()
+            await asyncio.sleep(0.01)
+            hold.raise_if_lost()
+
+
+async def test_cancellation_by_the_caller_stays_one(aclient: Any) -> None:
+    async def work() -> None:
+        async with lock(aclient, "k"):
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+
+    async def held() -> bool:
+        return await holders(aclient, "k") == 1
+
+    await eventually(held, "a hold")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await holders(aclient, "k") == 0
+
+
+async def test_block_is_cancelled_when_the_server_stands_still(own_server: Server) -> None:
+    # The client's own time-outs are the worst: none at all.
+    client = redis.asyncio.Redis(port=own_server.port, socket_timeout=None)
+    loop = asyncio.get_running_loop()
+    loop.call_later(60, own_server.go_on)
+    with pytest.raises(dsync.HoldLost, match="no renewal was answered in time"):
+        async with lock(client, "k", lease=3):
+            own_server.stop()
+            await asyncio.sleep(60)
+    own_server.go_on()
+    await client.aclose()
+
+
+async def test_block_is_cancelled_when_the_network_is_cut(server: Server, proxy: Proxy) -> None:
+    client = redis.asyncio.Redis(port=proxy.port, socket_timeout=None)
+    started = time.monotonic()
+    with pytest.raises(dsync.HoldLost):
+        async with lock(client, "k", lease=3):
+            proxy.cut()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                # The server still keeps the lock for the hold: its lease ends after the block was cancelled.
+                assert sync_holders(server.client(), "k") == 1
+    assert time.monotonic() - started < 30
+    await client.aclose()
+
+
+async def test_hold_survives_a_cut_that_is_shorter_than_its_lease(server: Server, proxy: Proxy) -> None:
+    client = redis.asyncio.Redis(port=proxy.port, socket_timeout=None)
+    async with lock(client, "k", lease=9) as hold:
+        proxy.cut()
+        await asyncio.sleep(3.5)
+        proxy.mend()
+        before = hold._lease.lost_at()
+
+        async def renewed() -> bool:
+            return hold._lease.lost_at() > before
+
+        await eventually(renewed, "a renewal over a new connection")
+    await client.aclose()
+
+
+async def test_waiter_survives_the_restart_of_the_server(own_server: Server, own_connection: bool) -> None:
+    client = redis.asyncio.Redis(port=own_server.port)
+    await lock(client, "k", lease=2).acquire()
+    waiting = asyncio.create_task(lock(client, "k", own_connection=own_connection).acquire())
+
+    async def waits() -> bool:
+        return await waiters(client) == 1
+
+    await eventually(waits, "a waiter")
+    own_server.kill()
+    own_server.start()
+    hold = await asyncio.wait_for(waiting, 30)
+    assert await hold.release()
+    await client.aclose()
+
+
+async def test_cancelled_wait_leaves_nothing_behind(aclient: Any, own_connection: bool) -> None:
+    async with lock(aclient, "k"):
+        waiting = asyncio.create_task(lock(aclient, "k", own_connection=own_connection).acquire())
+
+        async def waits() -> bool:
+            return await waiters(aclient) == 1
+
+        await eventually(waits, "a waiter")
+        # Lets the wait begin on its connection.
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await waiters(aclient) == 0
+    assert await holders(aclient, "k") == 0
+
+
+async def test_wait_that_a_time_out_ends_leaves_nothing_behind(aclient: Any, own_connection: bool) -> None:
+    async with lock(aclient, "k"):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(lock(aclient, "k", own_connection=own_connection).acquire(), 0.5)
+        assert await waiters(aclient) == 0
+
+
+async def test_cancelled_work_counts_as_no_attempt(aclient: Any) -> None:
+    async def work() -> None:
+        async with once.begin(aclient, "w"):
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+
+    async def runs() -> bool:
+        return await holders(aclient, "w", "DONCE") == 1
+
+    await eventually(runs, "a run")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with once.begin(aclient, "w", wait=0) as run:
+        assert run.attempt == 1
+
+
+async def test_lost_work_is_cancelled_and_counts_as_an_attempt(aclient: Any) -> None:
+    with pytest.raises(dsync.HoldLost):
+        async with once.begin(aclient, "w", lease=1) as run:
+            assert run.hold is not None
+            await aclient.execute_command("DONCE.REVOKE", "w", run.hold.fence)
+            await asyncio.sleep(60)
+    async with once.begin(aclient, "w", wait=0) as again:
+        assert again.attempt == 2
+
+
+async def test_server_out_of_reach_raises_the_error_of_the_client(own_server: Server) -> None:
+    own_server.kill()
+    client = redis.asyncio.Redis(port=own_server.port)
+    with pytest.raises(redis.ConnectionError):
+        await lock(client, "k", retry_for=0.3).acquire()
+    await client.aclose()
+
+
+async def test_release_that_finds_no_server_is_no_error_of_the_block(own_server: Server, caplog: Any) -> None:
+    client = redis.asyncio.Redis(port=own_server.port)
+    with caplog.at_level(logging.WARNING, "dsync"):
+        async with lock(client, "k", lease=2):
+            own_server.kill()
+    assert "could not be released" in caplog.text
+    await client.aclose()

@@ -1,0 +1,247 @@
+"""Servers with the module, for the tests: on free ports of 127.0.0.1, in folders of their own, ended with the test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator, List, Optional
+
+import redis
+
+#: The deadline for things that must happen: much longer than they take.
+SOON = 30.0
+
+
+def eventually(holds: Callable[[], Any], what: str, within: float = SOON) -> Any:
+    """Waits until this is true, and returns it."""
+    deadline = time.monotonic() + within
+    while True:
+        value = holds()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"still not true after {within} s: {what}"
+        time.sleep(0.02)
+
+
+def until_waiting(count_waiters: Callable[[], int], count: int) -> None:
+    eventually(lambda: count_waiters() == count, f"{count} waiters")
+
+
+def free_port() -> int:
+    """Returns a port that is free, as is the port of its cluster bus, 10000 above."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as bus:
+            one.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + 10_000))
+            return port
+
+
+class Server:
+    """One server. It may be stopped, killed and started again on its port."""
+
+    def __init__(self, *arguments: str, sentinel_of: Optional[int] = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="dsync-client-")
+        self._arguments = list(arguments)
+        self._sentinel_of = sentinel_of
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        # Another program may take the port before the server does.
+        for _ in range(20):
+            self.port = free_port()
+            if self._try_to_start():
+                return
+        raise AssertionError(f"no server has started:\n{self.log()}")
+
+    def start(self) -> None:
+        assert self._try_to_start(), f"the server does not start again:\n{self.log()}"
+
+    def _try_to_start(self) -> bool:
+        command = [os.environ["DSYNC_TEST_SERVER"]]
+        if self._sentinel_of is not None:
+            config = Path(self._folder.name, "sentinel.conf")
+            config.write_text(
+                f"sentinel monitor locks 127.0.0.1 {self._sentinel_of} 1\n"
+                "sentinel down-after-milliseconds locks 1000\n"
+                "sentinel failover-timeout locks 3000\n"
+            )
+            command += [str(config), "--sentinel"]
+        else:
+            command += ["--save", "", "--loadmodule", os.environ["DSYNC_TEST_MODULE"]]
+        command += ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self._folder.name]
+        command += ["--logfile", "log", *self._arguments]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + SOON
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                return bool(self.client().info("server")["process_id"] == self._process.pid)
+            except redis.ConnectionError:
+                time.sleep(0.02)
+        self.kill()
+        return False
+
+    def log(self) -> str:
+        path = Path(self._folder.name, "log")
+        return path.read_text()[-4_000:] if path.exists() else "(no log)"
+
+    def client(self, **settings: Any) -> Any:
+        return redis.Redis(port=self.port, **settings)
+
+    def stop(self) -> None:
+        """The process stands still, as in a frozen virtual machine."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        self.kill()
+        self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def closing(*servers: Server) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.close()
+
+
+def replica_of(primary: Server) -> Server:
+    """Starts a replica, and returns it when it has everything."""
+    replica = Server("--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0")
+    until_in_sync(replica)
+    return replica
+
+
+def until_in_sync(replica: Server) -> None:
+    eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "a replica in sync")
+
+
+def until_primary(server: Server) -> None:
+    eventually(lambda: server.client().info("replication")["role"] == "master", "a failover")
+
+
+class Cluster:
+    """Three primaries, and a replica of the first one."""
+
+    def __init__(self) -> None:
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"]
+        self.nodes: List[Server] = [Server(*options, "--appendonly", "no") for _ in range(4)]
+        try:
+            self._join()
+        except BaseException:
+            self.close()
+            raise
+
+    def _join(self) -> None:
+        first = self.nodes[0].client()
+        for node in self.nodes[1:]:
+            first.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
+        for index, node in enumerate(self.nodes[:3]):
+            slots = range(index * 5_462, min((index + 1) * 5_462, 16_384))
+            node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", slots[0], slots[-1])
+        self.replica = self.nodes[3]
+        eventually(lambda: self._all_know(4), "four nodes that know each other")
+        self.replica.client().execute_command("CLUSTER", "REPLICATE", self.id_of(self.nodes[0]))
+        eventually(lambda: all(self._state(node) == "ok" for node in self.nodes), "a cluster in order")
+        until_in_sync(self.replica)
+
+    def _all_know(self, count: int) -> bool:
+        return all(len(node.client().execute_command("CLUSTER", "NODES")) == count for node in self.nodes)
+
+    def _state(self, node: Server) -> str:
+        return str(node.client().execute_command("CLUSTER", "INFO")["cluster_state"])
+
+    def id_of(self, node: Server) -> str:
+        name = node.client().execute_command("CLUSTER", "MYID")
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+    def owner_of(self, key: str) -> Server:
+        slot = int(self.nodes[0].client().execute_command("CLUSTER", "KEYSLOT", key))
+        return self.nodes[slot // 5_462]
+
+    def key_on(self, node: Server) -> str:
+        """Returns a key that this primary has."""
+        return next(key for key in (f"k{number}" for number in range(1_000)) if self.owner_of(key) is node)
+
+    def client(self, **settings: Any) -> Any:
+        return redis.RedisCluster(host="127.0.0.1", port=self.nodes[1].port, **settings)
+
+    def move(self, key: str, target: Server) -> None:
+        """Moves the slot of a key with everything in it, as redis-cli does."""
+        source = self.owner_of(key)
+        slot = int(source.client().execute_command("CLUSTER", "KEYSLOT", key))
+        source_id, target_id = self.id_of(source), self.id_of(target)
+        target.client().execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+        source.client().execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+        while keys := source.client().execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+            source.client().execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
+        for node in (target, source, *self.nodes):
+            with contextlib.suppress(redis.ResponseError):  # Replicas refuse it, and learn it from the others.
+                node.client().execute_command("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+
+
+class Proxy:
+    """A way to a server that can be cut: what is sent then is lost, and no connection is closed."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._is_cut = threading.Event()
+        self._sockets: List[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._is_cut.set()
+
+    def mend(self) -> None:
+        """New connections work again. The old ones stay dead, as after the loss of a route."""
+        self._is_cut = threading.Event()
+
+    def close(self) -> None:
+        self._listener.close()
+        for one in list(self._sockets):
+            one.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                self._sockets.append(near)
+                if self._is_cut.is_set():
+                    continue
+                far = socket.create_connection(("127.0.0.1", self._target))
+                self._sockets.append(far)
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._forward, args=(source, sink, self._is_cut), daemon=True).start()
+
+    @staticmethod
+    def _forward(source: socket.socket, sink: socket.socket, is_cut: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                if not is_cut.is_set():
+                    sink.sendall(data)
+            if not is_cut.is_set():
+                sink.shutdown(socket.SHUT_WR)

@@ -1,0 +1,158 @@
+"""Failovers: by the server's own command, by a Sentinel, in a cluster; and slots that move."""
+
+import asyncio
+import functools
+import threading
+import time
+from typing import Any, Awaitable, Callable, Iterator, List
+
+import pytest
+import redis
+import redis.asyncio
+import redis.sentinel
+from servers import Cluster, Server, closing, eventually, replica_of, until_in_sync, until_primary, until_waiting
+from test_lock import waiters
+
+import dsync
+from dsync import aio, lock
+
+
+def queue_up(client: Any, key: str, count: int, count_waiters: Callable[[], int], **options: Any) -> Any:
+    """Starts threads that take the lock one after the other. Returns them, and the list of those that were served."""
+    served: List[int] = []
+
+    def work(number: int) -> None:
+        with lock(client, key, **options) as hold:
+            served.append(number)
+            time.sleep(0.05)
+            hold.raise_if_lost()
+
+    threads = []
+    for number in range(count):
+        threads.append(threading.Thread(target=work, args=(number,)))
+        threads[-1].start()
+        until_waiting(count_waiters, number + 1)
+    return threads, served
+
+
+def count_waiters_of(node: Server) -> int:
+    return waiters(node.client())
+
+
+def join(threads: List[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
+def test_sentinel_failover_keeps_hold_and_queue(own_connection: bool) -> None:
+    primary = Server()
+    replica = replica_of(primary)
+    sentinel = Server(sentinel_of=primary.port)
+    with closing(primary, replica, sentinel):
+        guards = redis.sentinel.Sentinel([("127.0.0.1", sentinel.port)], socket_timeout=1)
+        eventually(lambda: guards.discover_slaves("locks"), "a replica that the sentinel knows")
+        client = guards.master_for("locks", socket_timeout=None)
+        with lock(client, "k", lease=20, margin=0) as hold:
+            threads, served = queue_up(client, "k", 5, lambda: waiters(primary.client()), own_connection=own_connection)
+            assert primary.client().wait(1, 5_000) == 1
+            primary.kill()
+            until_primary(replica)
+            before = hold._lease.lost_at()
+            eventually(lambda: hold._lease.lost_at() > before, "a renewal by the new primary")
+            hold.raise_if_lost()
+        join(threads)
+        assert served == list(range(5))
+
+
+def test_waiters_survive_a_failover_command() -> None:
+    primary = Server()
+    replica = replica_of(primary)
+    with closing(primary, replica):
+        # A client that knows one address: the roles change twice, and it waits until its server is primary again.
+        client = primary.client()
+        with lock(client, "k", lease=30):
+            threads, served = queue_up(client, "k", 3, lambda: waiters(primary.client()))
+            for old, new in ((primary, replica), (replica, primary)):
+                old.client().execute_command("FAILOVER", "TO", "127.0.0.1", new.port)
+                until_primary(new)
+                until_in_sync(old)
+        join(threads)
+        assert served == list(range(3))
+
+
+def test_every_node_of_a_cluster_is_served(cluster: Cluster, own_connection: bool) -> None:
+    client = cluster.client()
+    for node in cluster.nodes[:3]:
+        key = cluster.key_on(node)
+        with lock(client, key, owner="web-1"):
+            with pytest.raises(dsync.NotAcquired, match="web-1"):
+                lock(client, key, wait=0.3, own_connection=own_connection).acquire()
+            threads, served = queue_up(
+                client,
+                key,
+                3,
+                functools.partial(count_waiters_of, node),
+                own_connection=own_connection,
+            )
+        join(threads)
+        assert served == [0, 1, 2]
+
+
+def test_hold_and_waiters_move_with_their_slot(cluster: Cluster, own_connection: bool) -> None:
+    source, target = cluster.nodes[1], cluster.nodes[2]
+    keys = (f"moves:{own_connection}:{number}" for number in range(99))
+    key = next(key for key in keys if cluster.owner_of(key) is source)
+    client = cluster.client()
+    with lock(client, key, lease=6) as hold:
+        threads, served = queue_up(client, key, 3, lambda: waiters(source.client()), own_connection=own_connection)
+        cluster.move(key, target)
+        # Two renewals later the new node has heard of the hold.
+        time.sleep(5)
+        hold.raise_if_lost()
+        eventually(lambda: waiters(target.client()) == 3, "the waiters at the new node")
+    join(threads)
+    assert sorted(served) == [0, 1, 2]
+
+
+def test_asyncio_cluster_is_served(cluster: Cluster, own_connection: bool) -> None:
+    async def story() -> None:
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+        served: List[int] = []
+
+        async def work(number: int) -> None:
+            async with aio.lock(client, "asyncio", own_connection=own_connection):
+                served.append(number)
+                await asyncio.sleep(0.02)
+
+        async with aio.lock(client, "asyncio"):
+            tasks: List[Awaitable[None]] = [asyncio.ensure_future(work(number)) for number in range(3)]
+            owner = cluster.owner_of("asyncio").client()
+            await asyncio.get_running_loop().run_in_executor(None, until_waiting, lambda: waiters(owner), 3)
+        await asyncio.gather(*tasks)
+        assert sorted(served) == [0, 1, 2]
+        await client.aclose()
+
+    asyncio.run(story())
+
+
+def test_cluster_failover_keeps_hold_and_queue(cluster: Cluster) -> None:
+    old, new = cluster.nodes[0], cluster.replica
+    key = cluster.key_on(old)
+    client = cluster.client()
+    with lock(client, key, lease=10) as hold:
+        threads, served = queue_up(client, key, 3, lambda: waiters(old.client()))
+        new.client().execute_command("CLUSTER", "FAILOVER")
+        until_primary(new)
+        before = hold._lease.lost_at()
+        eventually(lambda: hold._lease.lost_at() > before, "a renewal by the new primary")
+        hold.raise_if_lost()
+    join(threads)
+    assert served == [0, 1, 2]

@@ -1,0 +1,162 @@
+"""Wait groups and work-once keys of synchronous clients."""
+
+import threading
+from typing import Any, List
+
+import pytest
+from servers import Server, eventually
+from test_lock import fields, holders
+
+import dsync
+from dsync import group, once
+
+
+def in_threads(*works: Any) -> List[threading.Thread]:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_group_is_waited_for_until_all_are_done(client: Any) -> None:
+    batch = group(client, "g")
+    assert batch.expect(3) == 3
+
+    def work() -> None:
+        with batch.member() as hold:
+            assert hold.fence > 0
+
+    threads = in_threads(work, work, work)
+    assert batch.wait(timeout=30) == (3, 0)
+    for thread in threads:
+        thread.join()
+
+
+def test_group_that_nobody_made_is_finished(client: Any) -> None:
+    assert group(client, "none").wait(timeout=1) == (0, 0)
+
+
+def test_failed_member_is_not_done(client: Any) -> None:
+    batch = group(client, "g")
+    batch.expect(1)
+    with pytest.raises(OSError, match="no disk"), batch.member():
+        raise OSError("no disk")
+    assert batch.wait(timeout=0.2) is None
+    with batch.member():
+        pass
+    assert batch.wait(timeout=30) == (1, 0)
+
+
+def test_member_that_was_revoked_is_not_done(client: Any) -> None:
+    batch = group(client, "g")
+    with pytest.raises(dsync.HoldLost), batch.member() as hold:
+        assert client.execute_command("DWG.REVOKE", "g", hold.fence) == 1
+    assert batch.wait(timeout=30) == (0, 1)
+
+
+def test_limit_of_a_group_keeps_members_waiting(client: Any) -> None:
+    batch = group(client, "g", limit=1)
+    with batch.member(), pytest.raises(dsync.NotAcquired):
+        batch.member(wait=0).acquire()
+
+
+def test_removed_group_is_no_finished_group(client: Any) -> None:
+    batch = group(client, "g")
+    batch.expect(1)
+    told: List[Any] = []
+
+    def wait() -> None:
+        try:
+            told.append(batch.wait())
+        except Exception as error:
+            told.append(str(error))
+
+    (waiting,) = in_threads(wait)
+    eventually(lambda: client.execute_command("DSYNC.CONTENDED"), "a waiter")
+    client.delete("g")
+    waiting.join()
+    assert "removed" in told[0]
+
+
+def test_work_is_done_once_and_everybody_gets_its_result(server: Server) -> None:
+    client = server.client()
+    runs: List[int] = []
+
+    @once(client, lambda number: f"report:{number}")
+    def report(number: int) -> Any:
+        runs.append(number)
+        return {"file": f"{number}.pdf"}
+
+    results: List[Any] = []
+    for thread in in_threads(*[lambda: results.append(report(7))] * 8):
+        thread.join()
+    assert results == [{"file": "7.pdf"}] * 8
+    assert report(8) == {"file": "8.pdf"}
+    assert runs == [7, 8]
+
+
+def test_result_may_be_stored_as_it_is(client: Any) -> None:
+    @once(client, "w", dumps=str, loads=bytes.decode)
+    def work() -> str:
+        return "ch_7"
+
+    assert work() == work() == "ch_7"
+    assert client.execute_command("DONCE.GET", "w")[1] == b"ch_7"
+
+
+def test_failed_work_is_handed_on_until_its_attempts_are_used_up(client: Any) -> None:
+    @once(client, "w", max_attempts=2)
+    def work() -> None:
+        raise OSError("no disk")
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="no disk"):
+            work()
+    with pytest.raises(dsync.WorkFailed, match="2 attempts; the last failure: OSError: no disk") as given_up:
+        work()
+    assert given_up.value.attempts == 2
+
+
+def test_explicit_form_tells_the_attempt_and_takes_the_result(client: Any) -> None:
+    with once.begin(client, "charge:42", forever=True) as run:
+        assert not run.is_done
+        assert run.attempt == 1
+        assert run.hold is not None
+        run.result = "ch_7"
+    with once.begin(client, "charge:42") as again:
+        assert again.is_done
+        assert again.result == b"ch_7"
+        with pytest.raises(AttributeError):
+            again.result = "ch_8"
+    assert fields(client.execute_command("DONCE.INFO", "charge:42"))["kept-until-unix-ms"] is None
+
+
+def test_result_is_kept_as_long_as_was_said(client: Any) -> None:
+    with once.begin(client, "w", keep=3_600):
+        pass
+    kept_until = fields(client.execute_command("DONCE.INFO", "w"))["kept-until-unix-ms"]
+    left = int(kept_until) / 1_000 - int(client.time()[0])
+    assert 3_500 < left <= 3_601
+
+
+def test_nobody_begins_again_before_the_delay_is_over(client: Any) -> None:
+    with pytest.raises(OSError, match="no disk"), once.begin(client, "w", retry_delay=60):
+        raise OSError("no disk")
+    with pytest.raises(dsync.NotAcquired, match="delayed"), once.begin(client, "w", wait=0):
+        pass
+
+
+def test_interrupted_work_counts_as_no_attempt(client: Any) -> None:
+    with pytest.raises(KeyboardInterrupt), once.begin(client, "w"):
+        raise KeyboardInterrupt
+    with once.begin(client, "w", wait=0) as run:
+        assert run.attempt == 1
+
+
+def test_work_that_somebody_else_has_begun_since_is_not_recorded(client: Any) -> None:
+    with pytest.raises(dsync.HoldLost, match="another attempt"), once.begin(client, "w") as run:
+        assert run.hold is not None
+        client.execute_command("DONCE.REVOKE", "w", run.hold.fence)
+        other = client.execute_command("DONCE.BEGIN", "w", "TOKEN", "other")
+        assert other[0] == b"RUN"
+    assert holders(client, "w", "DONCE") == 1
