@@ -1,0 +1,237 @@
+// Asks for a hold until it is granted, refused, or the caller gives up.
+//
+// A request that waits takes a place in the server's queue (QUEUE), which needs no connection: so any number of requests can
+// share one. It hears of its turn from the client's subscription, or waits on its place with a connection of its own.
+
+'use strict';
+
+const { Claim, ms } = require('./claim.js');
+const { DsyncError, NotAcquired, WorkFailed } = require('./errors.js');
+const { Hold } = require('./hold.js');
+const { OwnConnection } = require('./own_connection.js');
+const { holdersOf, outcomeOf } = require('./replies.js');
+const { Backoff, isRetryable, untilAnswered } = require('./retry.js');
+const { bounded, pause, takeSignal } = require('./timing.js');
+
+/** How often a request asks again while it hears of nothing. */
+const UNHEARD_ASKS_EVERY_MS = 1_000;
+/** In a cluster, or behind Sentinels, a subscription can be at a server that the key has left. */
+const MOVABLE_ASKS_EVERY_MS = 2_000;
+/** How long who gives up waits for the server to confirm it, or to say who holds. */
+const FAREWELL_MS = 1_000;
+
+/**
+ * Resolves to `{ hold }`, or to `{ done }` for work that is done already. Rejects with NotAcquired, WorkFailed, the reason
+ * of the signal, or an error that will not pass.
+ */
+async function acquire(client, family, key, options, words, { Class = Hold } = {}) {
+    takeSignal(options.signal);
+    const waitMs = options.waitMs === undefined ? Infinity : ms('waitMs', options.waitMs);
+    const isTry = waitMs === 0;
+    const deadline = performance.now() + waitMs;
+    for (;;) {
+        const claim = new Claim(client, family, key, options, words);
+        const { found, sent, cause } = await new Asking(claim, options, isTry, deadline).outcome();
+        switch (found.kind) {
+            case 'granted': {
+                const since = await freshSince(claim, sent);
+                if (since !== undefined) {
+                    return { hold: new Class(claim, found.fence, since, found.attempt) };
+                }
+                // The lease has ended on the way. Its token is used up; ask with another one.
+                claim.send('RELEASE').catch(() => {});
+                break;
+            }
+            case 'done':
+                return { done: { result: found.result, attempt: found.attempt } };
+            case 'failed':
+                throw new WorkFailed(key, found.reason, found.attempts);
+            default:
+                throw new NotAcquired(key, await holders(claim), cause);
+        }
+    }
+}
+
+/**
+ * Resolves to the moment from which the lease of a grant is counted, `sent` or later; undefined if the lease has ended. A
+ * grant that came by waiting was asked for long ago, so it is renewed first.
+ */
+async function freshSince(claim, sent) {
+    if (performance.now() - sent <= claim.marginMs) {
+        return sent;
+    }
+    const renewedAt = performance.now();
+    const answer = await bounded(claim.send('RENEW', 'PX', claim.leaseMs), claim.leaseMs - claim.marginMs).catch(() => undefined);
+    return Number(answer) === 1 ? renewedAt : undefined;
+}
+
+async function holders(claim) {
+    const reply = await bounded(claim.info(5), FAREWELL_MS).catch(() => null);
+    return holdersOf(reply);
+}
+
+/** One token on its way to a hold. */
+class Asking {
+    #claim;
+    #signal;
+    #isTry;
+    #deadline;
+    #ownConnection;
+    #listener;
+    /** The request that is on its way; undefined once it is answered. */
+    #unanswered;
+    /** Whether the server may have a place, or a hold that nobody has read of, for the token. */
+    #mayHold = false;
+
+    constructor(claim, { signal, ownConnection = false }, isTry, deadline) {
+        this.#claim = claim;
+        this.#signal = signal;
+        this.#isTry = isTry;
+        this.#deadline = deadline;
+        if (ownConnection) {
+            this.#ownConnection = new OwnConnection(claim.library);
+        }
+    }
+
+    /** Resolves to the outcome, and to when the request for it was sent. */
+    async outcome() {
+        try {
+            return await this.#ask();
+        } finally {
+            this.#listener?.close();
+            this.#ownConnection?.close();
+            if (this.#mayHold) {
+                await this.#withdraw();
+            }
+        }
+    }
+
+    async #ask() {
+        const waiting = this.#isTry ? [] : ['QUEUE', this.#claim.placeMs];
+        const backoff = new Backoff();
+        let cause;
+        for (;;) {
+            this.#signal?.throwIfAborted();
+            this.#listener?.reset();
+            let answer;
+            try {
+                answer = await this.#send((words) => this.#claim.library.send(this.#claim.key, words), waiting, this.#leftMs);
+                cause = undefined;
+            } catch (error) {
+                if (this.#isTry || this.#claim.library.isClosed || !isRetryable(error)) {
+                    throw error;
+                }
+                cause = error;
+                if (this.#leftMs > 0) {
+                    if (error.message.startsWith('READONLY')) {
+                        // The primary has become a replica: nothing is announced there.
+                        this.#claim.turns.close();
+                    }
+                    await backoff.pause(this.#leftMs, this.#signal);
+                    continue;
+                }
+            }
+            backoff.reset();
+            if (answer === undefined) {
+                this.#signal?.throwIfAborted();
+                cause ??= new DsyncError('the server has not answered');
+                return { found: { kind: 'refused' }, cause };
+            }
+            if (answer.found.kind !== 'waiting' || this.#leftMs <= 0) {
+                return answer;
+            }
+            const turn = await this.#wait(answer.found.channel);
+            if (turn !== undefined) {
+                return turn;
+            }
+        }
+    }
+
+    get #leftMs() {
+        return this.#isTry ? Infinity : this.#deadline - performance.now();
+    }
+
+    /** Sends the request. Resolves to undefined when nobody waits for its answer any more. */
+    async #send(through, waiting, forMs) {
+        const sent = performance.now();
+        this.#mayHold = true;
+        const asked = through(this.#claim.request(waiting)).then((reply) => ({ found: outcomeOf(reply), sent }));
+        this.#unanswered = asked;
+        const answered = () => {
+            if (this.#unanswered === asked) {
+                this.#unanswered = undefined;
+            }
+        };
+        asked.then(answered, answered);
+        const answer = await bounded(asked, forMs, this.#signal);
+        if (answer !== undefined) {
+            this.#mayHold = answer.found.kind === 'waiting';
+        }
+        return answer;
+    }
+
+    /** Waits for the turn of the place. Resolves to the outcome if it is known then; otherwise the request is to be sent again. */
+    async #wait(channel) {
+        if (this.#ownConnection !== undefined) {
+            return this.#waitOnConnection();
+        }
+        if (!this.#listener?.isLive || this.#listener.channel !== channel) {
+            this.#listener?.close();
+            this.#listener = this.#claim.turns.listen(this.#claim.key, channel);
+            const isSubscribed = await bounded(this.#listener.subscribed, Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+            if (isSubscribed === true) {
+                // The turn may have come before the subscription: ask once more.
+                return undefined;
+            }
+        }
+        await this.#listener.next(Math.min(this.#askEveryMs, this.#leftMs), this.#signal);
+        return undefined;
+    }
+
+    get #askEveryMs() {
+        if (!this.#listener.isLive) {
+            return UNHEARD_ASKS_EVERY_MS;
+        }
+        const { library, placeMs } = this.#claim;
+        return library.isCluster || library.followsPrimary ? Math.min(MOVABLE_ASKS_EVERY_MS, placeMs / 3) : placeMs / 3;
+    }
+
+    async #waitOnConnection() {
+        const forMs = Math.ceil(Math.min(this.#claim.placeMs / 3, this.#leftMs));
+        try {
+            const connection = await bounded(this.#ownConnection.opened(this.#claim.key), forMs, this.#signal);
+            if (connection === undefined) {
+                return undefined;
+            }
+            const through = (words) => connection.send(words);
+            const answer = await this.#send(through, ['BLOCK', forMs], forMs + UNHEARD_ASKS_EVERY_MS);
+            if (answer === undefined) {
+                this.#ownConnection.close();
+            }
+            if (answer?.found.kind === 'refused') {
+                // A BLOCK that ran out leaves the place in the queue.
+                this.#mayHold = true;
+                return undefined;
+            }
+            return answer;
+        } catch (error) {
+            this.#ownConnection.close();
+            if (!isRetryable(error)) {
+                throw error;
+            }
+            await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+            return undefined;
+        }
+    }
+
+    /** Gives the place up. Otherwise the turn would come to a request that nobody waits for, and hold up the others. */
+    async #withdraw() {
+        const release = () => this.#claim.send('RELEASE');
+        const withdrawn = untilAnswered(this.#claim.library, release, this.#claim.placeMs).catch(() => {});
+        // A request that is still on its way may arrive after the RELEASE.
+        this.#unanswered?.then(release).catch(() => {});
+        await bounded(withdrawn, FAREWELL_MS);
+    }
+}
+
+module.exports = { acquire };

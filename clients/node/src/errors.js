@@ -1,0 +1,49 @@
+// The errors of this package. Errors of the server (NOPERM, TOOMANY …) and of the library pass through as they are.
+
+'use strict';
+
+/** The base class of the errors of this package. */
+class DsyncError extends Error {
+    constructor(message, options) {
+        super(message, options);
+        this.name = new.target.name;
+    }
+}
+
+/**
+ * The key was not acquired: a try was refused, or the wait ran out. `holders` is who held the key a moment later, as far as
+ * INFO told: a client without the permission for INFO, or without a connection, gets an empty list. `cause` is the error
+ * that kept the last request from an answer, if one did.
+ */
+class NotAcquired extends DsyncError {
+    constructor(key, holders, cause) {
+        const names = holders.map(
+            ({ owner, fence, leaseLeftMs }) => `${owner ?? 'a client without owner'} (fence ${fence}, ${leaseLeftMs} ms left)`,
+        );
+        const held = names.length > 0 ? `, held by ${names.join(', ')}` : '';
+        super(`'${key}' was not acquired${held}`, cause === undefined ? undefined : { cause });
+        this.key = key;
+        this.holders = holders;
+    }
+}
+
+/** The hold has ended, or its lease has run out without an answer from the server: somebody else may hold the key now. */
+class HoldLost extends DsyncError {
+    constructor(key, fence, why) {
+        super(`the hold ${fence} of '${key}' is lost: ${why}`);
+        this.key = key;
+        this.fence = fence;
+    }
+}
+
+/** The work of work-once has failed as often as `maxAttempts` allows. `reason` is that of the last attempt. */
+class WorkFailed extends DsyncError {
+    constructor(key, reason, attempts) {
+        super(`'${key}' failed after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}: ${reason}`);
+        this.key = key;
+        this.reason = reason;
+        this.attempts = attempts;
+    }
+}
+
+module.exports = { DsyncError, NotAcquired, HoldLost, WorkFailed };

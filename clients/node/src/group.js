@@ -1,0 +1,133 @@
+// Wait groups.
+
+'use strict';
+
+const { acquire } = require('./acquire.js');
+const { clientOf } = require('./client.js');
+const { ms, texts } = require('./claim.js');
+const { HoldLost } = require('./errors.js');
+const { Hold } = require('./hold.js');
+const { OwnConnection } = require('./own_connection.js');
+const { Backoff, isRetryable, untilAnswered } = require('./retry.js');
+const { bounded, takeSignal } = require('./timing.js');
+
+/** A WAIT is repeated so often, so that a server which has vanished is noticed. */
+const LONGEST_BLOCK_MS = 10_000;
+const ANSWER_MS = 2_000;
+/** The group is gone before its round was finished. Asked again, the server would say that nothing is left to wait for. */
+const REMOVED = 'UNBLOCKED the group was removed';
+const EXPECT_FOR_MS = 10_000;
+
+/** A member of a wait group. `done` counts its job; `release`, or the end of `await using`, leaves the job owed. */
+class Member extends Hold {
+    /** Ends the membership and counts its job. Resolves to whether it counted: not if the member had been lost. */
+    done() {
+        return this._end(['DONE']);
+    }
+}
+
+class Group {
+    #client;
+    #library;
+    #options;
+
+    constructor(client, key, options) {
+        this.#client = client;
+        this.#library = clientOf(client).library;
+        this.key = key;
+        this.#options = options;
+    }
+
+    /** Adds a member, and waits until fewer than `limit` live, if there is a limit. Resolves to the member. */
+    async add(options = {}) {
+        const all = { ...this.#options, ...options };
+        const words = all.limit === undefined ? [] : ['LIMIT', all.limit];
+        const { hold } = await acquire(this.#client, 'group', this.key, all, words, { Class: Member });
+        return hold;
+    }
+
+    /**
+     * Runs the work as a member: done if the work resolves, released if it rejects, so that its job stays owed. Rejects with
+     * HoldLost if the member was lost before the work had ended.
+     */
+    async run(work, options = {}) {
+        const member = await this.add(options);
+        let result;
+        try {
+            result = await work(member);
+        } catch (error) {
+            await member[Symbol.asyncDispose]();
+            throw error;
+        }
+        if (!member._isEnded && !(await member.done())) {
+            member.throwIfLost();
+            throw new HoldLost(this.key, member.fence, 'it had ended before its job was done');
+        }
+        return result;
+    }
+
+    /** Says how many jobs the round has in all. Resolves to how many are still owed. */
+    async expect(jobs) {
+        const send = () => this.#library.send(this.key, texts(['DWG.EXPECT', this.key, jobs]));
+        return Number(await untilAnswered(this.#library, send, EXPECT_FOR_MS));
+    }
+
+    /**
+     * Waits until the round is finished. Resolves to `{ done, lapsed }`, or to null when it is not finished after `waitMs`.
+     * It waits on a connection of its own, because a round has no place in a queue. Rejects when the group is removed.
+     */
+    async wait({ waitMs, signal } = {}) {
+        takeSignal(signal);
+        const deadline = waitMs === undefined ? Infinity : performance.now() + ms('waitMs', waitMs);
+        const words = (more = []) => texts(['DWG.WAIT', this.key, ...more]);
+        const backoff = new Backoff();
+        const connection = new OwnConnection(this.#library);
+        let isFirst = true;
+        try {
+            for (;;) {
+                signal?.throwIfAborted();
+                const leftMs = Math.max(0, deadline - performance.now());
+                try {
+                    // The first look needs no connection. So does the last, which BLOCK 0 would turn into an endless wait.
+                    const blockMs = Math.ceil(Math.min(LONGEST_BLOCK_MS, leftMs));
+                    const reply = isFirst || blockMs === 0
+                        ? await bounded(this.#library.send(this.key, words()), Math.max(leftMs, ANSWER_MS), signal)
+                        : await this.#blocked(connection, words(['BLOCK', blockMs]), blockMs, signal);
+                    if (Array.isArray(reply)) {
+                        return { done: Number(reply[0]), lapsed: Number(reply[1]) };
+                    }
+                    isFirst = false;
+                    backoff.reset();
+                } catch (error) {
+                    connection.close();
+                    if (this.#library.isClosed || !isRetryable(error) || error.message.startsWith(REMOVED)) {
+                        throw error;
+                    }
+                    await backoff.pause(deadline - performance.now(), signal);
+                }
+                signal?.throwIfAborted();
+                if (leftMs === 0) {
+                    return null;
+                }
+            }
+        } finally {
+            connection.close();
+        }
+    }
+
+    async #blocked(own, words, blockMs, signal) {
+        const connection = await bounded(own.opened(this.key), blockMs, signal);
+        const reply = connection && (await bounded(connection.send(words), blockMs + ANSWER_MS, signal));
+        if (reply === undefined) {
+            own.close();
+        }
+        return reply;
+    }
+}
+
+/** Returns the wait group of the key. `options` are those of all its members. */
+function group(client, key, options = {}) {
+    return new Group(client, key, options);
+}
+
+module.exports = { group, Group, Member };

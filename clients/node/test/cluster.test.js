@@ -1,0 +1,102 @@
+// A cluster of three nodes.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+const { after, before, describe, test } = require('node:test');
+
+const slotOf = require('cluster-key-slot');
+
+const dsync = require('dsync-client');
+const { ALL } = require('./libraries.js');
+const { eventually, queued, startCluster } = require('./servers.js');
+
+describe('cluster', () => {
+    let nodes;
+    before(async () => {
+        nodes = await startCluster();
+    });
+    after(() => nodes.forEach((node) => node.end()));
+
+    /** The node that has the key. */
+    const nodeOf = async (key) => {
+        for (const node of nodes) {
+            if ((await node.call('EXISTS', key).catch(() => 'elsewhere')) !== 'elsewhere') {
+                return node;
+            }
+        }
+        throw new Error(`no node has ${key}`);
+    };
+
+    for (const library of ALL) {
+        describe(library.name, () => {
+            let client;
+            before(async () => {
+                client = await library.openCluster(nodes.map(({ port }) => port));
+            });
+            after(() => {
+                dsync.closeSubscription(client);
+                library.close(client);
+            });
+
+            test('requests go to the node of their key without redirections', async () => {
+                for (const node of nodes) {
+                    await node.call('CONFIG', 'RESETSTAT');
+                }
+                const keys = Array.from({ length: 30 }, (_, n) => `${library.name}:${n}`);
+                const holds = await Promise.all(keys.map((key) => dsync.lock(client, key)));
+                await Promise.all(holds.map((hold) => hold.release()));
+                for (const node of nodes) {
+                    assert.ok(!(await node.call('INFO', 'errorstats')).includes('MOVED'), 'a request was redirected');
+                }
+            });
+
+            for (const ownConnection of [false, true]) {
+                const how = ownConnection ? 'on a connection of its own' : 'by a subscription at the node of the key';
+
+                test(`request gets its turn ${how}`, async () => {
+                    const keys = ['a', 'b', 'c', 'd'].map((name) => `${library.name}:${ownConnection}:${name}`);
+                    const holds = await Promise.all(keys.map((key) => dsync.lock(client, key)));
+                    const pending = keys.map((key) => dsync.lock(client, key, { ownConnection }));
+                    for (const key of keys) {
+                        const node = await nodeOf(key);
+                        await queued(node, 1, key);
+                        if (!ownConnection) {
+                            const channel = `dsync:{${key}}:*`;
+                            const isHeard = async () => (await node.call('PUBSUB', 'SHARDCHANNELS', channel)).length === 1;
+                            await eventually(isHeard, 'it listens to the channel of its place');
+                        }
+                    }
+                    await Promise.all(holds.map((hold) => hold.release()));
+                    const next = await Promise.all(pending);
+                    await Promise.all(next.map((hold) => hold.release()));
+                });
+            }
+
+            test('hold and place move with their slot', async () => {
+                const key = `${library.name}:moves`;
+                const slot = slotOf(key);
+                const from = await nodeOf(key);
+                const to = nodes[(nodes.indexOf(from) + 1) % nodes.length];
+                const hold = await dsync.lock(client, key);
+                const order = [];
+                const waiting = [];
+                for (const name of ['first', 'second']) {
+                    waiting.push(dsync.withLock(client, key, () => order.push(name)));
+                    await queued(from, waiting.length, key);
+                }
+                const [fromId, toId] = [await from.call('CLUSTER', 'MYID'), await to.call('CLUSTER', 'MYID')];
+                await to.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', fromId);
+                await from.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', toId);
+                assert.equal(await from.call('MIGRATE', '127.0.0.1', to.port, key, 0, 10_000), 'OK');
+                for (const node of [to, from]) {
+                    await node.call('CLUSTER', 'SETSLOT', slot, 'NODE', toId);
+                }
+                await queued(to, 2, key);
+                assert.equal(await hold.release(), true);
+                await Promise.all(waiting);
+                assert.deepEqual(order, ['first', 'second']);
+            });
+        });
+    }
+});

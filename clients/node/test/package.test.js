@@ -1,0 +1,47 @@
+// The package as its users get it: what it exports, its types, and programs that end when they should.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+const { execFile } = require('node:child_process');
+const { readFileSync } = require('node:fs');
+const path = require('node:path');
+const { after, before, describe, test } = require('node:test');
+const { promisify } = require('node:util');
+
+const dsync = require('dsync-client');
+const { ONE_OF_EACH } = require('./libraries.js');
+const { Server } = require('./servers.js');
+
+const run = promisify(execFile);
+/** A subscription that nobody uses is closed after 5 s; the process must not live until then. */
+const EXIT_MS = 4_000;
+
+test('import and require give the same functions, and the types name them all', async () => {
+    const imported = { ...(await import('dsync-client')) };
+    assert.deepEqual(imported, dsync);
+    const types = readFileSync(require.resolve('dsync-client').replace(/\.js$/, '.d.ts'), 'utf8');
+    const declared = [...types.matchAll(/^export (?:class|function|const) (\w+)/gm)].map(([, name]) => name);
+    assert.deepEqual([...new Set(declared)].sort(), Object.keys(dsync).sort());
+});
+
+describe('programs', () => {
+    let server;
+    before(async () => {
+        server = await Server.start();
+    });
+    after(() => server.end());
+
+    test('program in TypeScript works with `await using`', async () => {
+        const program = path.join(__dirname, '..', 'out', 'test', 'types', 'import.mjs');
+        await run(process.execPath, [program, server.url], { timeout: 60_000 });
+    });
+
+    for (const { name } of ONE_OF_EACH) {
+        test(`program with ${name} ends after its last release`, async () => {
+            const program = path.join(__dirname, 'exits.js');
+            const { stdout } = await run(process.execPath, [program, name, server.url], { timeout: 60_000 });
+            assert.ok(Number(stdout) < EXIT_MS, `it ended ${stdout.trim()} ms after its client was closed`);
+        });
+    }
+});

@@ -1,0 +1,334 @@
+// Servers of the tests' own: each on a free port of 127.0.0.1, in a folder that is removed, ended with the test whatever
+// happens. DSYNC_TEST_SERVER is the path of the server, DSYNC_TEST_MODULE that of the module.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+const { spawn } = require('node:child_process');
+const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require('node:fs');
+const net = require('node:net');
+const { tmpdir } = require('node:os');
+const path = require('node:path');
+const { setTimeout: sleep } = require('node:timers/promises');
+
+const SERVER = process.env.DSYNC_TEST_SERVER;
+const MODULE = process.env.DSYNC_TEST_MODULE;
+assert.ok(SERVER && MODULE, 'DSYNC_TEST_SERVER and DSYNC_TEST_MODULE must name the server and the module');
+
+const PATIENCE_MS = 30_000;
+/** A node of a cluster uses a second port, this much higher, which must not be above 65535. */
+const BUS_OFFSET = 10_000;
+
+const CLOSED = 'the connection closed';
+
+const running = new Set();
+process.once('exit', () => {
+    for (const server of running) {
+        server.end();
+    }
+});
+for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.once(signal, () => process.exit(1));
+}
+
+/** Resolves to the first value of `look` that is true; fails if there is none in time. */
+async function eventually(look, what, patienceMs = PATIENCE_MS) {
+    const deadline = performance.now() + patienceMs;
+    for (;;) {
+        const found = await look();
+        if (found) {
+            return found;
+        }
+        assert.ok(performance.now() < deadline, `this did not happen in ${patienceMs} ms: ${what}`);
+        await sleep(20);
+    }
+}
+
+/** Reads INFO of a key. */
+async function infoOf(server, family, key) {
+    const reply = (await server.call(`${family}.INFO`, key)) ?? [];
+    return Object.fromEntries(reply.flatMap((name, at) => (at % 2 === 0 ? [[name, reply[at + 1]]] : [])));
+}
+
+/** Resolves when so many requests wait for the key. */
+function queued(server, count, key, family = 'DLOCK') {
+    const isSo = async () => ((await infoOf(server, family, key)).waiters ?? 0) === count;
+    return eventually(isSo, `${count} wait for ${key}`);
+}
+
+async function freePort() {
+    for (;;) {
+        const listener = net.createServer();
+        const port = await new Promise((resolve, reject) => {
+            listener.once('error', reject);
+            listener.listen(0, '127.0.0.1', () => resolve(listener.address().port));
+        });
+        await new Promise((resolve) => listener.close(resolve));
+        if (port + BUS_OFFSET <= 65_535) {
+            return port;
+        }
+    }
+}
+
+/** A connection for the tests' own commands, which knows as much of the protocol as it needs. */
+class Wire {
+    #socket;
+    #received = Buffer.alloc(0);
+    #waiting = [];
+
+    static async open(port) {
+        const wire = new Wire();
+        const socket = net.connect(port, '127.0.0.1');
+        wire.#socket = socket;
+        await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
+        socket.on('data', (data) => wire.#read(data));
+        socket.on('error', () => {});
+        socket.on('close', () => wire.#waiting.splice(0).forEach(({ reject }) => reject(new Error(CLOSED))));
+        return wire;
+    }
+
+    call(...words) {
+        const parts = words.map((word) => `$${Buffer.byteLength(String(word))}\r\n${word}\r\n`);
+        return new Promise((resolve, reject) => {
+            if (this.#socket.destroyed) {
+                reject(new Error(CLOSED));
+                return;
+            }
+            this.#waiting.push({ resolve, reject });
+            this.#socket.write(`*${words.length}\r\n${parts.join('')}`);
+        });
+    }
+
+    close() {
+        this.#socket.destroy();
+    }
+
+    #read(data) {
+        this.#received = Buffer.concat([this.#received, data]);
+        for (let reply = this.#parse(0); reply !== undefined; reply = this.#parse(0)) {
+            this.#received = this.#received.subarray(reply.end);
+            const { resolve, reject } = this.#waiting.shift();
+            (reply.value instanceof Error ? reject : resolve)(reply.value);
+        }
+    }
+
+    #parse(start) {
+        const lineEnd = this.#received.indexOf('\r\n', start);
+        if (lineEnd < 0) {
+            return undefined;
+        }
+        const line = this.#received.toString('utf8', start + 1, lineEnd);
+        const after = lineEnd + 2;
+        switch (String.fromCharCode(this.#received[start])) {
+            case '+':
+                return { value: line, end: after };
+            case '-':
+                return { value: new Error(line), end: after };
+            case ':':
+                return { value: Number(line), end: after };
+            case '$': {
+                const end = after + Number(line) + 2;
+                if (Number(line) < 0) {
+                    return { value: null, end: after };
+                }
+                return this.#received.length < end ? undefined : { value: this.#received.toString('utf8', after, end - 2), end };
+            }
+            default: {
+                const values = [];
+                let end = after;
+                for (let n = 0; n < Number(line); n += 1) {
+                    const item = this.#parse(end);
+                    if (item === undefined) {
+                        return undefined;
+                    }
+                    values.push(item.value);
+                    end = item.end;
+                }
+                return { value: Number(line) < 0 ? null : values, end };
+            }
+        }
+    }
+}
+
+/** A running server with the module, or a Sentinel. */
+class Server {
+    #child;
+    #folder = mkdtempSync(path.join(tmpdir(), 'dsync-node-'));
+    #words;
+
+    constructor(port) {
+        this.port = port;
+    }
+
+    static async start(...options) {
+        const server = new Server(await freePort());
+        server.#words = ['--save', '', '--loadmodule', MODULE, ...options];
+        await server.startAgain();
+        return server;
+    }
+
+    /** Starts a Sentinel that calls the server on `port` by the name `service`. */
+    static async startSentinel(service, port) {
+        const sentinel = new Server(await freePort());
+        const file = path.join(sentinel.#folder, 'sentinel.conf');
+        writeFileSync(file, `sentinel monitor ${service} 127.0.0.1 ${port} 1\nsentinel down-after-milliseconds ${service} 5000\n`);
+        sentinel.#words = [];
+        await sentinel.startAgain(file, '--sentinel');
+        return sentinel;
+    }
+
+    /** Starts the server on its old port. */
+    async startAgain(...first) {
+        const log = path.join(this.#folder, 'log');
+        const place = ['--port', this.port, '--bind', '127.0.0.1', '--dir', this.#folder, '--logfile', log];
+        const words = [...first, ...place, ...this.#words];
+        this.#child = spawn(SERVER, words.map(String), { stdio: 'ignore' });
+        const child = this.#child;
+        child.once('exit', () => {
+            child.isOver = true;
+        });
+        running.add(this);
+        const isUp = async () => {
+            assert.ok(!child.isOver, `the server has ended:\n${readLog(log)}`);
+            this.wire = await Wire.open(this.port).catch(() => undefined);
+            const pong = await this.wire?.call('PING').catch((error) => error.message);
+            return pong === 'PONG';
+        };
+        await eventually(isUp, 'the server is up');
+    }
+
+    get url() {
+        return `redis://127.0.0.1:${this.port}`;
+    }
+
+    /** Sends a command, again if a failover closes the connection. */
+    async call(...words) {
+        try {
+            return await this.wire.call(...words);
+        } catch (error) {
+            if (error.message !== CLOSED) {
+                throw error;
+            }
+        }
+        this.wire = await Wire.open(this.port);
+        return this.wire.call(...words);
+    }
+
+    signal(name) {
+        this.#child.kill(name);
+    }
+
+    /** Kills the server, as a crash does. */
+    async crash() {
+        const child = this.#child;
+        this.wire?.close();
+        child.kill('SIGKILL');
+        await eventually(() => child.isOver, 'the server has ended');
+    }
+
+    /** Ends the server and removes its folder. */
+    end() {
+        running.delete(this);
+        this.wire?.close();
+        this.#child.kill('SIGKILL');
+        rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5 });
+    }
+}
+
+/** Starts a primary and a replica that has all its data. */
+async function startPair() {
+    const primary = await Server.start();
+    const replica = await Server.start('--replicaof', '127.0.0.1', primary.port);
+    await eventually(
+        async () => (await replica.call('INFO', 'replication')).includes('master_link_status:up'),
+        'the replica follows',
+    );
+    return [primary, replica];
+}
+
+/** Starts a cluster of three primaries. */
+async function startCluster() {
+    const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '5000'];
+    const nodes = await Promise.all([0, 1, 2].map(() => Server.start(...options)));
+    const bounds = [0, 5_461, 10_923, 16_384];
+    for (const [n, node] of nodes.entries()) {
+        await node.call('CLUSTER', 'SET-CONFIG-EPOCH', n + 1);
+        await node.call('CLUSTER', 'ADDSLOTSRANGE', bounds[n], bounds[n + 1] - 1);
+        await node.call('CLUSTER', 'MEET', '127.0.0.1', nodes[0].port);
+    }
+    const isUp = async (node) => {
+        const info = await node.call('CLUSTER', 'INFO');
+        return info.includes('cluster_state:ok') && info.includes('cluster_known_nodes:3');
+    };
+    await eventually(async () => (await Promise.all(nodes.map(isUp))).every(Boolean), 'the cluster is up');
+    return nodes;
+}
+
+/** A TCP proxy in front of a server: its network can be cut, and it can be turned to another server. */
+class Proxy {
+    #listener;
+    #target;
+    #pairs = new Set();
+    #isCut = false;
+
+    static async start(target) {
+        const proxy = new Proxy();
+        proxy.#target = target;
+        proxy.#listener = net.createServer((client) => proxy.#carry(client, net.connect(proxy.#target, '127.0.0.1')));
+        await new Promise((resolve) => proxy.#listener.listen(0, '127.0.0.1', resolve));
+        proxy.port = proxy.#listener.address().port;
+        return proxy;
+    }
+
+    get url() {
+        return `redis://127.0.0.1:${this.port}`;
+    }
+
+    #carry(client, server) {
+        const pair = [client, server];
+        this.#pairs.add(pair);
+        for (const [from, to] of [pair, [server, client]]) {
+            from.on('error', () => {});
+            from.on('close', () => {
+                to.destroy();
+                this.#pairs.delete(pair);
+            });
+            from.on('data', (data) => to.write(data));
+            if (this.#isCut) {
+                from.pause();
+            }
+        }
+    }
+
+    /** From now on nothing arrives, and no connection is closed. */
+    cut() {
+        this.#isCut = true;
+        this.#pairs.forEach((pair) => pair.forEach((socket) => socket.pause()));
+    }
+
+    mend() {
+        this.#isCut = false;
+        this.#pairs.forEach((pair) => pair.forEach((socket) => socket.resume()));
+    }
+
+    /** Closes all connections; the next ones lead to the server on this port. */
+    turn(port) {
+        this.#target = port;
+        this.#pairs.forEach((pair) => pair.forEach((socket) => socket.destroy()));
+    }
+
+    end() {
+        this.#listener.close();
+        this.turn(0);
+    }
+}
+
+function readLog(log) {
+    try {
+        return readFileSync(log, 'utf8').slice(-4_000);
+    } catch {
+        return '';
+    }
+}
+
+module.exports = { Server, infoOf, queued, Proxy, startPair, startCluster, eventually };
