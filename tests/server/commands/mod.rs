@@ -2,6 +2,7 @@
 //!
 //! - `grammar_*`, `reply_shapes`, `examples`: what requests and replies of all commands look like;
 //! - `command_docs`, `acl_users`: what COMMAND DOCS, COMMAND INFO and ACL know of the commands;
+//! - `guide_sessions`: the sessions of README and of the guides;
 //! - `lock*`, `semaphore*`, `group_*`, `once_*`, `retention`: the rules of each family; `pauses`: PAUSE of all;
 //! - `scenarios`, `once_scenarios`: whole jobs with many clients, under faults.
 //!
@@ -20,6 +21,7 @@ mod group_members;
 mod group_rounds;
 mod group_steps;
 mod group_waits;
+mod guide_sessions;
 mod lock;
 mod lock_leases;
 mod lock_order;
