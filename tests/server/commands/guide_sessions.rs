@@ -188,6 +188,16 @@ impl Numbers {
     }
 }
 
+/// Sends a request. Returns when the server has blocked this client, which may have taken the place of another.
+fn wait_with(server: &Server, client: &mut Client, request: &str) {
+    let list = format!("CLIENT LIST ID {}", client.id());
+    tell(client, request);
+    let mut admin = server.connect();
+    eventually(&format!("a client that waits with {request}"), SOON, || {
+        ask(&mut admin, &list).as_str().contains("flags=b")
+    });
+}
+
 fn play(session: &Session) {
     let server = Server::start();
     let mut clients: BTreeMap<String, Client> = BTreeMap::new();
@@ -199,7 +209,7 @@ fn play(session: &Session) {
                 let client = clients.entry(client.clone()).or_insert_with(connect);
                 let request = numbers.put_into(request);
                 if reply.is_empty() {
-                    queue(&server, client, request);
+                    wait_with(&server, client, &request);
                     continue;
                 }
                 (ask(client, request), reply)
