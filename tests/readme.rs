@@ -59,10 +59,15 @@ fn documents() -> Vec<PathBuf> {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             let name = path.file_name().expect("a name").to_string_lossy();
-            if path.is_dir() && !name.starts_with('.') && name != "target" && name != "node_modules" {
+            if path.is_dir() && !name.starts_with('.') && name != "target" && name != "node_modules"
+            {
                 folders.push(path);
             } else if name.ends_with(".md") {
-                found.push(path.strip_prefix(root()).expect("below the root").to_owned());
+                found.push(
+                    path.strip_prefix(root())
+                        .expect("below the root")
+                        .to_owned(),
+                );
             }
         }
     }
@@ -71,7 +76,8 @@ fn documents() -> Vec<PathBuf> {
 }
 
 fn read(path: &Path) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn parsed(text: &str) -> Parser<'_> {
@@ -131,8 +137,13 @@ fn every_test_and_function_that_a_document_names_is_there() {
     };
     for document in documents() {
         let mut missing = named(&read(&document));
-        let is_claiming = CLAIMING.iter().any(|claiming| document == Path::new(claiming));
-        assert!(!missing.is_empty() || !is_claiming, "{document:?} names no test");
+        let is_claiming = CLAIMING
+            .iter()
+            .any(|claiming| document == Path::new(claiming));
+        assert!(
+            !missing.is_empty() || !is_claiming,
+            "{document:?} names no test"
+        );
         missing.retain(|(file, name)| {
             !CRATES.contains(&file.as_str())
                 && !has(&tests, file, &format!("#[test]\nfn {name}()"))
@@ -240,7 +251,8 @@ impl Page {
             match event {
                 Event::Text(part) => plain.push_str(&part),
                 _ => {
-                    page.dangling.extend(plain.contains("[^").then(|| plain.clone()));
+                    page.dangling
+                        .extend(plain.contains("[^").then(|| plain.clone()));
                     plain.clear();
                 }
             }
@@ -268,7 +280,10 @@ fn broken(document: &Path, link: &str, pages: &BTreeMap<PathBuf, Page>) -> Optio
         return None;
     }
     let real_root = root().canonicalize().expect("the root");
-    let page = target.strip_prefix(real_root).ok().and_then(|path| pages.get(path));
+    let page = target
+        .strip_prefix(real_root)
+        .ok()
+        .and_then(|path| pages.get(path));
     match page {
         Some(page) if page.anchors.contains(anchor) => None,
         _ => Some(format!("{link}: no such heading")),
@@ -294,15 +309,25 @@ fn every_link_of_a_document_leads_somewhere() {
 fn every_footnote_is_written_and_referred_to() {
     for document in documents() {
         let page = Page::of(&read(&document));
-        assert_eq!(page.dangling, Vec::<String>::new(), "{document:?} has no such footnote");
-        assert_eq!(page.referred, page.footnotes, "{document:?}: referred to, and written");
+        assert_eq!(
+            page.dangling,
+            Vec::<String>::new(),
+            "{document:?} has no such footnote"
+        );
+        assert_eq!(
+            page.referred, page.footnotes,
+            "{document:?}: referred to, and written"
+        );
     }
 }
 
 #[test]
 fn readme_is_read_in_a_minute() {
     let bytes = read(Path::new("README.md")).len();
-    assert!(bytes <= README_BYTES, "README.md has {bytes} bytes, more than {README_BYTES}");
+    assert!(
+        bytes <= README_BYTES,
+        "README.md has {bytes} bytes, more than {README_BYTES}"
+    );
 }
 
 #[test]
@@ -315,8 +340,16 @@ fn names_are_found_between_backquotes_only() {
 #[test]
 fn anchors_are_those_of_github() {
     let text = "# What is lost, and what is not\n## `WAIT` and WAITAOF\n## Twice\n## Twice\n";
-    let anchors = ["twice", "twice-1", "wait-and-waitaof", "what-is-lost-and-what-is-not"];
-    assert_eq!(Page::of(text).anchors, BTreeSet::from(anchors.map(str::to_owned)));
+    let anchors = [
+        "twice",
+        "twice-1",
+        "wait-and-waitaof",
+        "what-is-lost-and-what-is-not",
+    ];
+    assert_eq!(
+        Page::of(text).anchors,
+        BTreeSet::from(anchors.map(str::to_owned))
+    );
 }
 
 #[test]
@@ -326,7 +359,9 @@ fn broken_links_and_footnotes_are_found() {
     let pages = BTreeMap::from([(path.clone(), Page::of(text))]);
     let page = &pages[&path];
     let links = page.links.iter();
-    let found: Vec<_> = links.filter_map(|link| broken(&path, link, &pages)).collect();
+    let found: Vec<_> = links
+        .filter_map(|link| broken(&path, link, &pages))
+        .collect();
     assert_eq!(found, ["#there: no such heading", "none.md: no such file"]);
     assert_eq!(page.referred, page.footnotes);
     assert_eq!(page.dangling.len(), 1, "{:?}", page.dangling);

@@ -50,11 +50,21 @@ fn without_comment(line: &str) -> &str {
 
 fn parse(place: &str, text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
-    for line in text.lines().map(without_comment).filter(|line| !line.is_empty()) {
+    for line in text
+        .lines()
+        .map(without_comment)
+        .filter(|line| !line.is_empty())
+    {
         if let Some((client, request)) = spoken(line, "> ") {
             let reply = Vec::new();
-            lines.push(Line::Request { client, request, reply });
-        } else if let Some((client, first)) = spoken(line, ": ").filter(|(client, _)| !client.is_empty()) {
+            lines.push(Line::Request {
+                client,
+                request,
+                reply,
+            });
+        } else if let Some((client, first)) =
+            spoken(line, ": ").filter(|(client, _)| !client.is_empty())
+        {
             let reply = vec![first];
             lines.push(Line::Answer { client, reply });
         } else {
@@ -90,7 +100,11 @@ fn sessions() -> Vec<Session> {
                 let place = format!("{name}:{line}");
                 let lines = parse(&place, body);
                 let resp3 = info == "redis-cli -3";
-                sessions.push(Session { place, resp3, lines });
+                sessions.push(Session {
+                    place,
+                    resp3,
+                    lines,
+                });
             }
             line += block.matches('\n').count();
         }
@@ -122,7 +136,11 @@ fn shown(reply: &Reply, indent: &str) -> String {
             let indent = deeper(fields.len());
             let field = |(name, value): &(Reply, Reply)| {
                 let is_list = matches!(value, Reply::Array(items) if !items.is_empty());
-                let gap = if is_list { format!("\n{indent}") } else { " ".to_owned() };
+                let gap = if is_list {
+                    format!("\n{indent}")
+                } else {
+                    " ".to_owned()
+                };
                 format!("{} =>{gap}{}", shown(name, &indent), shown(value, &indent))
             };
             list(fields.iter().map(field).collect(), '#')
@@ -178,7 +196,9 @@ impl Numbers {
             (None, None) => true,
             (Some((first, rest)), _) if first.trim() == "..." => {
                 self.lines_fit(rest, found)
-                    || found.split_first().is_some_and(|(_, found)| self.lines_fit(expected, found))
+                    || found
+                        .split_first()
+                        .is_some_and(|(_, found)| self.lines_fit(expected, found))
             }
             (Some((first, rest)), Some((line, found))) => {
                 self.fits(first, line) && self.lines_fit(rest, found)
@@ -202,10 +222,20 @@ fn play(session: &Session) {
     let server = Server::start();
     let mut clients: BTreeMap<String, Client> = BTreeMap::new();
     let mut numbers = Numbers::default();
-    let connect = || if session.resp3 { server.connect_resp3() } else { server.connect() };
+    let connect = || {
+        if session.resp3 {
+            server.connect_resp3()
+        } else {
+            server.connect()
+        }
+    };
     for line in &session.lines {
         let (reply, expected) = match line {
-            Line::Request { client, request, reply } => {
+            Line::Request {
+                client,
+                request,
+                reply,
+            } => {
                 let client = clients.entry(client.clone()).or_insert_with(connect);
                 let request = numbers.put_into(request);
                 if reply.is_empty() {
@@ -214,7 +244,10 @@ fn play(session: &Session) {
                 }
                 (ask(client, request), reply)
             }
-            Line::Answer { client, reply: expected } => {
+            Line::Answer {
+                client,
+                reply: expected,
+            } => {
                 let client = clients.get_mut(client).expect("a client that waits");
                 (reply(client), expected)
             }
@@ -240,7 +273,10 @@ fn every_session_of_a_guide_gets_the_replies_that_it_shows() {
 fn replies_are_shown_as_redis_cli_shows_them() {
     let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
     let rows = Reply::Array(vec![Reply::Int(1), Reply::Nil]);
-    let reply = Reply::Array(vec![bulk("a\"\n"), Reply::Array(vec![rows.clone(), rows.clone()])]);
+    let reply = Reply::Array(vec![
+        bulk("a\"\n"),
+        Reply::Array(vec![rows.clone(), rows.clone()]),
+    ]);
     let lines = [
         r#"1) "a\"\n""#,
         "2) 1) 1) (integer) 1",
@@ -250,19 +286,30 @@ fn replies_are_shown_as_redis_cli_shows_them() {
     ];
     assert_eq!(shown(&reply, ""), lines.join("\n"));
     let map = Reply::Map(vec![(bulk("x"), Reply::Int(1)), (bulk("y"), rows)]);
-    let lines = ["1# \"x\" => (integer) 1", "2# \"y\" =>", "   1) (integer) 1", "   2) (nil)"];
+    let lines = [
+        "1# \"x\" => (integer) 1",
+        "2# \"y\" =>",
+        "   1) (integer) 1",
+        "   2) (nil)",
+    ];
     assert_eq!(shown(&map, ""), lines.join("\n"));
 }
 
 #[test]
 fn shown_numbers_stand_for_those_of_the_server() {
     let mut numbers = Numbers::default();
-    assert!(numbers.fits("2) (integer) 1795361039841625", "2) (integer) 1800000000000001"));
+    assert!(numbers.fits(
+        "2) (integer) 1795361039841625",
+        "2) (integer) 1800000000000001"
+    ));
     assert!(numbers.fits("fence 1795361039841625", "fence 1800000000000001"));
     assert!(!numbers.fits("fence 1795361039841625", "fence 1800000000000002"));
     assert!(!numbers.fits("fence 1795361039841629", "fence 7"));
     assert!(numbers.fits("age 250 of 2", "age 1 of 2") && !numbers.fits("2", "3"));
-    assert_eq!(numbers.put_into("REVOKE k 1795361039841625"), "REVOKE k 1800000000000001");
+    assert_eq!(
+        numbers.put_into("REVOKE k 1795361039841625"),
+        "REVOKE k 1800000000000001"
+    );
     let expected = ["a", "...", "d"].map(str::to_owned);
     assert!(numbers.lines_fit(&expected, &["a", "b", "c", "d"]));
     assert!(!numbers.lines_fit(&expected, &["a", "b", "c"]));
@@ -280,6 +327,10 @@ fn sessions_are_read_line_by_line() {
         client: "B".to_owned(),
         reply: vec!["1) x".to_owned(), "2) y".to_owned()],
     };
-    let expected = [request("A", "PING", &["PONG"]), request("B", "WAIT", &[]), answer];
+    let expected = [
+        request("A", "PING", &["PONG"]),
+        request("B", "WAIT", &[]),
+        answer,
+    ];
     assert_eq!(parse("here", text), expected);
 }
