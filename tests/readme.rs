@@ -306,6 +306,27 @@ fn every_link_of_a_document_leads_somewhere() {
 }
 
 #[test]
+fn index_of_docs_has_every_page() {
+    let index = Page::of(&read(Path::new("docs/README.md")));
+    let pages = documents()
+        .into_iter()
+        .filter(|path| path.parent() == Some(Path::new("docs")));
+    let names = pages.map(|path| {
+        path.file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned()
+    });
+    let missing: Vec<_> = names
+        .filter(|name| name != "README.md" && !index.links.contains(name))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/README.md has no link to {missing:?}"
+    );
+}
+
+#[test]
 fn every_footnote_is_written_and_referred_to() {
     for document in documents() {
         let page = Page::of(&read(&document));
