@@ -48,7 +48,7 @@ pub(super) const FENCE: Arg = Arg::positional(
     "a fence",
     Kind::Integer(IntegerSpec::new(Number::Fence, "", 1, Fence::MAX.0)),
 )
-.means("The public number of the hold, as INFO shows it.");
+.means("The public number of the hold or of the kept place, as INFO shows it.");
 
 pub(super) const PAUSE_MS: Arg = Arg::positional(
     "milliseconds",
@@ -235,7 +235,11 @@ pub(super) const LEASE: Arg = Arg::positional(
     ]),
 )
 .optional()
-.means("How long the hold lasts unless it is renewed; dsync.default-lease-ms by default, for RENEW the last lease.");
+.means("How long the hold lasts unless it is renewed; dsync.default-lease-ms by default.");
+
+/// The same of RENEW.
+pub(super) const NEW_LEASE: Arg =
+    LEASE.means("How long the hold lasts from now on; by default as long as its last lease.");
 
 /// `[EX seconds | PX milliseconds | PERSIST]`: how long the result is kept.
 pub(super) const KEEP: Arg = Arg::positional(

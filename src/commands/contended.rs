@@ -6,6 +6,8 @@
 use super::CommandResult;
 use super::arguments::COUNT_KEYS;
 use super::grammar::Number;
+#[cfg(test)]
+use super::manual::Manual;
 use super::parsed::Parsed;
 use super::replies::{Form, ReplyForm, SYNTAX};
 use super::row::{CommandName, Properties, Row, Run, User, type_name};
@@ -41,7 +43,7 @@ pub(super) const CONTENDED: Row = Row {
             ("key", Form::Bulk),
             ("type", Form::Bulk),
             ("waiters", Form::Integer),
-            ("longest-wait-ms", Form::Integer),
+            ("longest-wait-ms", Form::Ms),
         ])),
         before: &[
             "DLOCK.ACQUIRE jobs:1 TOKEN a-41",
@@ -50,6 +52,20 @@ pub(super) const CONTENDED: Row = Row {
         example: "COUNT 5",
     }],
     errors: &[SYNTAX],
+    #[cfg(test)]
+    manual: Manual {
+        text: "The first command to type when something is stuck: the keys of all databases for which somebody \
+               waits, the longest wait first. Go on with INFO of the key. In a cluster each node knows its own \
+               keys: ask every primary. A replica knows no waiters but the kept places.",
+        sessions: &[],
+        see_also: &[
+            "DLOCK.INFO",
+            "DSEM.INFO",
+            "DWG.INFO",
+            "DONCE.INFO",
+            "DSYNC.HOLDS",
+        ],
+    },
     run: Run::OnServer(contended),
 };
 

@@ -52,7 +52,7 @@ impl Row {
 /// The ACL categories of a command. The server's categories follow from the flags, as they do for the server's own
 /// commands; a command for operators only is also in `admin` and `dangerous`. The module's own categories are for the
 /// three users that the README describes.
-fn categories(row: &Row) -> Categories {
+pub(super) fn categories(row: &Row) -> Categories {
     let flags: Vec<_> = row
         .properties
         .flags
@@ -115,7 +115,7 @@ impl Arg {
     }
 
     /// `1 to 128 bytes`; None for an argument without bounds.
-    fn bounds(&self) -> Option<String> {
+    pub(super) fn bounds(&self) -> Option<String> {
         let (min, max, unit, factor) = match self.kind {
             Kind::Integer(IntegerSpec {
                 unit,
@@ -129,7 +129,14 @@ impl Arg {
         };
         let bounds = match max {
             Max::Fixed(max) => format!("{min} to {} {unit}", max / factor),
-            Max::Setting(bound) => format!("{min} {unit} to {}", bound.setting()),
+            Max::Setting(bound) => {
+                let unit = if min == 1 {
+                    unit.trim_end_matches('s')
+                } else {
+                    unit
+                };
+                format!("{min} {unit} to {}", bound.setting())
+            }
         };
         Some(bounds.trim_end().to_owned())
     }

@@ -1,7 +1,8 @@
 //! The table as text, for tests: the syntax of the commands, the forms of the replies, and example requests.
 //!
 //! A unit test writes all of it into `tests/server/commands/examples.txt`, and the server tests send the requests of
-//! that file to real servers. So every form of reply in the table is one that a server has given.
+//! that file to real servers. So every form of reply in the table is one that a server has given. The replies of the
+//! servers are in `tests/server/commands/replies.txt`, from where `pages` takes them.
 
 use super::grammar::{Arg, Kind, Times};
 use super::replies::Form;
@@ -16,58 +17,70 @@ impl Row {
         args.join(" ")
     }
 
-    /// One example for each form of reply and for each error that has a request.
+    /// One example for each form of reply, the sessions of the manual, and one for each error that has a request.
     pub(super) fn examples(&self) -> Vec<Example> {
         let of_replies = self.replies.iter().map(|reply| Example {
-            shows: reply.when.to_owned(),
-            lines: self.lines(reply.before, reply.example),
-            forms: [Resp::Two, Resp::Three].map(|resp| reply.form.text(resp)),
+            shows: reply.when,
+            lines: self.lines(reply.before, Some(reply.example)),
+            forms: Some([Resp::Two, Resp::Three].map(|resp| reply.form.text(resp))),
         });
         let of_errors = self.errors.iter().filter_map(|error| {
             let lines = match (error.code, error.example) {
                 // Every command with a key replies this if the key is a string.
                 ("WRONGTYPE", _) => {
                     let request = self.replies.first()?.example.replace("{fence}", "1");
-                    self.lines(&["SET jobs:1 text"], &request)
+                    self.lines(&["SET jobs:1 text"], Some(&request))
                 }
                 (_, "") => return None,
-                (_, example) => self.lines(error.before, example),
+                (_, example) => self.lines(error.before, Some(example)),
             };
             let form = format!("-{}", error.code);
             Some(Example {
-                shows: error.when.to_owned(),
+                shows: error.when,
                 lines,
-                forms: [form.clone(), form],
+                forms: Some([form.clone(), form]),
             })
         });
-        of_replies.chain(of_errors).collect()
+        let sessions = self.manual.sessions.iter().map(|session| Example {
+            shows: session.shows,
+            lines: self.lines(session.lines, None),
+            forms: None,
+        });
+        of_replies.chain(sessions).chain(of_errors).collect()
     }
 
-    /// The lines to send, with `{hold}`, `{request}` and `{family}` replaced.
-    fn lines(&self, before: &[&str], example: &str) -> Vec<String> {
+    /// The title of an example in the files of examples and replies.
+    pub(super) fn title(&self, example: &Example) -> String {
+        format!("{}: {}", self.name.as_str(), example.shows)
+    }
+
+    /// The lines to send, with `{hold}`, `{request}` and `{family}` replaced; the last one is a request of this command
+    /// with the arguments of `example`, if there is one.
+    fn lines(&self, before: &[&str], example: Option<&str>) -> Vec<String> {
         let (hold, request) = self.family().map_or(("", ""), hold_and_request);
         let whole = |line: &&str| {
             let line = line.replace("{hold}", hold).replace("{request}", request);
             let line = line.replace("{family}", self.family().map_or("", prefix));
-            if line.starts_with("B> ") {
+            if line == "B" || line.starts_with("B> ") {
                 line
             } else {
                 format!("> {line}")
             }
         };
-        let last = format!("> {} {example}", self.name.as_str());
-        before.iter().map(whole).chain([last]).collect()
+        let last = example.map(|example| format!("> {} {example}", self.name.as_str()));
+        before.iter().map(whole).chain(last).collect()
     }
 }
 
 /// Requests, and the form of the last one's reply.
 pub(super) struct Example {
     /// When the reply comes, in words.
-    shows: String,
-    /// Each begins with `> `, or with `B> ` if a second connection sends it.
+    pub(super) shows: &'static str,
+    /// Each begins with `> `, or with `B> ` if a second connection sends it and then waits. `B` is the reply to that one.
     pub(super) lines: Vec<String>,
-    /// The form of the reply in RESP2 and in RESP3.
-    forms: [String; 2],
+    /// The form of the last reply in RESP2 and in RESP3. None for a session, in which every reply has one of the forms
+    /// of its command.
+    forms: Option<[String; 2]>,
 }
 
 /// Two requests of a family: the first lets `a-41` hold `jobs:1`, the second, of `b-72`, then has to wait.
@@ -93,7 +106,7 @@ fn hold_and_request(family: Family) -> (&'static str, &'static str) {
 }
 
 impl Arg {
-    fn syntax(&self) -> String {
+    pub(super) fn syntax(&self) -> String {
         let words = self.word.iter().copied();
         let mut text = match self.kind {
             Kind::OneOf(alternatives) => {
@@ -121,8 +134,8 @@ pub(super) enum Resp {
 }
 
 impl Form {
-    /// The form as the file of examples writes it: `null`, `integer`, `bulk`, `7`, `"text"`, `+OK`, `[bulk, integer]`,
-    /// `[integer ...]`, `{"name": bulk}`, `bulk|null`. In RESP2 a map is a flat array.
+    /// The form as the file of examples writes it: `null`, `integer`, `ms`, `id`, `bulk`, `7`, `"text"`, `+OK`,
+    /// `[bulk, integer]`, `[integer ...]`, `{"name": bulk}`, `bulk|null`. In RESP2 a map is a flat array.
     pub(super) fn text(&self, resp: Resp) -> String {
         let texts = |forms: &[Form], between: &str| {
             let texts: Vec<_> = forms.iter().map(|form| form.text(resp)).collect();
@@ -131,6 +144,8 @@ impl Form {
         match self {
             Form::Null => "null".to_owned(),
             Form::Integer => "integer".to_owned(),
+            Form::Ms => "ms".to_owned(),
+            Form::Id => "id".to_owned(),
             Form::Is(number) => number.to_string(),
             Form::Bulk => "bulk".to_owned(),
             Form::Word(word) => format!("\"{word}\""),
@@ -157,22 +172,21 @@ impl Form {
 
 const HEADER: &str = "\
 # Every form of reply and the errors in the table of commands (src/commands), with requests that get them on an empty
-# server. A unit test writes this file, and the server tests send its requests. A second connection sends the lines with
-# `B> `, and then waits. The reply is that of the last line.
+# server, and sessions. A unit test writes this file, and the server tests send its requests. A second connection sends
+# the lines with `B> `, and then waits until a line `B`, which is its reply. The form is that of the last reply. In it `ms`
+# and `id` are integers that differ from run to run.
 ";
 
 /// The text of the file: the examples of all commands.
 pub(super) fn examples() -> String {
     let mut text = HEADER.to_owned();
     for row in &ROWS {
-        for Example {
-            shows,
-            lines,
-            forms: [two, three],
-        } in row.examples()
-        {
-            let (name, lines) = (row.name.as_str(), lines.join("\n"));
-            text += &format!("\n# {name}: {shows}\n{lines}\nRESP2 {two}\nRESP3 {three}\n");
+        for example in row.examples() {
+            let (title, lines) = (row.title(&example), example.lines.join("\n"));
+            text += &format!("\n# {title}\n{lines}\n");
+            if let Some([two, three]) = example.forms {
+                text += &format!("RESP2 {two}\nRESP3 {three}\n");
+            }
         }
     }
     text

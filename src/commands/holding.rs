@@ -5,9 +5,11 @@
 
 use super::acquire::REQUEST_COMPLEXITY;
 use super::apply;
-use super::arguments::{COUNT, FENCE, KEY, LEASE, PAUSE_MS, TOKEN};
+use super::arguments::{COUNT, FENCE, KEY, NEW_LEASE, PAUSE_MS, TOKEN};
 use super::grammar::Number;
 use super::info;
+#[cfg(test)]
+use super::manual;
 use super::replies::{
     ABSENT, Form, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, ReplyForm, SEMAPHORE_INFO, SYNTAX,
     WRONG_TYPE, YES,
@@ -70,6 +72,8 @@ pub(super) const fn release(family: Family) -> Row {
             },
         ],
         errors: &[SYNTAX, WRONG_TYPE],
+        #[cfg(test)]
+        manual: manual::release(family),
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             // A primary replicates the release of a lock as this very command (see ARCHITECTURE.md).
@@ -94,7 +98,7 @@ pub(super) const fn renew(family: Family) -> Row {
         name: CommandName::of(family, "RENEW"),
         summary: "Renews the lease of a hold of {key}, by its token.",
         properties: CHANGE,
-        args: &[KEY, TOKEN, LEASE],
+        args: &[KEY, TOKEN, NEW_LEASE],
         replies: &[
             ReplyForm {
                 when: "1 when the lease was renewed",
@@ -110,6 +114,8 @@ pub(super) const fn renew(family: Family) -> Row {
             },
         ],
         errors: &[SYNTAX, WRONG_TYPE],
+        #[cfg(test)]
+        manual: manual::renew(family),
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             let lease = call.parsed.number_u32(Number::Duration).map(LeaseMs);
@@ -138,7 +144,7 @@ pub(super) const fn check(family: Family) -> Row {
         replies: &[
             ReplyForm {
                 when: "milliseconds of lease left, rounded up",
-                form: Form::Integer,
+                form: Form::Ms,
                 before: &["{hold}"],
                 example: "jobs:1 a-41",
             },
@@ -150,6 +156,8 @@ pub(super) const fn check(family: Family) -> Row {
             },
         ],
         errors: &[SYNTAX, WRONG_TYPE],
+        #[cfg(test)]
+        manual: manual::check(family),
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             let left_ms = look(call.ctx, &call.key, |engine, key, now| {
@@ -175,19 +183,21 @@ pub(super) const fn revoke(family: Family) -> Row {
         args: &[KEY, FENCE],
         replies: &[
             ReplyForm {
-                when: "1 when the hold ended",
+                when: "1 when the hold ended or the kept place was withdrawn",
                 form: YES,
                 before: &["{hold}"],
                 example: "jobs:1 {fence}",
             },
             ReplyForm {
-                when: "0 when there was no such hold",
+                when: "0 when there was neither",
                 form: NO,
                 before: &["{hold}"],
                 example: "jobs:1 1",
             },
         ],
         errors: &[SYNTAX, WRONG_TYPE],
+        #[cfg(test)]
+        manual: manual::revoke(family),
         run: Run::OnKey(family, |call| {
             // The parser has made sure that there is a fence.
             let fence = Fence(call.parsed.number(Number::Fence).unwrap_or_default());
@@ -220,7 +230,7 @@ pub(super) const fn pause(family: Family) -> Row {
         replies: &[
             ReplyForm {
                 when: "milliseconds that were left of the pause before",
-                form: Form::Integer,
+                form: Form::Ms,
                 before: &["{family}.PAUSE jobs:1 30000"],
                 example: "jobs:1 60000",
             },
@@ -232,6 +242,8 @@ pub(super) const fn pause(family: Family) -> Row {
             },
         ],
         errors: &[SYNTAX, WRONG_TYPE],
+        #[cfg(test)]
+        manual: manual::pause(family),
         run: Run::OnKey(family, |call| {
             // The parser has made sure that there is a duration.
             let ms = call.parsed.number(Number::PauseMs).unwrap_or_default();
@@ -264,6 +276,8 @@ pub(super) const fn info(family: Family) -> Row {
             Family::Once => const { &[found(ONCE_INFO), ABSENT] },
         },
         errors: &[SYNTAX, WRONG_TYPE],
+        #[cfg(test)]
+        manual: manual::info(family),
         run: Run::OnKey(family, |call| {
             let shown = call.parsed.number(Number::Count);
             let shown = usize::try_from(shown.unwrap_or(info::DEFAULT_COUNT)).unwrap_or_default();

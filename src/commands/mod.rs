@@ -12,6 +12,8 @@ mod docs;
 #[cfg(test)]
 mod examples;
 mod glob;
+#[cfg(test)]
+mod glossary;
 mod grammar;
 mod group;
 mod holding;
@@ -20,7 +22,11 @@ mod info;
 mod internal;
 mod lock;
 mod log;
+#[cfg(test)]
+mod manual;
 mod once;
+#[cfg(test)]
+mod pages;
 mod parse;
 mod parsed;
 mod register;

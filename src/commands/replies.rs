@@ -1,6 +1,6 @@
 //! The forms of replies and errors in the table, and those that several rows share.
 
-use Form::{Array, Bulk, Either, Integer, Is, List, Map, Null, Word};
+use Form::{Array, Bulk, Either, Id, Integer, Is, List, Map, Ms, Null, Word};
 
 /// An error of the module's own that a command can reply, with a request that gets it. The example is empty if requests
 /// one after the other cannot provoke the error.
@@ -58,7 +58,12 @@ pub(super) struct ReplyForm {
 #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
 pub(super) enum Form {
     Null,
+    /// A number that follows from the requests: a count, a limit, an attempt.
     Integer,
+    /// An integer: milliseconds, which depend on the moment of the request.
+    Ms,
+    /// An integer that the server chooses: a fence, the id of a client.
+    Id,
     /// Exactly this number.
     Is(i64),
     Bulk,
@@ -75,13 +80,12 @@ pub(super) enum Form {
 }
 
 /// `[token, fence]`
-pub(super) const GRANT: Form = Array(&[("token", Bulk), ("fence", Integer)]);
+pub(super) const GRANT: Form = Array(&[("token", Bulk), ("fence", Id)]);
 
 /// The reply to a request with QUEUE that has to wait. The example is one that `{hold}` keeps waiting.
 pub(super) const fn queued(example: &'static str) -> ReplyForm {
     ReplyForm {
-        when: "the request waits, and its place is kept: how many requests come up to it (100 means that or more), and \
-               where its turn will be announced",
+        when: "the request waits, and its place is kept",
         form: Array(&[
             ("WAITING", Word("WAITING")),
             ("place", Integer),
@@ -145,17 +149,20 @@ pub(super) const ABSENT: ReplyForm = ReplyForm {
 
 pub(super) const OR_NULL_TEXT: Form = Either(&[Bulk, Null]);
 pub(super) const OR_NULL_NUMBER: Form = Either(&[Integer, Null]);
+pub(super) const OR_NULL_MS: Form = Either(&[Ms, Null]);
+pub(super) const OR_NULL_ID: Form = Either(&[Id, Null]);
 /// A number, or on a replica, which does not know waiters, a text that says so.
 const OR_UNKNOWN: Form = Either(&[Integer, Bulk]);
+const OR_UNKNOWN_MS: Form = Either(&[Ms, Bulk]);
 
 macro_rules! holders {
     ($claim:expr) => {
         List(&Map(&[
-            ("fence", Integer),
+            ("fence", Id),
             ("owner", OR_NULL_TEXT),
-            ("client", OR_NULL_NUMBER),
-            ("lease-left-ms", Integer),
-            ("held-ms", Integer),
+            ("client", OR_NULL_ID),
+            ("lease-left-ms", Ms),
+            ("held-ms", Ms),
             $claim,
         ]))
     };
@@ -165,10 +172,10 @@ macro_rules! waiters {
     ($claim:expr) => {
         List(&Map(&[
             ("owner", OR_NULL_TEXT),
-            ("client", OR_NULL_NUMBER),
-            ("age-ms", Integer),
-            ("number", OR_NULL_NUMBER),
-            ("kept-ms", OR_NULL_NUMBER),
+            ("client", OR_NULL_ID),
+            ("age-ms", Ms),
+            ("number", OR_NULL_ID),
+            ("kept-ms", OR_NULL_MS),
             $claim,
         ]))
     };
@@ -176,10 +183,10 @@ macro_rules! waiters {
 
 const MODE: (&str, Form) = ("mode", Bulk);
 const PERMITS: (&str, Form) = ("permits", Integer);
-const PAUSED: (&str, Form) = ("paused-ms", Integer);
+const PAUSED: (&str, Form) = ("paused-ms", Ms);
 const HOLDERS: (&str, Form) = ("holders", Integer);
 const WAITERS: (&str, Form) = ("waiters", OR_UNKNOWN);
-const LONGEST_WAIT: (&str, Form) = ("longest-wait-ms", OR_UNKNOWN);
+const LONGEST_WAIT: (&str, Form) = ("longest-wait-ms", OR_UNKNOWN_MS);
 const FIRST_HOLDERS: (&str, Form) = ("first-holders", holders!(MODE));
 const FIRST_WAITERS: (&str, Form) = ("first-waiters", waiters!(MODE));
 
@@ -218,7 +225,7 @@ pub(super) const GROUP_INFO: Form = Map(&[
     ("owed", Integer),
     ("done", Integer),
     ("lapsed", Integer),
-    ("kept-until-unix-ms", OR_NULL_NUMBER),
+    ("kept-until-unix-ms", OR_NULL_MS),
     PAUSED,
     HOLDERS,
     WAITERS,
@@ -232,9 +239,9 @@ pub(super) const ONCE_INFO: Form = Map(&[
     ("state", Bulk),
     ("attempts", Integer),
     ("last-reason", OR_NULL_TEXT),
-    ("delay-left-ms", Integer),
+    ("delay-left-ms", Ms),
     ("result-bytes", OR_NULL_NUMBER),
-    ("kept-until-unix-ms", OR_NULL_NUMBER),
+    ("kept-until-unix-ms", OR_NULL_MS),
     PAUSED,
     HOLDERS,
     WAITERS,

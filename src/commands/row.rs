@@ -8,6 +8,8 @@ use std::ffi::CStr;
 
 use super::CommandResult;
 use super::grammar::{Arg, Text};
+#[cfg(test)]
+use super::manual::Manual;
 use super::parsed::Parsed;
 use super::replies::{ErrorCode, ReplyForm};
 use crate::module::redis::args::Args;
@@ -33,6 +35,9 @@ pub(super) struct Row {
     pub(super) replies: &'static [ReplyForm],
     /// The module's own errors. The server's (OOM, READONLY and so on) follow from the flags and are not listed.
     pub(super) errors: &'static [ErrorCode],
+    /// The rest of its page in `docs/commands`.
+    #[cfg(test)]
+    pub(super) manual: Manual,
     pub(super) run: Run,
 }
 

@@ -100,6 +100,8 @@ fn table_rows_are_complete() {
         let has_key = row.family().is_some();
         assert_eq!(codes.contains("WRONGTYPE"), has_key, "{name}");
         assert_eq!(row.properties.key != KeyUse::NoKey, has_key, "{name}");
+        let titles: BTreeSet<_> = row.examples().iter().map(|example| example.shows).collect();
+        assert_eq!(titles.len(), row.examples().len(), "{name}: a title twice");
         let first_is_key = matches!(row.args.first(), Some(arg) if matches!(arg.kind, Kind::Key));
         assert_eq!(first_is_key, has_key, "{name}");
         let may_wait = row.properties.flags.to_string_lossy().contains("blocking");
@@ -162,8 +164,9 @@ fn table_arguments_stand_where_the_parser_expects_them() {
 fn table_examples_parse_by_their_own_grammar() {
     for row in &ROWS {
         for example in row.examples() {
-            // SET is the server's command, not ours.
-            let own = example.lines.iter().filter(|line| !line.contains("> SET "));
+            // SET is the server's command, not ours, and `B` is a reply.
+            let is_own = |line: &&String| !line.contains("> SET ") && *line != "B";
+            let own = example.lines.iter().filter(is_own);
             for line in own {
                 let line = line.trim_start_matches("B").trim_start_matches("> ");
                 let line = line.replace("{fence}", "1795272958977831");

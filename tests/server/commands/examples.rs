@@ -1,22 +1,43 @@
-//! The table of commands (`src/commands`) documents every type of reply and every error. `examples.txt` has requests
-//! for each of them; these tests send the requests and compare the replies with the documented types, in RESP2 and
-//! RESP3.
+//! The table of commands (`src/commands`) documents every form of reply and every error. `examples.txt` has requests for
+//! each of them, and sessions; these tests send the requests and compare the replies with the documented forms, in
+//! RESP2 and RESP3, and with the replies in `replies.txt`, which the pages in `docs/commands` show.
 //!
-//! A unit test of `src/commands` writes the file.
+//! A unit test of `src/commands` writes `examples.txt`. `DSYNC_WRITE_REPLIES=1` writes `replies.txt` again: every session in
+//! it that is not what the server replies.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use crate::commands::designed_commands::INTERNAL;
+use crate::commands::reply_forms::ReplyForm;
+use crate::commands::transcripts::{Transcript, is_a_recording_of};
 use crate::support::steps::*;
 use crate::support::*;
 
-const FILE: &str = include_str!("examples.txt");
+/// Read when the tests run, so that an example can be changed without compiling them again.
+const FILE: &str = "tests/server/commands/examples.txt";
+const RECORDED: &str = "tests/server/commands/replies.txt";
 
-/// Requests, and the documented type of the last one's reply.
+const HEADER: &str = "\
+# The replies of a server to the requests of examples.txt, as redis-cli shows them. The server tests write this file and
+# compare it with the replies of every server. Below RESP3 is the last reply in that protocol, where it differs.
+";
+
+/// Requests, and the documented form of the last one's reply.
 #[derive(Default)]
 struct ReplyExample {
     title: &'static str,
     lines: Vec<&'static str>,
-    /// In RESP2 and in RESP3, as the file writes them.
-    forms: [&'static str; 2],
+    /// In RESP2 and in RESP3; none for a session, in which every reply has some form of its command.
+    forms: Vec<&'static str>,
+}
+
+impl ReplyExample {
+    fn command(&self) -> &'static str {
+        let (command, _) = self.title.split_once(": ").expect("a command");
+        command
+    }
 }
 
 fn examples() -> Vec<ReplyExample> {
@@ -25,192 +46,152 @@ fn examples() -> Vec<ReplyExample> {
         for line in block.lines() {
             if let Some(title) = line.strip_prefix("# ") {
                 example.title = title;
-            } else if let Some(form) = line.strip_prefix("RESP2 ") {
-                example.forms[0] = form;
-            } else if let Some(form) = line.strip_prefix("RESP3 ") {
-                example.forms[1] = form;
+            } else if let Some((_, form)) = line
+                .split_once(' ')
+                .filter(|(protocol, _)| ["RESP2", "RESP3"].contains(protocol))
+            {
+                example.forms.push(form);
             } else {
                 example.lines.push(line);
             }
         }
         example
     };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    let text: &'static str = fs::read_to_string(path).expect(FILE).leak();
     // The first block is the file's header.
-    FILE.split("\n\n").skip(1).map(read).collect()
+    text.split("\n\n").skip(1).map(read).collect()
 }
 
-/// A type of reply, as the file writes it: `[bulk, integer]`, `null|[integer ...]`, `-WRONGTYPE`.
-#[derive(Debug)]
-enum ReplyForm {
-    Null,
-    Integer,
-    Is(i64),
-    Bulk,
-    Word(String),
-    Status(String),
-    Array(Vec<ReplyForm>),
-    List(Box<ReplyForm>),
-    Map(Vec<(String, ReplyForm)>),
-    Either(Vec<ReplyForm>),
-    /// An error with this code.
-    Error(&'static str),
+/// The documented forms of a protocol, by command.
+fn forms(examples: &[ReplyExample], protocol: usize) -> BTreeMap<&'static str, Vec<ReplyForm>> {
+    let mut forms: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for example in examples {
+        let form = example.forms.get(protocol);
+        let form = form.map(|form| ReplyForm::read(form));
+        forms.entry(example.command()).or_default().extend(form);
+    }
+    // The one error of the module that comes to requests that wait, and so to no example of one request.
+    let may_wait = |command: &&str| {
+        ["ACQUIRE", "ADD", "BEGIN"]
+            .iter()
+            .any(|verb| command.ends_with(&format!(".{verb}")))
+    };
+    for (_, forms) in forms.iter_mut().filter(|(command, _)| may_wait(command)) {
+        forms.push(ReplyForm::Error("UNBLOCKED"));
+    }
+    forms
 }
 
-impl ReplyForm {
-    fn fits(&self, reply: &Reply) -> bool {
-        match (self, reply) {
-            (ReplyForm::Null, Reply::Nil)
-            | (ReplyForm::Integer, Reply::Int(_))
-            | (ReplyForm::Bulk, Reply::Bulk(_)) => true,
-            (ReplyForm::Is(number), Reply::Int(found)) => number == found,
-            (ReplyForm::Word(word), Reply::Bulk(found)) => word.as_bytes() == found,
-            (ReplyForm::Status(line), Reply::Simple(found)) => line == found,
-            (ReplyForm::Array(forms), Reply::Array(found)) => {
-                forms.len() == found.len()
-                    && forms.iter().zip(found).all(|(form, item)| form.fits(item))
-            }
-            // An empty list would say nothing about the type of its items.
-            (ReplyForm::List(form), Reply::Array(found)) => {
-                !found.is_empty() && found.iter().all(|item| form.fits(item))
-            }
-            (ReplyForm::Map(fields), Reply::Map(found)) => {
-                let fits = |((name, form), (found_name, found)): (
-                    &(String, ReplyForm),
-                    &(Reply, Reply),
-                )| { *found_name == **name && form.fits(found) };
-                fields.len() == found.len() && fields.iter().zip(found).all(fits)
-            }
-            (ReplyForm::Error(code), Reply::Error(text)) => text.split(' ').next() == Some(code),
-            (ReplyForm::Either(forms), reply) => forms.iter().any(|form| form.fits(reply)),
-            _ => false,
-        }
-    }
-}
-
-/// Parses a type of reply; holds the text that is still to be read.
-struct Reader(&'static str);
-
-impl Reader {
-    fn form(text: &'static str) -> ReplyForm {
-        if let Some(code) = text.strip_prefix('-') {
-            return ReplyForm::Error(code);
-        }
-        let mut reader = Reader(text);
-        let form = reader.either();
-        assert_eq!(reader.0, "", "left over of {text:?}");
-        form
-    }
-
-    fn take(&mut self, text: &str) -> bool {
-        let rest = self.0.strip_prefix(text);
-        self.0 = rest.unwrap_or(self.0);
-        rest.is_some()
-    }
-
-    fn either(&mut self) -> ReplyForm {
-        let mut forms = vec![self.one()];
-        while self.take("|") {
-            forms.push(self.one());
-        }
-        if forms.len() == 1 {
-            forms.swap_remove(0)
+/// Sends the requests of the example and returns what a user would see.
+fn perform(
+    server: &Server,
+    client: &mut Client,
+    connect: fn(&Server) -> Client,
+    example: &ReplyExample,
+    forms: &BTreeMap<&'static str, Vec<ReplyForm>>,
+) -> (Transcript, Reply) {
+    let mut transcript = Transcript::default();
+    let mut waiting: Option<(Client, &str)> = None;
+    let mut last = Reply::Nil;
+    for line in &example.lines {
+        let (answered, command) = if *line == "B" {
+            let (waiter, command) = waiting.as_mut().expect("a request of B");
+            (reply(waiter), *command)
+        } else if let Some(request) = line.strip_prefix("B> ") {
+            let mut waiter = connect(server);
+            queue(server, &mut waiter, request);
+            transcript.request(line, None);
+            waiting = Some((waiter, command_of(request)));
+            continue;
         } else {
-            ReplyForm::Either(forms)
-        }
+            let request = line.strip_prefix("> ").expect("a request");
+            let fence = request
+                .contains("{fence}")
+                .then(|| fence_in(&last).expect("a grant"));
+            let whole = transcript.request(line, fence);
+            let whole = whole.strip_prefix("> ").expect("a request");
+            (ask(client, whole), command_of(request))
+        };
+        let documented = forms.get(command);
+        let form = documented.map(|forms| {
+            let form = forms.iter().find(|form| form.fits(&answered));
+            form.unwrap_or_else(|| {
+                panic!("{}: no form of {command} is {answered:?}", example.title)
+            })
+        });
+        transcript.reply(&answered, form, *line == "B");
+        last = answered;
     }
+    drop(waiting);
+    (transcript, last)
+}
 
-    fn one(&mut self) -> ReplyForm {
-        for (word, form) in [
-            ("null", ReplyForm::Null),
-            ("integer", ReplyForm::Integer),
-            ("bulk", ReplyForm::Bulk),
-        ] {
-            if self.take(word) {
-                return form;
-            }
-        }
-        if self.take("[") {
-            let mut forms = vec![self.either()];
-            while self.take(", ") {
-                forms.push(self.either());
-            }
-            if self.take(" ...]") {
-                return ReplyForm::List(Box::new(forms.swap_remove(0)));
-            }
-            assert!(self.take("]"), "no end of an array at {:?}", self.0);
-            return ReplyForm::Array(forms);
-        }
-        if self.take("{") {
-            let mut fields = Vec::new();
-            loop {
-                let name = self.word();
-                assert!(self.take(": "), "no value at {:?}", self.0);
-                fields.push((name, self.either()));
-                if !self.take(", ") {
-                    break;
-                }
-            }
-            assert!(self.take("}"), "no end of a map at {:?}", self.0);
-            return ReplyForm::Map(fields);
-        }
-        if self.take("+") {
-            // Only a whole reply is a status line.
-            return ReplyForm::Status(std::mem::take(&mut self.0).to_owned());
-        }
-        if self.0.starts_with('"') {
-            return ReplyForm::Word(self.word());
-        }
-        let digits = self.0.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, rest) = self.0.split_at(digits);
-        self.0 = rest;
-        ReplyForm::Is(number.parse().expect("a number"))
-    }
+fn command_of(request: &'static str) -> &'static str {
+    request.split(' ').next().unwrap_or_default()
+}
 
-    fn word(&mut self) -> String {
-        assert!(self.take("\""), "no word at {:?}", self.0);
-        let (word, rest) = self.0.split_once('"').expect("the end of a word");
-        self.0 = rest;
-        word.to_owned()
-    }
+/// The recorded sessions by title.
+fn recorded(text: &str) -> BTreeMap<&str, &str> {
+    let blocks = text.trim_end().split("\n\n").skip(1);
+    blocks
+        .map(|block| block.split_once('\n').expect("a title and a session"))
+        .map(|(title, session)| (title.trim_start_matches("# "), session))
+        .collect()
 }
 
 #[test]
-fn every_example_gets_the_documented_type_of_reply() {
+fn every_example_gets_the_documented_form_of_reply_and_the_recorded_reply() {
     let server = Server::start();
+    let examples = examples();
     // Without this a waiter of one example would keep a vacant place in the next.
     let kept = ask(&mut server.connect(), "CONFIG SET dsync.rejoin-ms 0");
     assert_eq!(kept, "OK");
+    let mut transcripts: Vec<Transcript> = Vec::new();
     for (protocol, connect) in [Server::connect, Server::connect_resp3]
         .into_iter()
         .enumerate()
     {
         let mut client = connect(&server);
-        for example in examples() {
-            let mut waiters = Vec::new();
-            let mut last = Reply::Nil;
-            for line in &example.lines {
-                if let Some(line) = line.strip_prefix("B> ") {
-                    let mut waiter = connect(&server);
-                    queue(&server, &mut waiter, line);
-                    waiters.push(waiter);
-                    continue;
-                }
-                let line = line.strip_prefix("> ").expect("a request");
-                let line = if line.contains("{fence}") {
-                    line.replace("{fence}", &fence_in(&last).expect("a grant").to_string())
-                } else {
-                    line.to_owned()
-                };
-                last = ask(&mut client, line);
+        let forms = forms(&examples, protocol);
+        for (nth, example) in examples.iter().enumerate() {
+            assert_eq!(ask(&mut client, "DSYNC.LOG RESET"), "OK");
+            let (transcript, last) = perform(&server, &mut client, connect, example, &forms);
+            if let Some(form) = example.forms.get(protocol) {
+                let (title, form) = (example.title, ReplyForm::read(form));
+                assert!(form.fits(&last), "{title}: {last:?} is not {form:?}");
             }
-            let form = Reader::form(example.forms[protocol]);
-            let title = example.title;
-            assert!(form.fits(&last), "{title}: {last:?} is not {form:?}");
-            drop(waiters);
+            match protocol {
+                0 => transcripts.push(transcript),
+                _ => transcripts[nth].add_resp3(&transcript),
+            }
             wait_for_blocked(&server, 0);
             assert_eq!(ask(&mut client, "FLUSHALL"), "OK");
         }
     }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED);
+    let file = fs::read_to_string(&path).unwrap_or_default();
+    let recorded = recorded(&file);
+    if std::env::var_os("DSYNC_WRITE_REPLIES").is_some() {
+        let mut text = HEADER.to_owned();
+        for (example, transcript) in examples.iter().zip(&transcripts) {
+            let kept = recorded.get(example.title);
+            let kept = kept.filter(|session| is_a_recording_of(session, &transcript.masked));
+            let session = kept.copied().unwrap_or(&transcript.shown);
+            text += &format!("\n# {}\n{}\n", example.title, session.trim_end());
+        }
+        fs::write(&path, text).expect(RECORDED);
+        return;
+    }
+    for (example, transcript) in examples.iter().zip(&transcripts) {
+        let (title, shown) = (example.title, &transcript.shown);
+        let session = recorded.get(title).copied().unwrap_or_default();
+        assert!(
+            is_a_recording_of(session, &transcript.masked),
+            "{RECORDED} is out of date: sh scripts/command-pages.sh\n{title}\n{session}\nbut the server:\n{shown}"
+        );
+    }
+    assert_eq!(recorded.len(), examples.len(), "examples that are no more");
 }
 
 #[test]

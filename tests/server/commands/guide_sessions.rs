@@ -112,43 +112,6 @@ fn sessions() -> Vec<Session> {
     sessions
 }
 
-/// The reply as `redis-cli` shows it on a terminal. All lines but the first begin with the indentation.
-fn shown(reply: &Reply, indent: &str) -> String {
-    let list = |items: Vec<String>, mark: char| {
-        let width = items.len().to_string().len();
-        let numbered = items.iter().enumerate();
-        let lines = numbered.map(|(n, item)| format!("{:>width$}{mark} {item}", n + 1));
-        lines.collect::<Vec<_>>().join(&format!("\n{indent}"))
-    };
-    let deeper = |count: usize| format!("{indent}{}", " ".repeat(count.to_string().len() + 2));
-    match reply {
-        Reply::Nil => "(nil)".to_owned(),
-        Reply::Int(number) => format!("(integer) {number}"),
-        Reply::Simple(text) => text.clone(),
-        Reply::Error(text) => format!("(error) {text}"),
-        Reply::Bulk(bytes) => format!("\"{}\"", bytes.escape_ascii()),
-        Reply::Array(items) if items.is_empty() => "(empty array)".to_owned(),
-        Reply::Array(items) | Reply::Push(items) => {
-            let indent = deeper(items.len());
-            list(items.iter().map(|item| shown(item, &indent)).collect(), ')')
-        }
-        Reply::Map(fields) => {
-            let indent = deeper(fields.len());
-            let field = |(name, value): &(Reply, Reply)| {
-                let is_list = matches!(value, Reply::Array(items) if !items.is_empty());
-                let gap = if is_list {
-                    format!("\n{indent}")
-                } else {
-                    " ".to_owned()
-                };
-                format!("{} =>{gap}{}", shown(name, &indent), shown(value, &indent))
-            };
-            list(fields.iter().map(field).collect(), '#')
-        }
-        other => panic!("no session shows {other:?}"),
-    }
-}
-
 /// The numbers that a server gave in place of those that the page shows.
 #[derive(Default)]
 struct Numbers(HashMap<String, String>);
@@ -252,7 +215,7 @@ fn play(session: &Session) {
                 (reply(client), expected)
             }
         };
-        let text = shown(&reply, "");
+        let text = shown(&reply, 0);
         let found: Vec<_> = text.lines().collect();
         assert!(
             numbers.lines_fit(expected, &found),
@@ -267,32 +230,6 @@ fn every_session_of_a_guide_gets_the_replies_that_it_shows() {
     let sessions = sessions();
     assert!(!sessions.is_empty(), "no page has a session");
     sessions.iter().for_each(play);
-}
-
-#[test]
-fn replies_are_shown_as_redis_cli_shows_them() {
-    let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
-    let rows = Reply::Array(vec![Reply::Int(1), Reply::Nil]);
-    let reply = Reply::Array(vec![
-        bulk("a\"\n"),
-        Reply::Array(vec![rows.clone(), rows.clone()]),
-    ]);
-    let lines = [
-        r#"1) "a\"\n""#,
-        "2) 1) 1) (integer) 1",
-        "      2) (nil)",
-        "   2) 1) (integer) 1",
-        "      2) (nil)",
-    ];
-    assert_eq!(shown(&reply, ""), lines.join("\n"));
-    let map = Reply::Map(vec![(bulk("x"), Reply::Int(1)), (bulk("y"), rows)]);
-    let lines = [
-        "1# \"x\" => (integer) 1",
-        "2# \"y\" =>",
-        "   1) (integer) 1",
-        "   2) (nil)",
-    ];
-    assert_eq!(shown(&map, ""), lines.join("\n"));
 }
 
 #[test]

@@ -2,14 +2,17 @@
 //!
 //! - `grammar_*`, `reply_shapes`, `examples`: what requests and replies of all commands look like;
 //! - `command_docs`, `acl_users`: what COMMAND DOCS, COMMAND INFO and ACL know of the commands;
+//! - `command_pages`: the access rules on the pages in `docs/commands`;
 //! - `guide_sessions`: the sessions of README and of the guides;
 //! - `lock*`, `semaphore*`, `group_*`, `once_*`, `retention`: the rules of each family; `pauses`: PAUSE of all;
 //! - `scenarios`, `once_scenarios`: whole jobs with many clients, under faults.
 //!
-//! `*_steps`, `grammar_table` and `designed_commands` have no tests, but what tests of several files need.
+//! `*_steps`, `grammar_table`, `designed_commands`, `reply_forms` and `transcripts` have no tests of the module, but what
+//! tests of several files need.
 
 mod acl_users;
 mod command_docs;
+mod command_pages;
 mod designed_commands;
 mod examples;
 mod grammar_options;
@@ -35,9 +38,11 @@ mod once_saved;
 mod once_scenarios;
 mod once_steps;
 mod pauses;
+mod reply_forms;
 mod reply_shapes;
 mod retention;
 mod scenarios;
 mod semaphore;
 mod semaphore_limit;
 mod semaphore_steps;
+mod transcripts;
