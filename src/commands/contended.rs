@@ -33,7 +33,7 @@ pub(super) const CONTENDED: Row = Row {
         // In a cluster each node knows its own waiters only. The client must ask all nodes and merge the lists by the
         // last field.
         tips: "nondeterministic_output request_policy:all_shards response_policy:special",
-        users: &[User::Operator],
+        users: &[User::Observer, User::Operator],
     },
     args: &[COUNT_KEYS],
     replies: &[ReplyForm {

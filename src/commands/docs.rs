@@ -50,8 +50,8 @@ impl Row {
 }
 
 /// The ACL categories of a command. The server's categories follow from the flags, as they do for the server's own
-/// commands; a command for operators only is also in `admin` and `dangerous`. The module's own categories are for the
-/// three users that the README describes.
+/// commands. A command for operators only, or one that tells of all keys of the server whatever the user's key patterns
+/// are, is also in `admin` and `dangerous`. The module's own categories are for the users that docs/acl.md describes.
 pub(super) fn categories(row: &Row) -> Categories {
     let flags: Vec<_> = row
         .properties
@@ -71,7 +71,7 @@ pub(super) fn categories(row: &Row) -> Categories {
         }
     }
     servers.push(if has("fast") { "fast" } else { "slow" });
-    if row.properties.users == [User::Operator] {
+    if has("admin") || row.properties.users == [User::Operator] {
         servers.extend(["admin", "dangerous"]);
     }
     let users = row.properties.users.iter().map(|user| match user {

@@ -265,7 +265,7 @@ pub(super) const fn info(family: Family) -> Row {
         summary: "Returns who holds {key}, who waits for it, and since when.",
         properties: Properties {
             complexity: "O(log(N)+C) with N the number of holds and waiters and C the COUNT",
-            users: &[User::Observer, User::Operator],
+            users: &[User::Worker, User::Observer, User::Operator],
             ..LOOK
         },
         args: &[KEY, COUNT],

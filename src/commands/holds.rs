@@ -40,7 +40,7 @@ pub(super) const HOLDS: Row = Row {
         key: KeyUse::NoKey,
         // In a cluster each node knows its own holds only, and its cursors mean nothing to the others.
         tips: "nondeterministic_output request_policy:special response_policy:special",
-        users: &[User::Operator],
+        users: &[User::Observer, User::Operator],
     },
     args: &[CURSOR, OWNER_PATTERN, COUNT_HOLDS],
     replies: &[ReplyForm {

@@ -36,6 +36,7 @@ pub(super) const LOG: Row = Row {
         key: KeyUse::NoKey,
         // In a cluster each node has its own. The client must ask all nodes and merge the lists by the second field.
         tips: "nondeterministic_output request_policy:all_nodes response_policy:special",
+        // An observer must change nothing, and RESET drops what others still want to read.
         users: &[User::Operator],
     },
     args: &[ROWS_OR_RESET],

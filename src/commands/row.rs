@@ -178,7 +178,7 @@ pub(super) const fn type_name(family: Family) -> &'static str {
     }
 }
 
-/// The three ready-made users in the README, by the work they do.
+/// The ready-made users of docs/acl.md that need commands of the module, by the work they do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum User {
     /// Takes, renews and ends its own holds.

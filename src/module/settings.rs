@@ -1,6 +1,6 @@
 //! The settings: one table for redis.conf, CONFIG, the arguments of `loadmodule`, and the code.
 //!
-//! To add a setting, add a row to the table, say in `value_ref` where its value is, and describe it in the README.
+//! To add a setting, add a row to the table, say in `value_ref` where its value is, and describe it in docs/settings.md.
 //! How the server gets the table is in `redis::config`.
 
 use super::redis::args::Args;

@@ -1,31 +1,10 @@
-//! ACL: the three users of the README can do their jobs and nothing else, and the server's categories of a command
-//! follow from its flags.
+//! ACL: the users of docs/acl.md can do their jobs and nothing else, each can type what the documents tell it to type,
+//! and the server's categories of a command follow from its flags.
 
 use crate::commands::designed_commands::Job::{Observer, Operator, Worker};
 use crate::commands::designed_commands::*;
 use crate::support::steps::*;
 use crate::support::*;
-
-/// The users as the README has them, with the name of each command.
-const BY_NAME: [&str; 3] = [
-    "worker on >secret resetchannels ~jobs:* -@all +@connection -@dangerous \
-     +dlock.acquire +dlock.release +dlock.renew +dlock.check \
-     +dsem.acquire +dsem.release +dsem.renew +dsem.check \
-     +dwg.add +dwg.done +dwg.wait +dwg.expect +dwg.release +dwg.renew +dwg.check \
-     +donce.begin +donce.done +donce.fail +donce.get +donce.release +donce.renew +donce.check",
-    "observer on >secret resetchannels %R~* -@all +@connection -@dangerous \
-     +dlock.info +dlock.check +dsem.info +dsem.check +dwg.info +dwg.check +donce.info +donce.get +donce.check",
-    "operator on >secret resetchannels ~* -@all +@connection -@dangerous \
-     +dsync.contended +dsync.holds +dsync.log +dlock.info +dlock.revoke +dlock.pause +dsem.info +dsem.revoke +dsem.pause \
-     +dsem.limit +dwg.info +dwg.revoke +dwg.pause +donce.info +donce.revoke +donce.pause",
-];
-
-/// The same users, with the categories that the module makes.
-const BY_CATEGORY: [&str; 3] = [
-    "worker on >secret resetchannels ~jobs:* -@all +@connection -@dangerous +@dsync-worker",
-    "observer on >secret resetchannels %R~* -@all +@connection -@dangerous +@dsync-observer",
-    "operator on >secret resetchannels ~* -@all +@connection -@dangerous +@dsync-operator",
-];
 
 /// Whether this server lets modules put their commands into its own categories.
 fn has_categories(server: &Server) -> bool {
@@ -37,6 +16,20 @@ fn has_categories(server: &Server) -> bool {
 fn has_own_categories(server: &Server) -> bool {
     let Flavour { product, version } = server.flavour();
     product == Product::Valkey || version >= (7, 4, 0)
+}
+
+/// The headings of docs/acl.md under which the users stand: with the name of each command, and with the categories that
+/// the module makes.
+const BY_NAME: &str = "Any server";
+const BY_CATEGORY: &str = "Redis 7.4 and newer, Valkey 8 and newer";
+
+/// A server with the users that stand under this heading in its configuration file.
+fn server_with(users: &str) -> Server {
+    let users = acl_users(users);
+    let builder = users.iter().fold(Server::builder(), |builder, user| {
+        builder.config("user", user)
+    });
+    builder.start()
 }
 
 fn log_in(server: &Server, user: &str) -> Client {
@@ -87,21 +80,28 @@ fn expect_users_to_do_their_jobs(server: Server) {
         for other in [
             &["SET", "jobs:x", "1"][..],
             &["GET", "jobs:x"],
+            &["DEL", "jobs:x"],
+            &["CONFIG", "GET", "requirepass"],
+            &["CLIENT", "KILL", "ID", "1"],
+            &["FLUSHALL"],
+        ] {
+            let reply = client.call(other);
+            assert!(!is_permitted(&reply), "{user} sends {other:?}: {reply:?}");
+        }
+        // Servers that hide these answer that they do not know them.
+        for internal in [
             &["DSYN", "jobs:x", "packed"],
             &["DSYNC.APPLY", "jobs:x", "lock:1"],
         ] {
-            let reply = client.call(other);
-            assert!(reply.is_error(), "{user} sends {other:?}: {reply:?}");
+            let reply = client.call(internal);
+            assert!(reply.is_error(), "{user} sends {internal:?}: {reply:?}");
         }
     }
 }
 
 #[test]
 fn users_with_commands_by_name_can_do_their_jobs_only() {
-    let builder = BY_NAME.iter().fold(Server::builder(), |builder, user| {
-        builder.config("user", user)
-    });
-    expect_users_to_do_their_jobs(builder.start());
+    expect_users_to_do_their_jobs(server_with(BY_NAME));
 }
 
 #[test]
@@ -113,13 +113,10 @@ fn users_with_the_modules_categories_can_do_their_jobs_only() {
         return;
     }
     // From the configuration file, which the server applies after the module is loaded.
-    let builder = BY_CATEGORY.iter().fold(Server::builder(), |builder, user| {
-        builder.config("user", user)
-    });
-    expect_users_to_do_their_jobs(builder.start());
+    expect_users_to_do_their_jobs(server_with(BY_CATEGORY));
     // By ACL SETUSER.
     let mut admin = plain.connect();
-    for user in BY_CATEGORY {
+    for user in acl_users(BY_CATEGORY) {
         assert_eq!(ask(&mut admin, format!("ACL SETUSER {user}")), "OK");
     }
     // The category `dsync` has all commands. (ACL CAT of Redis 7.4 and Valkey 8.0 does not list categories of modules.)
@@ -130,6 +127,97 @@ fn users_with_the_modules_categories_can_do_their_jobs_only() {
     expected.sort_unstable();
     assert_eq!(all, expected);
     expect_users_to_do_their_jobs(plain);
+}
+
+/// The lines of documents that show a user's prompt are permitted to that user, and right. The user `admin` has all
+/// rights.
+#[track_caller]
+fn expect_typed_lines_to_be_permitted(server: &Server) {
+    let mut lines = 0;
+    for page in ["operations", "settings", "events", "metrics"] {
+        for Typed { user, command } in typed_lines(&document(&format!("docs/{page}.md"))) {
+            let mut client = match user.as_str() {
+                "admin" => server.connect(),
+                user => log_in(server, user),
+            };
+            let reply = ask(&mut client, &command);
+            assert!(
+                !reply.is_error(),
+                "{page}: {user} types {command:?}: {reply:?}"
+            );
+            lines += 1;
+        }
+    }
+    assert!(lines > 25, "{lines} lines");
+}
+
+#[test]
+fn users_can_type_what_operations_page_tells_them() {
+    let server = server_with(BY_NAME);
+    if has_own_categories(&server) {
+        expect_typed_lines_to_be_permitted(&server_with(BY_CATEGORY));
+    }
+    expect_typed_lines_to_be_permitted(&server);
+}
+
+/// What docs/acl.md tells to add for some purposes, and what is refused without it.
+#[test]
+fn users_with_additions_can_do_what_these_are_for() {
+    let page = document("docs/acl.md");
+    let addition = |purpose: &str| {
+        let row = page.lines().find(|line| line.contains(purpose));
+        let row = row.unwrap_or_else(|| panic!("no row for {purpose:?}"));
+        let rules = row.split('`').rfind(|part| part.starts_with('+'));
+        rules.expect("rules").replace("\\|", "|")
+    };
+    let server = Server::start();
+    let mut admin = server.connect();
+    for user in acl_users(BY_NAME) {
+        assert_eq!(ask(&mut admin, format!("ACL SETUSER {user}")), "OK");
+    }
+    for (user, purpose, lines) in [
+        (
+            "worker",
+            "cluster client",
+            &[
+                "CLUSTER SLOTS",
+                "CLUSTER SHARDS",
+                "CLUSTER NODES",
+                "CLUSTER INFO",
+            ][..],
+        ),
+        (
+            "worker",
+            "listens for its turn",
+            &[
+                "SSUBSCRIBE dsync:{jobs:1}:1795272958977832",
+                "SUNSUBSCRIBE dsync:{jobs:1}:1795272958977832",
+                "PSUBSCRIBE dsync:*",
+                "PUNSUBSCRIBE dsync:*",
+            ],
+        ),
+        (
+            "observer",
+            "of keys that begin with",
+            &[
+                "PSUBSCRIBE __keyspace@0__:jobs:*",
+                "PUNSUBSCRIBE __keyspace@0__:jobs:*",
+            ],
+        ),
+        ("operator", "remove keys", &["DEL jobs:1"]),
+    ] {
+        for line in lines {
+            let reply = ask(&mut log_in(&server, user), line);
+            assert!(!is_permitted(&reply), "{user} types {line:?}: {reply:?}");
+        }
+        let rules = addition(purpose);
+        assert_eq!(ask(&mut admin, format!("ACL SETUSER {user} {rules}")), "OK");
+        let mut client = log_in(&server, user);
+        for line in lines {
+            let reply = ask(&mut client, line);
+            assert!(is_permitted(&reply), "{user} types {line:?}: {reply:?}");
+        }
+    }
 }
 
 #[test]
@@ -165,10 +253,8 @@ fn acl_categories_of_commands_follow_from_their_flags() {
             if !flags.contains(&"fast") {
                 expected.push("@slow");
             }
-            // A command for operators alone is dangerous, whatever its flags.
             let row = COMMANDS.iter().find(|row| row.name == name);
-            if row.is_some_and(|row| row.jobs.contains(&Operator) && !row.jobs.contains(&Observer))
-            {
+            if row.is_some_and(DesignedCommand::is_dangerous) {
                 expected.extend(["@admin", "@dangerous"]);
             }
             expected.sort_unstable();
@@ -202,7 +288,7 @@ fn user_without_dangerous_commands_can_work_and_look_only() {
             let request = requests.bare(row.name, &args);
             let reply = client.call(&request);
             let expected = if has_categories(&requests.server) {
-                row.jobs.contains(&Worker) || row.jobs.contains(&Observer)
+                !row.is_dangerous()
             } else {
                 // On Redis 7.0 the commands are in no category; only `+@all` permits them.
                 rule.contains("+@all")

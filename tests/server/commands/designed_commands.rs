@@ -15,7 +15,7 @@ pub struct DesignedCommand {
     pub jobs: &'static [Job],
 }
 
-/// The jobs of the README's three ACL users. A command lists the jobs that need it.
+/// The jobs of the ACL users in docs/acl.md. A command lists the jobs that need it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Job {
     Worker,
@@ -66,7 +66,7 @@ pub const COMMANDS: [DesignedCommand; 38] = [
         "key [COUNT count]",
         READS,
         VARIES,
-        &[Observer, Operator],
+        &[Worker, Observer, Operator],
     ),
     row(
         "DSEM.ACQUIRE",
@@ -98,7 +98,7 @@ pub const COMMANDS: [DesignedCommand; 38] = [
         "key [COUNT count]",
         READS,
         VARIES,
-        &[Observer, Operator],
+        &[Worker, Observer, Operator],
     ),
     row(
         "DWG.ADD",
@@ -126,7 +126,7 @@ pub const COMMANDS: [DesignedCommand; 38] = [
         "key [COUNT count]",
         READS,
         VARIES,
-        &[Observer, Operator],
+        &[Worker, Observer, Operator],
     ),
     row(
         "DONCE.BEGIN",
@@ -172,21 +172,21 @@ pub const COMMANDS: [DesignedCommand; 38] = [
         "key [COUNT count]",
         READS,
         VARIES,
-        &[Observer, Operator],
+        &[Worker, Observer, Operator],
     ),
     row(
         "DSYNC.CONTENDED",
         "[COUNT count]",
         "",
         "nondeterministic_output request_policy:all_shards response_policy:special",
-        &[Operator],
+        &[Observer, Operator],
     ),
     row(
         "DSYNC.HOLDS",
         "cursor [OWNER pattern] [COUNT count]",
         "",
         "nondeterministic_output request_policy:special response_policy:special",
-        &[Operator],
+        &[Observer, Operator],
     ),
     row(
         "DSYNC.LOG",
@@ -209,6 +209,11 @@ const NEW_IN_0_3_0: [&str; 7] = [
 ];
 
 impl DesignedCommand {
+    /// Whether it changes or ends what belongs to others, or tells of all keys of the server.
+    pub fn is_dangerous(&self) -> bool {
+        self.key.is_empty() || self.jobs == [Operator]
+    }
+
     /// The first version with this command.
     pub fn since(&self) -> &'static str {
         if NEW_IN_0_3_0.contains(&self.name) {

@@ -284,6 +284,27 @@ fn example() -> Vec<(String, String)> {
 }
 
 #[test]
+fn settings_page_shows_every_default_and_bound() {
+    let page = document("docs/settings.md");
+    for (name, default, least, most) in SETTINGS {
+        let start = format!("| `dsync.{name}` |");
+        let row = page.lines().find(|line| line.starts_with(&start));
+        let row = row.unwrap_or_else(|| panic!("{name} has no row"));
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        // The default may have an explanation in parentheses behind it.
+        let shown = cells[3].split(' ').next().expect("a default");
+        assert_eq!(shown, default.to_string(), "{row}");
+        assert_eq!(cells[4], format!("{least}–{most}"), "{row}");
+    }
+    for name in YES_OR_NO {
+        let row = format!("| `dsync.{name}` | yes or no | no | |");
+        assert!(page.contains(&row), "{name} has no row");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `dsync."));
+    assert_eq!(rows.count(), SETTINGS.len() + YES_OR_NO.len());
+}
+
+#[test]
 fn example_configuration_shows_every_default() {
     let lines = example();
     let shown: Vec<_> = lines

@@ -1,4 +1,4 @@
-//! DSYNC.HOLDS: all holds of a server, some at a time, by their owners if asked; and what the README does with it.
+//! DSYNC.HOLDS: all holds of a server, some at a time, by their owners if asked; and what docs/operations.md does with it.
 
 use crate::support::steps::*;
 use crate::support::*;
@@ -302,18 +302,6 @@ fn holds_on_a_replica_are_those_of_its_primary() {
     }
 }
 
-/// The block of the README between lines of three backquotes that has this text.
-#[track_caller]
-fn readme_block(having: &str) -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(readme).expect("README.md");
-    let blocks = readme.split("\n```").skip(1).step_by(2);
-    let block = blocks.filter(|block| block.contains(having)).last();
-    let block = block.unwrap_or_else(|| panic!("no block with {having:?}"));
-    let (_, text) = block.split_once('\n').expect("lines");
-    text.to_owned()
-}
-
 /// Puts a `redis-cli` that speaks to this server into a folder, for PATH.
 fn folder_with_cli(server: &Server) -> PathBuf {
     let binary = std::env::var("DSYNC_TEST_SERVER").unwrap_or_default();
@@ -338,9 +326,13 @@ fn folder_with_cli(server: &Server) -> PathBuf {
 }
 
 #[test]
-fn script_of_the_readme_ends_everything_of_one_owner() {
+fn script_of_operations_page_ends_everything_of_one_owner() {
     let server = Server::start();
     let mut client = server.connect();
+    let users = acl_users("Any server");
+    let operator = users.iter().find(|user| user.starts_with("operator "));
+    let operator = operator.expect("a ready-made operator");
+    assert_eq!(ask(&mut client, format!("ACL SETUSER {operator}")), "OK");
     let mut line = |line: &str| ask(&mut client, line);
     for n in 0..250 {
         line(&format!(
@@ -352,10 +344,15 @@ fn script_of_the_readme_ends_everything_of_one_owner() {
     line("DWG.ADD 'a group' OWNER web-1/7 EX 600");
     line("DONCE.BEGIN once OWNER web-1/7 EX 600");
     line("DONCE.BEGIN other OWNER web-11/7 EX 600");
+    // Otherwise a redis-cli that cannot log in goes on as the default user.
+    assert_eq!(ask(&mut client, "ACL SETUSER default off"), "OK");
     let bin = folder_with_cli(&server);
     let path = std::env::var("PATH").expect("a path");
+    let blocks = blocks(&document("docs/operations.md"));
+    let script = blocks.iter().find(|block| block.starts_with("cursor=0"));
     let output = Command::new("sh")
-        .args(["-c", &readme_block("DSYNC.HOLDS \"$cursor\"")])
+        .args(["-c", script.expect("a script")])
+        .env("REDISCLI_AUTH", "secret")
         .env("PATH", format!("{}:{path}", bin.display()))
         .output()
         .expect("a shell");

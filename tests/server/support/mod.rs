@@ -10,6 +10,7 @@
 //! - `redis_cli`: shows replies as it does;
 //! - `stream`, `packed`, `data_files`: read what they replicate and write to files;
 //! - `steps`, `eventually`, `fixtures`, `scripts`, `slot_move`: what many tests do;
+//! - `documents`: what the documents tell users to type;
 //! - `process`, `ports`, `victim`: processes, also test processes that a test kills;
 //! - `harness_works`, `hosts_work`: the harness's own tests.
 //!
@@ -25,6 +26,7 @@
 mod client;
 mod cluster;
 pub(crate) mod data_files;
+mod documents;
 mod eventually;
 pub(crate) mod fixtures;
 mod flavour;
@@ -51,6 +53,7 @@ mod victim;
 pub use client::{Argument, Client, Closed};
 pub(crate) use client::{call, send};
 pub use cluster::{Cluster, ClusterBuilder};
+pub use documents::{Typed, acl_users, blocks, document, typed_lines};
 pub use eventually::{blocked_clients, digest, eventually, wait_for_blocked};
 pub use flavour::{Flavour, Product};
 pub use hosts::{Host, Network};

@@ -202,7 +202,7 @@ fn snapshot_right_after_rename_has_the_places_of_the_old_name() {
     assert_eq!(waiting(&mut client), ["b"]);
 }
 
-/// The worker of the README may not subscribe; with the channels of the places it may hear of its turn, and of nothing
+/// The worker of docs/acl.md may not subscribe; with the channels of the places it may hear of its turn, and of nothing
 /// else.
 #[test]
 fn user_with_the_channels_of_places_hears_of_turns_only() {
