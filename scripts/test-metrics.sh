@@ -7,6 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+command -v python3 >/dev/null || sh scripts/need.sh peers
 home=$PWD/target/metrics
 export DSYNC_TEST_SERVER="${DSYNC_TEST_SERVER:-$(sh scripts/server.sh redis)}"
 export DSYNC_TEST_MODULE="${DSYNC_TEST_MODULE:-$PWD/target/release/libdsync.so}"

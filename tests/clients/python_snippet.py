@@ -48,7 +48,8 @@ class Server:
             self.port = free_port()
             self.process = subprocess.Popen(
                 [os.environ["DSYNC_TEST_SERVER"], "--port", str(self.port), "--bind", "127.0.0.1", "--dir", directory]
-                + ["--save", "", "--logfile", "log", "--loadmodule", os.environ["DSYNC_TEST_MODULE"], *options]
+                + ["--save", "", "--logfile", "log", "--loadmodule", os.environ["DSYNC_TEST_MODULE"]]
+                + ["--repl-diskless-sync-delay", "0", *options]
             )
             self.client = redis.Redis(port=self.port, decode_responses=True)
             eventually("a server that answers or has ended", lambda: self.process.poll() is not None or self.client.ping())
@@ -106,7 +107,7 @@ class Address:
 
 
 def lines_of_the_page(address):
-    """The names that the page's first block of Python defines, for this address."""
+    """The names that the page's block of Python with imports defines, for this address."""
     text = PAGE.read_text(encoding="utf-8")
     block = re.search(r"```python\n(import .*?)```", text, re.S).group(1)
     setting = "LEASE, BLOCK = 30, 60"
@@ -118,9 +119,9 @@ def lines_of_the_page(address):
 
 
 def usage_of_the_page(names):
-    """Runs the second block of Python, with these names."""
+    """Runs the block of Python that uses these names."""
     text = PAGE.read_text(encoding="utf-8")
-    block = re.search(r"```python\n(with lock.*?)```", text, re.S).group(1)
+    block = re.search(r"```python\n(with lock\(\S+\) as \(fence, lost\):.*?)```", text, re.S).group(1)
     exec(compile(block, str(PAGE), "exec"), names)
 
 
@@ -145,7 +146,8 @@ def acquire_and_hold_over_failovers(first, second, address):
         ended.set()
 
     threading.Thread(target=run, daemon=True).start()
-    eventually("a request that waits", lambda: first.waiters() == 1)
+    eventually("a request that waits", lambda: first.waiters() == 1 or errors)
+    assert not errors, errors
 
     # The primary changes while the request waits: it waits at the new one.
     first.hand_over_to(second)

@@ -6,6 +6,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
+python3 -c 'import venv, ensurepip' 2>/dev/null || sh scripts/need.sh peers
 version=8.1.0
 home=$PWD/target/clients/python_snippet
 export DSYNC_TEST_SERVER="${DSYNC_TEST_SERVER:-$(sh scripts/server.sh redis)}"
