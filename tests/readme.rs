@@ -1,4 +1,5 @@
-//! The documents name tests that stand behind their claims, functions and source files. All of them exist.
+//! The documents name tests that stand behind their claims, functions and source files, and link to each other. All of
+//! that exists, and README stays short.
 
 #![allow(
     clippy::expect_used,
@@ -10,11 +11,24 @@
     reason = "a test that fails panics and says why"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 3] = ["README.md", "ARCHITECTURE.md", "tests/README.md"];
+/// Documents in which at least one claim names its test.
+const CLAIMING: [&str; 10] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "tests/README.md",
+    "docs/locks.md",
+    "docs/semaphores.md",
+    "docs/groups.md",
+    "docs/once.md",
+    "docs/waiting.md",
+    "docs/guarantees.md",
+    "docs/failover.md",
+];
 
 /// Documents that name source files, in full or by the end of their paths.
 const GUIDES: [&str; 5] = [
@@ -27,18 +41,66 @@ const GUIDES: [&str; 5] = [
 const STORIES: &str = "tests/server";
 const SOURCES: [&str; 2] = ["src", "engine/src"];
 
+/// Crates whose items documents name in the same way as tests.
+const CRATES: [&str; 5] = ["dsync", "dsync_client", "redis", "std", "tokio"];
+
+/// A reader who has a minute reads this much.
+const README_BYTES: usize = 8192;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All documents of the project, by their paths from its root.
+fn documents() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy();
+            if path.is_dir() && !name.starts_with('.') && name != "target" && name != "node_modules"
+            {
+                folders.push(path);
+            } else if name.ends_with(".md") {
+                found.push(
+                    path.strip_prefix(root())
+                        .expect("below the root")
+                        .to_owned(),
+                );
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn parsed(text: &str) -> Parser<'_> {
+    Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES)
+}
+
 /// Every `file::test` or `file::function` between backquotes.
-fn named(text: &str) -> BTreeSet<(&str, &str)> {
+fn named(text: &str) -> BTreeSet<(String, String)> {
     let is_name = |part: &str| {
         !part.is_empty()
             && part
                 .bytes()
                 .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
     };
-    text.split('`')
-        .skip(1)
-        .step_by(2)
-        .filter_map(|code| code.split_once("::"))
+    parsed(text)
+        .filter_map(|event| match event {
+            Event::Code(code) => Some(code),
+            _ => None,
+        })
+        .filter_map(|code| {
+            let (file, name) = code.split_once("::")?;
+            Some((file.to_owned(), name.to_owned()))
+        })
         .filter(|(file, name)| is_name(file) && is_name(name))
         .collect()
 }
@@ -65,28 +127,30 @@ fn collect(folder: &Path, found: &mut BTreeMap<String, String>) {
 
 #[test]
 fn every_test_and_function_that_a_document_names_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut tests, mut functions) = (BTreeMap::new(), BTreeMap::new());
-    collect(&root.join(STORIES), &mut tests);
+    collect(&root().join(STORIES), &mut tests);
     for folder in SOURCES {
-        collect(&root.join(folder), &mut functions);
+        collect(&root().join(folder), &mut functions);
     }
     let has = |texts: &BTreeMap<String, String>, file: &str, text: &str| {
         texts.get(file).is_some_and(|found| found.contains(text))
     };
-    for document in DOCUMENTS {
-        let text = fs::read_to_string(root.join(document)).expect(document);
-        let named = named(&text);
-        assert!(!named.is_empty(), "{document} names no test");
-        let missing: Vec<_> = named
+    for document in documents() {
+        let mut missing = named(&read(&document));
+        let is_claiming = CLAIMING
             .iter()
-            .filter(|(file, name)| {
-                !has(&tests, file, &format!("#[test]\nfn {name}()"))
-                    && !has(&functions, file, &format!("fn {name}("))
-                    && !has(&functions, file, &format!("fn {name}<"))
-            })
-            .collect();
-        assert!(missing.is_empty(), "{document} names {missing:#?}");
+            .any(|claiming| document == Path::new(claiming));
+        assert!(
+            !missing.is_empty() || !is_claiming,
+            "{document:?} names no test"
+        );
+        missing.retain(|(file, name)| {
+            !CRATES.contains(&file.as_str())
+                && !has(&tests, file, &format!("#[test]\nfn {name}()"))
+                && !has(&functions, file, &format!("fn {name}("))
+                && !has(&functions, file, &format!("fn {name}<"))
+        });
+        assert!(missing.is_empty(), "{document:?} names {missing:#?}");
     }
 }
 
@@ -113,13 +177,12 @@ fn files(folder: &Path, found: &mut Vec<String>) {
 
 #[test]
 fn every_source_file_that_a_guide_names_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = Vec::new();
     for folder in ["src", "engine", "tests", "scripts"] {
-        files(&root.join(folder), &mut sources);
+        files(&root().join(folder), &mut sources);
     }
     for guide in GUIDES {
-        let text = fs::read_to_string(root.join(guide)).expect(guide);
+        let text = read(Path::new(guide));
         let missing: Vec<_> = named_files(&text)
             .into_iter()
             .filter(|name| {
@@ -131,8 +194,196 @@ fn every_source_file_that_a_guide_names_is_there() {
     }
 }
 
+/// The end of a link to this heading, as GitHub makes it from its text.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter_map(|c| match c {
+        ' ' => Some('-'),
+        '-' | '_' => Some(c),
+        c => c.is_alphanumeric().then_some(c),
+    });
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+/// What a document offers to links, and where its own lead.
+#[derive(Default)]
+struct Page {
+    anchors: BTreeSet<String>,
+    links: Vec<String>,
+    /// Footnotes that the text refers to, and footnotes that are written.
+    referred: BTreeSet<String>,
+    footnotes: BTreeSet<String>,
+    /// Text that was meant to be a link to a footnote, but none has that name.
+    dangling: Vec<String>,
+}
+
+impl Page {
+    fn of(text: &str) -> Page {
+        let mut page = Page::default();
+        let mut repeated = HashMap::<String, usize>::new();
+        let mut heading = None::<String>;
+        let mut plain = String::new();
+        for event in parsed(text) {
+            match &event {
+                Event::Text(part) | Event::Code(part) => {
+                    if let Some(heading) = &mut heading {
+                        heading.push_str(part);
+                    }
+                }
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => {
+                    let base = anchor(&heading.take().unwrap_or_default());
+                    let before = repeated.entry(base.clone()).or_default();
+                    page.anchors.insert(match *before {
+                        0 => base,
+                        n => format!("{base}-{n}"),
+                    });
+                    *before += 1;
+                }
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    page.links.push(dest_url.to_string());
+                }
+                Event::FootnoteReference(name) => drop(page.referred.insert(name.to_string())),
+                Event::Start(Tag::FootnoteDefinition(name)) => {
+                    page.footnotes.insert(name.to_string());
+                }
+                _ => {}
+            }
+            match event {
+                Event::Text(part) => plain.push_str(&part),
+                _ => {
+                    page.dangling
+                        .extend(plain.contains("[^").then(|| plain.clone()));
+                    plain.clear();
+                }
+            }
+        }
+        page
+    }
+}
+
+/// Why this link of this document leads nowhere; `None` if it leads somewhere, or to another site.
+fn broken(document: &Path, link: &str, pages: &BTreeMap<PathBuf, Page>) -> Option<String> {
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let folder = root().join(document.parent().expect("a folder"));
+    let target = if path.is_empty() {
+        root().join(document)
+    } else {
+        folder.join(path)
+    };
+    let Ok(target) = target.canonicalize() else {
+        return Some(format!("{link}: no such file"));
+    };
+    if anchor.is_empty() {
+        return None;
+    }
+    let real_root = root().canonicalize().expect("the root");
+    let page = target
+        .strip_prefix(real_root)
+        .ok()
+        .and_then(|path| pages.get(path));
+    match page {
+        Some(page) if page.anchors.contains(anchor) => None,
+        _ => Some(format!("{link}: no such heading")),
+    }
+}
+
+#[test]
+fn every_link_of_a_document_leads_somewhere() {
+    let pages: BTreeMap<_, _> = documents()
+        .into_iter()
+        .map(|path| (path.clone(), Page::of(&read(&path))))
+        .collect();
+    let mut wrong = Vec::new();
+    for (document, page) in &pages {
+        let links = page.links.iter();
+        let broken = links.filter_map(|link| broken(document, link, &pages));
+        wrong.extend(broken.map(|why| format!("{}: {why}", document.display())));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn index_of_docs_has_every_page() {
+    let index = Page::of(&read(Path::new("docs/README.md")));
+    let pages = documents()
+        .into_iter()
+        .filter(|path| path.parent() == Some(Path::new("docs")));
+    let names = pages.map(|path| {
+        path.file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned()
+    });
+    let missing: Vec<_> = names
+        .filter(|name| name != "README.md" && !index.links.contains(name))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/README.md has no link to {missing:?}"
+    );
+}
+
+#[test]
+fn every_footnote_is_written_and_referred_to() {
+    for document in documents() {
+        let page = Page::of(&read(&document));
+        assert_eq!(
+            page.dangling,
+            Vec::<String>::new(),
+            "{document:?} has no such footnote"
+        );
+        assert_eq!(
+            page.referred, page.footnotes,
+            "{document:?}: referred to, and written"
+        );
+    }
+}
+
+#[test]
+fn readme_is_read_in_a_minute() {
+    let bytes = read(Path::new("README.md")).len();
+    assert!(
+        bytes <= README_BYTES,
+        "README.md has {bytes} bytes, more than {README_BYTES}"
+    );
+}
+
 #[test]
 fn names_are_found_between_backquotes_only() {
-    let text = "`a::b_1` a::c `CLIENT::X` `x.y::z` ```\nfenced\n``` (`d::e`, `f`)";
-    assert_eq!(named(text), BTreeSet::from([("a", "b_1"), ("d", "e")]));
+    let text = "`a::b_1` a::c `CLIENT::X` `x.y::z`\n```\nf::g\n```\n(`d::e`, `f`)";
+    let names = [("a", "b_1"), ("d", "e")].map(|(file, name)| (file.to_owned(), name.to_owned()));
+    assert_eq!(named(text), BTreeSet::from(names));
+}
+
+#[test]
+fn anchors_are_those_of_github() {
+    let text = "# What is lost, and what is not\n## `WAIT` and WAITAOF\n## Twice\n## Twice\n";
+    let anchors = [
+        "twice",
+        "twice-1",
+        "wait-and-waitaof",
+        "what-is-lost-and-what-is-not",
+    ];
+    assert_eq!(
+        Page::of(text).anchors,
+        BTreeSet::from(anchors.map(str::to_owned))
+    );
+}
+
+#[test]
+fn broken_links_and_footnotes_are_found() {
+    let text = "[a](#here) [b](#there) [c](none.md) [d](https://example.org/none) x[^1] y[^2]\n\n# Here\n\n[^1]: z\n";
+    let path = PathBuf::from("README.md");
+    let pages = BTreeMap::from([(path.clone(), Page::of(text))]);
+    let page = &pages[&path];
+    let links = page.links.iter();
+    let found: Vec<_> = links
+        .filter_map(|link| broken(&path, link, &pages))
+        .collect();
+    assert_eq!(found, ["#there: no such heading", "none.md: no such file"]);
+    assert_eq!(page.referred, page.footnotes);
+    assert_eq!(page.dangling.len(), 1, "{:?}", page.dangling);
 }

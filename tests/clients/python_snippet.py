@@ -1,7 +1,8 @@
-"""Runs the Python lines of docs/clients.md against servers whose roles change.
+"""Runs the Python lines of docs/clients.md against servers whose roles change, and those of docs/failover.md.
 
-python_snippet.sh runs this file. DSYNC_TEST_SERVER is the server's program, DSYNC_TEST_MODULE the module. The lines get a
-shorter lease and an address that always leads to the present primary, as a service address or a proxy does.
+python_snippet.sh runs this file. DSYNC_TEST_SERVER is the server's program, DSYNC_TEST_MODULE the module. The lines of
+docs/clients.md get a shorter lease and an address that always leads to the present primary, as a service address or a proxy
+does.
 """
 
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 import redis
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
+CONFIRMING_PAGE = PAGE.with_name("failover.md")
 SOON = 30  # seconds
 
 
@@ -63,7 +65,9 @@ class Server:
     def hand_over_to(self, other):
         """Makes the other server, which must be a replica of this one, the primary."""
         eventually("a replica that follows", lambda: other.info("replication")["master_link_status"] == "up")
-        self.client.execute_command("FAILOVER", "TO", "127.0.0.1", other.port, "TIMEOUT", 10000)
+        # Refused until the replica, which follows already, has reported that for the first time.
+        failover = ("FAILOVER", "TO", "127.0.0.1", other.port, "TIMEOUT", 10000)
+        eventually("a failover that begins", lambda: self.client.execute_command(*failover))
         eventually("a new primary", lambda: other.info("replication")["role"] == "master")
 
     def waiters(self):
@@ -189,6 +193,28 @@ def give_up(first, address):
     eventually("an empty queue", lambda: first.waiters() == 0)
 
 
+def release_what_no_replica_and_no_disk_has(first, second):
+    """A grant that WAIT or WAITAOF confirms is kept, any other is released."""
+    block = re.search(r"```python\n(def .*?)```", CONFIRMING_PAGE.read_text(encoding="utf-8"), re.S).group(1)
+    names = {}
+    exec(compile(block, str(CONFIRMING_PAGE), "exec"), names)
+    client = redis.Redis(port=first.port, decode_responses=True)
+    confirmations = {"acquire_on_replica": ("on-replica", lambda: second.client.exists("on-replica") == 1)}
+    if "waitaof" in {name.lower() for name in client.command()}:
+        first.client.config_set("appendonly", "yes")
+        confirmations["acquire_on_disk"] = ("on-disk", lambda: True)
+    for function, (key, is_there) in confirmations.items():
+        eventually("a replica that follows", lambda: second.info("replication")["master_link_status"] == "up")
+        acquire = names[function]
+        grant = acquire(client, key, "confirmed", within=SOON)
+        assert grant and grant[0] == "confirmed" and is_there(), grant
+        assert client.execute_command("DLOCK.RELEASE", key, "confirmed") == 1
+    second.client.execute_command("REPLICAOF", "NO", "ONE")
+    eventually("a primary without replicas", lambda: first.info("replication")["connected_slaves"] == 0)
+    assert names["acquire_on_replica"](client, "on-replica", "unconfirmed") is None
+    assert client.exists("on-replica") == 0
+
+
 def main():
     directory = tempfile.mkdtemp(prefix="dsync-snippet-")
     servers = []
@@ -200,6 +226,7 @@ def main():
         address = Address(first)
         acquire_and_hold_over_failovers(first, second, address)
         give_up(first, address)
+        release_what_no_replica_and_no_disk_has(first, second)
     except BaseException:
         for server in ("first", "second"):
             log = Path(directory, server, "log")
@@ -210,7 +237,7 @@ def main():
             server.process.kill()
             server.process.wait()
         shutil.rmtree(directory, ignore_errors=True)
-    print("dsync: the Python lines of docs/clients.md follow the primary.")
+    print("dsync: the Python lines of docs/clients.md follow the primary, those of docs/failover.md confirm grants.")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/bin/sh
-# python_snippet.sh: runs the Python lines of docs/clients.md against real servers, see python_snippet.py.
+# python_snippet.sh: runs the Python lines of docs/clients.md and docs/failover.md against real servers, see python_snippet.py.
 #
 # DSYNC_TEST_SERVER is the server's program, DSYNC_TEST_MODULE the module; both have the defaults of a developer's machine.
 # Installs redis-py, in the version that the page names, under target/clients/python_snippet.

@@ -39,7 +39,8 @@ impl Transcript {
         let masked = form.map_or_else(|| reply.clone(), |form| mask(reply, form));
         let (indent, first) = if is_of_b { (3, "B: ") } else { (0, "") };
         self.last_shown = format!("{first}{}\n", shown(reply, indent));
-        self.last_masked = format!("{first}{}\n", without_fences(&shown(&masked, indent)));
+        let masked = shown(&masked, indent).replace(&VARYING.to_string(), VARIES);
+        self.last_masked = format!("{first}{}\n", without_fences(&masked));
         self.shown += &self.last_shown;
         self.masked += &self.last_masked;
     }
@@ -96,52 +97,6 @@ fn without_fences(text: &str) -> String {
         rest = &rest[at + digits..];
     }
     masked + rest
-}
-
-/// The reply as `redis-cli` shows it. Each line but the first begins with `indent` blanks.
-fn shown(reply: &Reply, indent: usize) -> String {
-    match reply {
-        Reply::Nil => "(nil)".to_owned(),
-        Reply::Int(VARYING) => format!("(integer) {VARIES}"),
-        Reply::Int(number) => format!("(integer) {number}"),
-        Reply::Simple(line) => line.clone(),
-        Reply::Bulk(bytes) => {
-            let text = bytes.escape_ascii().to_string();
-            format!("\"{}\"", text.replace("\\'", "'"))
-        }
-        Reply::Error(line) => format!("(error) {line}"),
-        Reply::Array(items) if items.is_empty() => "(empty array)".to_owned(),
-        Reply::Array(items) => numbered(items.len(), indent, ')', |nth, indent| {
-            shown(&items[nth], indent)
-        }),
-        Reply::Map(pairs) => numbered(pairs.len(), indent, '#', |nth, indent| {
-            let (name, value) = &pairs[nth];
-            let name = shown(name, indent);
-            let between = match value {
-                Reply::Array(items) if !items.is_empty() => format!("\n{}", " ".repeat(indent)),
-                _ => " ".to_owned(),
-            };
-            format!("{name} =>{between}{}", shown(value, indent))
-        }),
-        other => panic!("no command replies {other:?}"),
-    }
-}
-
-/// Lines with numbers, right-aligned, before each element.
-fn numbered(
-    count: usize,
-    indent: usize,
-    sign: char,
-    element: impl Fn(usize, usize) -> String,
-) -> String {
-    let width = count.to_string().len();
-    let line = |nth: usize| {
-        let number = nth + 1;
-        let inner = element(nth, indent + width + 2);
-        format!("{number:>width$}{sign} {inner}")
-    };
-    let lines: Vec<_> = (0..count).map(line).collect();
-    lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
 /// Whether the session shows what the masked transcript does, with any numbers where that has [`VARIES`].

@@ -128,7 +128,7 @@ fn sentinel_failover_ends_waits_and_keeps_holds() {
     assert_calm(new);
 }
 
-/// The settings that the README shows for each of three servers, and for the sentinels.
+/// The settings that docs/failover.md shows for each of three servers, and for the sentinels.
 const EVERY_SERVER: [(&str, &str); 4] = [
     ("appendonly", "yes"),
     ("appendfsync", "everysec"),
@@ -141,7 +141,7 @@ const EVERY_SENTINEL: [(&str, u32); 3] = [
     ("parallel-syncs", 1),
 ];
 
-fn builder_of_the_readme() -> Builder {
+fn builder_of_the_documents() -> Builder {
     EVERY_SERVER
         .iter()
         .fold(Server::builder(), |builder, (name, value)| {
@@ -168,10 +168,10 @@ fn ask_until_accepted(client: &mut Client, request: &str) -> Reply {
 }
 
 #[test]
-fn returning_primary_with_readme_settings_grants_nothing() {
-    let mut first = builder_of_the_readme().start();
-    let second = builder_of_the_readme().replica_of(&first).start();
-    let third = builder_of_the_readme().replica_of(&first).start();
+fn returning_primary_with_documented_settings_grants_nothing() {
+    let mut first = builder_of_the_documents().start();
+    let second = builder_of_the_documents().replica_of(&first).start();
+    let third = builder_of_the_documents().replica_of(&first).start();
     let sentinels = Sentinels::watch_with(&EVERY_SENTINEL, &first, 2);
     let mut client = first.connect();
     let held = "DLOCK.ACQUIRE lock EX 60 TOKEN holder";

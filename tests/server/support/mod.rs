@@ -7,6 +7,7 @@
 //!
 //! - `server`, `cluster`, `sentinels`, `hosts`: start servers, alone or together, and cut them off from each other;
 //! - `client`, `router`, `resp`, `reply`, `socket`: talk to them;
+//! - `redis_cli`: shows replies as it does;
 //! - `stream`, `packed`, `data_files`: read what they replicate and write to files;
 //! - `steps`, `eventually`, `fixtures`, `scripts`, `slot_move`: what many tests do;
 //! - `documents`: what the documents tell users to type;
@@ -36,6 +37,7 @@ mod nodes_view;
 mod packed;
 mod ports;
 mod process;
+mod redis_cli;
 mod reply;
 mod resp;
 mod router;
@@ -56,6 +58,7 @@ pub use eventually::{blocked_clients, digest, eventually, wait_for_blocked};
 pub use flavour::{Flavour, Product};
 pub use hosts::{Host, Network};
 pub use packed::{STREAM, packed, sealed};
+pub use redis_cli::shown;
 pub use reply::Reply;
 pub use resp::parse as parse_reply;
 pub use router::Router;
