@@ -80,7 +80,7 @@ async def test_block_is_cancelled_when_the_network_is_cut(server: Server, proxy:
     client = redis.asyncio.Redis(port=proxy.port, socket_timeout=None)
     started = time.monotonic()
     with pytest.raises(dsync.HoldLost):
-        async with lock(client, "k", lease=3):
+        async with lock(client, "k", lease=6, margin=3):
             proxy.cut()
             try:
                 await asyncio.sleep(60)
