@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import sys
 import time
 from typing import Any, List
 
@@ -189,3 +190,19 @@ async def test_release_that_finds_no_server_is_no_error_of_the_block(own_server:
             own_server.kill()
     assert "could not be released" in caplog.text
     await client.aclose()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions do not count cancellations")
+async def test_cancellation_from_elsewhere_wins_over_the_loss(aclient: Any) -> None:
+    inside = asyncio.Event()
+
+    async def work() -> None:
+        async with lock(aclient, "k", lease=1, on_lost=lambda _: task.cancel()) as hold:
+            await aclient.execute_command("DLOCK.REVOKE", "k", hold.fence)
+            inside.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await inside.wait()
+    with pytest.raises(asyncio.CancelledError):
+        await task
