@@ -24,7 +24,10 @@ def eventually(holds: Callable[[], Any], what: str, within: float = SOON) -> Any
     """Waits until this is true, and returns it."""
     deadline = time.monotonic() + within
     while True:
-        value = holds()
+        # A server that changes its role closes connections.
+        value = None
+        with contextlib.suppress(redis.ConnectionError):
+            value = holds()
         if value:
             return value
         assert time.monotonic() < deadline, f"still not true after {within} s: {what}"

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import threading
 import time
-from typing import Any, Awaitable, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List
 
 import pytest
 import redis
@@ -128,25 +128,21 @@ def test_hold_and_waiters_move_with_their_slot(cluster: Cluster, own_connection:
 
 
 @in_one_process
-def test_asyncio_cluster_is_served(cluster: Cluster, own_connection: bool) -> None:
-    async def story() -> None:
-        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
-        served: List[int] = []
+async def test_asyncio_cluster_is_served(cluster: Cluster, own_connection: bool) -> None:
+    client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+    served: List[int] = []
 
-        async def work(number: int) -> None:
-            async with aio.lock(client, "asyncio", own_connection=own_connection):
-                served.append(number)
-                await asyncio.sleep(0.02)
+    async def work(number: int) -> None:
+        async with aio.lock(client, "asyncio", own_connection=own_connection):
+            served.append(number)
 
-        async with aio.lock(client, "asyncio"):
-            tasks: List[Awaitable[None]] = [asyncio.ensure_future(work(number)) for number in range(3)]
-            owner = cluster.owner_of("asyncio").client()
-            await asyncio.get_running_loop().run_in_executor(None, until_waiting, lambda: waiters(owner), 3)
-        await asyncio.gather(*tasks)
-        assert sorted(served) == [0, 1, 2]
-        await client.aclose()
-
-    asyncio.run(story())
+    count_waiters = functools.partial(count_waiters_of, cluster.owner_of("asyncio"))
+    async with aio.lock(client, "asyncio"):
+        tasks = [asyncio.create_task(work(number)) for number in range(3)]
+        await asyncio.get_running_loop().run_in_executor(None, until_waiting, count_waiters, 3)
+    await asyncio.gather(*tasks)
+    assert sorted(served) == [0, 1, 2]
+    await client.aclose()
 
 
 @in_one_process

@@ -87,14 +87,14 @@ def test_fifty_threads_are_served_one_at_a_time_and_in_order(server: Server, own
 
 def test_waiting_leaves_the_pool_of_the_client_alone(server: Server) -> None:
     # Time-outs shorter than the wait, and a pool with one connection.
-    settings: Any = {"port": server.port, "socket_timeout": 0.2}
+    settings: Any = {"port": server.port, "socket_timeout": 1}
     pool: Any = redis.BlockingConnectionPool(max_connections=1, timeout=0.1, **settings)  # type: ignore[no-untyped-call]
     client = redis.Redis(connection_pool=pool)
     with lock(client, "k", lease=30) as hold:
         waiting = threading.Thread(target=lambda: lock(client, "k").acquire().release())
         waiting.start()
         eventually(lambda: waiters(client), "a waiter")
-        time.sleep(1)
+        time.sleep(1.5)
         assert client.ping()
         assert hold.left() > 0
     waiting.join()
@@ -126,8 +126,8 @@ def test_shared_holds_go_together(client: Any) -> None:
 
 
 def test_hold_is_renewed_for_as_long_as_its_block_lasts(client: Any) -> None:
-    with lock(client, "k", lease=2) as hold:
-        time.sleep(3)
+    with lock(client, "k", lease=3) as hold:
+        time.sleep(4)
         hold.raise_if_lost()
         assert holders(client, "k") == 1
 

@@ -80,7 +80,7 @@ def test_nobody_works_twice_while_the_server_stands_still(own_server: Server) ->
 def test_hold_is_lost_when_the_network_is_cut(server: Server, proxy: Proxy) -> None:
     client = redis.Redis(port=proxy.port, socket_timeout=None)
     started = time.monotonic()
-    with pytest.raises(dsync.HoldLost), lock(client, "k", lease=3) as hold:
+    with pytest.raises(dsync.HoldLost), lock(client, "k", lease=6, margin=3) as hold:
         proxy.cut()
         assert hold.lost.wait(20)
         # The server still keeps the lock for the hold: its lease ends after the caller was told.

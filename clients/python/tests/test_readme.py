@@ -1,6 +1,7 @@
 """The snippets of the README, run as they are but for the server's port."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, List
 
@@ -40,7 +41,9 @@ class _Awaitable:
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.split("\n")[-2][:30])
 def test_snippet_runs(server: Server, snippet: str) -> None:
     stubs = Stubs()
-    exec(snippet.replace(".Redis()", f".Redis(port={server.port})"), stubs)
+    # In a thread without an event loop, as asyncio.run() expects it.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(exec, snippet.replace(".Redis()", f".Redis(port={server.port})"), stubs).result()
     assert stubs.called
     assert server.client().execute_command("DSYNC.HOLDS", 0, "COUNT", 1_000)[1] == []
 

@@ -24,7 +24,7 @@ LONGEST_BLOCK = 10.0
 KEEP_WHILE_BLOCKED = 5.0
 #: The same for a request without a connection, which is repeated three times in this span.
 KEEP_WITHOUT_CONNECTION = 15.0
-#: Seconds for which a try is repeated when the server cannot be reached.
+#: Seconds for an answer to a try, and for which it is repeated when the server cannot be reached.
 LONGEST_TRY = 2.0
 #: Seconds for an answer to the withdrawal of a request. Without one the place runs out by itself.
 WITHDRAW_WITHIN = 1.0
@@ -147,7 +147,8 @@ def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
                 seconds = _at_most(LONGEST_BLOCK, deadline)
                 reply = yield Block(asking.request.words("BLOCK", milliseconds(seconds)), seconds)
             else:
-                reply = yield Ask(asking.request.words("QUEUE", keep))
+                within = max(LONGEST_TRY, _at_most(min(ANSWER_WITHIN, waits.retry_for), deadline))
+                reply = yield Ask(asking.request.words("QUEUE", keep), within)
             answer = _protocol.answer(reply)
             patience.answered()
             if isinstance(answer, (Done, GivenUp)):
@@ -179,7 +180,7 @@ def _try(asking: _Asking, waits: Waits) -> Script[Outcome]:
         sent = now()
         asking.may_be_known = True
         try:
-            answer = _protocol.answer((yield Ask(asking.request.words())))
+            answer = _protocol.answer((yield Ask(asking.request.words(), LONGEST_TRY)))
             if isinstance(answer, Granted):
                 return (yield from _accept(asking, answer, sent))
             asking.may_be_known = False

@@ -85,8 +85,8 @@ async def test_error_says_who_holds(aclient: Any, wait: float, own_connection: b
 
 
 async def test_hold_is_renewed_for_as_long_as_its_block_lasts(aclient: Any) -> None:
-    async with lock(aclient, "k", lease=2) as hold:
-        await asyncio.sleep(3)
+    async with lock(aclient, "k", lease=3) as hold:
+        await asyncio.sleep(4)
         hold.raise_if_lost()
         assert await holders(aclient, "k") == 1
 

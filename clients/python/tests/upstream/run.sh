@@ -39,5 +39,5 @@ while :; do
 done
 
 cd "$source"
-PYTHONPATH="$here/../../src:$here" "$home/newest/bin/python" -m pytest -q -p dsync_as_lock -p no:cacheprovider \
-    -o asyncio_mode=auto --redis-url "redis://127.0.0.1:$port/0" tests/test_lock.py tests/test_asyncio/test_lock.py
+PYTHONPATH="$here/../../src:$here" "$home/newest/bin/python" -m pytest -q --tb=short -p dsync_as_lock -p no:cacheprovider \
+    -W ignore::pytest.PytestUnknownMarkWarning -o asyncio_mode=auto --redis-url "redis://127.0.0.1:$port/0" tests/test_lock.py tests/test_asyncio/test_lock.py

@@ -70,6 +70,9 @@ class Lines:
     """The connections of one client that have no work at the moment. Thread-safe."""
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle: Dict[Optional[Hashable], List[Line]] = {}
@@ -98,7 +101,7 @@ class Lines:
     def _borrow(self, source: Source, within: float) -> Line:
         if self._pid != os.getpid():
             # After a fork the connections are the parent's.
-            self.__init__()  # type: ignore[misc]
+            self._reset()
         while True:
             with self._lock:
                 idle = self._idle.get(source.node)

@@ -112,9 +112,12 @@ class Turns:
                 listener = self._listeners[source.node] = Listener(source, is_cluster(client))
                 watch = listener.add(channel)
                 assert watch is not None, "a new listener has not ended"
-        if not watch.confirmed.wait(ANSWER_WITHIN):
+        try:
+            if not watch.confirmed.wait(ANSWER_WITHIN):
+                raise source.timeout_error("the server did not confirm a subscription")
+        except BaseException:
             watch.end()
-            raise source.timeout_error("the server did not confirm a subscription")
+            raise
         return watch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any, Optional
 
 from .. import _steps
@@ -137,13 +138,16 @@ class Hold:
     def _enter(self) -> None:
         """Has the loss of the hold cancel the task that runs now."""
         self._inside = asyncio.current_task()
-        # Python 3.11 counts cancellations, so that ours can be told from somebody else's.
-        self._cancelled_before = getattr(self._inside, "cancelling", int)()
+        if sys.version_info >= (3, 11) and self._inside is not None:
+            self._cancelled_before = self._inside.cancelling()
 
     def _leave(self, error: Optional[BaseException]) -> bool:
         """Takes :meth:`_enter` back. Returns whether ``error`` is nothing but the cancellation by the loss."""
         task, self._inside = self._inside, None
         if not self._has_cancelled:
             return False
-        others = getattr(task, "uncancel", int)()
-        return isinstance(error, asyncio.CancelledError) and others <= self._cancelled_before
+        is_only_ours = True
+        # Python 3.11 counts cancellations, so that ours can be told from one that came from elsewhere as well.
+        if sys.version_info >= (3, 11) and task is not None:
+            is_only_ours = task.uncancel() <= self._cancelled_before
+        return is_only_ours and isinstance(error, asyncio.CancelledError)

@@ -67,9 +67,10 @@ class _Talk:
         try:
             async with timeout(within):
                 return await self._client.execute_command(*words)
-        except asyncio.TimeoutError:
+        except asyncio.TimeoutError as error:
+            # The cause stays: it can be that the client tried in vain to connect.
             message = f"the server did not answer within {within:.1f} s"
-            raise source_of(self._client, self._key).timeout_error(message) from None
+            raise source_of(self._client, self._key).timeout_error(message) from error
 
     async def _block(self, step: Block) -> Any:
         line = self._blocking
