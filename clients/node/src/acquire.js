@@ -182,19 +182,17 @@ class Asking {
             this.#listener = this.#claim.turns.listen(this.#claim.key, channel);
             const forMs = Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs);
             const isSubscribed = await bounded(this.#listener.subscribed, forMs, this.#signal);
-            if (isSubscribed === true) {
-                // The turn may have come before the subscription: ask once more.
-                return undefined;
+            if (isSubscribed !== true) {
+                await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
             }
+            // The turn may have come before the subscription: ask once more.
+            return undefined;
         }
         await this.#listener.next(Math.min(this.#askEveryMs, this.#leftMs), this.#signal);
         return undefined;
     }
 
     get #askEveryMs() {
-        if (!this.#listener.isLive) {
-            return UNHEARD_ASKS_EVERY_MS;
-        }
         const { library, placeMs } = this.#claim;
         return library.isCluster || library.followsPrimary ? Math.min(MOVABLE_ASKS_EVERY_MS, placeMs / 3) : placeMs / 3;
     }

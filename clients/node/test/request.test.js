@@ -112,6 +112,13 @@ test('grant that was long on its way is renewed first, and asked for anew if it 
     await hold.release();
 });
 
+test('request that cannot subscribe asks about once a second', async () => {
+    const client = standIn((name) => (name === 'DLOCK.ACQUIRE' ? ['WAITING', 1, 'dsync:{k}:9'] : 0));
+    await assert.rejects(dsync.lock(client, 'k', { waitMs: 1_500 }), dsync.NotAcquired);
+    const asked = client.commands.filter(([name]) => name === 'DLOCK.ACQUIRE').length;
+    assert.ok(asked >= 2 && asked <= 4, `it asked ${asked} times`);
+});
+
 test('release is repeated after errors that pass, and rejects after others', async () => {
     const errors = [new Error('READONLY'), new Error('Connection is closed.')];
     const client = standIn((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : (errors.shift() ?? 1)));
