@@ -61,7 +61,8 @@ async function freshSince(claim, sent) {
         return sent;
     }
     const renewedAt = performance.now();
-    const answer = await bounded(claim.send('RENEW', 'PX', claim.leaseMs), claim.leaseMs - claim.marginMs).catch(() => undefined);
+    const renewal = claim.send('RENEW', 'PX', claim.leaseMs).catch(() => undefined);
+    const answer = await bounded(renewal, claim.leaseMs - claim.marginMs);
     return Number(answer) === 1 ? renewedAt : undefined;
 }
 
@@ -108,6 +109,7 @@ class Asking {
 
     async #ask() {
         const waiting = this.#isTry ? [] : ['QUEUE', this.#claim.placeMs];
+        const shared = (words) => this.#claim.library.send(this.#claim.key, words);
         const backoff = new Backoff();
         let cause;
         for (;;) {
@@ -115,7 +117,7 @@ class Asking {
             this.#listener?.reset();
             let answer;
             try {
-                answer = await this.#send((words) => this.#claim.library.send(this.#claim.key, words), waiting, this.#leftMs);
+                answer = await this.#send(shared, waiting, this.#leftMs);
                 cause = undefined;
             } catch (error) {
                 if (this.#isTry || this.#claim.library.isClosed || !isRetryable(error)) {
@@ -170,7 +172,7 @@ class Asking {
         return answer;
     }
 
-    /** Waits for the turn of the place. Resolves to the outcome if it is known then; otherwise the request is to be sent again. */
+    /** Waits for the turn of the place. Resolves to the outcome if it is known then, otherwise to undefined: ask again. */
     async #wait(channel) {
         if (this.#ownConnection !== undefined) {
             return this.#waitOnConnection();
@@ -178,20 +180,19 @@ class Asking {
         if (!this.#listener?.isLive || this.#listener.channel !== channel) {
             this.#listener?.close();
             this.#listener = this.#claim.turns.listen(this.#claim.key, channel);
-            const isSubscribed = await bounded(this.#listener.subscribed, Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
-            if (isSubscribed === true) {
-                // The turn may have come before the subscription: ask once more.
-                return undefined;
+            const forMs = Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs);
+            const isSubscribed = await bounded(this.#listener.subscribed, forMs, this.#signal);
+            if (isSubscribed !== true) {
+                await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
             }
+            // The turn may have come before the subscription: ask once more.
+            return undefined;
         }
         await this.#listener.next(Math.min(this.#askEveryMs, this.#leftMs), this.#signal);
         return undefined;
     }
 
     get #askEveryMs() {
-        if (!this.#listener.isLive) {
-            return UNHEARD_ASKS_EVERY_MS;
-        }
         const { library, placeMs } = this.#claim;
         return library.isCluster || library.followsPrimary ? Math.min(MOVABLE_ASKS_EVERY_MS, placeMs / 3) : placeMs / 3;
     }

@@ -28,7 +28,9 @@ function libraryOf(client) {
             return new NodeRedis(client);
         }
     }
-    throw new TypeError('dsync needs a client of ioredis or node-redis: Redis, Cluster, createClient, createCluster or createSentinel; not a pool');
+    throw new TypeError(
+        'dsync needs a client of ioredis (Redis, Cluster) or node-redis (createClient, createCluster, createSentinel), not a pool',
+    );
 }
 
 /**

@@ -12,8 +12,16 @@ const LONGEST_PAUSE_MS = 1_000;
 /** The server was in the way, and another one, or the same one later, may answer. */
 const OF_SERVER = /^(UNBLOCKED|READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|NOREPLICAS)\b/;
 /** The connection was in the way. The libraries have no error class in common for this, only these texts. */
-const OF_CONNECTION =
-    /ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|Connection is closed|Socket closed|closed unexpectedly|client is offline|Connection timeout|Stream isn't writeable|max retries per request|Command timed out|Timeout|Cluster redirections|command redirections|ClusterAllFailed|Failed to refresh slots|None of the root nodes|Disconnects client|connection lost/i;
+const OF_CONNECTION = new RegExp(
+    [
+        'ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH',
+        'Connection is closed|Stream isn\'t writeable|Command timed out|max retries per request', // ioredis
+        'Cluster redirections|ClusterAllFailed|Failed to refresh slots',
+        'Socket closed|closed unexpectedly|client is offline|Disconnects client|Timeout', // node-redis
+        'command redirections|None of the root nodes',
+    ].join('|'),
+    'i',
+);
 
 function isRetryable(error) {
     return OF_SERVER.test(error.message) || OF_CONNECTION.test(`${error.name} ${error.code} ${error.message}`);

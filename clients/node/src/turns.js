@@ -176,7 +176,8 @@ class Turns {
         if (/^NOPERM\b/.test(error.message) && !this.#isRefused) {
             this.#isRefused = true;
             process.emitWarning(
-                `dsync asks for its turn once a second, because its user may not subscribe (allow +psubscribe +ssubscribe &dsync:*): ${error.message}`,
+                'dsync asks for its turn once a second, because its user may not subscribe ' +
+                    `(allow +psubscribe +ssubscribe &dsync:*): ${error.message}`,
             );
         }
         return false;

@@ -91,14 +91,14 @@ for (const library of ALL) {
 
         test('a wait longer than the lease on a connection of its own ends with a whole lease', async () => {
             const first = await dsync.lock(client, 'long', { leaseMs: 60_000 });
-            const pending = dsync.lock(client, 'long', { leaseMs: 2_000, ownConnection: true });
+            const pending = dsync.lock(client, 'long', { leaseMs: 4_000, ownConnection: true });
             await waiting(1, 'long');
             const isBlocked = async () => {
                 const [waiter] = (await info('DLOCK', 'long'))['first-waiters'];
                 return waiter[waiter.indexOf('client') + 1] !== null;
             };
             await eventually(isBlocked, 'it waits with its connection');
-            await sleep(2_500);
+            await sleep(4_500);
             await first.release();
             const hold = await pending;
             hold.throwIfLost();
@@ -110,16 +110,16 @@ for (const library of ALL) {
             const outlasts = async () => {
                 await eventually(async () => {
                     const [holder] = (await info('DLOCK', 'renewed'))['first-holders'];
-                    return holder[holder.indexOf('held-ms') + 1] > 4_500;
+                    return holder[holder.indexOf('held-ms') + 1] > 6_000;
                 }, 'the hold is older than two leases');
             };
-            await dsync.withLock(client, 'renewed', outlasts, { leaseMs: 2_000 });
+            await dsync.withLock(client, 'renewed', outlasts, { leaseMs: 4_000 });
         });
 
         test('released hold is not renewed any more', async () => {
-            const hold = await dsync.lock(client, 'quiet', { leaseMs: 1_000 });
+            const hold = await dsync.lock(client, 'quiet', { leaseMs: 3_000 });
             await hold.release();
-            await sleep(700);
+            await sleep(1_500);
             assert.equal(hold.signal.aborted, false);
         });
 
@@ -128,7 +128,7 @@ for (const library of ALL) {
                 assert.equal(await server.call('DLOCK.REVOKE', 'revoked', hold.fence), 1);
                 await sleep(30_000, undefined, { signal: hold.signal });
             };
-            await assert.rejects(dsync.withLock(client, 'revoked', work, { leaseMs: 2_000 }), (error) => {
+            await assert.rejects(dsync.withLock(client, 'revoked', work, { leaseMs: 6_000 }), (error) => {
                 assert.ok(error.name === 'AbortError' && error.cause instanceof HoldLost, `${error}`);
                 return true;
             });
@@ -265,7 +265,7 @@ for (const library of ALL) {
                 await server.call('DLOCK.REVOKE', 'both:b', all.holds[1].fence);
                 await sleep(30_000, undefined, { signal: all.signal });
             };
-            const pending = dsync.withHold(dsync.allOf(client, ['both:a', 'both:b'], { leaseMs: 2_000 }), work);
+            const pending = dsync.withHold(dsync.allOf(client, ['both:a', 'both:b'], { leaseMs: 6_000 }), work);
             await assert.rejects(pending, (error) => error.cause instanceof HoldLost && error.cause.key === 'both:b');
             await (await dsync.lock(client, 'both:a', { waitMs: 0 })).release();
         });

@@ -31,217 +31,219 @@ async function world(t, library) {
     return { server, proxy, direct, proxied };
 }
 
-for (const library of ONE_OF_EACH) {
-    describe(`${library.name}, one server`, { concurrency: 4 }, () => {
-        test('hold is lost while the server is stopped, before its lease is over', async (t) => {
-            const { server, direct } = await world(t, library);
-            const began = performance.now();
-            const hold = await dsync.lock(direct, 'k', { leaseMs: 4_000, marginMs: 2_000 });
-            server.signal('SIGSTOP');
-            await lost(hold);
-            assert.ok(performance.now() - began < 4_000, 'it is told within the lease');
-            assert.ok(hold.signal.reason instanceof HoldLost);
-            assert.match(hold.signal.reason.message, /the hold \d+ of 'k' is lost: its lease runs out/);
-            assert.throws(() => hold.throwIfLost(), HoldLost);
-            assert.ok(!hold.isHeld && hold.leftMs === 0);
-            server.signal('SIGCONT');
-            // The lease of the server stood still meanwhile; what is left of it is given back.
-            await hold.release();
-            await (await dsync.lock(direct, 'k', { waitMs: 10_000 })).release();
-        });
-
-        test('hold is lost when the network is cut, and given back when it is mended', async (t) => {
-            const { proxy, direct, proxied } = await world(t, library);
-            const hold = await dsync.lock(proxied, 'k', { leaseMs: 3_000 });
-            proxy.cut();
-            await lost(hold);
-            assert.ok(hold.signal.reason instanceof HoldLost);
-            await assert.rejects(hold.release(), DsyncError);
-            const next = dsync.lock(direct, 'k');
-            proxy.mend();
-            await (await next).release();
-        });
-
-        test('hold outlives a network that is cut for less than its lease', async (t) => {
-            const { proxy, proxied } = await world(t, library);
-            const hold = await dsync.lock(proxied, 'k', { leaseMs: 9_000 });
-            proxy.cut();
-            // Its first renewal is on the way now, without an answer.
-            await eventually(() => hold.leftMs < 4_500, 'a renewal is due');
-            proxy.mend();
-            await eventually(() => hold.leftMs > 5_000, 'the hold is renewed');
-            assert.equal(await hold.release(), true);
-        });
-
-        test('lease is counted from when the request was sent', async (t) => {
-            const { proxy, proxied } = await world(t, library);
-            proxy.cut();
-            const sent = performance.now();
-            const pending = dsync.lock(proxied, 'k', { leaseMs: 60_000, marginMs: 20_000 });
-            await sleep(1_000);
-            const mended = performance.now();
-            proxy.mend();
-            const hold = await pending;
-            assert.ok(hold.leftMs <= 40_000 - (mended - sent), `${hold.leftMs}`);
-            await hold.release();
-        });
-
-        test('caller gives up at once when the network is cut, and its place is withdrawn when it is mended', async (t) => {
-            const { server, proxy, direct, proxied } = await world(t, library);
-            const hold = await dsync.lock(direct, 'k');
-            const caller = new AbortController();
-            const aborted = dsync.lock(proxied, 'k', { signal: caller.signal });
-            const timedOut = dsync.lock(proxied, 'k', { waitMs: 3_000 });
-            const refused = assert.rejects(timedOut, (error) => {
-                assert.ok(error instanceof NotAcquired);
-                assert.match(error.cause.message, /the server has not answered/);
-                return true;
-            });
-            await queued(server, 2, 'k');
-            proxy.cut();
-            caller.abort(new Error('the user has left'));
-            await assert.rejects(aborted, /the user has left/);
-            await refused;
-            await queued(server, 2, 'k');
-            proxy.mend();
-            await queued(server, 0, 'k');
-            await hold.release();
-        });
-
-        test('request that is answered after its caller has left is withdrawn', async (t) => {
-            const { server, proxy, direct, proxied } = await world(t, library);
-            const caller = new AbortController();
-            proxy.cut();
-            const pending = dsync.lock(proxied, 'k', { signal: caller.signal });
-            caller.abort(new Error('the user has left'));
-            await assert.rejects(pending, /the user has left/);
-            proxy.mend();
-            const next = await dsync.lock(direct, 'k');
-            const fence = await next.release().then(() => next.fence);
-            // Nothing is left of the late request: its grant was released, not left to its lease.
-            const free = async () => (await server.call('EXISTS', 'k')) === 0;
-            await eventually(free, 'the lock is free');
-            assert.ok(fence > 0);
-        });
-
-        for (const ownConnection of [false, true]) {
-            const how = ownConnection ? 'on connections of their own' : 'on a shared connection';
-
-            test(`requests that wait ${how} keep their places when all connections break`, async (t) => {
+describe('faults', { concurrency: true }, () => {
+    for (const library of ONE_OF_EACH) {
+        describe(`${library.name}, one server`, { concurrency: 4 }, () => {
+            test('hold is lost while the server is stopped, before its lease is over', async (t) => {
                 const { server, direct } = await world(t, library);
-                const hold = await dsync.lock(direct, 'k');
-                const order = [];
-                const waiting = [];
-                for (const name of ['first', 'second', 'third']) {
-                    const work = () => order.push(name);
-                    // They would ask again by themselves after 20 s.
-                    waiting.push(dsync.withLock(direct, 'k', work, { ownConnection, placeMs: 60_000 }));
-                    await queued(server, waiting.length, 'k');
-                }
-                const isHeard = async () => (await server.call('PUBSUB', 'NUMPAT')) === (ownConnection ? 0 : 1);
-                await eventually(isHeard, 'they have subscribed');
-                await server.call('CLIENT', 'KILL', 'TYPE', 'pubsub', 'SKIPME', 'yes');
-                await server.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-                await eventually(isHeard, 'they have subscribed again', 15_000);
+                const began = performance.now();
+                const hold = await dsync.lock(direct, 'k', { leaseMs: 4_000, marginMs: 2_000 });
+                server.signal('SIGSTOP');
+                await lost(hold);
+                assert.ok(performance.now() - began < 4_000, 'it is told within the lease');
+                assert.ok(hold.signal.reason instanceof HoldLost);
+                assert.match(hold.signal.reason.message, /the hold \d+ of 'k' is lost: its lease runs out/);
+                assert.throws(() => hold.throwIfLost(), HoldLost);
+                assert.ok(!hold.isHeld && hold.leftMs === 0);
+                server.signal('SIGCONT');
+                // The lease of the server stood still meanwhile; what is left of it is given back.
+                await hold.release();
+                await (await dsync.lock(direct, 'k', { waitMs: 10_000 })).release();
+            });
+
+            test('hold is lost when the network is cut, and given back when it is mended', async (t) => {
+                const { proxy, direct, proxied } = await world(t, library);
+                const hold = await dsync.lock(proxied, 'k', { leaseMs: 3_000 });
+                proxy.cut();
+                await lost(hold);
+                assert.ok(hold.signal.reason instanceof HoldLost);
+                await assert.rejects(hold.release(), DsyncError);
+                const next = dsync.lock(direct, 'k');
+                proxy.mend();
+                await (await next).release();
+            });
+
+            test('hold outlives a network that is cut for less than its lease', async (t) => {
+                const { proxy, proxied } = await world(t, library);
+                const hold = await dsync.lock(proxied, 'k', { leaseMs: 9_000 });
+                proxy.cut();
+                // Its first renewal is on the way now, without an answer.
+                await eventually(() => hold.leftMs < 4_500, 'a renewal is due');
+                proxy.mend();
+                await eventually(() => hold.leftMs > 5_000, 'the hold is renewed');
                 assert.equal(await hold.release(), true);
-                await Promise.all(waiting);
-                assert.deepEqual(order, ['first', 'second', 'third']);
             });
 
-            test(`hold and places ${how} outlive a restart of the server`, async (t) => {
-                const { server, direct } = await world(t, library);
+            test('lease is counted from when the request was sent', async (t) => {
+                const { proxy, proxied } = await world(t, library);
+                proxy.cut();
+                const sent = performance.now();
+                const pending = dsync.lock(proxied, 'k', { leaseMs: 60_000, marginMs: 20_000 });
+                await sleep(1_000);
+                const mended = performance.now();
+                proxy.mend();
+                const hold = await pending;
+                assert.ok(hold.leftMs <= 40_000 - (mended - sent), `${hold.leftMs}`);
+                await hold.release();
+            });
+
+            test('caller gives up at once when the network is cut, and its place is withdrawn when it is mended', async (t) => {
+                const { server, proxy, direct, proxied } = await world(t, library);
                 const hold = await dsync.lock(direct, 'k');
+                const caller = new AbortController();
+                const aborted = dsync.lock(proxied, 'k', { signal: caller.signal });
+                const timedOut = dsync.lock(proxied, 'k', { waitMs: 3_000 });
+                const refused = assert.rejects(timedOut, (error) => {
+                    assert.ok(error instanceof NotAcquired);
+                    assert.match(error.cause.message, /the server has not answered/);
+                    return true;
+                });
+                await queued(server, 2, 'k');
+                proxy.cut();
+                caller.abort(new Error('the user has left'));
+                await assert.rejects(aborted, /the user has left/);
+                await refused;
+                await queued(server, 2, 'k');
+                proxy.mend();
+                await queued(server, 0, 'k');
+                await hold.release();
+            });
+
+            test('request that is answered after its caller has left is withdrawn', async (t) => {
+                const { server, proxy, direct, proxied } = await world(t, library);
+                const caller = new AbortController();
+                proxy.cut();
+                const pending = dsync.lock(proxied, 'k', { signal: caller.signal });
+                caller.abort(new Error('the user has left'));
+                await assert.rejects(pending, /the user has left/);
+                proxy.mend();
+                const next = await dsync.lock(direct, 'k');
+                const fence = await next.release().then(() => next.fence);
+                // Nothing is left of the late request: its grant was released, not left to its lease.
+                const free = async () => (await server.call('EXISTS', 'k')) === 0;
+                await eventually(free, 'the lock is free');
+                assert.ok(fence > 0);
+            });
+
+            for (const ownConnection of [false, true]) {
+                const how = ownConnection ? 'on connections of their own' : 'on a shared connection';
+
+                test(`requests that wait ${how} keep their places when all connections break`, async (t) => {
+                    const { server, direct } = await world(t, library);
+                    const hold = await dsync.lock(direct, 'k');
+                    const order = [];
+                    const waiting = [];
+                    for (const name of ['first', 'second', 'third']) {
+                        const work = () => order.push(name);
+                        // They would ask again by themselves after 20 s.
+                        waiting.push(dsync.withLock(direct, 'k', work, { ownConnection, placeMs: 60_000 }));
+                        await queued(server, waiting.length, 'k');
+                    }
+                    const isHeard = async () => (await server.call('PUBSUB', 'NUMPAT')) === (ownConnection ? 0 : 1);
+                    await eventually(isHeard, 'they have subscribed');
+                    await server.call('CLIENT', 'KILL', 'TYPE', 'pubsub', 'SKIPME', 'yes');
+                    await server.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+                    await eventually(isHeard, 'they have subscribed again', 15_000);
+                    assert.equal(await hold.release(), true);
+                    await Promise.all(waiting);
+                    assert.deepEqual(order, ['first', 'second', 'third']);
+                });
+
+                test(`hold and places ${how} outlive a restart of the server`, async (t) => {
+                    const { server, direct } = await world(t, library);
+                    const hold = await dsync.lock(direct, 'k');
+                    const order = [];
+                    const waiting = [];
+                    for (const name of ['first', 'second']) {
+                        const work = () => order.push(name);
+                        waiting.push(dsync.withLock(direct, 'k', work, { ownConnection }));
+                        await queued(server, waiting.length, 'k');
+                    }
+                    await server.crash();
+                    const released = hold.release();
+                    await server.startAgain();
+                    assert.equal(await released, true);
+                    await Promise.all(waiting);
+                    assert.deepEqual(order, ['first', 'second']);
+                });
+            }
+
+            test('lost connection does not stop the wait for a group', async (t) => {
+                const { server, direct } = await world(t, library);
+                const group = dsync.group(direct, 'g');
+                await group.expect(1);
+                const finished = group.wait();
+                await queued(server, 1, 'g', 'DWG');
+                await server.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+                await group.run(() => {});
+                assert.deepEqual(await finished, { done: 1, lapsed: 0 });
+            });
+
+            test('client that its user closes ends the wait', async (t) => {
+                const { server, direct, proxied } = await world(t, library);
+                const hold = await dsync.lock(direct, 'k');
+                const pending = assert.rejects(dsync.lock(proxied, 'k'), /clos|abort|disconnect/i);
+                await queued(server, 1, 'k');
+                library.close(proxied);
+                // The subscription is a connection of its own; its end wakes the request.
+                await server.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+                await pending;
+                await hold.release();
+            });
+
+            test('user who may not subscribe gets the turn by asking', async (t) => {
+                const { server } = await world(t, library);
+                const name = `plain-${library.name}`;
+                const rights = ['on', '>secret', 'resetchannels', '~*', '+@all', '-psubscribe'];
+                await server.call('ACL', 'SETUSER', name, ...rights);
+                const client = await library.open(`redis://${name}:secret@127.0.0.1:${server.port}`);
+                const hold = await dsync.lock(client, 'k');
+                const warned = new Promise((resolve) => process.once('warning', resolve));
+                const next = dsync.lock(client, 'k');
+                assert.match((await warned).message, /NOPERM/);
+                await hold.release();
+                await (await next).release();
+                library.close(client);
+            });
+        });
+
+        describe(`${library.name}, failover`, () => {
+            let servers;
+            before(async () => {
+                servers = await startPair();
+            });
+            after(() => servers.forEach((server) => server.end()));
+
+            test('hold and place go over to the new primary', async () => {
+                const [primary, replica] = servers;
+                const proxy = await Proxy.start(primary.port);
+                const client = await library.open(proxy.url);
+                const hold = await dsync.lock(client, 'k');
                 const order = [];
                 const waiting = [];
                 for (const name of ['first', 'second']) {
-                    const work = () => order.push(name);
-                    waiting.push(dsync.withLock(direct, 'k', work, { ownConnection }));
-                    await queued(server, waiting.length, 'k');
+                    waiting.push(dsync.withLock(client, 'k', () => order.push(name), { placeMs: 15_000 }));
+                    await queued(primary, waiting.length, 'k');
                 }
-                await server.crash();
+                await primary.call('FAILOVER');
+                const isPrimary = async () => (await replica.call('ROLE'))[0] === 'master';
+                await eventually(isPrimary, 'the replica is the primary');
+                // The connections still lead to the old primary, which answers READONLY.
                 const released = hold.release();
-                await server.startAgain();
+                const isReadonly = async () => (await primary.call('INFO', 'errorstats')).includes('errorstat_READONLY');
+                await eventually(isReadonly, 'a request was refused');
+                // Nothing is announced at a replica.
+                const isLeft = async () => (await primary.call('PUBSUB', 'NUMPAT')) === 0;
+                await eventually(isLeft, 'the subscription there is given up');
+                proxy.turn(replica.port);
                 assert.equal(await released, true);
                 await Promise.all(waiting);
                 assert.deepEqual(order, ['first', 'second']);
+                assert.deepEqual(await infoOf(replica, 'DLOCK', 'k'), {});
+                dsync.closeSubscription(client);
+                library.close(client);
+                proxy.end();
             });
-        }
-
-        test('lost connection does not stop the wait for a group', async (t) => {
-            const { server, direct } = await world(t, library);
-            const group = dsync.group(direct, 'g');
-            await group.expect(1);
-            const finished = group.wait();
-            await queued(server, 1, 'g', 'DWG');
-            await server.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-            await group.run(() => {});
-            assert.deepEqual(await finished, { done: 1, lapsed: 0 });
         });
-
-        test('client that its user closes ends the wait', async (t) => {
-            const { server, direct, proxied } = await world(t, library);
-            const hold = await dsync.lock(direct, 'k');
-            const pending = assert.rejects(dsync.lock(proxied, 'k'), /clos|abort|disconnect/i);
-            await queued(server, 1, 'k');
-            library.close(proxied);
-            // The subscription is a connection of its own; its end wakes the request.
-            await server.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-            await pending;
-            await hold.release();
-        });
-
-        test('user who may not subscribe gets the turn by asking', async (t) => {
-            const { server } = await world(t, library);
-            const name = `plain-${library.name}`;
-            const rights = ['on', '>secret', 'resetchannels', '~*', '+@all', '-psubscribe'];
-            await server.call('ACL', 'SETUSER', name, ...rights);
-            const client = await library.open(`redis://${name}:secret@127.0.0.1:${server.port}`);
-            const hold = await dsync.lock(client, 'k');
-            const warned = new Promise((resolve) => process.once('warning', resolve));
-            const next = dsync.lock(client, 'k');
-            assert.match((await warned).message, /NOPERM/);
-            await hold.release();
-            await (await next).release();
-            library.close(client);
-        });
-    });
-
-    describe(`${library.name}, failover`, () => {
-        let servers;
-        before(async () => {
-            servers = await startPair();
-        });
-        after(() => servers.forEach((server) => server.end()));
-
-        test('hold and place go over to the new primary', async () => {
-            const [primary, replica] = servers;
-            const proxy = await Proxy.start(primary.port);
-            const client = await library.open(proxy.url);
-            const hold = await dsync.lock(client, 'k');
-            const order = [];
-            const waiting = [];
-            for (const name of ['first', 'second']) {
-                waiting.push(dsync.withLock(client, 'k', () => order.push(name), { placeMs: 15_000 }));
-                await queued(primary, waiting.length, 'k');
-            }
-            await primary.call('FAILOVER');
-            const isPrimary = async () => (await replica.call('ROLE'))[0] === 'master';
-            await eventually(isPrimary, 'the replica is the primary');
-            // The connections still lead to the old primary, which answers READONLY.
-            const released = hold.release();
-            const isReadonly = async () => (await primary.call('INFO', 'errorstats')).includes('errorstat_READONLY');
-            await eventually(isReadonly, 'a request was refused');
-            // Nothing is announced at a replica.
-            const isLeft = async () => (await primary.call('PUBSUB', 'NUMPAT')) === 0;
-            await eventually(isLeft, 'the subscription there is given up');
-            proxy.turn(replica.port);
-            assert.equal(await released, true);
-            await Promise.all(waiting);
-            assert.deepEqual(order, ['first', 'second']);
-            assert.deepEqual(await infoOf(replica, 'DLOCK', 'k'), {});
-            dsync.closeSubscription(client);
-            library.close(client);
-            proxy.end();
-        });
-    });
-}
+    }
+});

@@ -22,7 +22,8 @@ function ioredis(name) {
             return client;
         },
         openSentinel: async (port, service) => {
-            const client = new Redis({ sentinels: [{ host: '127.0.0.1', port }], name: service, maxRetriesPerRequest: null });
+            const sentinels = [{ host: '127.0.0.1', port }];
+            const client = new Redis({ sentinels, name: service, maxRetriesPerRequest: null });
             client.on('error', () => {});
             await new Promise((resolve) => client.once('ready', resolve));
             return client;
@@ -41,7 +42,10 @@ function nodeRedis(name) {
     return {
         name,
         open: (url, options = {}) => opened(redis.createClient({ url, ...options })),
-        openCluster: (ports) => opened(redis.createCluster({ rootNodes: ports.map((port) => ({ url: `redis://127.0.0.1:${port}` })) })),
+        openCluster: (ports) => {
+            const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
+            return opened(redis.createCluster({ rootNodes }));
+        },
         openSentinel:
             redis.createSentinel &&
             ((port, service) =>

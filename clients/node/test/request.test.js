@@ -53,7 +53,7 @@ test('request is repeated with the same token after errors that pass', async () 
 });
 
 test('other errors end the request, and its place is given up', async () => {
-    for (const message of ['NOPERM no permissions', 'WRONGTYPE another type', 'QUEUEFULL too many', 'ERR syntax error', 'OOM full']) {
+    for (const message of ['NOPERM no permissions', 'WRONGTYPE another type', 'QUEUEFULL too many', 'ERR syntax', 'OOM full']) {
         const client = standIn((name) => (name === 'DLOCK.RELEASE' ? 0 : new Error(message)));
         await assert.rejects(dsync.lock(client, 'k'), { message });
         assert.deepEqual(client.commands.map(([name]) => name), ['DLOCK.ACQUIRE', 'DLOCK.RELEASE']);
@@ -105,10 +105,18 @@ test('grant that was long on its way is renewed first, and asked for anew if it 
     });
     const hold = await dsync.lock(client, 'k', { leaseMs: 60_000, marginMs: 1_000 });
     assert.equal(hold.fence, 8);
-    assert.deepEqual(client.commands.map(([name]) => name), ['DLOCK.ACQUIRE', 'DLOCK.RENEW', 'DLOCK.RELEASE', 'DLOCK.ACQUIRE']);
+    const names = client.commands.map(([name]) => name);
+    assert.deepEqual(names, ['DLOCK.ACQUIRE', 'DLOCK.RENEW', 'DLOCK.RELEASE', 'DLOCK.ACQUIRE']);
     const tokens = client.commands.map(tokenOf);
     assert.ok(tokens[0] === tokens[1] && tokens[1] === tokens[2] && tokens[2] !== tokens[3]);
     await hold.release();
+});
+
+test('request that cannot subscribe asks about once a second', async () => {
+    const client = standIn((name) => (name === 'DLOCK.ACQUIRE' ? ['WAITING', 1, 'dsync:{k}:9'] : 0));
+    await assert.rejects(dsync.lock(client, 'k', { waitMs: 1_500 }), dsync.NotAcquired);
+    const asked = client.commands.filter(([name]) => name === 'DLOCK.ACQUIRE').length;
+    assert.ok(asked >= 2 && asked <= 4, `it asked ${asked} times`);
 });
 
 test('release is repeated after errors that pass, and rejects after others', async () => {

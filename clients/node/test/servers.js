@@ -131,7 +131,8 @@ class Wire {
                 if (Number(line) < 0) {
                     return { value: null, end: after };
                 }
-                return this.#received.length < end ? undefined : { value: this.#received.toString('utf8', after, end - 2), end };
+                const value = this.#received.toString('utf8', after, end - 2);
+                return this.#received.length < end ? undefined : { value, end };
             }
             default: {
                 const values = [];
@@ -171,7 +172,8 @@ class Server {
     static async startSentinel(service, port) {
         const sentinel = new Server(await freePort());
         const file = path.join(sentinel.#folder, 'sentinel.conf');
-        writeFileSync(file, `sentinel monitor ${service} 127.0.0.1 ${port} 1\nsentinel down-after-milliseconds ${service} 5000\n`);
+        const lines = [`monitor ${service} 127.0.0.1 ${port} 1`, `down-after-milliseconds ${service} 5000`];
+        writeFileSync(file, lines.map((line) => `sentinel ${line}\n`).join(''));
         sentinel.#words = [];
         await sentinel.startAgain(file, '--sentinel');
         return sentinel;
