@@ -4,9 +4,10 @@ use std::fmt;
 #[cfg(feature = "sentinel")]
 use std::sync::{Arc, Mutex};
 
-use redis::IntoConnectionInfo;
+use redis::{IntoConnectionInfo, RedisError};
 
 use crate::error::Result;
+use crate::request::is_retryable;
 
 /// Where the server is: one server, a cluster, or the primary that Sentinel names.
 ///
@@ -41,6 +42,12 @@ impl Server {
         // One repetition follows MOVED and ASK.
         let client = redis::cluster::ClusterClientBuilder::new(nodes).retries(1);
         Ok(client.build()?.into())
+    }
+
+    /// Whether an error can pass. A client of one server does not follow MOVED: it needs to be told of the cluster.
+    pub(crate) fn may_pass(&self, error: &RedisError) -> bool {
+        let is_single = matches!(self.0, Kind::Single(_));
+        is_retryable(error) && !(is_single && matches!(error.code(), Some("MOVED" | "ASK")))
     }
 }
 

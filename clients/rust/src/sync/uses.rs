@@ -95,7 +95,7 @@ impl Group<Client> {
 
     /// Waits without limit until the round is finished: no member is at work, and as many as expected are done.
     ///
-    /// When the group is removed meanwhile, this is an error (`UNBLOCKED`). A group that does not exist is finished.
+    /// A group that does not exist is finished. When the group is removed during the wait, this is an error (`UNBLOCKED`).
     pub fn wait(&self) -> Result<Tally> {
         loop {
             if let Some(tally) = self.wait_with(Patience::Unlimited)? {
