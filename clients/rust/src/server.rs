@@ -20,7 +20,7 @@ pub struct Server(pub(crate) Kind);
 pub(crate) enum Kind {
     Single(redis::Client),
     #[cfg(feature = "cluster")]
-    Cluster(redis::cluster::ClusterClient),
+    Cluster(Box<redis::cluster::ClusterClient>),
     /// Asking Sentinel changes its client, which keeps connections: one question at a time.
     #[cfg(feature = "sentinel")]
     Sentinel(Arc<Mutex<redis::sentinel::SentinelClient>>),
@@ -39,9 +39,16 @@ impl Server {
     /// growing pauses, longer than a lease lasts. This crate repeats requests itself, with the same token.
     #[cfg(feature = "cluster")]
     pub fn cluster<T: IntoConnectionInfo>(nodes: impl IntoIterator<Item = T>) -> Result<Server> {
-        // One repetition follows MOVED and ASK.
-        let client = redis::cluster::ClusterClientBuilder::new(nodes).retries(1);
+        // One repetition follows MOVED and ASK. RESP3 can bring messages on the connection of the commands.
+        let client = redis::cluster::ClusterClientBuilder::new(nodes)
+            .retries(1)
+            .use_protocol(redis::ProtocolVersion::RESP3);
         Ok(client.build()?.into())
+    }
+
+    #[cfg(feature = "cluster-async")]
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.0, Kind::Cluster(_))
     }
 
     /// Whether an error can pass. A client of one server does not follow MOVED: it needs to be told of the cluster.
@@ -60,7 +67,7 @@ impl From<redis::Client> for Server {
 #[cfg(feature = "cluster")]
 impl From<redis::cluster::ClusterClient> for Server {
     fn from(client: redis::cluster::ClusterClient) -> Server {
-        Server(Kind::Cluster(client))
+        Server(Kind::Cluster(Box::new(client)))
     }
 }
 
