@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(any(feature = "cluster-async", feature = "sentinel"))]
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;

@@ -1,16 +1,16 @@
 //! Clusters: every key at its node, and slots that move.
 
-use dsync_client::Server;
+use dsync_client::Server as Address;
 use dsync_client::aio::{Client, Waits};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, LONG, SECOND, eventually};
+use crate::support::{Cluster, LONG, SECOND, Server, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_all_nodes_are_locked_and_waited_for() {
     let cluster = Cluster::start();
     for waits in super::queue::WAITS {
-        let client = Client::new(Server::cluster(cluster.urls()).unwrap()).with_waits(waits);
+        let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
         let mut holds = Vec::new();
         let mut waiting = Vec::new();
         for number in 0..9 {
@@ -19,12 +19,7 @@ async fn keys_of_all_nodes_are_locked_and_waited_for() {
             waiting.push(tokio::spawn(async move { lock.acquire_for(LONG).await }));
         }
         eventually("all wait", || {
-            cluster
-                .nodes
-                .iter()
-                .map(|node| node.waiters())
-                .sum::<usize>()
-                == 9
+            cluster.nodes.iter().map(Server::waiters).sum::<usize>() == 9
         });
         assert!(cluster.nodes.iter().all(|node| node.waiters() > 0));
         if waits == Waits::SharedConnection {
@@ -55,7 +50,7 @@ async fn keys_of_all_nodes_are_locked_and_waited_for() {
 async fn hold_and_waiter_follow_a_slot_that_moves() {
     let cluster = Cluster::start();
     for waits in super::queue::WAITS {
-        let client = Client::new(Server::cluster(cluster.urls()).unwrap()).with_waits(waits);
+        let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
         let lock = client.lock("job").lease(6 * SECOND);
         let hold = lock.acquire().await.unwrap();
         let from = cluster.owner_of("job");

@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -169,7 +169,7 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-fn spawn(port: u16, dir: &PathBuf, settings: &[String]) -> Child {
+fn spawn(port: u16, dir: &Path, settings: &[String]) -> Child {
     let lines = [
         format!("port {port}"),
         "bind 127.0.0.1".to_owned(),

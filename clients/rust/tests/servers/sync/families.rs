@@ -174,3 +174,36 @@ fn result_that_is_kept_forever_has_no_end() {
     let (_, kept) = info.split_once("kept-until-unix-ms").unwrap();
     assert!(kept.contains("nil"), "{info}");
 }
+
+#[test]
+fn worker_without_the_right_to_look_is_only_not_told_who_holds() {
+    let server = Server::start();
+    let worker = "ACL SETUSER worker on >secret resetchannels ~jobs:* -@all +@connection -@dangerous \
+                  +dlock.acquire +dlock.release +dlock.renew";
+    let _: String = server.run(worker);
+    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
+    let client = Client::open(url).unwrap().with_patience(Duration::ZERO);
+    client.ping().unwrap();
+    let lock = client.lock("jobs:1");
+    let hold = lock.acquire().unwrap();
+    let waiting = {
+        let lock = lock
+            .clone()
+            .on_progress(|progress| assert_eq!(progress.place, 1));
+        thread::spawn(move || lock.acquire())
+    };
+    server.wait_for_waiters(1);
+    let error = lock.try_acquire().unwrap_err();
+    assert!(matches!(error, Error::NotAcquired { holders, .. } if holders.is_empty()));
+    hold.release().unwrap();
+    waiting.join().unwrap().unwrap();
+    let forbidden = client.lock("other").acquire().unwrap_err();
+    assert!(!forbidden.is_unreachable(), "{forbidden}");
+    assert!(
+        Client::open(server.url())
+            .unwrap()
+            .lock("other")
+            .try_acquire()
+            .is_ok()
+    );
+}
