@@ -1,6 +1,8 @@
 //! Does a piece of work once, however many processes ask for it, and shows its result to all of them:
 //! `cargo run --example once -- redis://127.0.0.1 report:7`
 
+#![allow(clippy::print_stdout, reason = "an example shows its results")]
+
 use std::env::args;
 use std::error::Error;
 use std::time::Duration;

@@ -1,6 +1,8 @@
 //! Makes twenty calls, at most five at a time among all processes that run this, on one connection:
 //! `cargo run --example semaphore -- redis://127.0.0.1 api`
 
+#![allow(clippy::print_stdout, reason = "an example shows its results")]
+
 use std::env::args;
 use std::error::Error;
 use std::time::Duration;

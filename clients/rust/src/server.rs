@@ -2,12 +2,18 @@
 
 use std::fmt;
 #[cfg(feature = "sentinel")]
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use redis::{IntoConnectionInfo, RedisError};
 
 use crate::error::Result;
 use crate::request::is_retryable;
+
+// Tasks and threads may ask the same Sentinel client, so with tokio its lock is one that tasks can wait for.
+#[cfg(all(feature = "sentinel", not(feature = "tokio")))]
+use std::sync::Mutex;
+#[cfg(all(feature = "sentinel", feature = "tokio"))]
+use tokio::sync::Mutex;
 
 /// Where the server is: one server, a cluster, or the primary that Sentinel names.
 ///
@@ -58,6 +64,28 @@ impl Server {
     }
 }
 
+/// Returns a client of the primary that Sentinel names, for a thread.
+#[cfg(feature = "sentinel")]
+pub(crate) fn primary(
+    sentinel: &Mutex<redis::sentinel::SentinelClient>,
+) -> redis::RedisResult<redis::Client> {
+    #[cfg(not(feature = "tokio"))]
+    {
+        let mut sentinel = sentinel
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        sentinel.get_client()
+    }
+    // `blocking_lock` would panic in a thread that runs tasks, though it may block.
+    #[cfg(feature = "tokio")]
+    loop {
+        if let Ok(mut sentinel) = sentinel.try_lock() {
+            return sentinel.get_client();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 impl From<redis::Client> for Server {
     fn from(client: redis::Client) -> Server {
         Server(Kind::Single(client))
@@ -71,6 +99,8 @@ impl From<redis::cluster::ClusterClient> for Server {
     }
 }
 
+/// Asks Sentinel for the primary whenever a connection is opened. redis-rs sets no limit on how long a thread waits for a
+/// Sentinel that stopped without closing its connections; a hold that cannot be renewed meanwhile is told as lost in time.
 #[cfg(feature = "sentinel")]
 impl From<redis::sentinel::SentinelClient> for Server {
     fn from(client: redis::sentinel::SentinelClient) -> Server {

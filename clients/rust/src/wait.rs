@@ -2,8 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// How long one BLOCK lasts. The progress is told in between.
-const BLOCK: Duration = Duration::from_secs(2);
+use crate::error::{Error, Result};
+
+/// How long one BLOCK lasts, so that a connection that died without a word is noticed soon.
+const BLOCK: Duration = Duration::from_secs(5);
+
+/// How often the progress of a wait is told, between two BLOCKs.
+pub(crate) const PROGRESS: Duration = Duration::from_secs(2);
 
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,8 +26,8 @@ impl WaitLimit {
     }
 
     /// How long the next BLOCK may last; `None` when the time is up.
-    pub(crate) fn next_block(self) -> Option<Duration> {
-        self.left(BLOCK)
+    pub(crate) fn next_block(self, tells_progress: bool) -> Option<Duration> {
+        self.left(if tells_progress { PROGRESS } else { BLOCK })
     }
 
     /// How much of this time is left; `None` when there is not a whole millisecond.
@@ -35,6 +40,17 @@ impl WaitLimit {
                 (left >= Duration::from_millis(1)).then_some(left.min(of))
             }
         }
+    }
+}
+
+/// Whether a request that has ended so may still be queued, or may even hold by now. An error of the server says that the
+/// request has changed nothing; the token may then be that of an older hold, which is not to be released.
+pub(crate) fn is_to_be_withdrawn(limit: WaitLimit, verdict: &Result<Verdict>) -> bool {
+    match verdict {
+        Err(Error::NotAcquired { .. }) => limit != WaitLimit::Try,
+        Err(Error::Cancelled { .. }) => true,
+        Err(error) => error.is_unreachable(),
+        Ok(_) => false,
     }
 }
 

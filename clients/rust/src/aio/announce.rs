@@ -144,7 +144,7 @@ impl Announcements {
         if let Some(wishes) = task.as_ref().filter(|wishes| !wishes.is_closed()) {
             return Ok(wishes.clone());
         }
-        let connection = self.connections.primary().await?.get_async_pubsub().await?;
+        let connection = self.connections.connect_to_listen().await?;
         let (wishes, received) = mpsc::unbounded_channel();
         tokio::spawn(listen(connection, received, Arc::clone(&self.listeners)));
         *task = Some(wishes.clone());

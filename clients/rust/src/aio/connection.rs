@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::io;
-#[cfg(any(feature = "cluster-async", feature = "sentinel"))]
+use std::pin::Pin;
+#[cfg(feature = "cluster-async")]
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
@@ -16,6 +17,9 @@ use tokio::time::timeout;
 use crate::aio::announce::Listeners;
 use crate::request::{is_connection_error, is_retryable};
 use crate::server::{Kind, Server};
+
+/// The futures of redis-rs are nested deeply enough to exceed the compiler's limit in the programs that use this crate.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send + 'a>>;
 
 /// The connections of a client and its clones.
 pub(crate) struct Connections {
@@ -194,29 +198,36 @@ impl Connections {
             reason = "only a cluster's connection is told of messages"
         )
     )]
-    async fn connect(&self, is_shared: bool) -> RedisResult<Connection> {
-        #[cfg(feature = "cluster-async")]
-        if let Kind::Cluster(client) = &self.server.0 {
-            let mut config = redis::cluster::ClusterConfig::new();
-            if is_shared && let Some(listeners) = self.announced_to.clone() {
-                config = config.set_push_sender(move |push| listeners.pushed(push));
+    fn connect(&self, is_shared: bool) -> Boxed<'_, Connection> {
+        Box::pin(async move {
+            #[cfg(feature = "cluster-async")]
+            if let Kind::Cluster(client) = &self.server.0 {
+                let mut config = redis::cluster::ClusterConfig::new();
+                if is_shared && let Some(listeners) = self.announced_to.clone() {
+                    config = config.set_push_sender(move |push| listeners.pushed(push));
+                }
+                let connection = client.get_async_connection_with_config(config).await?;
+                return Ok(Connection::Cluster(connection));
             }
-            let connection = client.get_async_connection_with_config(config).await?;
-            return Ok(Connection::Cluster(connection));
-        }
-        let client = self.primary().await?;
-        // Each command has a limit of its own: a BLOCK takes longer than the others.
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(None);
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
-        Ok(Connection::Single(connection))
+            let client = self.primary().await?;
+            // Each command has a limit of its own: a BLOCK takes longer than the others.
+            let config = AsyncConnectionConfig::new();
+            let config = config
+                .set_response_timeout(None)
+                .set_connection_timeout(None);
+            let connection = client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await?;
+            Ok(Connection::Single(connection))
+        })
     }
 
-    /// The one server, or the primary that Sentinel names.
-    pub(crate) async fn primary(&self) -> RedisResult<redis::Client> {
+    /// Connects for listening to channels of one server, or of the primary that Sentinel names.
+    pub(crate) fn connect_to_listen(&self) -> Boxed<'_, PubSub> {
+        Box::pin(async { self.primary().await?.get_async_pubsub().await })
+    }
+
+    async fn primary(&self) -> RedisResult<redis::Client> {
         match &self.server.0 {
             Kind::Single(client) => Ok(client.clone()),
             #[cfg(feature = "cluster")]
@@ -225,19 +236,7 @@ impl Connections {
                 "clusters need the feature cluster-async here",
             ))),
             #[cfg(feature = "sentinel")]
-            Kind::Sentinel(client) => {
-                let client = Arc::clone(client);
-                // It waits for connections to the Sentinels, with its client locked.
-                let ask = move || {
-                    client
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .get_client()
-                };
-                tokio::task::spawn_blocking(ask)
-                    .await
-                    .map_err(|error| RedisError::from(io::Error::other(error)))?
-            }
+            Kind::Sentinel(client) => client.lock().await.async_get_client().await,
         }
     }
 }

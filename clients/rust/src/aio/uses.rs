@@ -123,7 +123,7 @@ impl Group<Client> {
         const PAUSE: Duration = Duration::from_millis(500);
         loop {
             let mut command = Family::Group.command("WAIT", self.key());
-            let block = limit.next_block();
+            let block = limit.next_block(false);
             let answer = match (block, self.client.waits()) {
                 (Some(block), Waits::OwnConnection) => {
                     command.arg("BLOCK").arg(millis(block));

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::request::{KEEP, Outcome, Request, Waiting, outcome};
-use crate::wait::{Verdict, WaitLimit};
+use crate::wait::{PROGRESS, Verdict, WaitLimit, is_to_be_withdrawn};
 
 /// Asks, and waits as long as allowed. A request that is given up, also by dropping the future, is withdrawn.
 pub(crate) async fn ask(
@@ -29,15 +29,11 @@ pub(crate) async fn ask(
         start: Instant::now(),
     };
     let verdict = waiter.ask(limit).await;
-    // A refused try is not queued. Everything else that failed may be, or may even hold by now.
-    let was_refused = limit == WaitLimit::Try && matches!(verdict, Err(Error::NotAcquired { .. }));
-    if verdict.is_ok() || was_refused {
-        withdrawal.0 = None;
-    } else {
+    if is_to_be_withdrawn(limit, &verdict) {
         let release = request.verb("RELEASE");
         let _ = client.send(&release, Duration::ZERO).await;
-        withdrawal.0 = None;
     }
+    withdrawal.0 = None;
     verdict
 }
 
@@ -94,7 +90,7 @@ impl Waiter<'_> {
             };
             match self.client.waits() {
                 Waits::OwnConnection => {
-                    let Some(block) = limit.next_block() else {
+                    let Some(block) = limit.next_block(self.options.progress.is_some()) else {
                         return Err(self.not_acquired().await);
                     };
                     // A grant that comes now was sent for up to so long ago that its lease may be over by the clock of
@@ -115,7 +111,7 @@ impl Waiter<'_> {
     /// How long to wait without a message before asking again: that keeps the place, and tells the progress.
     fn pause(&self) -> Duration {
         match self.options.progress {
-            Some(_) => Duration::from_secs(2),
+            Some(_) => PROGRESS,
             None => KEEP / 3,
         }
     }

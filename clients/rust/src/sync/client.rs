@@ -208,10 +208,7 @@ impl Client {
             }
             #[cfg(feature = "sentinel")]
             Kind::Sentinel(client) => {
-                let primary = client
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .get_client()?;
+                let primary = crate::server::primary(client)?;
                 to_one(&primary)
             }
         }

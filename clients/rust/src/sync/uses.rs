@@ -117,7 +117,7 @@ impl Group<Client> {
                 let key = self.key().to_owned();
                 return Err(Error::Cancelled { key });
             }
-            let block = limit.next_block();
+            let block = limit.next_block(false);
             let mut command = Family::Group.command("WAIT", self.key());
             if let Some(block) = block {
                 command.arg("BLOCK").arg(millis(block));

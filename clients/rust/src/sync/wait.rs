@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::request::{Outcome, Request, Waiting, outcome};
 use crate::sync::{Cancel, Client};
-use crate::wait::{Verdict, WaitLimit};
+use crate::wait::{Verdict, WaitLimit, is_to_be_withdrawn};
 
 /// Asks, and waits as long as allowed. A request that is given up is withdrawn.
 pub(crate) fn ask(
@@ -29,9 +29,7 @@ pub(crate) fn ask(
     };
     let mut withdrawal = WithdrawOnDrop(Some(&waiter));
     let verdict = waiter.ask(limit);
-    // A refused try is not queued. Everything else that failed may be, or may even hold by now.
-    let was_refused = limit == WaitLimit::Try && matches!(verdict, Err(Error::NotAcquired { .. }));
-    if verdict.is_ok() || was_refused {
+    if !is_to_be_withdrawn(limit, &verdict) {
         withdrawal.0 = None;
     }
     drop(withdrawal);
@@ -97,7 +95,7 @@ impl Waiter<'_> {
                 }
                 Outcome::Refused => return Err(self.not_acquired()),
             }
-            let Some(block) = limit.next_block() else {
+            let Some(block) = limit.next_block(self.progress.is_some()) else {
                 return Err(self.not_acquired());
             };
             // A grant that comes now was sent for up to so long ago that its lease may be over by the clock of this

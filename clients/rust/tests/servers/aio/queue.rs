@@ -1,7 +1,7 @@
 //! How tasks wait, and give up.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dsync_client::aio::{Client, Waits};
 use dsync_client::{Error, Progress};
@@ -112,7 +112,10 @@ async fn dropped_wait_leaves_the_queue() {
         };
         server.wait_for_waiters(1);
         waiting.abort();
+        let dropped = Instant::now();
         server.wait_for_waiters(0);
+        // Nobody withdraws a place that is kept for 20 seconds but the dropped future.
+        assert!(dropped.elapsed() < 10 * SECOND);
         // As select! and timeout drop it.
         assert!(
             timeout(Duration::from_millis(100), lock.acquire())

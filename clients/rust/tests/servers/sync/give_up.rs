@@ -99,3 +99,16 @@ fn panic_of_the_progress_callback_leaves_the_queue() {
     assert!(thread::spawn(move || lock.acquire()).join().is_err());
     assert_eq!(server.waiters(), 0);
 }
+
+#[test]
+fn refused_request_does_not_release_the_hold_of_its_token() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let lock = client.lock("jobs").token("mine");
+    let hold = lock.acquire().unwrap();
+    let error = lock.clone().shared().acquire().unwrap_err();
+    assert!(matches!(error, Error::Redis(error) if error.code() == Some("MISMATCH")));
+    let left: u64 = server.run("DLOCK.CHECK jobs mine");
+    assert!(left > 0);
+    hold.release().unwrap();
+}
