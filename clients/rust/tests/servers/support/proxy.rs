@@ -15,7 +15,8 @@ pub struct Proxy {
 
 #[derive(Default)]
 struct Network {
-    is_cut: bool,
+    /// Whether packets to the server vanish, and those from it.
+    is_cut: [bool; 2],
     is_closed: bool,
     streams: Vec<TcpStream>,
 }
@@ -37,8 +38,8 @@ impl Proxy {
                 };
                 let ends = [&client, &server].map(|end| end.try_clone().expect("a clone"));
                 shared.lock().expect("a network").streams.extend(ends);
-                carry(&client, &server, &shared);
-                carry(&server, &client, &shared);
+                carry(&client, &server, 0, &shared);
+                carry(&server, &client, 1, &shared);
             }
         });
         Proxy { port, network }
@@ -50,12 +51,17 @@ impl Proxy {
 
     /// From now on nothing arrives, in either direction; connections stay open.
     pub fn cut(&self) {
-        self.network.lock().expect("a network").is_cut = true;
+        self.network.lock().expect("a network").is_cut = [true, true];
+    }
+
+    /// From now on the server's replies do not arrive; requests do.
+    pub fn cut_replies(&self) {
+        self.network.lock().expect("a network").is_cut = [false, true];
     }
 
     /// From now on everything arrives, also what was sent meanwhile.
     pub fn heal(&self) {
-        self.network.lock().expect("a network").is_cut = false;
+        self.network.lock().expect("a network").is_cut = [false, false];
     }
 
     /// Closes all connections that are open now.
@@ -75,7 +81,7 @@ impl Drop for Proxy {
     }
 }
 
-fn carry(from: &TcpStream, to: &TcpStream, network: &Arc<Mutex<Network>>) {
+fn carry(from: &TcpStream, to: &TcpStream, direction: usize, network: &Arc<Mutex<Network>>) {
     let mut from = from.try_clone().expect("a clone");
     let mut to = to.try_clone().expect("a clone");
     let network = Arc::clone(network);
@@ -87,7 +93,7 @@ fn carry(from: &TcpStream, to: &TcpStream, network: &Arc<Mutex<Network>>) {
                 if state.is_closed {
                     return;
                 }
-                if !state.is_cut {
+                if !state.is_cut[direction] {
                     break;
                 }
                 drop(state);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dsync_client::{Client, Error, Loss};
 
-use crate::support::{LONG, Proxy, SECOND, Server};
+use crate::support::{LONG, Proxy, SECOND, Server, eventually};
 
 #[test]
 fn hold_is_lost_by_the_own_clock_when_the_server_stops() {
@@ -70,6 +70,27 @@ fn next_waiter_is_served_behind_a_cut_network_after_the_loss_is_told() {
         })
     ));
     other.release().unwrap();
+}
+
+#[test]
+fn lease_counts_from_the_moment_its_request_was_sent() {
+    let server = Server::start();
+    let network = Proxy::to(&server);
+    let client = Client::open(network.url())
+        .unwrap()
+        .with_response_timeout(LONG);
+    client.ping().unwrap();
+    network.cut_replies();
+    let lock = client.lock("jobs").lease(60 * SECOND).margin(SECOND);
+    let asking = thread::spawn(move || lock.acquire().unwrap());
+    eventually("the lock is granted", || {
+        server.info("dsync", "dsync_holds") == "1"
+    });
+    // The reply is late, and the server's lease runs already.
+    thread::sleep(2 * SECOND);
+    network.heal();
+    let left = asking.join().unwrap().left();
+    assert!(left <= 57 * SECOND && left > 40 * SECOND, "{left:?}");
 }
 
 #[test]
