@@ -8,6 +8,8 @@ cargo fmt --check
 for features in '' cluster,sentinel; do
     cargo clippy --locked --no-default-features --features "$features" --examples -- -D warnings
 done
-cargo clippy --locked --features cluster -- -D warnings
+for features in cluster tokio-rustls,cluster-async,sentinel; do
+    cargo clippy --locked --features "$features" -- -D warnings
+done
 cargo clippy --locked --features cluster-async,sentinel --all-targets -- -D warnings
 RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --features cluster-async,sentinel

@@ -24,7 +24,7 @@ pub struct Server(pub(crate) Kind);
 
 #[derive(Clone)]
 pub(crate) enum Kind {
-    Single(redis::Client),
+    Single(Box<redis::Client>),
     #[cfg(feature = "cluster")]
     Cluster(Box<redis::cluster::ClusterClient>),
     /// Asking Sentinel changes its client, which keeps connections: one question at a time.
@@ -36,7 +36,7 @@ impl Server {
     /// Names one server by its URL, `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `tls-rustls`) or
     /// `unix:///path`.
     pub fn at(address: impl IntoConnectionInfo) -> Result<Server> {
-        Ok(Server(Kind::Single(redis::Client::open(address)?)))
+        Ok(redis::Client::open(address)?.into())
     }
 
     /// Names a cluster by some of its nodes.
@@ -88,7 +88,7 @@ pub(crate) fn primary(
 
 impl From<redis::Client> for Server {
     fn from(client: redis::Client) -> Server {
-        Server(Kind::Single(client))
+        Server(Kind::Single(Box::new(client)))
     }
 }
 

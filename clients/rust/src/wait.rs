@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 /// How long one BLOCK lasts, so that a connection that died without a word is noticed soon.
 const BLOCK: Duration = Duration::from_secs(5);
 
-/// How often the progress of a wait is told, between two BLOCKs.
-pub(crate) const PROGRESS: Duration = Duration::from_secs(2);
+/// How long one BLOCK lasts when something is to be done in between: to tell the progress of the wait, for example.
+pub(crate) const SHORT_BLOCK: Duration = Duration::from_secs(2);
 
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +26,8 @@ impl WaitLimit {
     }
 
     /// How long the next BLOCK may last; `None` when the time is up.
-    pub(crate) fn next_block(self, tells_progress: bool) -> Option<Duration> {
-        self.left(if tells_progress { PROGRESS } else { BLOCK })
+    pub(crate) fn next_block(self, is_short: bool) -> Option<Duration> {
+        self.left(if is_short { SHORT_BLOCK } else { BLOCK })
     }
 
     /// How much of this time is left; `None` when there is not a whole millisecond.

@@ -229,7 +229,7 @@ impl Connections {
 
     async fn primary(&self) -> RedisResult<redis::Client> {
         match &self.server.0 {
-            Kind::Single(client) => Ok(client.clone()),
+            Kind::Single(client) => Ok(redis::Client::clone(client)),
             #[cfg(feature = "cluster")]
             Kind::Cluster(_) => Err(RedisError::from((
                 redis::ErrorKind::InvalidClientConfig,

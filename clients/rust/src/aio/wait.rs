@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::request::{KEEP, Outcome, Request, Waiting, outcome};
-use crate::wait::{PROGRESS, Verdict, WaitLimit, is_to_be_withdrawn};
+use crate::wait::{SHORT_BLOCK, Verdict, WaitLimit, is_to_be_withdrawn};
 
 /// Asks, and waits as long as allowed. A request that is given up, also by dropping the future, is withdrawn.
 pub(crate) async fn ask(
@@ -111,7 +111,7 @@ impl Waiter<'_> {
     /// How long to wait without a message before asking again: that keeps the place, and tells the progress.
     fn pause(&self) -> Duration {
         match self.options.progress {
-            Some(_) => PROGRESS,
+            Some(_) => SHORT_BLOCK,
             None => KEEP / 3,
         }
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::options::{Begun, Group, Lock, Once, Options, Semaphore, Tally};
 use crate::request::{Family, Outcome, Request, millis, outcome, read, unexpected};
 use crate::sync::wait::ask;
-use crate::sync::{Client, Hold, Member, Run};
+use crate::sync::{Cancel, Client, Hold, Member, Run};
 use crate::wait::{Verdict, WaitLimit};
 
 impl Lock<Client> {
@@ -111,13 +111,17 @@ impl Group<Client> {
     }
 
     fn wait_with(&self, limit: WaitLimit) -> Result<Option<Tally>> {
+        let cancel = self.options.cancel.as_ref();
+        let is_cancelled = || cancel.is_some_and(Cancel::is_cancelled);
+        let cancelled = || Error::Cancelled {
+            key: self.key().to_owned(),
+        };
         loop {
-            let cancel = self.options.cancel.as_ref();
-            if cancel.is_some_and(super::Cancel::is_cancelled) {
-                let key = self.key().to_owned();
-                return Err(Error::Cancelled { key });
+            if is_cancelled() {
+                return Err(cancelled());
             }
-            let block = limit.next_block(false);
+            // WAIT has no token with which it could be withdrawn, so a handle is looked at more often.
+            let block = limit.next_block(cancel.is_some());
             let mut command = Family::Group.command("WAIT", self.key());
             if let Some(block) = block {
                 command.arg("BLOCK").arg(millis(block));
@@ -125,13 +129,17 @@ impl Group<Client> {
             let mut call = self.client.call(&command);
             call.blocks = block.unwrap_or_default();
             call.cancel = cancel;
-            match self.client.send(call)?.reply {
-                Value::Nil if block.is_none() => return Ok(None),
-                Value::Nil => {}
-                reply => {
-                    let (done, lapsed) = read(&reply)?;
-                    return Ok(Some(Tally { done, lapsed }));
-                }
+            match self.client.send(call) {
+                Err(Error::Redis(_)) if is_cancelled() => return Err(cancelled()),
+                Err(error) => return Err(error),
+                Ok(answer) => match answer.reply {
+                    Value::Nil if block.is_none() => return Ok(None),
+                    Value::Nil => {}
+                    reply => {
+                        let (done, lapsed) = read(&reply)?;
+                        return Ok(Some(Tally { done, lapsed }));
+                    }
+                },
             }
         }
     }

@@ -54,6 +54,25 @@ fn cancel_ends_all_waits_of_its_handle_at_once() {
 }
 
 #[test]
+fn cancel_ends_a_wait_for_a_group() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let cancel = Cancel::new();
+    let group = client.group("batch").cancel(&cancel);
+    let _member = group.add().unwrap();
+    let waiting = {
+        let group = group.clone();
+        thread::spawn(move || group.wait())
+    };
+    server.wait_for_waiters(1);
+    cancel.cancel();
+    assert!(matches!(
+        waiting.join().unwrap(),
+        Err(Error::Cancelled { .. })
+    ));
+}
+
+#[test]
 fn cancel_ends_a_wait_for_a_server_that_is_away() {
     let mut server = Server::start();
     let client = Client::open(server.url())
