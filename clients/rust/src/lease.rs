@@ -17,7 +17,10 @@ pub(crate) struct Lease {
     /// The lease without the margin.
     certain: Duration,
     state: Mutex<State>,
+    /// Told when the hold is lost or over: threads that wait for that, and tasks.
     changed: Condvar,
+    #[cfg(feature = "tokio")]
+    told: tokio::sync::Notify,
 }
 
 #[derive(Debug)]
@@ -40,6 +43,8 @@ impl Lease {
                 is_over: false,
             }),
             changed: Condvar::new(),
+            #[cfg(feature = "tokio")]
+            told: tokio::sync::Notify::new(),
         }
     }
 
@@ -49,17 +54,22 @@ impl Lease {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_over && state.loss.is_none() && state.sent.elapsed() >= self.certain {
             state.loss = Some(Loss::Unanswered);
-            self.changed.notify_all();
+            self.tell();
         }
         state
+    }
+
+    fn tell(&self) {
+        self.changed.notify_all();
+        #[cfg(feature = "tokio")]
+        self.told.notify_waiters();
     }
 
     /// Notes that the server has renewed the lease in answer to a request that was sent at this moment.
     pub(crate) fn renewed(&self, sent: Instant) {
         let mut state = self.state();
+        // Those who wait need not be told: they look again at the earlier end of the lease.
         state.sent = state.sent.max(sent);
-        // Without this a wait would sleep until the earlier end of the lease, which is harmless, and then go on.
-        drop(state);
     }
 
     /// Notes that the server has said that the hold has ended.
@@ -68,14 +78,14 @@ impl Lease {
         if !state.is_over && state.loss.is_none() {
             state.loss = Some(Loss::Ended);
         }
-        self.changed.notify_all();
+        self.tell();
     }
 
     /// Notes that the holder gives the hold back. Returns why it was lost before, if it was.
     pub(crate) fn over(&self) -> Option<Loss> {
         let mut state = self.state();
         state.is_over = true;
-        self.changed.notify_all();
+        self.tell();
         state.loss
     }
 
@@ -140,6 +150,25 @@ impl Lease {
                 Err(poisoned) => poisoned.into_inner().0,
             };
             drop(state);
+        }
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Lease {
+    /// Waits until the hold is lost, and returns why, or until it was given back.
+    pub(crate) async fn lost(&self) -> Option<Loss> {
+        loop {
+            // Made before the look, so that what happens after the look is told.
+            let told = self.told.notified();
+            let pause = {
+                let state = self.state();
+                if state.is_over || state.loss.is_some() {
+                    return state.loss;
+                }
+                self.certain.saturating_sub(state.sent.elapsed())
+            };
+            let _ = tokio::time::timeout(pause, told).await;
         }
     }
 }

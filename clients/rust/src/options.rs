@@ -11,7 +11,7 @@ use redis::Cmd;
 
 use crate::progress::Progress;
 use crate::request::{Family, Request, millis, new_token};
-use crate::sync::{Cancel, Client};
+use crate::sync::{Cancel, Client, Run};
 
 type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
 
@@ -253,7 +253,7 @@ pub struct Once<C = Client> {
     pub(crate) client: C,
     pub(crate) options: Options,
     max_attempts: Option<u32>,
-    pub(crate) verdict: Verdict,
+    pub(crate) closing: Closing,
 }
 
 common_options!(Once);
@@ -264,7 +264,7 @@ impl<C> Once<C> {
             client,
             options: Options::new(key),
             max_attempts: None,
-            verdict: Verdict::default(),
+            closing: Closing::default(),
         }
     }
 
@@ -278,20 +278,20 @@ impl<C> Once<C> {
     /// Sets how long the result is kept, 1 ms to ten years; after that the work may be done again. Unless set, the
     /// server's `dsync.once-keep-ms` applies: a day.
     pub fn keep(mut self, keep: Duration) -> Self {
-        self.verdict.keep = Keep::For(keep);
+        self.closing.keep = Keep::For(keep);
         self
     }
 
     /// Keeps the result until the key is removed: for what must never happen twice.
     pub fn keep_forever(mut self) -> Self {
-        self.verdict.keep = Keep::Forever;
+        self.closing.keep = Keep::Forever;
         self
     }
 
     /// Sets how long nobody begins again after a failed attempt, at most `dsync.max-lease-ms`. Without it the next in
     /// line begins at once.
     pub fn retry_delay(mut self, delay: Duration) -> Self {
-        self.verdict.retry_delay = delay;
+        self.closing.retry_delay = delay;
         self
     }
 
@@ -304,14 +304,28 @@ impl<C> Once<C> {
     }
 }
 
+/// What beginning work has come to.
+#[derive(Debug)]
+pub enum Begun<R = Run> {
+    /// This process is to do the work.
+    Run(R),
+    /// The work is done already.
+    Done {
+        /// The result, `None` when the worker gave none.
+        result: Option<Vec<u8>>,
+        /// Which attempt succeeded.
+        attempt: u64,
+    },
+}
+
 /// What DONE and FAIL say besides the result and the reason.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Closing {
     keep: Keep,
     retry_delay: Duration,
 }
 
-impl Verdict {
+impl Closing {
     pub(crate) fn done(&self, request: &Request, result: Option<&[u8]>) -> Cmd {
         let mut command = request.verb("DONE");
         if let Some(result) = result {

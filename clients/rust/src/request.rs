@@ -178,6 +178,13 @@ pub(crate) fn is_retryable(error: &RedisError) -> bool {
         "MISCONF",
         "BUSY",
     ];
+    // Asked again, the removed group would be answered as one that is finished.
+    if error
+        .detail()
+        .is_some_and(|detail| detail.starts_with("the group was removed"))
+    {
+        return false;
+    }
     is_connection_error(error)
         || matches!(
             error.kind(),
@@ -289,6 +296,9 @@ mod tests {
         ] {
             assert!(!is_retryable(&error(code)), "{code}");
         }
+        let removed = "the group was removed before it finished".to_owned();
+        let removed = redis::make_extension_error("UNBLOCKED".to_owned(), Some(removed));
+        assert!(!is_retryable(&removed));
         let closed = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
         assert!(is_retryable(&RedisError::from(closed)));
     }

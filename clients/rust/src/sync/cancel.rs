@@ -36,7 +36,8 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// Ends the waits. Returns at once: another thread tells the server, which ends the waiting call.
+    /// Ends the waits. Returns at once: another thread tells the server, which ends the waiting call. A call that waits for
+    /// a group to finish looks here every two seconds.
     pub fn cancel(&self) {
         let withdrawals: Vec<Withdrawal> = {
             let mut state = self.state();

@@ -138,7 +138,10 @@ impl Client {
             };
             let since = *first_failure.get_or_insert_with(Instant::now);
             let is_cancelled = call.cancel.is_some_and(Cancel::is_cancelled);
-            if is_cancelled || !self.may_pass(&error) || since.elapsed() + pause > call.patience {
+            if is_cancelled
+                || !self.server.may_pass(&error)
+                || since.elapsed() + pause > call.patience
+            {
                 return Err(error.into());
             }
             match call.cancel {
@@ -147,12 +150,6 @@ impl Client {
             }
             pause = (pause * 2).min(Duration::from_secs(1));
         }
-    }
-
-    /// Whether an error can pass. One server does not follow MOVED: that is a cluster, and needs a client of its own.
-    fn may_pass(&self, error: &redis::RedisError) -> bool {
-        let is_single = matches!(self.server.0, Kind::Single(_));
-        is_retryable(error) && !(is_single && matches!(error.code(), Some("MOVED" | "ASK")))
     }
 
     /// Sends a command once, and anew where an idle connection turns out to be closed. Returns whether that was so.
@@ -211,10 +208,7 @@ impl Client {
             }
             #[cfg(feature = "sentinel")]
             Kind::Sentinel(client) => {
-                let primary = client
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .get_client()?;
+                let primary = crate::server::primary(client)?;
                 to_one(&primary)
             }
         }

@@ -9,7 +9,7 @@ use redis::Cmd;
 
 use crate::error::{Error, Loss, Result};
 use crate::lease::Lease;
-use crate::options::{Options, Verdict};
+use crate::options::{Closing, Options};
 use crate::request::{Request, read};
 use crate::sync::{Client, renewal};
 
@@ -209,15 +209,15 @@ impl Deref for Member {
 pub struct Run {
     hold: Hold,
     attempt: u64,
-    verdict: Verdict,
+    closing: Closing,
 }
 
 impl Run {
-    pub(crate) fn new(hold: Hold, attempt: u64, verdict: Verdict) -> Run {
+    pub(crate) fn new(hold: Hold, attempt: u64, closing: Closing) -> Run {
         Run {
             hold,
             attempt,
-            verdict,
+            closing,
         }
     }
 
@@ -232,7 +232,7 @@ impl Run {
     /// It counts after a lapse too, as long as no newer attempt began and nobody was told that the work was given up.
     /// Otherwise it returns [`Error::HoldLost`].
     pub fn done(mut self, result: Option<&[u8]>) -> Result<()> {
-        let done = self.verdict.done(&self.hold.shared.request, result);
+        let done = self.closing.done(&self.hold.shared.request, result);
         let patience = self.hold.shared.lease.length();
         self.hold.settle(&done, patience)
     }
@@ -247,7 +247,7 @@ impl Run {
     }
 
     fn fail_within(&mut self, reason: &str, patience: Duration) -> Result<()> {
-        let fail = self.verdict.fail(&self.hold.shared.request, reason);
+        let fail = self.closing.fail(&self.hold.shared.request, reason);
         self.hold.settle(&fail, patience)
     }
 

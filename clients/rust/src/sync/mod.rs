@@ -10,4 +10,3 @@ mod wait;
 pub use cancel::Cancel;
 pub use client::Client;
 pub use hold::{Hold, Member, Run};
-pub use uses::Begun;

@@ -5,10 +5,11 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::error::{Error, Result};
-use crate::options::{Group, Lock, Once, Options, Semaphore, Tally};
+use crate::options::{Begun, Group, Lock, Once, Options, Semaphore, Tally};
 use crate::request::{Family, Outcome, Request, millis, outcome, read, unexpected};
-use crate::sync::wait::{Patience, Verdict, ask};
-use crate::sync::{Client, Hold, Member, Run};
+use crate::sync::wait::ask;
+use crate::sync::{Cancel, Client, Hold, Member, Run};
+use crate::wait::{Verdict, WaitLimit};
 
 impl Lock<Client> {
     /// Waits without limit until the lock is held.
@@ -17,7 +18,7 @@ impl Lock<Client> {
             &self.client,
             &self.options,
             self.request(),
-            Patience::Unlimited,
+            WaitLimit::Unlimited,
         )
     }
 
@@ -27,13 +28,13 @@ impl Lock<Client> {
             &self.client,
             &self.options,
             self.request(),
-            Patience::at_most(wait),
+            WaitLimit::at_most(wait),
         )
     }
 
     /// Takes the lock if it is free and nobody waits for it. Returns [`Error::NotAcquired`] otherwise.
     pub fn try_acquire(&self) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), Patience::None)
+        hold(&self.client, &self.options, self.request(), WaitLimit::Try)
     }
 }
 
@@ -44,7 +45,7 @@ impl Semaphore<Client> {
             &self.client,
             &self.options,
             self.request(),
-            Patience::Unlimited,
+            WaitLimit::Unlimited,
         )
     }
 
@@ -54,34 +55,34 @@ impl Semaphore<Client> {
             &self.client,
             &self.options,
             self.request(),
-            Patience::at_most(wait),
+            WaitLimit::at_most(wait),
         )
     }
 
     /// Takes the permits if they are free and nobody waits. Returns [`Error::NotAcquired`] otherwise.
     pub fn try_acquire(&self) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), Patience::None)
+        hold(&self.client, &self.options, self.request(), WaitLimit::Try)
     }
 }
 
 impl Group<Client> {
     /// Joins the group. Where the group has a limit, waits without limit until fewer members are at work.
     pub fn add(&self) -> Result<Member> {
-        self.add_with(Patience::Unlimited)
+        self.add_with(WaitLimit::Unlimited)
     }
 
     /// Joins the group, and waits at most so long for its limit. Returns [`Error::NotAcquired`] when the time is up.
     pub fn add_for(&self, wait: Duration) -> Result<Member> {
-        self.add_with(Patience::at_most(wait))
+        self.add_with(WaitLimit::at_most(wait))
     }
 
     /// Joins the group if its limit allows it and nobody waits. Returns [`Error::NotAcquired`] otherwise.
     pub fn try_add(&self) -> Result<Member> {
-        self.add_with(Patience::None)
+        self.add_with(WaitLimit::Try)
     }
 
-    fn add_with(&self, patience: Patience) -> Result<Member> {
-        hold(&self.client, &self.options, self.request(), patience).map(Member::new)
+    fn add_with(&self, limit: WaitLimit) -> Result<Member> {
+        hold(&self.client, &self.options, self.request(), limit).map(Member::new)
     }
 
     /// Declares how many jobs this round has, 1 to 1,000,000, so that a wait does not end before all were added. Returns
@@ -95,10 +96,10 @@ impl Group<Client> {
 
     /// Waits without limit until the round is finished: no member is at work, and as many as expected are done.
     ///
-    /// When the group is removed meanwhile, this is an error (`UNBLOCKED`). A group that does not exist is finished.
+    /// A group that does not exist is finished. When the group is removed during the wait, this is an error (`UNBLOCKED`).
     pub fn wait(&self) -> Result<Tally> {
         loop {
-            if let Some(tally) = self.wait_with(Patience::Unlimited)? {
+            if let Some(tally) = self.wait_with(WaitLimit::Unlimited)? {
                 return Ok(tally);
             }
         }
@@ -106,17 +107,21 @@ impl Group<Client> {
 
     /// Waits at most so long. Returns `None` when the round is not finished by then.
     pub fn wait_for(&self, wait: Duration) -> Result<Option<Tally>> {
-        self.wait_with(Patience::at_most(wait))
+        self.wait_with(WaitLimit::at_most(wait))
     }
 
-    fn wait_with(&self, patience: Patience) -> Result<Option<Tally>> {
+    fn wait_with(&self, limit: WaitLimit) -> Result<Option<Tally>> {
+        let cancel = self.options.cancel.as_ref();
+        let is_cancelled = || cancel.is_some_and(Cancel::is_cancelled);
+        let cancelled = || Error::Cancelled {
+            key: self.key().to_owned(),
+        };
         loop {
-            let cancel = self.options.cancel.as_ref();
-            if cancel.is_some_and(super::Cancel::is_cancelled) {
-                let key = self.key().to_owned();
-                return Err(Error::Cancelled { key });
+            if is_cancelled() {
+                return Err(cancelled());
             }
-            let block = patience.next_block();
+            // WAIT has no token with which it could be withdrawn, so a handle is looked at more often.
+            let block = limit.next_block(cancel.is_some());
             let mut command = Family::Group.command("WAIT", self.key());
             if let Some(block) = block {
                 command.arg("BLOCK").arg(millis(block));
@@ -124,64 +129,52 @@ impl Group<Client> {
             let mut call = self.client.call(&command);
             call.blocks = block.unwrap_or_default();
             call.cancel = cancel;
-            match self.client.send(call)?.reply {
-                Value::Nil if block.is_none() => return Ok(None),
-                Value::Nil => {}
-                reply => {
-                    let (done, lapsed) = read(&reply)?;
-                    return Ok(Some(Tally { done, lapsed }));
-                }
+            match self.client.send(call) {
+                Err(Error::Redis(_)) if is_cancelled() => return Err(cancelled()),
+                Err(error) => return Err(error),
+                Ok(answer) => match answer.reply {
+                    Value::Nil if block.is_none() => return Ok(None),
+                    Value::Nil => {}
+                    reply => {
+                        let (done, lapsed) = read(&reply)?;
+                        return Ok(Some(Tally { done, lapsed }));
+                    }
+                },
             }
         }
     }
-}
-
-/// What beginning work has come to.
-#[derive(Debug)]
-pub enum Begun {
-    /// This process is to do the work.
-    Run(Run),
-    /// The work is done already.
-    Done {
-        /// The result, `None` when the worker gave none.
-        result: Option<Vec<u8>>,
-        /// Which attempt succeeded.
-        attempt: u64,
-    },
 }
 
 impl Once<Client> {
     /// Waits without limit until the work is done or this process is to do it. Returns [`Error::WorkFailed`] when it was
     /// given up.
     pub fn begin(&self) -> Result<Begun> {
-        self.begin_with(Patience::Unlimited)
+        self.begin_with(WaitLimit::Unlimited)
     }
 
     /// Waits at most so long. Returns [`Error::NotAcquired`] when the time is up and another process is still at work.
     pub fn begin_for(&self, wait: Duration) -> Result<Begun> {
-        self.begin_with(Patience::at_most(wait))
+        self.begin_with(WaitLimit::at_most(wait))
     }
 
     /// Begins if nobody is at work. Returns [`Error::NotAcquired`] otherwise.
     pub fn try_begin(&self) -> Result<Begun> {
-        self.begin_with(Patience::None)
+        self.begin_with(WaitLimit::Try)
     }
 
-    fn begin_with(&self, patience: Patience) -> Result<Begun> {
+    fn begin_with(&self, limit: WaitLimit) -> Result<Begun> {
         let request = self.request();
-        Ok(
-            match ask(&self.client, &self.options, &request, patience)? {
-                Verdict::Granted {
-                    fence,
-                    attempt,
-                    sent,
-                } => {
-                    let hold = Hold::new(&self.client, &self.options, request, fence, sent);
-                    Begun::Run(Run::new(hold, attempt, self.verdict))
-                }
-                Verdict::Done { result, attempt } => Begun::Done { result, attempt },
-            },
-        )
+        Ok(match ask(&self.client, &self.options, &request, limit)? {
+            Verdict::Granted {
+                fence,
+                attempt,
+                sent,
+            } => {
+                let hold = Hold::new(&self.client, &self.options, request, fence, sent);
+                Begun::Run(Run::new(hold, attempt, self.closing))
+            }
+            Verdict::Done { result, attempt } => Begun::Done { result, attempt },
+        })
     }
 
     /// Does the work if nobody has done it, and returns its result: this caller's, or the one that another has left.
@@ -225,8 +218,8 @@ impl Once<Client> {
     }
 }
 
-fn hold(client: &Client, options: &Options, request: Request, patience: Patience) -> Result<Hold> {
-    match ask(client, options, &request, patience)? {
+fn hold(client: &Client, options: &Options, request: Request, limit: WaitLimit) -> Result<Hold> {
+    match ask(client, options, &request, limit)? {
         Verdict::Granted { fence, sent, .. } => {
             Ok(Hold::new(client, options, request, fence, sent))
         }

@@ -11,59 +11,14 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::request::{Outcome, Request, Waiting, outcome};
 use crate::sync::{Cancel, Client};
-
-/// How long one BLOCK lasts. The progress is told in between.
-const BLOCK: Duration = Duration::from_secs(2);
-
-/// How long a request may wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Patience {
-    None,
-    Until(Instant),
-    Unlimited,
-}
-
-impl Patience {
-    pub(crate) fn at_most(time: Duration) -> Patience {
-        match Instant::now().checked_add(time) {
-            Some(end) => Patience::Until(end),
-            None => Patience::Unlimited,
-        }
-    }
-
-    /// How long the next BLOCK may last; `None` when the time is up.
-    pub(crate) fn next_block(self) -> Option<Duration> {
-        match self {
-            Patience::None => None,
-            Patience::Unlimited => Some(BLOCK),
-            Patience::Until(end) => {
-                let left = end.saturating_duration_since(Instant::now());
-                (left >= Duration::from_millis(1)).then_some(left.min(BLOCK))
-            }
-        }
-    }
-}
-
-/// What a request has come to.
-pub(crate) enum Verdict {
-    /// The moment is that at which the granted request was sent.
-    Granted {
-        fence: u64,
-        attempt: u64,
-        sent: Instant,
-    },
-    Done {
-        result: Option<Vec<u8>>,
-        attempt: u64,
-    },
-}
+use crate::wait::{Verdict, WaitLimit, is_to_be_withdrawn};
 
 /// Asks, and waits as long as allowed. A request that is given up is withdrawn.
 pub(crate) fn ask(
     client: &Client,
     options: &Options,
     request: &Request,
-    patience: Patience,
+    limit: WaitLimit,
 ) -> Result<Verdict> {
     let waiter = Waiter {
         client,
@@ -73,11 +28,8 @@ pub(crate) fn ask(
         start: Instant::now(),
     };
     let mut withdrawal = WithdrawOnDrop(Some(&waiter));
-    let verdict = waiter.ask(patience);
-    // A refused try is not queued. Everything else that failed may be, or may even hold by now.
-    let was_refused =
-        patience == Patience::None && matches!(verdict, Err(Error::NotAcquired { .. }));
-    if verdict.is_ok() || was_refused {
+    let verdict = waiter.ask(limit);
+    if !is_to_be_withdrawn(limit, &verdict) {
         withdrawal.0 = None;
     }
     drop(withdrawal);
@@ -113,9 +65,9 @@ struct Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    fn ask(&self, patience: Patience) -> Result<Verdict> {
-        let waiting = match patience {
-            Patience::None => Waiting::Not,
+    fn ask(&self, limit: WaitLimit) -> Result<Verdict> {
+        let waiting = match limit {
+            WaitLimit::Try => Waiting::Not,
             _ => Waiting::Queue,
         };
         let _registration = self.cancel.map(|cancel| {
@@ -143,7 +95,7 @@ impl Waiter<'_> {
                 }
                 Outcome::Refused => return Err(self.not_acquired()),
             }
-            let Some(block) = patience.next_block() else {
+            let Some(block) = limit.next_block(self.progress.is_some()) else {
                 return Err(self.not_acquired());
             };
             // A grant that comes now was sent for up to so long ago that its lease may be over by the clock of this

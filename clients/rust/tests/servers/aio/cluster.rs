@@ -1,0 +1,69 @@
+//! Clusters: every key at its node, and slots that move.
+
+use dsync_client::Server as Address;
+use dsync_client::aio::{Client, Waits};
+use tokio::time::timeout;
+
+use crate::support::{Cluster, LONG, SECOND, Server, eventually};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_all_nodes_are_locked_and_waited_for() {
+    let cluster = Cluster::start();
+    for waits in super::queue::WAITS {
+        let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
+        let mut holds = Vec::new();
+        let mut waiting = Vec::new();
+        for number in 0..9 {
+            let lock = client.lock(format!("job:{number}")).lease(60 * SECOND);
+            holds.push(lock.acquire().await.unwrap());
+            waiting.push(tokio::spawn(async move { lock.acquire_for(LONG).await }));
+        }
+        eventually("all wait", || {
+            cluster.nodes.iter().map(Server::waiters).sum::<usize>() == 9
+        });
+        assert!(cluster.nodes.iter().all(|node| node.waiters() > 0));
+        if waits == Waits::SharedConnection {
+            eventually("all listen", || {
+                let channels = cluster.nodes.iter().map(|node| {
+                    node.run::<Vec<String>>("PUBSUB SHARDCHANNELS dsync:*")
+                        .len()
+                });
+                channels.sum::<usize>() == 9
+            });
+        }
+        for hold in holds {
+            hold.release().await.unwrap();
+        }
+        for task in waiting {
+            // On a shared connection, the next time to ask without a message is in more than six seconds.
+            let hold = timeout(5 * SECOND, task)
+                .await
+                .expect("a message")
+                .unwrap()
+                .unwrap();
+            hold.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_and_waiter_follow_a_slot_that_moves() {
+    let cluster = Cluster::start();
+    for waits in super::queue::WAITS {
+        let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
+        let lock = client.lock("job").lease(6 * SECOND);
+        let hold = lock.acquire().await.unwrap();
+        let from = cluster.owner_of("job");
+        let waiting = {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.acquire_for(LONG).await })
+        };
+        cluster.nodes[from].wait_for_waiters(1);
+        let to = (from + 1) % 3;
+        cluster.move_slot_of("job", to);
+        cluster.nodes[to].wait_for_waiters(1);
+        assert!(timeout(7 * SECOND, hold.lost()).await.is_err());
+        hold.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+}

@@ -1,0 +1,8 @@
+//! The asynchronous half.
+
+mod cluster;
+mod families;
+mod hold;
+mod outage;
+mod queue;
+mod sentinel;

@@ -1,0 +1,34 @@
+//! A failover that Sentinel carries out.
+
+use dsync_client::Server;
+use dsync_client::aio::Client;
+use tokio::time::timeout;
+
+use crate::support::{SECOND, Sentinel};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_and_waiters_outlive_a_failover() {
+    let sentinel = Sentinel::start();
+    let [own, shared] = super::queue::WAITS
+        .map(|waits| Client::new(Server::from(sentinel.client())).with_waits(waits));
+    let hold = own.lock("jobs").lease(30 * SECOND).acquire().await.unwrap();
+    let mut waiting = Vec::new();
+    for (number, client) in [own, shared].into_iter().enumerate() {
+        let lock = client.lock("jobs").lease(30 * SECOND);
+        waiting.push(tokio::spawn(async move { lock.acquire().await }));
+        // The place has reached the replica.
+        sentinel.second.wait_for_waiters(number + 1);
+    }
+    sentinel.fail_over();
+    assert!(timeout(12 * SECOND, hold.lost()).await.is_err());
+    let mut fence = hold.fence();
+    hold.release().await.unwrap();
+    // In their old order, and on the new primary.
+    for task in waiting {
+        let next = task.await.unwrap().unwrap();
+        assert!(next.fence() > fence);
+        fence = next.fence();
+        next.release().await.unwrap();
+    }
+    assert_eq!(sentinel.second.info("dsync", "dsync_holds"), "0");
+}

@@ -1,0 +1,12 @@
+//! The client against real servers. Each test starts its own.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that fails panics"
+)]
+
+mod aio;
+mod support;
+mod sync;

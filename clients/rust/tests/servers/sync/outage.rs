@@ -1,0 +1,150 @@
+//! Servers that stop, networks that are cut, connections that close, and restarts.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use dsync_client::{Client, Error, Loss};
+
+use crate::support::{LONG, Proxy, SECOND, Server, eventually};
+
+#[test]
+fn hold_is_lost_by_the_own_clock_when_the_server_stops() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").lease(2 * SECOND).acquire().unwrap();
+    let (tell, told) = mpsc::channel();
+    hold.on_lost(move |loss| tell.send(loss).unwrap()).unwrap();
+    server.stop();
+    assert_eq!(told.recv_timeout(LONG), Ok(Loss::Unanswered));
+    // The server's own clock stood still, so the hold lives there; but the work was stopped, and so it stays lost.
+    server.cont();
+    assert_eq!(hold.wait_lost(LONG), Some(Loss::Unanswered));
+    let left: u64 = server.run(&format!("DLOCK.CHECK jobs {}", hold.token()));
+    assert!(left > 0);
+    drop(hold);
+    client.lock("jobs").acquire_for(LONG).unwrap();
+}
+
+#[test]
+fn hold_outlives_a_stop_shorter_than_its_lease() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").lease(12 * SECOND).acquire().unwrap();
+    server.stop();
+    // Renewals are due at 4 s, and go unanswered.
+    assert_eq!(hold.wait_lost(6 * SECOND), None);
+    server.cont();
+    assert_eq!(hold.wait_lost(7 * SECOND), None);
+    hold.release().unwrap();
+}
+
+#[test]
+fn next_waiter_is_served_behind_a_cut_network_after_the_loss_is_told() {
+    let server = Server::start();
+    let network = Proxy::to(&server);
+    let cut_off = Client::open(network.url()).unwrap();
+    let hold = cut_off
+        .lock("jobs")
+        .lease(4 * SECOND)
+        .margin(SECOND)
+        .acquire()
+        .unwrap();
+    let (tell, told) = mpsc::channel();
+    hold.on_lost(move |_| tell.send(()).unwrap()).unwrap();
+    network.cut();
+    let other = Client::open(server.url())
+        .unwrap()
+        .lock("jobs")
+        .acquire_for(LONG)
+        .unwrap();
+    // The holder knew before the server gave the lock away.
+    assert_eq!(told.try_recv(), Ok(()));
+    assert!(other.fence() > hold.fence());
+    network.heal();
+    assert!(matches!(
+        hold.release(),
+        Err(Error::HoldLost {
+            loss: Loss::Unanswered,
+            ..
+        })
+    ));
+    other.release().unwrap();
+}
+
+#[test]
+fn lease_counts_from_the_moment_its_request_was_sent() {
+    let server = Server::start();
+    let network = Proxy::to(&server);
+    let client = Client::open(network.url())
+        .unwrap()
+        .with_response_timeout(LONG);
+    client.ping().unwrap();
+    network.cut_replies();
+    let lock = client.lock("jobs").lease(60 * SECOND).margin(SECOND);
+    let asking = thread::spawn(move || lock.acquire().unwrap());
+    eventually("the lock is granted", || {
+        server.info("dsync", "dsync_holds") == "1"
+    });
+    // The reply is late, and the server's lease runs already.
+    thread::sleep(2 * SECOND);
+    network.heal();
+    let left = asking.join().unwrap().left();
+    assert!(left <= 57 * SECOND && left > 40 * SECOND, "{left:?}");
+}
+
+#[test]
+fn hold_and_waiter_outlive_closed_connections() {
+    let server = Server::start();
+    let network = Proxy::to(&server);
+    let client = Client::open(network.url()).unwrap();
+    let lock = client.lock("jobs").lease(3 * SECOND);
+    let hold = lock.acquire().unwrap();
+    let waiting = {
+        let lock = lock.clone();
+        thread::spawn(move || lock.acquire())
+    };
+    server.wait_for_waiters(1);
+    for _ in 0..3 {
+        network.close_all();
+        assert_eq!(hold.wait_lost(SECOND), None);
+    }
+    server.wait_for_waiters(1);
+    network.close_all();
+    hold.release().unwrap();
+    waiting.join().unwrap().unwrap().release().unwrap();
+}
+
+#[test]
+fn hold_and_waiter_outlive_a_restart() {
+    let mut server = Server::with(&["--appendonly yes", "--appendfsync always"]);
+    let client = Client::open(server.url()).unwrap();
+    let lock = client.lock("jobs").lease(10 * SECOND);
+    let hold = lock.acquire().unwrap();
+    let waiting = {
+        let lock = lock.clone();
+        thread::spawn(move || lock.acquire())
+    };
+    server.wait_for_waiters(1);
+    server.kill();
+    thread::sleep(Duration::from_millis(300));
+    server.start_again();
+    assert_eq!(hold.wait_lost(11 * SECOND), None);
+    server.wait_for_waiters(1);
+    let fence = hold.fence();
+    hold.release().unwrap();
+    assert!(waiting.join().unwrap().unwrap().fence() > fence);
+}
+
+#[test]
+fn release_is_repeated_until_the_server_is_back() {
+    let mut server = Server::with(&["--appendonly yes", "--appendfsync always"]);
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").lease(30 * SECOND).acquire().unwrap();
+    server.kill();
+    let releasing = thread::spawn(move || hold.release());
+    thread::sleep(Duration::from_millis(300));
+    server.start_again();
+    releasing.join().unwrap().unwrap();
+    client.lock("jobs").try_acquire().unwrap();
+}

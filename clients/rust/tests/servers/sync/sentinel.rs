@@ -1,0 +1,46 @@
+//! A failover that Sentinel carries out.
+
+use std::thread;
+
+use dsync_client::{Client, Server};
+
+use crate::support::{SECOND, Sentinel};
+
+fn hold_and_waiter_outlive(failover: impl FnOnce(&mut Sentinel)) {
+    let mut sentinel = Sentinel::start();
+    let client = Client::new(Server::from(sentinel.client()));
+    let lock = client.lock("jobs").lease(30 * SECOND);
+    let hold = lock.acquire().unwrap();
+    let waiting = {
+        let lock = lock.clone();
+        thread::spawn(move || lock.acquire())
+    };
+    sentinel.first.wait_for_waiters(1);
+    // The grant and the place have reached the replica.
+    sentinel.second.wait_for_waiters(1);
+    failover(&mut sentinel);
+    let fence = hold.fence();
+    // The hold lives on the new primary with its old fence, and its renewals arrive there.
+    let left: u64 = sentinel
+        .second
+        .run(&format!("DLOCK.CHECK jobs {}", hold.token()));
+    assert!(left > 0);
+    assert_eq!(hold.wait_lost(12 * SECOND), None);
+    hold.release().unwrap();
+    let next = waiting.join().unwrap().unwrap();
+    assert!(next.fence() > fence);
+    next.release().unwrap();
+}
+
+#[test]
+fn hold_and_waiter_outlive_a_failover_with_both_alive() {
+    hold_and_waiter_outlive(|sentinel| sentinel.fail_over());
+}
+
+#[test]
+fn hold_and_waiter_outlive_the_death_of_the_primary() {
+    hold_and_waiter_outlive(|sentinel| {
+        sentinel.first.kill();
+        sentinel.wait_for_promotion();
+    });
+}
