@@ -10,8 +10,9 @@ use dsync_client::Server;
 use redis::cluster::ClusterClientBuilder;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    Client, ClientTlsConfig, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value, from_redis_value_ref,
+    Client, ClientTlsConfig, Cmd, Connection, ConnectionAddr, ConnectionInfo, FromRedisValue,
+    IntoConnectionInfo, RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value,
+    from_redis_value_ref,
 };
 
 use crate::args;
@@ -61,7 +62,7 @@ impl Node {
     }
 
     /// Sends a command. The failure names the server.
-    pub fn ask<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> Result<T> {
+    pub fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T> {
         let reply = command.query(&mut self.connection);
         reply.map_err(|error| Failure::of_server(&self.name, &error))
     }
@@ -186,35 +187,45 @@ impl Servers {
         }
     }
 
-    /// Connects to the primary that has this key.
-    pub fn primary_of(&self, key: &str) -> Result<Node> {
-        let Place::Cluster(address) = &self.place else {
-            return self
-                .primaries()?
-                .pop()
-                .ok_or_else(|| Failure::new(Status::Unreachable, "no primary"));
-        };
-        let mut any = self.node(address)?;
-        let slot: u16 = any.ask(redis::cmd("CLUSTER").arg("KEYSLOT").arg(key))?;
-        let ranges = slots(&mut any)?;
-        match ranges
-            .iter()
-            .find(|range| (range.first..=range.last).contains(&slot))
-        {
-            Some(range) => self.node(&range.primary.beside(address)),
-            None => Err(Failure::new(
-                Status::Unreachable,
-                format!("{}: no node serves slot {slot}", any.name),
-            )),
+    /// Connects to the server that is asked first: the primary, or in a cluster any node.
+    pub fn first(&self) -> Result<Node> {
+        if let Place::Cluster(address) = &self.place {
+            return self.node(address);
         }
+        let primary = self.primaries()?.pop();
+        primary.ok_or_else(|| Failure::new(Status::Unreachable, "there is no primary"))
+    }
+
+    /// Sends a command about one key, in a cluster to the node that has the key, which then replaces `node`.
+    ///
+    /// The inner result is the server's answer, the outer one tells whether it could be asked.
+    pub fn ask_about_key<T: FromRedisValue>(
+        &self,
+        node: &mut Node,
+        command: &Cmd,
+    ) -> Result<RedisResult<T>> {
+        // While a slot moves, a node can know less than the one that sent us there.
+        const MOST_REDIRECTS: u32 = 5;
+        for _ in 0..MOST_REDIRECTS {
+            let reply = command.query(&mut node.connection);
+            match (&self.place, &reply) {
+                (Place::Cluster(asked), Err(error)) if error.code() == Some("MOVED") => {
+                    let endpoint = error.redirect_node().and_then(|to| Endpoint::read(to.0));
+                    match endpoint {
+                        Some(endpoint) => *node = self.node(&endpoint.beside(asked))?,
+                        None => return Ok(reply),
+                    }
+                }
+                _ => return Ok(reply),
+            }
+        }
+        let message = format!("{}: the nodes do not agree about the key's slot", node.name);
+        Err(Failure::new(Status::Unreachable, message))
     }
 
     fn cluster_primaries(&self, address: &ConnectionAddr) -> Result<Vec<Node>> {
         let mut any = self.node(address)?;
-        let mut addresses: Vec<Endpoint> = slots(&mut any)?
-            .into_iter()
-            .map(|range| range.primary)
-            .collect();
+        let mut addresses = primaries_of_slots(&mut any)?;
         addresses.sort();
         addresses.dedup();
         if addresses.is_empty() {
@@ -325,6 +336,15 @@ struct Endpoint {
 }
 
 impl Endpoint {
+    /// Reads `host:port` of a MOVED, where the host may be missing.
+    fn read(text: &str) -> Option<Endpoint> {
+        let (host, port) = text.rsplit_once(':')?;
+        Some(Endpoint {
+            host: (!host.is_empty()).then(|| host.to_owned()),
+            port: port.parse().ok()?,
+        })
+    }
+
     /// Returns the address, with the host and TLS of the node that was asked where this one leaves them open.
     fn beside(&self, asked: &ConnectionAddr) -> ConnectionAddr {
         match asked {
@@ -341,29 +361,20 @@ impl Endpoint {
     }
 }
 
-struct Range {
-    first: u16,
-    last: u16,
-    primary: Endpoint,
-}
-
-fn slots(node: &mut Node) -> Result<Vec<Range>> {
+/// Returns the primaries that serve slots.
+fn primaries_of_slots(node: &mut Node) -> Result<Vec<Endpoint>> {
     let rows: Vec<Vec<Value>> = node.ask(redis::cmd("CLUSTER").arg("SLOTS"))?;
-    let range = |row: &Vec<Value>| -> Option<Range> {
-        let [first, last, Value::Array(primary), ..] = row.as_slice() else {
+    let primary = |row: &Vec<Value>| -> Option<Endpoint> {
+        let [_first_slot, _last_slot, Value::Array(primary), ..] = row.as_slice() else {
             return None;
         };
         let host: Option<String> = from_redis_value_ref(primary.first()?).ok()?;
-        Some(Range {
-            first: from_redis_value_ref(first).ok()?,
-            last: from_redis_value_ref(last).ok()?,
-            primary: Endpoint {
-                host: host.filter(|host| !host.is_empty() && host != "?"),
-                port: from_redis_value_ref(primary.get(1)?).ok()?,
-            },
+        Some(Endpoint {
+            host: host.filter(|host| !host.is_empty() && host != "?"),
+            port: from_redis_value_ref(primary.get(1)?).ok()?,
         })
     };
-    Ok(rows.iter().filter_map(range).collect())
+    Ok(rows.iter().filter_map(primary).collect())
 }
 
 fn tls(host: String, port: u16, insecure: bool) -> ConnectionAddr {

@@ -21,14 +21,12 @@ pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> R
 
 /// Ends one hold. The command differs by the family of the key, so each is tried until one has the right type.
 fn one(servers: &Servers, key: &str, fence: u64, out: &mut impl Write) -> Result<()> {
-    let mut node = servers.primary_of(key)?;
+    let mut node = servers.first()?;
     for (_, prefix) in FAMILIES {
         let command = format!("{prefix}.REVOKE");
-        let reply: redis::RedisResult<u64> = redis::cmd(&command)
-            .arg(key)
-            .arg(fence)
-            .query(&mut node.connection);
-        match reply {
+        let mut revoke = redis::cmd(&command);
+        revoke.arg(key).arg(fence);
+        match servers.ask_about_key::<u64>(&mut node, &revoke)? {
             Ok(1) => {
                 writeln!(out, "revoked {key} {fence}")?;
                 return Ok(());

@@ -94,7 +94,7 @@ impl Job<'_> {
         let grant = match self.wait(&client)? {
             Next::Exit(status) => return Ok(status),
             Next::GoOn(Outcome::DoneAlready { attempt }) => {
-                self.notice.say(&format!(
+                self.notice.remark(&format!(
                     "{} is done already, by attempt {attempt}",
                     self.request.name()
                 ));

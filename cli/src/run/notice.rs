@@ -58,6 +58,16 @@ impl Notice {
         self.tell(Level::Normal, text);
     }
 
+    /// Says what is good to know at a terminal. Elsewhere only --verbose asks for it: cron would send a mail each time.
+    pub fn remark(&self, text: &str) {
+        let level = if self.is_terminal {
+            Level::Normal
+        } else {
+            Level::Verbose
+        };
+        self.tell(level, text);
+    }
+
     /// Says what only --verbose asks for.
     pub fn detail(&self, text: &str) {
         self.tell(Level::Verbose, text);

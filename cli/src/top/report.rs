@@ -124,7 +124,7 @@ impl Report<'_> {
             })
             .collect();
         lines.push(format!(
-            "{} holds ({})   {} waiters   longest wait {}",
+            "holds: {} ({})   waiters: {}   longest wait: {}",
             counters.get("dsync_holds"),
             kinds.join(", "),
             counters.get("dsync_waiters"),
@@ -132,15 +132,14 @@ impl Report<'_> {
         ));
         let rate = |name| per_second(self.rate(name));
         lines.push(format!(
-            "per second: granted {} at once, {} after waiting; released {}, lapsed {} ({} never renewed), revoked {}; \
-             gave up waiting {}",
+            "per second: granted {} at once, {} after waiting; released {}, lapsed {} ({} never renewed), \
+             revoked {}",
             rate("granted_at_once"),
             rate("granted_after_wait"),
             rate("released"),
             rate("lapsed"),
             rate("lapsed_unrenewed"),
             rate("revoked"),
-            per_second(self.rate("wait_timeouts") + self.rate("wait_disconnects")),
         ));
         lines.push(match self.mean_wait_ms() {
             None => "waits: none ended in a grant".into(),

@@ -60,6 +60,53 @@ fn user_and_password_come_from_url_options_and_environment() {
 }
 
 #[test]
+fn each_subcommand_needs_the_rights_of_its_job_only() {
+    let server = Server::start();
+    let users = [
+        "worker on nopass resetchannels ~jobs:* -@all +@connection -@dangerous \
+         +dlock.acquire +dlock.release +dlock.renew +dlock.check +dlock.info",
+        "observer on nopass resetchannels %R~* -@all +@connection -@dangerous \
+         +dsync.contended +dsync.holds +dlock.info +dlock.check +info",
+        "operator on nopass resetchannels ~* -@all +@connection -@dangerous +dsync.contended +dsync.holds +dsync.log \
+         +dlock.info +dlock.revoke +dsem.revoke +dwg.revoke +donce.revoke",
+    ];
+    for user in users {
+        let _: String = server.ask(&format!("ACL SETUSER {user}"));
+    }
+    let (_, fence): (String, u64) = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN t OWNER web-1");
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN u QUEUE 60000");
+    let as_user = |user: &str, arguments: &[&str]| {
+        let url = format!("redis://{user}:any@127.0.0.1:{}", server.port);
+        dsync(&url, arguments).output()
+    };
+    let (status, _, stderr) = as_user(
+        "worker",
+        &["run", "--lock", "jobs:1", "--try", "--", "true"],
+    );
+    assert_eq!(status, 75, "{stderr}");
+    assert!(stderr.contains("web-1"), "{stderr}");
+    assert_eq!(
+        as_user("worker", &["run", "--lock", "jobs:2", "--", "true"]).0,
+        0
+    );
+    let (status, stdout, stderr) = as_user("observer", &["ls"]);
+    assert!(status == 0 && stdout.contains("web-1"), "{stderr}");
+    let (status, stdout, stderr) = as_user("observer", &["top", "--once", "--interval", "100ms"]);
+    assert!(status == 0 && stdout.contains("web-1"), "{stderr}");
+    assert_eq!(
+        as_user("observer", &["revoke", "jobs:1", &fence.to_string()]).0,
+        76
+    );
+    let (status, _, stderr) = as_user("operator", &["revoke", "jobs:1", &fence.to_string()]);
+    assert_eq!(status, 0, "{stderr}");
+    assert!(
+        as_user("operator", &["log"])
+            .1
+            .contains(" revoke key=jobs:1")
+    );
+}
+
+#[test]
 fn unix_sockets_and_databases_are_reached() {
     let server = Server::with(&["--unixsocket", "socket"]);
     let url = format!("unix://{}?db=3", server.folder.text("socket"));

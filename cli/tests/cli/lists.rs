@@ -141,7 +141,7 @@ fn top_tells_who_holds_and_waits_and_how_often() {
         .dsync(&["top", "--once", "--interval", "100ms"])
         .stdout();
     assert!(
-        text.contains("1 holds (lock 0, semaphore 1, group 0, once 0)   1 waiters"),
+        text.contains("holds: 1 (lock 0, semaphore 1, group 0, once 0)   waiters: 1"),
         "{text}"
     );
     let row: Vec<&str> = text

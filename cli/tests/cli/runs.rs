@@ -262,7 +262,17 @@ fn work_is_done_once() {
     let script = format!("echo ran >>'{}'", folder.text("ran"));
     let again = || {
         server
-            .dsync(&["run", "--once", "w", "--forever", "--", "sh", "-c", &script])
+            .dsync(&[
+                "run",
+                "-v",
+                "--once",
+                "w",
+                "--forever",
+                "--",
+                "sh",
+                "-c",
+                &script,
+            ])
             .output()
     };
     assert_eq!(again().0, 0);

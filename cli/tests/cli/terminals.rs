@@ -194,10 +194,9 @@ fn top_is_a_live_view_that_q_ends() {
     screen.until_shows("web-2");
     screen.press("q");
     assert_eq!(screen.process.status(), 0);
-    assert!(
-        screen.text().ends_with("\x1b[?1049l"),
-        "the shell's screen is back"
-    );
+    until("the shell's screen is back", || {
+        screen.text().ends_with("\x1b[?1049l")
+    });
 }
 
 #[test]
