@@ -11,7 +11,7 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix test-clients fuzz bench bench-growth bench-peers bench-quick lint licences install deb dist clean
+.PHONY: help build run test test-matrix test-clients fuzz bench bench-growth bench-peers bench-quick lint licences install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -61,6 +61,16 @@ licences: ## check the licences and sources of all dependencies against deny.tom
 # Does not build, because root often has no cargo, and because the user could not clean what root has built.
 install: ## install the built module where the server may load it (PREFIX=, MODULE_DIR=, DESTDIR=)
 	@sh scripts/install.sh
+
+cli: ## build the command-line tool, target/cli/release/dsync, its man pages and completions
+	@sh scripts/need.sh build
+	CARGO_TARGET_DIR=$(CURDIR)/target/cli cargo build --release --locked --manifest-path cli/Cargo.toml
+	@rm -rf target/cli/share
+	@target/cli/release/dsync generate target/cli/share
+
+# Does not build, for the same reason.
+install-cli: ## install the built tool, its man pages and completions (PREFIX=, DESTDIR=)
+	@sh scripts/install-cli.sh
 
 # The two targets below build the module and the tool anew, with the paths of this machine left out.
 deb: ## build Debian packages of the module and of the tool, in target/dist

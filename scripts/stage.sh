@@ -40,6 +40,8 @@ module)
     ;;
 tool)
     build cli/Cargo.toml "$PWD/target/package/cli"
-    CARGO_TARGET_DIR=target/package/cli DESTDIR=$folder PREFIX=/usr sh scripts/install-cli.sh >/dev/null
+    rm -rf target/package/cli/share
+    target/package/cli/release/dsync generate target/package/cli/share
+    CLI_TARGET_DIR=target/package/cli DESTDIR=$folder PREFIX=/usr sh scripts/install-cli.sh >/dev/null
     ;;
 esac

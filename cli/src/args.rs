@@ -1,0 +1,383 @@
+//! The command line: every option, its bounds and its help. What the options mean is carried out elsewhere.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
+
+use crate::duration;
+
+const AFTER: &str = "\
+The server is a Redis or Valkey server that has loaded the dsync module. Durations are written like 500ms, 90 (seconds), \
+5m, 1h30m or 7d.";
+
+/// Run commands under locks of a Redis or Valkey server, and see who holds them
+#[derive(Parser, Debug)]
+#[command(name = "dsync", version, after_help = AFTER, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    pub server: Server,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Server (before the subcommand)")]
+pub struct Server {
+    /// Where the server is: redis://, rediss:// (TLS) or unix:// [default: REDIS_URL, or redis://127.0.0.1:6379]
+    ///
+    /// redis://USER:PASSWORD@HOST:PORT/DATABASE, rediss:// for TLS, or unix:///PATH?db=DATABASE&user=USER&pass=PASSWORD.
+    /// With --cluster any node will do.
+    #[arg(short, long, value_name = "URL")]
+    pub url: Option<String>,
+    /// The ACL user; it wins over the one in the URL
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// The password; it wins over the one in the URL [default: REDISCLI_AUTH]
+    ///
+    /// Other users of this machine can see the command line; the environment variable REDISCLI_AUTH is hidden from them.
+    #[arg(short = 'a', long, value_name = "PASSWORD")]
+    pub pass: Option<String>,
+    /// The database number; it wins over the one in the URL
+    #[arg(short = 'n', long, value_name = "NUMBER")]
+    pub db: Option<i64>,
+    /// The server is a node of a cluster: find the node of the key, or ask all primaries
+    #[arg(short, long)]
+    pub cluster: bool,
+    /// Ask these sentinels for the primary; needs --master. May be given several times
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "master", conflicts_with_all = ["url", "cluster"])]
+    pub sentinel: Vec<String>,
+    /// The name of the primary at the sentinels
+    #[arg(long, value_name = "NAME", requires = "sentinel")]
+    pub master: Option<String>,
+    /// The ACL user at the sentinels
+    #[arg(long, value_name = "NAME", requires = "sentinel")]
+    pub sentinel_user: Option<String>,
+    /// The password at the sentinels
+    #[arg(long, value_name = "PASSWORD", requires = "sentinel")]
+    pub sentinel_pass: Option<String>,
+    /// Use TLS, as a rediss:// URL does
+    #[arg(long)]
+    pub tls: bool,
+    /// File with the certificates (PEM) of those who may sign the server's [default: the system's]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub cacert: Option<PathBuf>,
+    /// File with the client's certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "key", value_hint = ValueHint::FilePath)]
+    pub cert: Option<PathBuf>,
+    /// File with the client's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
+    pub key: Option<PathBuf>,
+    /// Use TLS and accept any certificate, also a forged one
+    #[arg(long)]
+    pub insecure: bool,
+    /// How long to wait for a connection or an answer
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_positive)]
+    pub timeout: Duration,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    Run(Run),
+    Ls(Ls),
+    Revoke(Revoke),
+    Log(Log),
+    Top(Top),
+    /// Write the man pages and shell completions into a folder
+    #[command(hide = true)]
+    Generate {
+        #[arg(value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Print the completion script of a shell: source <(dsync completions bash)
+    Completions {
+        shell: clap_complete::Shell,
+    },
+}
+
+// `requires` would not do: clap waives it where the required option conflicts with a given one, as the keys do.
+const NOT_LOCK: [&str; 3] = ["semaphore", "once", "group"];
+const NOT_SEMAPHORE: [&str; 3] = ["lock", "once", "group"];
+const NOT_ONCE: [&str; 3] = ["lock", "semaphore", "group"];
+
+const RUN_AFTER: &str = "\
+Exit status:
+  the command's own, or 128 + N if signal N ended it
+   64  the command line is wrong
+   69  the server cannot be reached
+   71  this machine refused to start or to watch a process
+   75  busy: others hold or wait, and --try or --wait left no more time (-E changes it)
+   76  the server answered with an error
+   79  the hold was lost, and the command stopped
+   80  given up: the work has failed --max times
+  126  the command cannot be executed
+  127  there is no such command
+With --once, 0 also says that the work was done already.
+
+The command's environment has DSYNC_FENCE, the number of the hold, which only grows: let what the command writes to refuse \
+a lower one than it has seen. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1.";
+
+/// Run a command while holding a lock, permits of a semaphore, a work-once key or a place in a group
+///
+/// Waits in the server's queue, first come, first served; renews the lease while the command runs; releases when the
+/// command and all processes of its group have ended. If the hold is lost, because the server cannot be reached or somebody
+/// revoked it, the command gets SIGTERM, and SIGKILL before the lease has run out by this machine's clock.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_AFTER, group = ArgGroup::new("what").required(true).args(["lock", "semaphore", "once", "group"]))]
+pub struct Run {
+    /// Hold the lock KEY
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub lock: Option<String>,
+    /// Share the lock with others who say --shared
+    #[arg(long, conflicts_with_all = NOT_LOCK)]
+    pub shared: bool,
+    /// Hold permits of the semaphore KEY
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub semaphore: Option<String>,
+    /// How many permits there are, or members of a group at a time (1 to 1000000) [default: the limit in force]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["lock", "once"])]
+    pub limit: Option<u32>,
+    /// How many permits to take (1 to 1000000) [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = NOT_SEMAPHORE)]
+    pub permits: Option<u32>,
+    /// Do the work KEY once: exit status 0 is done, any other a failed attempt; done already is success
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub once: Option<String>,
+    /// How many attempts there may be in all, whoever makes them (1 to 1000000) [default: no bound]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = NOT_ONCE)]
+    pub max: Option<u32>,
+    /// After a failed attempt nobody begins again for so long
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = NOT_ONCE)]
+    pub delay: Option<Duration>,
+    /// Remember for so long that the work is done [default: what the server is set to, a day]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive, conflicts_with = "forever", conflicts_with_all = NOT_ONCE)]
+    pub keep: Option<Duration>,
+    /// Remember until the key is removed that the work is done
+    #[arg(long, conflicts_with_all = NOT_ONCE)]
+    pub forever: bool,
+    /// Be a member of the group KEY: exit status 0 counts as done, any other does not
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub group: Option<String>,
+    /// How long the hold lasts without renewal; it is renewed each third of it (1s to 24h)
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = lease)]
+    pub lease: Duration,
+    /// How long the command has between SIGTERM and SIGKILL when the hold is lost, at most two fifths of the lease
+    /// [default: a fifth, at most 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub grace: Option<Duration>,
+    /// Do not wait when others hold or wait
+    #[arg(long = "try", conflicts_with = "wait")]
+    pub no_wait: bool,
+    /// Wait at most so long [default: without limit]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub wait: Option<Duration>,
+    /// Who holds, for others to read (at most 128 bytes) [default: USER@HOST:PID]
+    #[arg(long, value_name = "TEXT", value_parser = owner)]
+    pub owner: Option<String>,
+    /// The exit status for busy, instead of 75
+    #[arg(short = 'E', long, value_name = "STATUS", default_value_t = 75)]
+    pub conflict_exit_code: u8,
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say on stderr what happens, also where it is no terminal: waiting, granted, released
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+/// List the holds: who holds what, since when, and how long the lease still is
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// Only holds whose owner fits the pattern (*, ?, [a-z])
+    #[arg(long, value_name = "PATTERN")]
+    pub owner: Option<String>,
+    /// Print one JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// End a hold by its fence, or all holds of an owner
+///
+/// It does not stop the holder's work: a holder that renews learns of it at its next renewal. The fence stands in the lists
+/// of `dsync ls` and `dsync top`. A waiter that keeps its place with QUEUE is withdrawn by the number of its place.
+#[derive(Args, Debug)]
+pub struct Revoke {
+    /// The key that is held
+    #[arg(
+        required_unless_present = "owner",
+        conflicts_with = "owner",
+        requires = "fence"
+    )]
+    pub key: Option<String>,
+    /// The fence of the hold
+    pub fence: Option<u64>,
+    /// All holds whose owner fits the pattern (*, ?, [a-z]); asks first
+    #[arg(long, value_name = "PATTERN")]
+    pub owner: Option<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Show the last holds that ended without their holder: lapses, revocations, removed keys
+#[derive(Args, Debug)]
+pub struct Log {
+    /// How many rows of each server (1 to 5000)
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub count: u32,
+    /// Go on with new rows as they come
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Print one JSON array, or with --follow an object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Watch what is contended: who holds, who waits, rates and wait times
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Measure for one interval, print and end
+    #[arg(long)]
+    pub once: bool,
+    /// Print JSON, an object for each interval on a line
+    #[arg(long)]
+    pub json: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// How many contended keys to show of each server (1 to 1000)
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub count: u32,
+}
+
+fn key(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("must not be empty".into()),
+        _ => Ok(text.into()),
+    }
+}
+
+fn owner(text: &str) -> Result<String, String> {
+    match text.len() {
+        0..=128 => Ok(text.into()),
+        more => Err(format!("must have at most 128 bytes, not {more}")),
+    }
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_secs(1), Duration::from_secs(86_400))
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_millis(100), Duration::from_secs(3600))
+}
+
+fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let time = duration::parse(text)?;
+    if (least..=most).contains(&time) {
+        return Ok(time);
+    }
+    Err(format!(
+        "must be {} to {}",
+        duration::short(least),
+        duration::short(most)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    fn run(line: &str) -> Run {
+        match parse(line).map(|cli| cli.command) {
+            Ok(Command::Run(run)) => run,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_after_the_dashes_belong_to_the_command() {
+        let run = run("dsync run --lock nightly -- ./job.sh --lock x -v");
+        assert_eq!(run.command, ["./job.sh", "--lock", "x", "-v"]);
+        assert!(!run.verbose);
+        assert_eq!(run.lease, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn exactly_one_key_is_named() {
+        assert!(parse("dsync run -- true").is_err());
+        assert!(parse("dsync run --lock a --once b -- true").is_err());
+        assert!(parse("dsync run --lock a").is_err());
+        assert!(parse("dsync run --lock= -- true").is_err());
+    }
+
+    #[test]
+    fn options_of_other_families_are_refused() {
+        for options in [
+            "--lock a --limit 5",
+            "--lock a --permits 2",
+            "--lock a --max 3",
+            "--lock a --forever",
+            "--once a --limit 5",
+            "--once a --shared",
+            "--once a --keep 1d --forever",
+            "--group a --permits 2",
+            "--semaphore a --delay 1s",
+            "--lock a --try --wait 5m",
+            "--lock a --lease 0.9s",
+            "--lock a --lease 2d",
+        ] {
+            assert!(
+                parse(&format!("dsync run {options} -- true")).is_err(),
+                "{options}"
+            );
+        }
+        for options in [
+            "--lock a --shared --try",
+            "--semaphore a --limit 5 --permits 2 --wait 5m",
+            "--semaphore a",
+            "--once a --max 3 --delay 1s --keep 7d",
+            "--once a --forever",
+            "--group a --limit 3 --lease 60",
+        ] {
+            assert!(
+                parse(&format!("dsync run {options} -- true")).is_ok(),
+                "{options}"
+            );
+        }
+    }
+
+    #[test]
+    fn server_options_stand_before_the_subcommand() {
+        let cli = parse("dsync -u rediss://h:1 --cacert ca.pem --user u -n 3 ls --owner web-*");
+        assert!(cli.is_ok_and(|cli| cli.server.db == Some(3)));
+        assert!(parse("dsync --sentinel a:1,b:2 ls").is_err());
+        let cli = parse("dsync --sentinel a:1,b:2 --sentinel c:3 --master m ls");
+        assert!(cli.is_ok_and(|cli| cli.server.sentinel.len() == 3));
+        assert!(parse("dsync --sentinel a:1 --master m --cluster ls").is_err());
+        assert!(parse("dsync --cert c.pem ls").is_err());
+    }
+
+    #[test]
+    fn revoke_takes_a_hold_or_an_owner() {
+        assert!(parse("dsync revoke key 17").is_ok());
+        assert!(parse("dsync revoke --owner web-* --yes").is_ok());
+        assert!(parse("dsync revoke key").is_err());
+        assert!(parse("dsync revoke").is_err());
+        assert!(parse("dsync revoke key 17 --owner web").is_err());
+    }
+}

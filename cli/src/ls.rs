@@ -1,0 +1,71 @@
+//! `dsync ls`: who holds what.
+
+use std::io::Write;
+
+use serde_json::Value as Json;
+
+use crate::args;
+use crate::connect::Servers;
+use crate::duration::short_ms;
+use crate::failure::Result;
+use crate::holds::{self, Hold};
+use crate::text::{Side, Table, or_dash};
+
+pub fn run(servers: &Servers, options: &args::Ls, out: &mut impl Write) -> Result<()> {
+    let mut nodes = servers.primaries()?;
+    let mut holds = Vec::new();
+    for node in &mut nodes {
+        let of_node = holds::list(node, options.owner.as_deref())?;
+        holds.extend(of_node.into_iter().map(|hold| (node.name.clone(), hold)));
+    }
+    if options.json {
+        let rows: Vec<Json> = holds.iter().map(|(node, hold)| hold.json(node)).collect();
+        writeln!(out, "{}", Json::Array(rows))?;
+        return Ok(());
+    }
+    // The longest held first: what is stuck stands on top.
+    holds.sort_by_key(|(_, hold)| std::cmp::Reverse(hold.held_ms));
+    let named: Vec<(&str, &Hold)> = holds
+        .iter()
+        .map(|(node, hold)| (node.as_str(), hold))
+        .collect();
+    table(&named).write(out)?;
+    Ok(())
+}
+
+/// Returns the table of holds. It names databases and servers only if there are several.
+pub fn table(holds: &[(&str, &Hold)]) -> Table {
+    let db = |hold: &Hold| hold.place.as_ref().map_or(0, |place| place.db);
+    let has_databases = holds.iter().any(|(_, hold)| db(hold) != 0);
+    let has_nodes = holds.iter().any(|(node, _)| *node != holds[0].0);
+    let mut headings = vec![("KEY", Side::Left)];
+    headings.extend(has_databases.then_some(("DB", Side::Right)));
+    headings.extend([
+        ("TYPE", Side::Left),
+        ("OWNER", Side::Left),
+        ("CLIENT", Side::Right),
+        ("FENCE", Side::Right),
+    ]);
+    headings.extend([("HELD", Side::Right), ("LEASE LEFT", Side::Right)]);
+    headings.extend(has_nodes.then_some(("SERVER", Side::Left)));
+    let mut table = Table::new(&headings);
+    for (node, hold) in holds {
+        let mut row = vec![or_dash(
+            hold.place.as_ref().map(|place| place.key.as_slice()),
+        )];
+        row.extend(has_databases.then(|| db(hold).to_string()));
+        row.push(hold.family.clone());
+        row.push(or_dash(hold.owner.as_deref()));
+        row.push(hold.client.map_or("-".into(), |id| id.to_string()));
+        row.push(hold.fence.to_string());
+        row.push(short_ms(hold.held_ms));
+        row.push(if hold.lease_left_ms == 0 {
+            "overdue".into()
+        } else {
+            short_ms(hold.lease_left_ms)
+        });
+        row.extend(has_nodes.then(|| (*node).to_owned()));
+        table.row(row);
+    }
+    table
+}

@@ -1,0 +1,321 @@
+//! What two samples say together: rates and wait times. As lines for people, and as JSON for programs.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::sample::{Counters, FAMILY_NAMES, Key, LONGEST_WAIT, Sample};
+use crate::duration::{short, short_ms};
+use crate::holds::FAMILIES;
+use crate::text::{Side, Table, or_dash, printable};
+
+/// The rates that are shown: the name in JSON, and that of the counters.
+const RATES: [(&str, &str); 8] = [
+    ("granted_at_once", "granted_at_once"),
+    ("granted_after_wait", "granted_after_wait"),
+    ("released", "released"),
+    ("lapsed", "lapsed"),
+    ("lapsed_unrenewed", "lapsed_unrenewed"),
+    ("revoked", "revoked"),
+    ("wait_timeouts", "wait_timeouts"),
+    ("wait_disconnects", "wait_disconnects"),
+];
+
+pub struct Report<'a> {
+    now: &'a Sample,
+    growth: Counters,
+    elapsed: Duration,
+}
+
+impl Report<'_> {
+    pub fn of<'a>(before: &Sample, now: &'a Sample) -> Report<'a> {
+        Report {
+            now,
+            growth: now.counters().since(before.counters()),
+            elapsed: now
+                .taken
+                .saturating_duration_since(before.taken)
+                .max(Duration::from_millis(1)),
+        }
+    }
+
+    fn rate(&self, name: &str) -> f64 {
+        self.growth.of_families(name) as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Returns the mean of the waits that ended in the interval, `None` if none did.
+    fn mean_wait_ms(&self) -> Option<u64> {
+        self.growth
+            .get("dsync_wait_total_ms")
+            .checked_div(self.growth.get("dsync_wait_count"))
+    }
+
+    /// Returns the bound within which so many percent of the waits ended that ended in the interval.
+    fn percentile(&self, percent: u64) -> Percentile {
+        let count = self.growth.get("dsync_wait_count");
+        if count == 0 {
+            return Percentile::None;
+        }
+        let wanted = (count * percent).div_ceil(100);
+        let buckets = self.growth.wait_buckets();
+        match buckets.iter().find(|bucket| bucket.1 >= wanted) {
+            Some(bucket) => Percentile::Within(bucket.0),
+            None => Percentile::Beyond(buckets.last().map_or(0, |bucket| bucket.0)),
+        }
+    }
+
+    pub fn json(&self) -> Json {
+        let counters = self.now.counters();
+        let by_family = |what: &str| {
+            let mut object = serde_json::Map::new();
+            object.insert(
+                "total".into(),
+                json!(counters.get(&format!("dsync_{what}"))),
+            );
+            for (family, name) in FAMILY_NAMES.iter().zip(FAMILIES.map(|family| family.0)) {
+                object.insert(
+                    name.into(),
+                    json!(counters.get(&format!("dsync_{family}_{what}"))),
+                );
+            }
+            Json::Object(object)
+        };
+        let rates: serde_json::Map<String, Json> = RATES
+            .iter()
+            .map(|(name, counter)| ((*name).to_owned(), json!(rounded(self.rate(counter)))))
+            .collect();
+        let keys: Vec<Json> = self.now.keys.iter().map(key_json).collect();
+        json!({
+            "time": humantime::format_rfc3339_millis(self.now.time).to_string(),
+            "interval_ms": self.elapsed.as_millis() as u64,
+            "servers": self.now.servers,
+            "holds": by_family("holds"),
+            "waiters": by_family("waiters"),
+            "longest_wait_ms": counters.get(LONGEST_WAIT),
+            "per_second": rates,
+            "waits": {
+                "ended_in_a_grant": self.growth.get("dsync_wait_count"),
+                "mean_ms": self.mean_wait_ms(),
+                "half_within_ms": self.percentile(50).bound(),
+                "99_percent_within_ms": self.percentile(99).bound(),
+            },
+            "unapplied_changes": counters.get("dsync_unapplied_changes"),
+            "contended": keys,
+        })
+    }
+
+    /// Returns the screen, of as many lines as fit; all of them without a bound.
+    pub fn lines(&self, height: Option<usize>) -> Vec<String> {
+        let counters = self.now.counters();
+        let time = humantime::format_rfc3339_seconds(self.now.time);
+        let servers = match self.now.servers.as_slice() {
+            [one] => one.clone(),
+            several => format!("{} primaries", several.len()),
+        };
+        let mut lines = vec![format!(
+            "dsync top   {servers}   {time}   over {}",
+            short(self.elapsed)
+        )];
+        let kinds: Vec<String> = FAMILY_NAMES
+            .iter()
+            .zip(FAMILIES)
+            .map(|(family, (name, _))| {
+                format!("{name} {}", counters.get(&format!("dsync_{family}_holds")))
+            })
+            .collect();
+        lines.push(format!(
+            "holds: {} ({})   waiters: {}   longest wait: {}",
+            counters.get("dsync_holds"),
+            kinds.join(", "),
+            counters.get("dsync_waiters"),
+            short_ms(counters.get(LONGEST_WAIT)),
+        ));
+        let rate = |name| per_second(self.rate(name));
+        lines.push(format!(
+            "per second: granted {} at once, {} after waiting; released {}, lapsed {} ({} never renewed), \
+             revoked {}",
+            rate("granted_at_once"),
+            rate("granted_after_wait"),
+            rate("released"),
+            rate("lapsed"),
+            rate("lapsed_unrenewed"),
+            rate("revoked"),
+        ));
+        lines.push(match self.mean_wait_ms() {
+            None => "waits: none ended in a grant".into(),
+            Some(mean) => format!(
+                "waits: {} ended in a grant, {} on average, half {}, 99 % {}",
+                self.growth.get("dsync_wait_count"),
+                short_ms(mean),
+                self.percentile(50).text(),
+                self.percentile(99).text(),
+            ),
+        });
+        let unapplied = counters.get("dsync_unapplied_changes");
+        if unapplied > 0 {
+            lines.push(format!(
+                "{unapplied} changes could not be applied: look into the server's log"
+            ));
+        }
+        lines.push(String::new());
+        if self.now.keys.is_empty() {
+            lines.push("Nobody waits.".into());
+        } else {
+            lines.extend(self.table().lines());
+        }
+        if let Some(height) = height.filter(|height| lines.len() > *height) {
+            let hidden = lines.len() - height + 1;
+            lines.truncate(height.saturating_sub(1));
+            lines.push(format!("… and {hidden} more"));
+        }
+        lines
+    }
+
+    fn table(&self) -> Table {
+        let keys = &self.now.keys;
+        let has_databases = keys.iter().any(|key| key.db != 0);
+        let has_servers = self.now.servers.len() > 1;
+        let mut headings = vec![("KEY", Side::Left)];
+        headings.extend(has_databases.then_some(("DB", Side::Right)));
+        headings.extend([
+            ("TYPE", Side::Left),
+            ("STATE", Side::Left),
+            ("WAITERS", Side::Right),
+        ]);
+        headings.extend([
+            ("LONGEST", Side::Right),
+            ("HOLDER", Side::Left),
+            ("FENCE", Side::Right),
+        ]);
+        headings.extend([
+            ("HELD", Side::Right),
+            ("LEASE LEFT", Side::Right),
+            ("NEXT", Side::Left),
+        ]);
+        headings.extend(has_servers.then_some(("SERVER", Side::Left)));
+        let mut table = Table::new(&headings);
+        for key in keys {
+            let mut row = vec![printable(&key.key)];
+            row.extend(has_databases.then(|| key.db.to_string()));
+            row.extend([
+                key.family.clone(),
+                state(key),
+                key.waiters.to_string(),
+                short_ms(key.longest_wait_ms),
+            ]);
+            match key.first_holders.first() {
+                None => row.extend(["-", "-", "-", "-"].map(String::from)),
+                Some(holder) => {
+                    let others = key.holders.saturating_sub(1);
+                    let owner = or_dash(holder.owner.as_deref());
+                    row.push(if others > 0 {
+                        format!("{owner} +{others}")
+                    } else {
+                        owner
+                    });
+                    row.push(holder.fence.to_string());
+                    row.push(short_ms(holder.held_ms));
+                    row.push(short_ms(holder.lease_left_ms));
+                }
+            }
+            row.push(
+                key.first_waiters
+                    .first()
+                    .map_or("-".into(), |waiter| or_dash(waiter.owner.as_deref())),
+            );
+            row.extend(has_servers.then(|| key.server.clone()));
+            table.row(row);
+        }
+        table
+    }
+}
+
+/// Within which time a part of the waits ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Percentile {
+    /// No wait ended.
+    None,
+    Within(u64),
+    /// Longer than the longest bound that the server counts.
+    Beyond(u64),
+}
+
+impl Percentile {
+    fn bound(self) -> Option<u64> {
+        match self {
+            Percentile::Within(ms) => Some(ms),
+            Percentile::None | Percentile::Beyond(_) => None,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Percentile::None => "-".into(),
+            Percentile::Within(ms) => format!("within {}", short_ms(ms)),
+            Percentile::Beyond(ms) => format!("beyond {}", short_ms(ms)),
+        }
+    }
+}
+
+fn state(key: &Key) -> String {
+    match (key.state.as_str(), key.limit) {
+        ("", _) => "-".into(),
+        ("paused", _) if key.paused_ms > 0 => format!("paused {}", short_ms(key.paused_ms)),
+        (state, Some(limit)) => format!("{state} {}/{limit}", key.holders),
+        (state, None) => state.to_owned(),
+    }
+}
+
+fn key_json(key: &Key) -> Json {
+    let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    let holders: Vec<Json> = key
+        .first_holders
+        .iter()
+        .map(|holder| {
+            json!({
+                "owner": holder.owner.as_ref().map(text),
+                "client": holder.client,
+                "fence": holder.fence,
+                "held_ms": holder.held_ms,
+                "lease_left_ms": holder.lease_left_ms,
+            })
+        })
+        .collect();
+    let waiters: Vec<Json> = key
+        .first_waiters
+        .iter()
+        .map(|waiter| {
+            json!({
+                "owner": waiter.owner.as_ref().map(text),
+                "client": waiter.client,
+                "age_ms": waiter.age_ms,
+            })
+        })
+        .collect();
+    json!({
+        "server": key.server,
+        "db": key.db,
+        "key": text(&key.key),
+        "type": key.family,
+        "state": (!key.state.is_empty()).then_some(&key.state),
+        "limit": key.limit,
+        "paused_ms": key.paused_ms,
+        "waiters": key.waiters,
+        "longest_wait_ms": key.longest_wait_ms,
+        "holders": key.holders,
+        "first_holders": holders,
+        "first_waiters": waiters,
+    })
+}
+
+fn rounded(rate: f64) -> f64 {
+    (rate * 100.0).round() / 100.0
+}
+
+fn per_second(rate: f64) -> String {
+    if rate < 10.0 && rate > 0.0 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.0}")
+    }
+}

@@ -1,0 +1,274 @@
+//! What `dsync top` looks at: INFO dsync, DSYNC.CONTENDED and INFO of the contended keys, of all primaries.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
+
+use redis::{FromRedisValue, Value, from_redis_value_ref};
+
+use crate::connect::Node;
+use crate::failure::{Failure, Result, Status};
+use crate::holds::FAMILIES;
+
+/// How many holders and waiters of a key to ask for.
+const FIRST: u32 = 3;
+
+/// What the servers told at one moment.
+pub struct Sample {
+    pub taken: Instant,
+    pub time: SystemTime,
+    pub servers: Vec<String>,
+    counters: Counters,
+    /// The longest wait first.
+    pub keys: Vec<Key>,
+}
+
+/// A key that somebody waits for.
+pub struct Key {
+    pub server: String,
+    pub db: i64,
+    pub key: Vec<u8>,
+    pub family: String,
+    pub waiters: u64,
+    pub longest_wait_ms: u64,
+    /// Empty when the key was free again before it could be asked for, as are the lists.
+    pub state: String,
+    pub limit: Option<u64>,
+    pub paused_ms: u64,
+    pub holders: u64,
+    pub first_holders: Vec<Holder>,
+    pub first_waiters: Vec<Waiter>,
+}
+
+pub struct Holder {
+    pub fence: u64,
+    pub owner: Option<Vec<u8>>,
+    pub client: Option<u64>,
+    pub held_ms: u64,
+    pub lease_left_ms: u64,
+}
+
+pub struct Waiter {
+    pub owner: Option<Vec<u8>>,
+    pub client: Option<u64>,
+    pub age_ms: u64,
+}
+
+/// The numbers of INFO dsync by their names, of several servers added up; the longest wait is the longest of all.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Counters(BTreeMap<String, u64>);
+
+impl Counters {
+    /// Reads the reply to INFO dsync, and adds it.
+    pub fn add(&mut self, info: &str) {
+        for line in info.lines() {
+            let Some((name, value)) = line.split_once(':') else {
+                continue;
+            };
+            let Ok(value) = value.trim().parse::<u64>() else {
+                continue;
+            };
+            let sum = self.0.entry(name.to_owned()).or_default();
+            *sum = if name == LONGEST_WAIT {
+                value.max(*sum)
+            } else {
+                sum.saturating_add(value)
+            };
+        }
+    }
+
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns a counter of all four families together: `lapsed` is the sum of `dsync_lock_lapsed` and so on.
+    pub fn of_families(&self, name: &str) -> u64 {
+        FAMILY_NAMES
+            .iter()
+            .map(|family| self.get(&format!("dsync_{family}_{name}")))
+            .sum()
+    }
+
+    /// Returns the growth since an earlier moment. A server that was started again meanwhile counts from zero.
+    pub fn since(&self, before: &Counters) -> Counters {
+        let growth =
+            |(name, value): (&String, &u64)| (name.clone(), value.saturating_sub(before.get(name)));
+        Counters(self.0.iter().map(growth).collect())
+    }
+
+    /// Returns the waits that ended in a grant, as (bound in ms, how many took at most so long), the bounds rising.
+    pub fn wait_buckets(&self) -> Vec<(u64, u64)> {
+        let bound = |name: &str| {
+            name.strip_prefix("dsync_wait_le_")?
+                .strip_suffix("_ms")?
+                .parse()
+                .ok()
+        };
+        let mut buckets: Vec<(u64, u64)> = self
+            .0
+            .iter()
+            .filter_map(|(name, count)| Some((bound(name)?, *count)))
+            .collect();
+        buckets.sort_unstable();
+        buckets
+    }
+}
+
+pub const LONGEST_WAIT: &str = "dsync_longest_wait_ms";
+
+/// The families as INFO dsync names them.
+pub const FAMILY_NAMES: [&str; 4] = ["lock", "sem", "wg", "once"];
+
+impl Sample {
+    /// Asks all servers.
+    pub fn take(nodes: &mut [Node], count: u32) -> Result<Sample> {
+        let mut counters = Counters::default();
+        let mut keys = Vec::new();
+        for node in nodes.iter_mut() {
+            let info: String = node.ask(redis::cmd("INFO").arg("dsync"))?;
+            counters.add(&info);
+            keys.extend(contended(node, count)?);
+        }
+        if counters.is_empty() {
+            let message = "INFO dsync is empty: has the server loaded the dsync module?";
+            return Err(Failure::new(Status::Refused, message));
+        }
+        keys.sort_by_key(|key| std::cmp::Reverse(key.longest_wait_ms));
+        Ok(Sample {
+            taken: Instant::now(),
+            time: SystemTime::now(),
+            servers: nodes.iter().map(|node| node.name.clone()).collect(),
+            counters,
+            keys,
+        })
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+fn contended(node: &mut Node, count: u32) -> Result<Vec<Key>> {
+    type Row = (i64, Vec<u8>, String, u64, u64);
+    let rows: Vec<Row> = node.ask(redis::cmd("DSYNC.CONTENDED").arg("COUNT").arg(count))?;
+    let mut keys = Vec::with_capacity(rows.len());
+    for (db, key, family, waiters, longest_wait_ms) in rows {
+        let info = info(node, db, &key, &family)?;
+        keys.push(Key {
+            server: node.name.clone(),
+            db,
+            family,
+            waiters,
+            longest_wait_ms,
+            state: field(&info, "state").unwrap_or_default(),
+            limit: field(&info, "limit"),
+            paused_ms: field(&info, "paused-ms").unwrap_or_default(),
+            holders: field(&info, "holders").unwrap_or_default(),
+            first_holders: rows_of(&info, "first-holders").iter().map(holder).collect(),
+            first_waiters: rows_of(&info, "first-waiters").iter().map(waiter).collect(),
+            key,
+        });
+    }
+    Ok(keys)
+}
+
+/// Asks for INFO of one key. A key that has another type by now, or that an ACL hides, has none; the list goes on.
+fn info(node: &mut Node, db: i64, key: &[u8], family: &str) -> Result<Value> {
+    let Some((_, prefix)) = FAMILIES.iter().find(|known| known.0 == family) else {
+        return Ok(Value::Nil);
+    };
+    node.select(db)?;
+    let command = format!("{prefix}.INFO");
+    let reply = redis::cmd(&command)
+        .arg(key)
+        .arg("COUNT")
+        .arg(FIRST)
+        .query(&mut node.connection);
+    match reply {
+        Err(error) if matches!(error.code(), Some("WRONGTYPE" | "NOPERM" | "MOVED" | "ASK")) => {
+            Ok(Value::Nil)
+        }
+        other => other.map_err(|error| Failure::of_server(&node.name, &error)),
+    }
+}
+
+fn holder(row: &Value) -> Holder {
+    Holder {
+        fence: field(row, "fence").unwrap_or_default(),
+        owner: field(row, "owner"),
+        client: field(row, "client"),
+        held_ms: field(row, "held-ms").unwrap_or_default(),
+        lease_left_ms: field(row, "lease-left-ms").unwrap_or_default(),
+    }
+}
+
+fn waiter(row: &Value) -> Waiter {
+    Waiter {
+        owner: field(row, "owner"),
+        client: field(row, "client"),
+        age_ms: field(row, "age-ms").unwrap_or_default(),
+    }
+}
+
+fn rows_of(map: &Value, name: &str) -> Vec<Value> {
+    match find(map, name) {
+        Some(Value::Array(rows)) => rows.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Reads a field of a reply of names and values. `None` where it is missing or null.
+fn field<T: FromRedisValue>(map: &Value, name: &str) -> Option<T> {
+    match find(map, name)? {
+        Value::Nil => None,
+        value => from_redis_value_ref(value).ok(),
+    }
+}
+
+fn find<'a>(map: &'a Value, wanted: &str) -> Option<&'a Value> {
+    let is_wanted =
+        |name: &Value| from_redis_value_ref::<String>(name).is_ok_and(|name| name == wanted);
+    match map {
+        Value::Map(pairs) => pairs
+            .iter()
+            .find(|pair| is_wanted(&pair.0))
+            .map(|pair| &pair.1),
+        Value::Array(items) => items
+            .chunks_exact(2)
+            .find(|pair| is_wanted(&pair[0]))
+            .map(|pair| &pair[1]),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_servers_are_added_and_the_longest_wait_is_the_longest() {
+        let mut counters = Counters::default();
+        counters.add("# dsync\r\ndsync_version:0.3.0\r\ndsync_lock_lapsed:2\r\ndsync_longest_wait_ms:500\r\n");
+        counters.add("dsync_lock_lapsed:3\r\ndsync_sem_lapsed:1\r\ndsync_longest_wait_ms:70\r\n");
+        assert_eq!(counters.of_families("lapsed"), 6);
+        assert_eq!(counters.get(LONGEST_WAIT), 500);
+    }
+
+    #[test]
+    fn growth_of_a_restarted_server_is_not_negative() {
+        let (mut before, mut after) = (Counters::default(), Counters::default());
+        before.add("dsync_lock_released:100\r\ndsync_sem_released:1\r\n");
+        after.add("dsync_lock_released:3\r\ndsync_sem_released:4\r\n");
+        assert_eq!(after.since(&before).of_families("released"), 3);
+    }
+
+    #[test]
+    fn wait_buckets_are_in_the_order_of_their_bounds() {
+        let mut counters = Counters::default();
+        counters.add("dsync_wait_le_1000_ms:7\r\ndsync_wait_le_1_ms:2\r\ndsync_wait_le_10_ms:5\r\ndsync_wait_count:8\r\n");
+        assert_eq!(counters.wait_buckets(), [(1, 2), (10, 5), (1000, 7)]);
+    }
+}

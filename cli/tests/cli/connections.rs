@@ -1,0 +1,292 @@
+//! The ways to a server: TLS, users, unix sockets, sentinels and clusters.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+use crate::support::{Folder, Server, dsync, until, wait_for};
+
+#[test]
+fn user_and_password_come_from_url_options_and_environment() {
+    let server = Server::start();
+    let _: String = server.ask("ACL SETUSER worker on >secret ~jobs:* +@all");
+    let _: String = server.ask("CONFIG SET requirepass other");
+    let run = |url: &str, options: &[&str]| {
+        let mut arguments = options.to_vec();
+        arguments.extend(["run", "--lock", "jobs:1", "--", "true"]);
+        dsync(url, &arguments)
+    };
+    let plain = server.url();
+    let (status, _, stderr) = run(&plain, &[]).output();
+    assert_eq!(status, 76);
+    assert!(
+        stderr.contains("NOAUTH") && stderr.contains("REDISCLI_AUTH"),
+        "{stderr}"
+    );
+    let with_user = format!("redis://worker:secret@127.0.0.1:{}", server.port);
+    assert_eq!(run(&with_user, &[]).output().0, 0);
+    assert_eq!(
+        run(&plain, &["--user", "worker", "--pass", "secret"])
+            .output()
+            .0,
+        0
+    );
+    assert_eq!(
+        run(&plain, &["--user", "worker"])
+            .with("REDISCLI_AUTH", "secret")
+            .output()
+            .0,
+        0
+    );
+    assert_eq!(
+        run(&plain, &[]).with("REDISCLI_AUTH", "other").output().0,
+        0
+    );
+    assert_eq!(
+        run(&plain, &["--user", "worker", "--pass", "wrong"])
+            .output()
+            .0,
+        76
+    );
+    // The URL of the option wins over that of the environment.
+    assert_eq!(
+        run("redis://127.0.0.1:1", &["-u", &with_user]).output().0,
+        0
+    );
+    let denied = dsync(&with_user, &["run", "--lock", "other", "--", "true"]).output();
+    assert_eq!(denied.0, 76);
+    assert!(denied.2.contains("NOPERM"), "{}", denied.2);
+}
+
+#[test]
+fn unix_sockets_and_databases_are_reached() {
+    let server = Server::with(&["--unixsocket", "socket"]);
+    let url = format!("unix://{}?db=3", server.folder.text("socket"));
+    let tool = env!("CARGO_BIN_EXE_dsync");
+    let stdout = dsync(&url, &["run", "--lock", "k", "--", tool, "ls", "--json"]).stdout();
+    let holds: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(holds[0]["db"], 3);
+    assert_eq!(holds[0]["key"], "k");
+}
+
+#[test]
+fn server_without_the_module_is_told() {
+    let server = Server::bare();
+    let (status, _, stderr) = server.dsync(&["ls"]).output();
+    assert_eq!(status, 76);
+    assert!(
+        stderr.contains("has not loaded the dsync module"),
+        "{stderr}"
+    );
+    assert_eq!(
+        server
+            .dsync(&["run", "--lock", "k", "--", "true"])
+            .output()
+            .0,
+        76
+    );
+}
+
+#[test]
+fn tls_checks_the_server_and_shows_a_certificate() {
+    let folder = Folder::new();
+    let mut authority = CertificateParams::default();
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "authority");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    fs::write(folder.path("ca"), authority.pem()).unwrap();
+    for (name, host) in [("server", "localhost"), ("client", "worker")] {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new([host.to_owned()])
+            .unwrap()
+            .signed_by(&key, &authority)
+            .unwrap();
+        fs::write(folder.path(&format!("{name}-cert")), certificate.pem()).unwrap();
+        fs::write(folder.path(&format!("{name}-key")), key.serialize_pem()).unwrap();
+    }
+    let port = crate::support::free_port();
+    let server = Server::try_with(&[
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &folder.text("server-cert"),
+        "--tls-key-file",
+        &folder.text("server-key"),
+        "--tls-ca-cert-file",
+        &folder.text("ca"),
+    ]);
+    if server.is_err() {
+        eprintln!("left out: this server was built without TLS");
+        return;
+    }
+    let url = format!("rediss://localhost:{port}");
+    let (ca, cert, key) = (
+        folder.text("ca"),
+        folder.text("client-cert"),
+        folder.text("client-key"),
+    );
+    let trusted = ["--cacert", &ca, "--cert", &cert, "--key", &key];
+    let run = |url: &str, options: &[&str]| {
+        let mut arguments = options.to_vec();
+        arguments.extend(["run", "--lock", "k", "--try", "--", "true"]);
+        dsync(url, &arguments).output()
+    };
+    let (status, _, stderr) = run(&url, &trusted);
+    assert_eq!(status, 0, "{stderr}");
+    let mut list = trusted.to_vec();
+    list.push("ls");
+    assert_eq!(dsync(&url, &list).output().0, 0);
+    // --cacert asks for TLS also with a redis:// URL.
+    assert_eq!(run(&format!("redis://localhost:{port}"), &trusted).0, 0);
+    assert_eq!(
+        run(&url, &["--insecure", "--cert", &cert, "--key", &key]).0,
+        0
+    );
+    assert_ne!(
+        run(&url, &["--cert", &cert, "--key", &key]).0,
+        0,
+        "an unknown authority"
+    );
+    assert_ne!(
+        run(&url, &["--cacert", &ca]).0,
+        0,
+        "no certificate of the client"
+    );
+    assert_ne!(
+        run(&format!("rediss://127.0.0.1:{port}"), &trusted).0,
+        0,
+        "another name than the certificate's"
+    );
+    assert_eq!(run(&url, &["--cacert", "/nonexistent"]).0, 71);
+}
+
+#[test]
+fn run_survives_a_failover_by_sentinel() {
+    let (primary, folder) = (Server::start(), Folder::new());
+    let replica = Server::with(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
+    until("the replica follows", || {
+        let info: String = replica.ask("INFO replication");
+        info.contains("master_link_status:up")
+    });
+    let sentinel = Server::sentinel(primary.port);
+    until("the sentinel knows the replica", || {
+        let info: String = sentinel.ask("INFO sentinel");
+        info.contains("slaves=1")
+    });
+    let address = format!("127.0.0.1:{}", sentinel.port);
+    let tool = |arguments: &[&str]| {
+        let mut all = vec!["--sentinel", &address, "--master", "locks"];
+        all.extend(arguments);
+        dsync("redis://127.0.0.1:1", &all)
+    };
+    let script = wait_for(&folder.path("go"));
+    let mut run = tool(&[
+        "run", "--lock", "k", "--lease", "9s", "--", "sh", "-c", &script,
+    ])
+    .start();
+    until("the replica knows the hold", || {
+        replica.metric("dsync_holds") == 1
+    });
+    primary.signal(Signal::SIGKILL);
+    until("the replica is promoted", || {
+        let role: Vec<redis::Value> = replica.ask("ROLE");
+        role.first() == Some(&redis::Value::BulkString(b"master".to_vec()))
+    });
+    until("the hold is renewed there", || {
+        let rows = tool(&["ls", "--json"]).output().1;
+        let holds: serde_json::Value = serde_json::from_str(&rows).unwrap_or_default();
+        holds[0]["lease_left_ms"]
+            .as_u64()
+            .is_some_and(|left| left > 7500)
+    });
+    folder.touch("go");
+    let (status, stderr) = run.end();
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(replica.metric("dsync_holds"), 0);
+}
+
+#[test]
+fn all_primaries_of_a_cluster_are_asked() {
+    let nodes = [
+        Server::with(&["--cluster-enabled", "yes"]),
+        Server::with(&["--cluster-enabled", "yes"]),
+    ];
+    let _: String = nodes[0].ask("CLUSTER ADDSLOTSRANGE 0 8191");
+    let _: String = nodes[1].ask("CLUSTER ADDSLOTSRANGE 8192 16383");
+    let _: String = nodes[1].ask("CONFIG SET cluster-node-timeout 5000");
+    let _: String = nodes[0].ask(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port));
+    for node in &nodes {
+        until("the cluster is whole", || {
+            let info: String = node.ask("CLUSTER INFO");
+            info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+        });
+    }
+    // a is in slot 15495, b in slot 3300.
+    let folder = Folder::new();
+    let tool = |arguments: &[&str]| {
+        let mut all = vec!["--cluster"];
+        all.extend(arguments);
+        nodes[0].dsync(&all)
+    };
+    let script = wait_for(&folder.path("go"));
+    let hold = |key: &str| {
+        tool(&[
+            "run", "--lock", key, "--owner", key, "--", "sh", "-c", &script,
+        ])
+        .start()
+    };
+    let mut runs = [hold("a"), hold("b")];
+    until("both hold", || {
+        nodes.iter().all(|node| node.metric("dsync_holds") == 1)
+    });
+
+    let holds: serde_json::Value = serde_json::from_str(&tool(&["ls", "--json"]).stdout()).unwrap();
+    let keys: Vec<&str> = holds
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|hold| hold["key"].as_str())
+        .collect();
+    assert_eq!(keys.len(), 2, "{holds}");
+    let report: serde_json::Value =
+        serde_json::from_str(&tool(&["top", "--once", "--json", "--interval", "100ms"]).stdout())
+            .unwrap();
+    assert_eq!(report["servers"].as_array().unwrap().len(), 2);
+    assert_eq!(report["holds"]["lock"], 2);
+
+    let of_a = holds
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|hold| hold["key"] == "a")
+        .unwrap();
+    assert_eq!(
+        tool(&["revoke", "a", &of_a["fence"].to_string()])
+            .output()
+            .0,
+        0
+    );
+    assert_eq!(tool(&["revoke", "--owner", "b", "--yes"]).output().0, 0);
+    assert!(
+        tool(&["log"])
+            .stdout()
+            .lines()
+            .filter(|line| line.contains(" revoke "))
+            .count()
+            == 2
+    );
+    for run in &mut runs {
+        // The end of the hold is noticed at the next renewal; nobody needs to wait for it here.
+        run.signal(Signal::SIGKILL);
+        run.status();
+    }
+    // A single node names the other one.
+    let (status, _, stderr) = nodes[0]
+        .dsync(&["run", "--lock", "a", "--try", "--", "true"])
+        .output();
+    assert_eq!(status, 76);
+    assert!(stderr.contains("--cluster"), "{stderr}");
+}

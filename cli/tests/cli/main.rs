@@ -1,0 +1,14 @@
+//! The tool against real servers: $DSYNC_TEST_SERVER with the module $DSYNC_TEST_MODULE. test.sh sets both.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that fails panics"
+)]
+
+mod connections;
+mod lists;
+mod losses;
+mod runs;
+mod support;
+mod terminals;

@@ -1,0 +1,415 @@
+//! `dsync run` while the server serves.
+
+use nix::sys::signal::Signal;
+
+use crate::support::{Folder, Server, dsync, lives, until, wait_for};
+
+#[test]
+fn runs_of_one_lock_exclude_each_other() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = format!(
+        "mkdir '{inside}' || echo clash >>'{clashes}'; sleep 0.05; rmdir '{inside}'; echo done >>'{done}'",
+        inside = folder.text("inside"),
+        clashes = folder.text("clashes"),
+        done = folder.text("done"),
+    );
+    let mut runs: Vec<_> = (0..6)
+        .map(|_| {
+            server
+                .dsync(&["run", "--lock", "k", "--", "sh", "-c", &script])
+                .start()
+        })
+        .collect();
+    for run in &mut runs {
+        assert_eq!(run.end().0, 0);
+    }
+    assert_eq!(folder.read("clashes"), "");
+    assert_eq!(folder.read("done").lines().count(), 6);
+}
+
+#[test]
+fn runs_are_served_in_the_order_of_their_requests() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let mut first = server
+        .dsync(&[
+            "run",
+            "--lock",
+            "k",
+            "--",
+            "sh",
+            "-c",
+            &wait_for(&folder.path("go")),
+        ])
+        .start();
+    until("the first holds", || server.metric("dsync_holds") == 1);
+    let mut others = Vec::new();
+    for nth in 1..=3 {
+        let script = format!("echo {nth} >>'{}'", folder.text("order"));
+        others.push(
+            server
+                .dsync(&["run", "--lock", "k", "--", "sh", "-c", &script])
+                .start(),
+        );
+        server.until_waiters(nth);
+    }
+    folder.touch("go");
+    assert_eq!(first.end().0, 0);
+    for other in &mut others {
+        assert_eq!(other.end().0, 0);
+    }
+    assert_eq!(folder.read("order"), "1\n2\n3\n");
+}
+
+#[test]
+fn busy_lock_is_told_with_its_holder_and_a_status() {
+    let server = Server::start();
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
+    let (status, _, stderr) = server
+        .dsync(&["run", "--lock", "k", "--try", "--", "true"])
+        .output();
+    assert_eq!(status, 75);
+    assert!(
+        stderr.contains("lock 'k' is busy: held by web-1"),
+        "{stderr}"
+    );
+    let (status, ..) = server
+        .dsync(&["run", "--lock", "k", "--wait", "200ms", "--", "true"])
+        .output();
+    assert_eq!(status, 75);
+    let (status, _, stderr) = server
+        .dsync(&[
+            "run", "--lock", "k", "--try", "-q", "-E", "0", "--", "false",
+        ])
+        .output();
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    // A wait that ran out leaves nobody in the queue.
+    assert_eq!(server.metric("dsync_waiters"), 0);
+}
+
+#[test]
+fn exit_status_of_the_command_is_passed_on() {
+    let server = Server::start();
+    let run = |script: &str| {
+        server
+            .dsync(&["run", "--lock", "k", "--", "sh", "-c", script])
+            .output()
+            .0
+    };
+    assert_eq!(run("exit 0"), 0);
+    assert_eq!(run("exit 3"), 3);
+    assert_eq!(run("kill -KILL $$"), 137);
+    assert_eq!(run("kill -TERM $$"), 143);
+    assert_eq!(
+        server
+            .dsync(&["run", "--lock", "k", "--", "/nonexistent"])
+            .output()
+            .0,
+        127
+    );
+    assert_eq!(
+        server
+            .dsync(&["run", "--lock", "k", "--", "/dev/null"])
+            .output()
+            .0,
+        126
+    );
+    assert_eq!(server.metric("dsync_holds"), 0, "each run has released");
+}
+
+#[test]
+fn signals_are_passed_on_to_the_command() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = format!(
+        "trap 'echo usr1 >>\"{got}\"' USR1; trap 'exit 7' TERM; touch '{ready}'; while :; do sleep 0.02; done",
+        got = folder.text("got"),
+        ready = folder.text("ready")
+    );
+    let mut run = server
+        .dsync(&["run", "--lock", "k", "--", "sh", "-c", &script])
+        .start();
+    until("the command is ready", || folder.has("ready"));
+    run.signal(Signal::SIGUSR1);
+    until("the command got it", || folder.read("got") == "usr1\n");
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().0, 7);
+    assert_eq!(server.metric("dsync_holds"), 0);
+}
+
+#[test]
+fn ignored_signals_stay_ignored() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let tool = env!("CARGO_BIN_EXE_dsync");
+    let script = format!(
+        "trap '' HUP; exec '{tool}' -u {} run --lock k -- sh -c \"touch '{}'; {}; exit 5\"",
+        server.url(),
+        folder.text("ready"),
+        wait_for(&folder.path("go"))
+    );
+    let mut command = std::process::Command::new("sh");
+    command.arg("-c").arg(script);
+    let mut run = crate::support::Tool(command).start();
+    until("the command is ready", || folder.has("ready"));
+    run.signal(Signal::SIGHUP);
+    folder.touch("go");
+    assert_eq!(run.end().0, 5);
+}
+
+#[test]
+fn environment_has_fence_and_attempt() {
+    let server = Server::start();
+    let script = "echo $DSYNC_FENCE,$DSYNC_ATTEMPT";
+    let lock = || {
+        server
+            .dsync(&["run", "--lock", "k", "--", "sh", "-c", script])
+            .with("DSYNC_ATTEMPT", "9")
+            .stdout()
+    };
+    let fence = |line: String| {
+        line.trim()
+            .strip_suffix(',')
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    let (first, second) = (fence(lock()), fence(lock()));
+    assert!(first < second);
+    let once = server
+        .dsync(&["run", "--once", "w", "--", "sh", "-c", script])
+        .stdout();
+    assert!(once.trim().ends_with(",1"), "{once}");
+}
+
+#[test]
+fn shared_locks_are_held_together_and_semaphores_up_to_their_limit() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let hold = |options: &[&str]| {
+        let script = wait_for(&folder.path("go"));
+        let mut arguments = vec!["run"];
+        arguments.extend(options);
+        arguments.extend(["--", "sh", "-c", &script]);
+        server.dsync(&arguments).start()
+    };
+    let mut runs = vec![
+        hold(&["--lock", "k", "--shared"]),
+        hold(&["--lock", "k", "--shared"]),
+    ];
+    runs.extend([hold(&[
+        "--semaphore",
+        "s",
+        "--limit",
+        "3",
+        "--permits",
+        "2",
+    ])]);
+    until("all hold", || server.metric("dsync_holds") == 3);
+    assert_eq!(
+        server
+            .dsync(&["run", "--lock", "k", "--try", "--", "true"])
+            .output()
+            .0,
+        75
+    );
+    assert_eq!(
+        server
+            .dsync(&[
+                "run",
+                "--semaphore",
+                "s",
+                "--permits",
+                "2",
+                "--try",
+                "--",
+                "true"
+            ])
+            .output()
+            .0,
+        75
+    );
+    assert_eq!(
+        server
+            .dsync(&["run", "--semaphore", "s", "--try", "--", "true"])
+            .output()
+            .0,
+        0
+    );
+    folder.touch("go");
+    for run in &mut runs {
+        assert_eq!(run.end().0, 0);
+    }
+}
+
+#[test]
+fn work_is_done_once() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let run = |script: &str| {
+        server
+            .dsync(&[
+                "run", "--once", "w", "--max", "2", "--delay", "1ms", "--", "sh", "-c", script,
+            ])
+            .output()
+    };
+    assert_eq!(run("exit 4").0, 4);
+    let info: Vec<redis::Value> = server.ask("DONCE.INFO w");
+    assert!(format!("{info:?}").contains("exit status 4"), "{info:?}");
+    assert_eq!(run("kill -TERM $$").0, 143);
+    let (status, _, stderr) = run("exit 0");
+    assert_eq!(status, 80);
+    assert!(
+        stderr.contains("given up after 2 attempts; the last failed with: signal 15 (SIGTERM)"),
+        "{stderr}"
+    );
+
+    let script = format!("echo ran >>'{}'", folder.text("ran"));
+    let again = || {
+        server
+            .dsync(&[
+                "run",
+                "-v",
+                "--once",
+                "w",
+                "--forever",
+                "--",
+                "sh",
+                "-c",
+                &script,
+            ])
+            .output()
+    };
+    assert_eq!(again().0, 0);
+    let (status, _, stderr) = again();
+    assert_eq!(status, 0);
+    assert!(stderr.contains("done already, by attempt 3"), "{stderr}");
+    assert_eq!(folder.read("ran"), "ran\n");
+    assert_eq!(server.metric("dsync_holds"), 0);
+}
+
+#[test]
+fn delay_keeps_others_from_trying_again() {
+    let server = Server::start();
+    let run = |command: &str| {
+        server
+            .dsync(&[
+                "run", "--once", "w", "--delay", "1h", "--try", "--", command,
+            ])
+            .output()
+    };
+    assert_eq!(run("false").0, 1);
+    assert_eq!(run("true").0, 75);
+}
+
+#[test]
+fn result_is_kept_as_long_as_asked() {
+    let server = Server::start();
+    let left = |options: &[&str], key: &str| {
+        let mut arguments = vec!["run", "--once", key];
+        arguments.extend(options);
+        arguments.extend(["--", "true"]);
+        assert_eq!(server.dsync(&arguments).output().0, 0);
+        let info: Vec<redis::Value> = server.ask(&format!("DONCE.INFO {key}"));
+        let at = info
+            .iter()
+            .position(|name| *name == redis::Value::BulkString(b"kept-until-unix-ms".to_vec()));
+        redis::from_redis_value_ref::<Option<u64>>(&info[at.unwrap() + 1]).unwrap()
+    };
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64;
+    assert_eq!(left(&["--forever"], "a"), None);
+    let week = left(&["--keep", "7d"], "b").unwrap() - now;
+    assert!((604_800_000..604_900_000).contains(&week), "{week}");
+}
+
+#[test]
+fn group_counts_success_only() {
+    let server = Server::start();
+    let _: u64 = server.ask("DWG.EXPECT g 3");
+    let run = |command: &str| {
+        server
+            .dsync(&["run", "--group", "g", "--", command])
+            .output()
+            .0
+    };
+    assert_eq!((run("true"), run("false"), run("true")), (0, 1, 0));
+    let owed: u64 = server.ask("DWG.EXPECT g 3");
+    assert_eq!(owed, 1);
+}
+
+#[test]
+fn interrupt_while_waiting_withdraws_the_request() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
+    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let mut run = server
+            .dsync(&["run", "--lock", "k", "--", "touch", &folder.text("ran")])
+            .start();
+        server.until_waiters(1);
+        run.signal(signal);
+        assert_eq!(run.end().0, status);
+        assert_eq!(server.metric("dsync_waiters"), 0);
+    }
+    let _: u64 = server.ask("DLOCK.RELEASE k t");
+    assert_eq!(
+        server.metric("dsync_holds"),
+        0,
+        "nothing was granted behind its back"
+    );
+    assert!(!folder.has("ran"));
+}
+
+#[test]
+fn hold_lasts_until_the_last_process_of_the_group_has_ended() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = format!(
+        "sh -c 'echo $$ >\"{pid}\"; {wait}' & exit 6",
+        pid = folder.text("pid"),
+        wait = wait_for(&folder.path("go")).replace('\'', "\"")
+    );
+    let mut run = server
+        .dsync(&["run", "--lock", "k", "--", "sh", "-c", &script])
+        .start();
+    until("the background process runs", || lives(&folder.read("pid")));
+    assert_eq!(
+        server
+            .dsync(&["run", "--lock", "k", "--try", "--", "true"])
+            .output()
+            .0,
+        75
+    );
+    assert!(!run.has_ended());
+    folder.touch("go");
+    assert_eq!(run.end().0, 6);
+    assert_eq!(server.metric("dsync_holds"), 0);
+}
+
+#[test]
+fn command_is_killed_when_the_tool_is() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = format!("echo $$ >'{}'; exec sleep 600", folder.text("pid"));
+    let mut run = server
+        .dsync(&["run", "--lock", "k", "--", "sh", "-c", &script])
+        .start();
+    until("the command runs", || lives(&folder.read("pid")));
+    run.signal(Signal::SIGKILL);
+    assert_eq!(run.end().0, 137);
+    until("the command is dead", || !lives(&folder.read("pid")));
+}
+
+#[test]
+fn grace_that_does_not_fit_is_a_usage_error() {
+    let (status, _, stderr) = dsync(
+        "redis://127.0.0.1:1",
+        &[
+            "run", "--lock", "k", "--lease", "10s", "--grace", "5s", "--", "true",
+        ],
+    )
+    .output();
+    assert_eq!(status, 64);
+    assert!(stderr.contains("at most 4.0s"), "{stderr}");
+    assert_eq!(
+        dsync("redis://127.0.0.1:1", &["run", "--lock", "k"])
+            .output()
+            .0,
+        64
+    );
+}

@@ -1,0 +1,216 @@
+//! What a user at a terminal sees, and what the keys do. Each command is the leader of a session on a terminal of its own.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use nix::libc;
+use nix::pty::{Winsize, openpty};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use crate::support::{Folder, Process, Server, until, wait_for};
+
+struct Screen {
+    process: Process,
+    keys: File,
+    shown: Arc<Mutex<String>>,
+}
+
+impl Screen {
+    /// Starts a command of the tool on a terminal of 100 columns.
+    fn of(server: &Server, arguments: &[&str]) -> Screen {
+        let size = Winsize {
+            ws_row: 30,
+            ws_col: 160,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let pty = openpty(&size, None).unwrap();
+        let side = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut tool = server.dsync(arguments).0;
+        tool.stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .env("TERM", "xterm");
+        // SAFETY: setsid and ioctl are async-signal-safe.
+        unsafe {
+            tool.pre_exec(|| {
+                nix::unistd::setsid()?;
+                match libc::ioctl(0, libc::TIOCSCTTY, 0) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        let process = Process(tool.spawn().unwrap());
+        let mut output = File::from(pty.master.try_clone().unwrap());
+        let shown = Arc::new(Mutex::new(String::new()));
+        let seen = Arc::clone(&shown);
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                seen.lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..read]));
+            }
+        });
+        Screen {
+            process,
+            keys: File::from(pty.master),
+            shown,
+        }
+    }
+
+    fn until_shows(&self, text: &str) {
+        until(&format!("'{text}' is shown"), || self.text().contains(text));
+    }
+
+    fn text(&self) -> String {
+        self.shown.lock().unwrap().clone()
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn waiting_shows_holder_and_place_and_ctrl_c_ends_it() {
+    let server = Server::start();
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN u QUEUE 60000");
+    let mut screen = Screen::of(&server, &["run", "--lock", "k", "--", "true"]);
+    screen.until_shows("for lock 'k': place 2 of 2; held by web-1 for");
+    screen.press("\x03");
+    assert_eq!(screen.process.status(), 130);
+    assert_eq!(server.metric("dsync_waiters"), 1);
+}
+
+#[test]
+fn waiting_line_is_gone_when_the_command_runs() {
+    let server = Server::start();
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
+    let mut screen = Screen::of(&server, &["run", "--lock", "k", "--", "echo", "begun"]);
+    screen.until_shows("place 1 of 1");
+    let _: u64 = server.ask("DLOCK.RELEASE k t");
+    assert_eq!(screen.process.status(), 0);
+    screen.until_shows("\r\x1b[Kbegun");
+}
+
+#[test]
+fn command_reads_from_the_terminal() {
+    let server = Server::start();
+    let script = "read -r name; echo \"hello $name\"";
+    let mut screen = Screen::of(&server, &["run", "--lock", "k", "--", "sh", "-c", script]);
+    until("it holds", || server.metric("dsync_holds") == 1);
+    screen.press("world\n");
+    screen.until_shows("hello world");
+    assert_eq!(screen.process.status(), 0);
+}
+
+#[test]
+fn ctrl_c_reaches_the_command() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = format!(
+        "trap 'exit 9' INT; touch '{}'; while :; do sleep 0.02; done",
+        folder.text("ready")
+    );
+    let mut screen = Screen::of(&server, &["run", "--lock", "k", "--", "sh", "-c", &script]);
+    until("the command is ready", || folder.has("ready"));
+    screen.press("\x03");
+    assert_eq!(screen.process.status(), 9);
+}
+
+#[test]
+fn suspended_command_goes_on_while_its_hold_lasts() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = format!(
+        "touch '{}'; {}; exit 4",
+        folder.text("ready"),
+        wait_for(&folder.path("go"))
+    );
+    let mut screen = Screen::of(
+        &server,
+        &[
+            "run", "--lock", "k", "--lease", "60s", "--", "sh", "-c", &script,
+        ],
+    );
+    until("the command is ready", || folder.has("ready"));
+    screen.press("\x1a");
+    until_stopped(&screen);
+    folder.touch("go");
+    screen.process.signal(Signal::SIGCONT);
+    assert_eq!(screen.process.status(), 4);
+}
+
+#[test]
+fn command_that_was_suspended_past_its_lease_does_no_more_work() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = format!(
+        "touch '{}'; {}; touch '{}'",
+        folder.text("ready"),
+        wait_for(&folder.path("go")),
+        folder.text("worked")
+    );
+    let mut screen = Screen::of(
+        &server,
+        &[
+            "run", "--lock", "k", "--lease", "1s", "--", "sh", "-c", &script,
+        ],
+    );
+    until("the command is ready", || folder.has("ready"));
+    screen.press("\x1a");
+    until_stopped(&screen);
+    until("the hold lapses", || server.metric("dsync_holds") == 0);
+    folder.touch("go");
+    screen.process.signal(Signal::SIGCONT);
+    assert_eq!(screen.process.status(), 79);
+    assert!(!folder.has("worked"));
+}
+
+fn until_stopped(screen: &Screen) {
+    until("the tool is stopped", || {
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        matches!(
+            waitpid(screen.process.pid(), Some(flags)),
+            Ok(WaitStatus::Stopped(..))
+        )
+    });
+}
+
+#[test]
+fn top_is_a_live_view_that_q_ends() {
+    let server = Server::start();
+    let mut screen = Screen::of(&server, &["top", "--interval", "100ms"]);
+    screen.until_shows("Nobody waits.");
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN t OWNER web-1");
+    let _: redis::Value =
+        server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN u OWNER web-2 QUEUE 60000");
+    screen.until_shows("jobs:1");
+    screen.until_shows("web-2");
+    screen.press("q");
+    assert_eq!(screen.process.status(), 0);
+    until("the shell's screen is back", || {
+        screen.text().ends_with("\x1b[?1049l")
+    });
+}
+
+#[test]
+fn revoke_of_an_owner_shows_the_holds_and_asks() {
+    let server = Server::start();
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE a PX 60000 OWNER web-1");
+    let mut screen = Screen::of(&server, &["revoke", "--owner", "web-*"]);
+    screen.until_shows("Revoke it? [y/N]");
+    screen.press("n\n");
+    assert_eq!(screen.process.status(), 1);
+    assert_eq!(server.metric("dsync_holds"), 1);
+    let mut screen = Screen::of(&server, &["revoke", "--owner", "web-*"]);
+    screen.until_shows("Revoke it? [y/N]");
+    screen.press("y\n");
+    assert_eq!(screen.process.status(), 0);
+    assert_eq!(server.metric("dsync_holds"), 0);
+}

@@ -1,0 +1,295 @@
+//! How requests are spelled and replies are read: the part that needs no connection.
+
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Value};
+use uuid::Uuid;
+
+/// How long the server keeps a place in the queue after the last request for it. It outlasts the reconnection after a
+/// failover; on the other hand a process that dies in the queue can cost the others so long, when its turn comes.
+pub(crate) const KEEP: Duration = Duration::from_secs(20);
+
+/// The families of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    Lock,
+    Semaphore,
+    Group,
+    Once,
+}
+
+impl Family {
+    pub(crate) fn command(self, verb: &str, key: &str) -> Cmd {
+        let family = match self {
+            Family::Lock => "DLOCK",
+            Family::Semaphore => "DSEM",
+            Family::Group => "DWG",
+            Family::Once => "DONCE",
+        };
+        let mut command = redis::cmd(&format!("{family}.{verb}"));
+        command.arg(key);
+        command
+    }
+
+    fn ask(self) -> &'static str {
+        match self {
+            Family::Lock | Family::Semaphore => "ACQUIRE",
+            Family::Group => "ADD",
+            Family::Once => "BEGIN",
+        }
+    }
+}
+
+/// ACQUIRE, ADD or BEGIN. It may be sent any number of times, because it has a token.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) family: Family,
+    pub(crate) key: String,
+    pub(crate) token: String,
+    pub(crate) lease: Duration,
+    pub(crate) owner: Option<String>,
+    /// The words that only some families have: LIMIT, PERMITS, MAX, SHARED.
+    pub(crate) words: Vec<String>,
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    Not,
+    Queue,
+    Block(Duration),
+}
+
+/// What a request is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Granted {
+        fence: u64,
+        attempt: u64,
+    },
+    Waiting {
+        place: u64,
+        channel: String,
+    },
+    Done {
+        result: Option<Vec<u8>>,
+        attempt: u64,
+    },
+    Failed {
+        reason: String,
+        attempts: u64,
+    },
+    Refused,
+}
+
+impl Request {
+    pub(crate) fn command(&self, waiting: Waiting) -> Cmd {
+        let mut command = self.family.command(self.family.ask(), &self.key);
+        command.arg("TOKEN").arg(&self.token);
+        command.arg("PX").arg(millis(self.lease)).arg(&self.words);
+        if let Some(owner) = &self.owner {
+            command.arg("OWNER").arg(owner);
+        }
+        match waiting {
+            Waiting::Not => {}
+            Waiting::Queue => drop(command.arg("QUEUE").arg(millis(KEEP))),
+            Waiting::Block(time) => drop(command.arg("BLOCK").arg(millis(time))),
+        }
+        command
+    }
+
+    /// A command about the hold, or the queued request, of this request's token.
+    pub(crate) fn verb(&self, verb: &str) -> Cmd {
+        let mut command = self.family.command(verb, &self.key);
+        command.arg(&self.token);
+        command
+    }
+
+    pub(crate) fn renewal(&self) -> Cmd {
+        let mut command = self.verb("RENEW");
+        command.arg("PX").arg(millis(self.lease));
+        command
+    }
+}
+
+pub(crate) fn new_token() -> String {
+    Uuid::new_v4().to_string()
+}
+
+/// Whole milliseconds, at least one: for BLOCK zero means without limit, and a lease of zero is an error.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Reads the reply to ACQUIRE, ADD or BEGIN.
+pub(crate) fn outcome(reply: Value) -> RedisResult<Outcome> {
+    let items = match reply {
+        Value::Nil => return Ok(Outcome::Refused),
+        Value::Array(items) => items,
+        other => return Err(unexpected(&other)),
+    };
+    if let [_, fence] = items.as_slice() {
+        let fence = read(fence)?;
+        return Ok(Outcome::Granted { fence, attempt: 1 });
+    }
+    let kind: String = items.first().map(read).transpose()?.unwrap_or_default();
+    match (kind.as_str(), items.as_slice()) {
+        ("WAITING", [_, place, channel]) => Ok(Outcome::Waiting {
+            place: read(place)?,
+            channel: read(channel)?,
+        }),
+        ("RUN", [_, _, fence, attempt]) => Ok(Outcome::Granted {
+            fence: read(fence)?,
+            attempt: read(attempt)?,
+        }),
+        ("DONE", [_, result, attempt]) => Ok(Outcome::Done {
+            result: read(result)?,
+            attempt: read(attempt)?,
+        }),
+        ("FAILED", [_, reason, attempts]) => Ok(Outcome::Failed {
+            reason: String::from_utf8_lossy(&read::<Vec<u8>>(reason)?).into_owned(),
+            attempts: read(attempts)?,
+        }),
+        _ => Err(unexpected(&Value::Array(items))),
+    }
+}
+
+pub(crate) fn read<T: FromRedisValue>(value: &Value) -> RedisResult<T> {
+    T::from_redis_value_ref(value).map_err(RedisError::from)
+}
+
+pub(crate) fn unexpected(reply: &Value) -> RedisError {
+    let what = "a reply that dsync does not give";
+    RedisError::from((ErrorKind::UnexpectedReturnType, what, format!("{reply:?}")))
+}
+
+/// Whether the same request may be sent again: the server, or the connection, was in the way, and that can pass.
+pub(crate) fn is_retryable(error: &RedisError) -> bool {
+    const CODES: [&str; 11] = [
+        "UNBLOCKED",
+        "READONLY",
+        "TRYAGAIN",
+        "LOADING",
+        "CLUSTERDOWN",
+        "MOVED",
+        "ASK",
+        "MASTERDOWN",
+        "NOREPLICAS",
+        "MISCONF",
+        "BUSY",
+    ];
+    is_connection_error(error)
+        || matches!(
+            error.kind(),
+            ErrorKind::MasterNameNotFoundBySentinel | ErrorKind::ClusterConnectionNotFound
+        )
+        || error.code().is_some_and(|code| CODES.contains(&code))
+}
+
+/// Whether the connection is of no further use. What arrives on it late would be taken for the next reply.
+pub(crate) fn is_connection_error(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_timeout() || error.kind() == ErrorKind::Parse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn spelled(command: &Cmd) -> String {
+        let words = command.args_iter().map(|arg| match arg {
+            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn request(family: Family, words: &[&str]) -> Request {
+        Request {
+            family,
+            key: "k".to_owned(),
+            token: "t".to_owned(),
+            lease: Duration::from_secs(3),
+            owner: Some("web-1".to_owned()),
+            words: words.iter().map(|&word| word.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn requests_are_spelled_as_the_grammar_says() {
+        let ask = request(Family::Semaphore, &["LIMIT", "5"]).command(Waiting::Queue);
+        assert_eq!(
+            spelled(&ask),
+            "DSEM.ACQUIRE k TOKEN t PX 3000 LIMIT 5 OWNER web-1 QUEUE 20000"
+        );
+        let short = Waiting::Block(Duration::from_micros(10));
+        let ask = request(Family::Once, &[]).command(short);
+        assert_eq!(
+            spelled(&ask),
+            "DONCE.BEGIN k TOKEN t PX 3000 OWNER web-1 BLOCK 1"
+        );
+        let group = request(Family::Group, &[]);
+        assert_eq!(
+            spelled(&group.command(Waiting::Not)),
+            "DWG.ADD k TOKEN t PX 3000 OWNER web-1"
+        );
+        assert_eq!(spelled(&group.renewal()), "DWG.RENEW k t PX 3000");
+        assert_eq!(spelled(&group.verb("DONE")), "DWG.DONE k t");
+    }
+
+    #[test]
+    fn replies_are_read_by_their_shape() {
+        let granted = outcome(Value::Array(vec![text("t"), Value::Int(7)]));
+        assert_eq!(
+            granted,
+            Ok(Outcome::Granted {
+                fence: 7,
+                attempt: 1
+            })
+        );
+        let run = vec![text("RUN"), text("t"), Value::Int(7), Value::Int(2)];
+        let granted = outcome(Value::Array(run));
+        assert_eq!(
+            granted,
+            Ok(Outcome::Granted {
+                fence: 7,
+                attempt: 2
+            })
+        );
+        let waiting = vec![text("WAITING"), Value::Int(3), text("dsync:{k}:9")];
+        let (place, channel) = (3, "dsync:{k}:9".to_owned());
+        assert_eq!(
+            outcome(Value::Array(waiting)),
+            Ok(Outcome::Waiting { place, channel })
+        );
+        let done = outcome(Value::Array(vec![text("DONE"), Value::Nil, Value::Int(1)]));
+        let (result, attempt) = (None, 1);
+        assert_eq!(done, Ok(Outcome::Done { result, attempt }));
+        assert_eq!(outcome(Value::Nil), Ok(Outcome::Refused));
+        assert!(outcome(Value::Int(1)).is_err());
+        assert!(outcome(Value::Array(vec![text("NEW"), text("a"), text("b")])).is_err());
+    }
+
+    #[test]
+    fn only_what_can_pass_is_retried() {
+        let error = |code: &str| redis::make_extension_error(code.to_owned(), None);
+        for code in ["UNBLOCKED", "NOREPLICAS", "MISCONF"] {
+            assert!(is_retryable(&error(code)), "{code}");
+        }
+        for code in [
+            "MISMATCH",
+            "TOOMANY",
+            "NOLIMIT",
+            "QUEUEFULL",
+            "WRONGTYPE",
+            "NOPERM",
+        ] {
+            assert!(!is_retryable(&error(code)), "{code}");
+        }
+        let closed = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        assert!(is_retryable(&RedisError::from(closed)));
+    }
+}

@@ -1,0 +1,113 @@
+//! How another thread ends a wait.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+type Withdrawal = Arc<dyn Fn() + Send + Sync>;
+
+/// A handle with which another thread ends waits: those that run, and all later ones of the builders that have it.
+///
+/// The waiting call withdraws its request from the queue and returns [`Error::Cancelled`](crate::Error::Cancelled). A
+/// clone is the same handle.
+#[derive(Clone, Default)]
+pub struct Cancel {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_cancelled: bool,
+    next: u64,
+    withdrawals: HashMap<u64, Withdrawal>,
+}
+
+impl Cancel {
+    /// Makes a handle.
+    pub fn new() -> Cancel {
+        Cancel::default()
+    }
+
+    /// Ends the waits. Returns at once: another thread tells the server, which ends the waiting call.
+    pub fn cancel(&self) {
+        let withdrawals: Vec<Withdrawal> = {
+            let mut state = self.state();
+            state.is_cancelled = true;
+            state.withdrawals.values().cloned().collect()
+        };
+        self.shared.changed.notify_all();
+        for withdraw in withdrawals {
+            // Where no thread can be started, the waiting call notices within a few seconds by itself.
+            let _ = thread::Builder::new()
+                .name("dsync-withdraw".to_owned())
+                .spawn(move || withdraw());
+        }
+    }
+
+    /// Whether [`cancel`](Cancel::cancel) was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.state().is_cancelled
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long, or until the waits are to end.
+    pub(crate) fn wait(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut state = self.state();
+        while !state.is_cancelled {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = match self.shared.changed.wait_timeout(state, left) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    /// Has this called when the waits are to end, as long as the returned value lives.
+    pub(crate) fn register(&self, withdraw: impl Fn() + Send + Sync + 'static) -> Registration {
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        state.withdrawals.insert(number, Arc::new(withdraw));
+        Registration {
+            cancel: self.clone(),
+            number,
+        }
+    }
+}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancel")
+            .field("is_cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) struct Registration {
+    cancel: Cancel,
+    number: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.cancel.state().withdrawals.remove(&self.number);
+    }
+}

@@ -1,0 +1,53 @@
+//! The thread that renews one hold.
+//!
+//! One thread a hold, not one for all: in a cluster, a node that does not answer would otherwise keep the renewals of
+//! holds on healthy nodes waiting until those are lost too. A thread costs little beside the work that a hold protects.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::request::read;
+use crate::sync::hold::Shared;
+
+/// Starts renewing. Without a thread the hold lasts for one lease, and is then told as lost.
+pub(crate) fn start(hold: &Arc<Shared>) {
+    let hold = Arc::clone(hold);
+    let thread = thread::Builder::new().name("dsync-renew".to_owned());
+    let _ = thread.spawn(move || renew(&hold));
+}
+
+fn renew(hold: &Shared) {
+    let mut has_failed = false;
+    loop {
+        let pause = hold.lease.renewal_in(has_failed);
+        if hold.lease.wait(pause).is_some() || hold.lease.is_over() {
+            return;
+        }
+        has_failed = !renew_once(hold);
+    }
+}
+
+/// Returns whether the server has answered.
+fn renew_once(hold: &Shared) -> bool {
+    let renewal = hold.request.renewal();
+    let mut call = hold.client.call(&renewal);
+    call.patience = Duration::ZERO;
+    // Half of what is left, so that another attempt on a new connection can follow.
+    call.response = call
+        .response
+        .min(hold.lease.left() / 2)
+        .max(Duration::from_millis(10));
+    match hold.client.send(call) {
+        Ok(answer) => match read::<u64>(&answer.reply) {
+            Ok(0) => hold.lease.ended(),
+            Ok(_) => hold.lease.renewed(answer.sent),
+            Err(_) => return false,
+        },
+        // Another value has replaced the key, and with it the hold.
+        Err(Error::Redis(error)) if error.code() == Some("WRONGTYPE") => hold.lease.ended(),
+        Err(_) => return false,
+    }
+    true
+}
