@@ -3,12 +3,13 @@
 #
 # They go under PREFIX (/usr/local unless set), where man and the shells look: bin, share/man/man1,
 # share/bash-completion/completions, share/zsh/site-functions and share/fish/vendor_completions.d. DESTDIR is put before
-# all of them. Builds nothing, because root often has no cargo.
+# all of them. Builds nothing, because root often has no cargo. stage.sh gives the folder of its own build in CLI_TARGET_DIR.
 set -eu
 cd "$(dirname "$0")/.."
 
-built=$PWD/target/cli/release/dsync
-generated=$PWD/target/cli/share
+target=${CLI_TARGET_DIR:-target/cli}
+built=$target/release/dsync
+generated=$target/share
 prefix=${DESTDIR:-}${PREFIX:-/usr/local}
 
 if [ ! -x "$built" ] || [ ! -d "$generated/man" ]; then
