@@ -11,11 +11,11 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix test-clients fuzz bench bench-growth bench-peers bench-quick lint licences install cli install-cli deb dist clean
+.PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz bench bench-growth bench-peers bench-quick lint licences install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 build: ## build the module, target/release/libdsync.so
 	@sh scripts/need.sh build
@@ -32,6 +32,15 @@ test-matrix: ## the same on every supported server, built if necessary (ALSO="pa
 
 test-clients: ## test the client packages, the tool and the recipes on Redis and Valkey (needs Node and Python; SERVERS=, PARTS=)
 	@sh scripts/test-clients.sh
+
+test-metrics: ## test contrib/ with Debian's Prometheus and redis_exporter, which are unpacked under target/metrics
+	@sh scripts/need.sh build
+	cargo build --release
+	@sh scripts/test-metrics.sh
+
+test-packages: ## test what make deb and make dist build (root; LINTIAN=yes)
+	@sh scripts/test-deb.sh
+	@sh scripts/test-dist.sh
 
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh

@@ -15,8 +15,9 @@ sh scripts/need.sh build peers
 if [ -z "${SERVERS:-}" ]; then
     SERVERS="$(sh scripts/server.sh redis) $(sh scripts/server.sh valkey)"
 fi
-export CARGO_TARGET_DIR="$PWD/target"
-cargo build --release
+CARGO_TARGET_DIR="$PWD/target" cargo build --release
+# Each part builds in a folder of its own.
+unset CARGO_TARGET_DIR
 export DSYNC_TEST_MODULE="$PWD/target/release/libdsync.so"
 
 for server in $SERVERS; do

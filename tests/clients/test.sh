@@ -1,5 +1,6 @@
 #!/bin/sh
-# test.sh: shows that client libraries can share one connection among many waiting tasks.
+# test.sh: shows that client libraries can share one connection among many waiting tasks, and runs the Python lines of
+# docs/clients.md.
 #
 # Starts $DSYNC_TEST_SERVER with $DSYNC_TEST_MODULE on a free port of 127.0.0.1; the server ends with this script. Installs
 # the libraries under target/clients, in pinned versions. Needs Node and cargo.
@@ -40,3 +41,4 @@ trap 'kill "$pid" 2>/dev/null || true; rm -f "$home/data/log"' EXIT
 export DSYNC_URL="redis://127.0.0.1:$port"
 NODE_PATH="$home/node/node_modules" node tests/clients/shared_connection.js
 cargo run -q --release --manifest-path tests/clients/Cargo.toml
+sh tests/clients/python_snippet.sh
