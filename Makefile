@@ -11,7 +11,7 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz bench bench-growth bench-peers bench-quick lint licences install cli install-cli deb dist clean
+.PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz bench bench-growth bench-peers bench-quick lint lint-clients licences install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -64,6 +64,11 @@ lint: ## check format, clippy's lints and the documentation
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
 
 # Not part of `lint`, because the tool takes some minutes to build.
+lint-clients: ## the same for the Rust client and the tool
+	@sh scripts/need.sh build
+	@sh clients/rust/lint.sh
+	@sh cli/lint.sh
+
 licences: ## check the licences and sources of all dependencies against deny.toml
 	@sh scripts/licences.sh
 

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Checks the format, the lints and the documentation of the Rust client, with each of its features.
+# lint.sh: checks the format, the lints and the documentation of the Rust client, with each of its features. Builds in
+# target/clients-rust.
 set -eu
 cd "$(dirname "$0")"
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$(cd ../.. && pwd)/target/clients-rust}
+CARGO_TARGET_DIR=$(cd ../.. && pwd)/target/clients-rust
 export CARGO_TARGET_DIR
 cargo fmt --check
 for features in '' cluster,sentinel; do

@@ -8,7 +8,6 @@ set -eu
 cd "$(dirname "$0")/../.."
 
 server=$DSYNC_TEST_SERVER
-export CARGO_TARGET_DIR="$PWD/target"
 home=$PWD/target/clients/shared
 
 mkdir -p "$home/node" "$home/data"
@@ -40,5 +39,5 @@ trap 'kill "$pid" 2>/dev/null || true; rm -f "$home/data/log"' EXIT
 
 export DSYNC_URL="redis://127.0.0.1:$port"
 NODE_PATH="$home/node/node_modules" node tests/clients/shared_connection.js
-cargo run -q --release --manifest-path tests/clients/Cargo.toml
+CARGO_TARGET_DIR="$PWD/target" cargo run -q --release --manifest-path tests/clients/Cargo.toml
 sh tests/clients/python_snippet.sh
