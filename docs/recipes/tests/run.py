@@ -6,6 +6,7 @@ get that of the server.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,8 @@ def program_failures(page: Path, code: str, language: str, port: int) -> list[st
 def main(names: list[str]) -> int:
     pages = [Path(name).resolve() for name in names] or sorted(RECIPES.glob("*.md"))
     failures = []
+    # As an exception, so that the server ends with this process.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with Server() as server:
         for page in pages:
             if page.name == "README.md":
