@@ -7,7 +7,7 @@ from servers import Server
 
 PROGRAM = """
 import os, sys, time, redis
-from dsync import lock
+from dsync import NotAcquired, lock
 
 client = redis.Redis(port=int(sys.argv[1]))
 with lock(client, "parent", lease=3) as hold:
@@ -15,6 +15,10 @@ with lock(client, "parent", lease=3) as hold:
     if child == 0:
         # Neither the connections nor the threads of the parent are the child's.
         with lock(client, "child", lease=3) as own:
+            try:
+                lock(client, "parent", wait=0.3, own_connection=False).acquire()
+            except NotAcquired:
+                pass
             time.sleep(4)
             own.raise_if_lost()
         os._exit(0)

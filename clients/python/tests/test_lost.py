@@ -7,7 +7,7 @@ from typing import Any, List
 
 import pytest
 import redis
-from servers import Proxy, Server, eventually
+from servers import Proxy, Server, eventually, until_waiting
 from test_lock import holders, waiters
 
 import dsync
@@ -199,3 +199,30 @@ def test_wrong_password_is_not_asked_for_again(own_server: Server) -> None:
     with pytest.raises((redis.AuthenticationError, redis.ResponseError)):
         lock(client, "k").acquire()
     assert time.monotonic() - started < 20
+
+
+def test_announcements_are_heard_again_after_their_connection_broke(server: Server) -> None:
+    client = server.client()
+    first = lock(client, "k").acquire()
+    served: List[int] = []
+
+    def work(number: int) -> None:
+        with lock(client, "k", own_connection=False):
+            served.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        until_waiting(lambda: waiters(client), number + 1)
+    listeners = eventually(lambda: subscribers(client), "a subscriber")
+    for listener in listeners:
+        client.client_kill_filter(_id=listener)
+    eventually(lambda: set(subscribers(client)) - set(listeners), "a new subscriber")
+    first.release()
+    for thread in threads:
+        thread.join(30)
+    assert served == [0, 1, 2]
+
+
+def subscribers(client: Any) -> List[str]:
+    return [row["id"] for row in client.client_list(_type="pubsub")]

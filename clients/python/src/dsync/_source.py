@@ -41,13 +41,17 @@ class Source(NamedTuple):
         return self.connection_class(**{**self.settings, **settings})
 
     def timeout_error(self, message: str) -> Exception:
-        """Returns the error that the client library raises for a time-out, so that callers catch one kind."""
-        for kind in self.connection_class.__mro__:
-            exceptions = sys.modules.get(f"{kind.__module__.split('.')[0]}.exceptions")
-            error = getattr(exceptions, "TimeoutError", None)
-            if error is not None:
-                return error(message)  # type: ignore[no-any-return]
-        return TimeoutError(message)
+        return timeout_error(self.connection_class, message)
+
+
+def timeout_error(library_class: Type[Any], message: str) -> Exception:
+    """Returns the error that the library of this class raises for a time-out, so that callers catch one kind."""
+    for kind in library_class.__mro__:
+        exceptions = sys.modules.get(f"{kind.__module__.split('.')[0]}.exceptions")
+        error = getattr(exceptions, "TimeoutError", None)
+        if error is not None:
+            return error(message)  # type: ignore[no-any-return]
+    return TimeoutError(message)
 
 
 def check_client(client: Any, *, is_async: bool) -> None:

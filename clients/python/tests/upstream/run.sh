@@ -19,10 +19,11 @@ rm -f "$source/pyproject.toml"
 # The server tries one port after the other until it finds a free one.
 port=23000
 while :; do
+    rm -f "$home/upstream.log"
     "$DSYNC_TEST_SERVER" --port "$port" --bind 127.0.0.1 --dir "$home" --save '' --logfile "$home/upstream.log" \
         --loadmodule "$DSYNC_TEST_MODULE" &
     pid=$!
-    trap 'kill "$pid" 2>/dev/null || true; rm -f "$home/upstream.log"' EXIT
+    trap 'kill "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; rm -f "$home/upstream.log"' EXIT
     tries=0
     until grep -q 'Ready to accept connections' "$home/upstream.log" 2>/dev/null || ! kill -0 "$pid" 2>/dev/null; do
         tries=$((tries + 1))
@@ -30,7 +31,6 @@ while :; do
         sleep 0.1
     done
     ! kill -0 "$pid" 2>/dev/null || break
-    rm -f "$home/upstream.log"
     port=$((port + 1))
     [ "$port" -lt 23050 ] || {
         echo "dsync: no free port from 23000 to 23049." >&2

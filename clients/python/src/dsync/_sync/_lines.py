@@ -26,11 +26,15 @@ class Line:
         self.source = source
         connect_within = min(within, source.settings["socket_connect_timeout"])
         self._connection = source.connection(socket_timeout=within, socket_connect_timeout=connect_within)
+        self._is_closed = False
 
     def connect(self) -> None:
         self._connection.connect()
 
     def send(self, words: Words) -> None:
+        if self._is_closed:
+            # It would connect again, without what was subscribed to.
+            raise ConnectionError("the connection was closed")
         try:
             # A Sentinel's connection asks for the address here only.
             self._connection.connect()
@@ -63,6 +67,7 @@ class Line:
             return False
 
     def close(self) -> None:
+        self._is_closed = True
         self._connection.disconnect()
 
 

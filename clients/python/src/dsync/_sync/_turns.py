@@ -6,6 +6,7 @@ exist while anybody waits. A message that is lost costs nothing but time, becaus
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Dict, Hashable, List, Optional
 
@@ -23,10 +24,14 @@ class Watch:
         self.channel = channel
         self.confirmed = threading.Event()
         self.turn = threading.Event()
+        self.is_broken = False
 
     def wait(self, seconds: float) -> None:
         self.turn.wait(seconds)
         self.turn.clear()
+        if self.is_broken:
+            # The caller asks again, and subscribes anew if it still waits.
+            raise ConnectionError("the announcements of turns are not heard any more")
 
     def end(self) -> None:
         self._listener.forget(self)
@@ -49,8 +54,13 @@ class Listener:
         with self._lock:
             if self._is_over:
                 return None
+            try:
+                self._line.send([f"{self._prefix}SUBSCRIBE", channel])
+            except BaseException:
+                # The connection is closed, and the thread, if there is one, ends by that.
+                self._is_over = True
+                raise
             self._watches.append(watch)
-            self._line.send([f"{self._prefix}SUBSCRIBE", channel])
             if len(self._watches) == 1:
                 threading.Thread(target=self._listen, name="dsync-turns", daemon=True).start()
         return watch
@@ -81,8 +91,8 @@ class Listener:
                 self._is_over = True
                 left = list(self._watches)
             self._line.close()
-            # They ask again, and subscribe anew if they still wait.
             for watch in left:
+                watch.is_broken = True
                 watch.confirmed.set()
                 watch.turn.set()
 
@@ -99,11 +109,18 @@ class Turns:
     """The listeners of one client. Thread-safe."""
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._listeners: Dict[Optional[Hashable], Listener] = {}
 
     def watch(self, client: Any, key: str, channel: str) -> Watch:
         """Subscribes, and returns when the server has confirmed it."""
+        if self._pid != os.getpid():
+            # After a fork the connections and threads are the parent's.
+            self._reset()
         source = source_of(client, key)
         with self._lock:
             listener = self._listeners.get(source.node)

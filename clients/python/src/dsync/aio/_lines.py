@@ -25,9 +25,13 @@ class Line:
         self._source = source
         # The time-outs are those of each call.
         self._connection = source.connection(socket_timeout=None)
+        self._is_closed = False
 
     async def send(self, words: Words) -> None:
         """Connects if there is no connection yet, and sends."""
+        if self._is_closed:
+            # It would connect again, without what was subscribed to.
+            raise ConnectionError("the connection was closed")
         try:
             async with timeout(ANSWER_WITHIN):
                 await self._connection.connect()
@@ -56,4 +60,5 @@ class Line:
         return await self.receive(within)
 
     async def close(self) -> None:
+        self._is_closed = True
         await self._connection.disconnect(nowait=True)

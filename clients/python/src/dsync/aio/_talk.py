@@ -7,7 +7,7 @@ from typing import Any, Coroutine, Optional, Set
 
 from .._protocol import Words
 from .._retry import log
-from .._source import source_of
+from .._source import source_of, timeout_error
 from .._steps import ANSWER_WITHIN, Ask, Block, Pause, Result, Script, Step, Turn, Watch
 from ._lines import Line, timeout
 from ._turns import Watch as Watching
@@ -70,7 +70,7 @@ class _Talk:
         except asyncio.TimeoutError as error:
             # The cause stays: it can be that the client tried in vain to connect.
             message = f"the server did not answer within {within:.1f} s"
-            raise source_of(self._client, self._key).timeout_error(message) from error
+            raise timeout_error(type(self._client), message) from error
 
     async def _block(self, step: Block) -> Any:
         line = self._blocking

@@ -24,12 +24,16 @@ class Watch:
         self.channel = channel
         self.confirmed = asyncio.Event()
         self.turn = asyncio.Event()
+        self.is_broken = False
 
     async def wait(self, seconds: float) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
             async with timeout(seconds):
                 await self.turn.wait()
         self.turn.clear()
+        if self.is_broken:
+            # The caller asks again, and subscribes anew if it still waits.
+            raise ConnectionError("the announcements of turns are not heard any more")
 
     async def end(self) -> None:
         await self._listener.forget(self)
@@ -88,8 +92,8 @@ class Listener:
         finally:
             self.is_over = True
             await self._line.close()
-            # They ask again, and subscribe anew if they still wait.
             for watch in self._watches:
+                watch.is_broken = True
                 watch.confirmed.set()
                 watch.turn.set()
 
