@@ -97,8 +97,12 @@ export class Hold {
     throwIfLost(): void;
     /** Renews the lease now. Resolves to false when the hold had ended: then it is lost. */
     renew(): Promise<boolean>;
-    /** Ends the hold. Resolves to whether the server ended it now: false if it had been released or lost before. */
+    /**
+     * Ends the hold. Resolves to whether the server ended it now: false if it had been released or lost before. Rejects when
+     * the server has not answered by the end of the lease.
+     */
     release(): Promise<boolean>;
+    /** Releases the hold. Does not reject. */
     [Symbol.asyncDispose](): Promise<void>;
 }
 

@@ -73,6 +73,27 @@ describe('cluster', () => {
                 });
             }
 
+            test('user with the permissions that README names waits', async () => {
+                const rights = ['on', '>secret', 'resetchannels', '~jobs:*', '-@all', '+@connection', '-@dangerous'];
+                rights.push('+dlock.acquire', '+dlock.release', '+dlock.renew', '+ssubscribe', '+sunsubscribe', '&dsync:*');
+                rights.push('+info', '+cluster|slots', '+cluster|info');
+                for (const node of nodes) {
+                    await node.call('ACL', 'SETUSER', 'worker', ...rights);
+                }
+                const ports = nodes.map(({ port }) => port);
+                const worker = await library.openCluster(ports, { username: 'worker', password: 'secret' });
+                const key = `jobs:${library.name}`;
+                const hold = await dsync.lock(client, key);
+                const next = dsync.lock(worker, key);
+                const node = await nodeOf(key);
+                const isHeard = async () => (await node.call('PUBSUB', 'SHARDCHANNELS', `dsync:{${key}}:*`)).length === 1;
+                await eventually(isHeard, 'it listens to the channel of its place');
+                await hold.release();
+                assert.equal(await (await next).release(), true);
+                dsync.closeSubscription(worker);
+                library.close(worker);
+            });
+
             test('hold and place move with their slot', async () => {
                 const key = `${library.name}:moves`;
                 const slot = slotOf(key);

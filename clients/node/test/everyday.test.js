@@ -106,6 +106,18 @@ for (const library of ALL) {
             assert.equal(await hold.release(), true);
         });
 
+        test('connection of its own is in the database that the client has selected', async () => {
+            const moved = await library.open(`${server.url}/3`);
+            await moved.select(5);
+            const first = await dsync.lock(moved, 'db');
+            const pending = dsync.lock(moved, 'db', { ownConnection: true });
+            const isBlocked = async () => / flags=b db=5 /.test(await server.call('CLIENT', 'LIST'));
+            await eventually(isBlocked, 'it waits there');
+            assert.equal(await first.release(), true);
+            assert.equal(await (await pending).release(), true);
+            library.close(moved);
+        });
+
         test('hold is renewed for as long as the work lasts', async () => {
             const outlasts = async () => {
                 await eventually(async () => {

@@ -191,6 +191,28 @@ describe('faults', { concurrency: true }, () => {
                 await hold.release();
             });
 
+            test('user with the permissions that README names waits, and is told no names', async (t) => {
+                const { server, direct } = await world(t, library);
+                const rights = ['on', '>secret', 'resetchannels', '~jobs:*', '-@all', '+@connection', '-@dangerous'];
+                rights.push('+dlock.acquire', '+dlock.release', '+dlock.renew', '+psubscribe', '&dsync:*', '+info');
+                await server.call('ACL', 'SETUSER', 'worker', ...rights);
+                const client = await library.open(`redis://worker:secret@127.0.0.1:${server.port}`);
+                const hold = await dsync.lock(direct, 'jobs:1');
+                await assert.rejects(dsync.lock(client, 'jobs:1', { waitMs: 0 }), (error) => {
+                    assert.equal(error.message, "'jobs:1' was not acquired");
+                    assert.deepEqual(error.holders, []);
+                    return true;
+                });
+                const next = dsync.lock(client, 'jobs:1', { leaseMs: 3_000 });
+                await eventually(async () => (await server.call('PUBSUB', 'NUMPAT')) === 1, 'it has subscribed');
+                await hold.release();
+                const granted = await next;
+                assert.equal(await granted.renew(), true);
+                assert.equal(await granted.release(), true);
+                dsync.closeSubscription(client);
+                library.close(client);
+            });
+
             test('user who may not subscribe gets the turn by asking', async (t) => {
                 const { server } = await world(t, library);
                 const name = `plain-${library.name}`;

@@ -15,8 +15,9 @@ function ioredis(name) {
             await new Promise((resolve) => client.once('ready', resolve));
             return client;
         },
-        openCluster: async (ports) => {
-            const client = new Redis.Cluster(ports.map((port) => ({ host: '127.0.0.1', port })));
+        openCluster: async (ports, user = {}) => {
+            const nodes = ports.map((port) => ({ host: '127.0.0.1', port }));
+            const client = new Redis.Cluster(nodes, { redisOptions: user });
             client.on('error', () => {});
             await new Promise((resolve) => client.once('ready', resolve));
             return client;
@@ -42,9 +43,9 @@ function nodeRedis(name) {
     return {
         name,
         open: (url, options = {}) => opened(redis.createClient({ url, ...options })),
-        openCluster: (ports) => {
+        openCluster: (ports, user = {}) => {
             const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
-            return opened(redis.createCluster({ rootNodes }));
+            return opened(redis.createCluster({ rootNodes, defaults: user }));
         },
         openSentinel:
             redis.createSentinel &&

@@ -54,7 +54,9 @@ class Ioredis {
         if (primary === undefined) {
             throw new Error('Connection is closed: the primary of the key is not known');
         }
-        const connection = primary.duplicate(NO_RECONNECT);
+        // The caller may have changed the database with SELECT.
+        const db = primary.condition?.select ?? primary.options.db;
+        const connection = primary.duplicate({ ...NO_RECONNECT, db });
         connection.on('error', () => {});
         connection.once('end', onEnd);
         try {

@@ -58,14 +58,29 @@ class NodeRedis {
             }
             primary = await this.#client.nodeClient(node);
         }
-        const { socket, commandOptions } = primary.options ?? {};
+        const { socket, commandOptions, database } = primary.options ?? {};
         return primary.duplicate({
+            // The caller may have changed the database with SELECT. The rest of the URL is in the other options.
+            url: undefined,
+            database: this.isCluster ? database : await selectedDatabase(primary, database),
             // duplicate() replaces these as a whole, and the address is among those of the socket.
             // A connection that waits is silent for long, so no timeout may end it.
             socket: { ...socket, reconnectStrategy: false, socketTimeout: undefined },
             commandOptions: { ...commandOptions, timeout: undefined },
         });
     }
+}
+
+/** Resolves to the database of a client's connection; to the one of its options where CLIENT INFO is not allowed. */
+async function selectedDatabase(client, ofOptions) {
+    const info = await client.sendCommand(['CLIENT', 'INFO']).catch((error) => {
+        if (/^NOPERM\b/.test(error.message)) {
+            return '';
+        }
+        throw error;
+    });
+    const found = / db=(\d+) /.exec(String(info));
+    return found === null ? ofOptions : Number(found[1]);
 }
 
 class Connection {
