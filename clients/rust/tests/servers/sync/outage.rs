@@ -162,3 +162,14 @@ fn request_is_repeated_until_a_replica_is_promoted() {
     let _: String = server.run("REPLICAOF NO ONE");
     asking.join().unwrap().unwrap().release().unwrap();
 }
+
+#[test]
+fn drop_releases_although_all_idle_connections_were_closed() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").lease(3600 * SECOND).acquire().unwrap();
+    let _: u64 = server.run("CLIENT KILL TYPE normal SKIPME yes");
+    drop(hold);
+    let other = Client::open(server.url()).unwrap();
+    other.lock("jobs").try_acquire().unwrap();
+}
