@@ -70,10 +70,11 @@ pub(crate) struct Listening {
     channel: String,
     waiter: Arc<Notify>,
     listeners: Arc<Listeners>,
-    ending: Ending,
+    /// Where the messages come from; `None` before that is known.
+    source: Option<Source>,
 }
 
-enum Ending {
+enum Source {
     Task(mpsc::UnboundedSender<Wish>),
     #[cfg(feature = "cluster-async")]
     Cluster {
@@ -103,40 +104,40 @@ impl Announcements {
         self.listeners
             .all()
             .insert(channel.to_owned(), Arc::clone(&waiter));
-        let ending = match self.subscribe(channel).await {
-            Ok(ending) => ending,
-            Err(error) => {
-                self.listeners.all().remove(channel);
-                return Err(error);
-            }
-        };
-        Ok(Listening {
+        // Made before the first await: when this future is dropped, what it has begun is undone.
+        let mut listening = Listening {
             channel: channel.to_owned(),
             waiter,
             listeners: Arc::clone(&self.listeners),
-            ending,
-        })
+            source: None,
+        };
+        self.subscribe(&mut listening).await?;
+        Ok(listening)
     }
 
-    async fn subscribe(&self, channel: &str) -> RedisResult<Ending> {
+    async fn subscribe(&self, listening: &mut Listening) -> RedisResult<()> {
+        let channel = listening.channel.clone();
         #[cfg(feature = "cluster-async")]
         if self.connections.announced_to.is_some() {
-            return Ok(Ending::Cluster {
-                number: self
-                    .connections
-                    .listen_in_cluster(channel, self.response)
-                    .await?,
+            let source = listening.source.insert(Source::Cluster {
                 connections: Arc::clone(&self.connections),
+                number: 0,
                 response: self.response,
             });
+            let subscribed = self.connections.listen_in_cluster(&channel, self.response);
+            let on = subscribed.await?;
+            if let Source::Cluster { number, .. } = source {
+                *number = on;
+            }
+            return Ok(());
         }
         let wishes = within(self.response, self.task()).await?;
+        listening.source = Some(Source::Task(wishes.clone()));
         let (tell, told) = oneshot::channel();
         // A task that has just ended drops the wish, and with it `tell`.
-        let _ = wishes.send(Wish::Listen(channel.to_owned(), tell));
+        let _ = wishes.send(Wish::Listen(channel, tell));
         let closed = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-        within(self.response, async { told.await.map_err(|_| closed())? }).await?;
-        Ok(Ending::Task(wishes))
+        within(self.response, async { told.await.map_err(|_| closed())? }).await
     }
 
     async fn task(&self) -> RedisResult<mpsc::UnboundedSender<Wish>> {
@@ -192,14 +193,15 @@ impl Listening {
         if self.channel != channel {
             return false;
         }
-        match &self.ending {
-            Ending::Task(wishes) => !wishes.is_closed(),
+        match &self.source {
+            None => false,
+            Some(Source::Task(wishes)) => !wishes.is_closed(),
             #[cfg(feature = "cluster-async")]
-            Ending::Cluster {
+            Some(Source::Cluster {
                 connections,
                 number,
                 ..
-            } => connections.shared_number().await == *number,
+            }) => connections.shared_number().await == *number,
         }
     }
 }
@@ -208,14 +210,15 @@ impl Drop for Listening {
     fn drop(&mut self) {
         self.listeners.all().remove(&self.channel);
         let channel = std::mem::take(&mut self.channel);
-        match &self.ending {
-            Ending::Task(wishes) => drop(wishes.send(Wish::Forget(channel))),
+        match &self.source {
+            None => {}
+            Some(Source::Task(wishes)) => drop(wishes.send(Wish::Forget(channel))),
             #[cfg(feature = "cluster-async")]
-            Ending::Cluster {
+            Some(Source::Cluster {
                 connections,
                 response,
                 ..
-            } => {
+            }) => {
                 let (connections, response) = (Arc::clone(connections), *response);
                 if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                     runtime.spawn(async move {

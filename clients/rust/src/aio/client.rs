@@ -40,7 +40,8 @@ pub enum Waits {
     /// All waits share one connection with the other commands (QUEUE), and a second one tells whose turn it is: for
     /// thousands of waits at a time. It needs the ACL `&dsync:*` and `+subscribe +unsubscribe`. In a cluster the messages
     /// come on the shared connection, which takes RESP3 and `+ssubscribe +sunsubscribe`;
-    /// [`Server::cluster`] chooses RESP3, a `ClusterClient` of your own has to.
+    /// [`Server::cluster`] chooses RESP3, a `ClusterClient` of your own has to. Only a wait for a group to finish has no
+    /// messages: it asks every half a second.
     SharedConnection,
 }
 

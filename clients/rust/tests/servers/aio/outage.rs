@@ -144,3 +144,19 @@ async fn server_that_is_away_is_given_up_when_patience_ends() {
     let error = client.lock("jobs").acquire().await.unwrap_err();
     assert!(error.is_unreachable(), "{error:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drop_releases_although_the_connection_was_closed() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client
+        .lock("jobs")
+        .lease(3600 * SECOND)
+        .acquire()
+        .await
+        .unwrap();
+    let _: u64 = server.run("CLIENT KILL TYPE normal SKIPME yes");
+    drop(hold);
+    let other = Client::open(server.url()).unwrap();
+    other.lock("jobs").acquire_for(LONG).await.unwrap();
+}

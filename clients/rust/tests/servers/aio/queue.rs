@@ -123,6 +123,10 @@ async fn dropped_wait_leaves_the_queue() {
                 .is_err()
         );
         server.wait_for_waiters(0);
+        eventually("nobody listens for a turn", || {
+            let channels: Vec<String> = server.run("PUBSUB CHANNELS dsync:*");
+            channels.is_empty()
+        });
         hold.release().await.unwrap();
         lock.acquire_for(LONG)
             .await

@@ -148,3 +148,28 @@ fn release_is_repeated_until_the_server_is_back() {
     releasing.join().unwrap().unwrap();
     client.lock("jobs").try_acquire().unwrap();
 }
+
+#[test]
+fn request_is_repeated_until_a_replica_is_promoted() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let _: String = server.run("REPLICAOF 127.0.0.1 1");
+    let lock = client.lock("jobs");
+    let asking = thread::spawn(move || lock.acquire_for(LONG));
+    eventually("the replica has refused the request", || {
+        !server.info("errorstats", "errorstat_READONLY").is_empty()
+    });
+    let _: String = server.run("REPLICAOF NO ONE");
+    asking.join().unwrap().unwrap().release().unwrap();
+}
+
+#[test]
+fn drop_releases_although_all_idle_connections_were_closed() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").lease(3600 * SECOND).acquire().unwrap();
+    let _: u64 = server.run("CLIENT KILL TYPE normal SKIPME yes");
+    drop(hold);
+    let other = Client::open(server.url()).unwrap();
+    other.lock("jobs").try_acquire().unwrap();
+}

@@ -103,3 +103,26 @@ fn wait_ends_by_a_grant_and_not_at_the_end_of_a_block() {
     hold.release().unwrap();
     assert!(waiting.join().unwrap().is_ok());
 }
+
+#[test]
+fn wait_goes_on_after_an_operator_has_unblocked_its_client() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let lock = client.lock("jobs").lease(60 * SECOND);
+    let hold = lock.acquire().unwrap();
+    let waiting = {
+        let lock = lock.clone();
+        thread::spawn(move || lock.acquire_for(LONG))
+    };
+    eventually("the client is unblocked", || {
+        let clients: String = server.run("CLIENT LIST");
+        let blocked = clients.lines().find(|line| line.contains(" flags=b "));
+        let id = blocked.and_then(|line| line.strip_prefix("id=")?.split(' ').next());
+        id.is_some_and(|id| server.run::<u64>(&format!("CLIENT UNBLOCK {id} ERROR")) == 1)
+    });
+    eventually("a client is blocked again", || {
+        server.info("clients", "blocked_clients") == "1"
+    });
+    hold.release().unwrap();
+    waiting.join().unwrap().unwrap().release().unwrap();
+}
