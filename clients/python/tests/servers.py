@@ -129,12 +129,19 @@ def closing(*servers: Server) -> Iterator[None]:
 def replica_of(primary: Server) -> Server:
     """Starts a replica, and returns it when it has everything."""
     replica = Server("--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0")
-    until_in_sync(replica)
+    until_in_sync(primary)
     return replica
 
 
-def until_in_sync(replica: Server) -> None:
-    eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "a replica in sync")
+def until_in_sync(primary: Server) -> None:
+    """Waits until the first replica has confirmed all that its primary has written so far."""
+
+    def is_in_sync() -> bool:
+        replication = primary.client().info("replication")
+        replica = replication.get("slave0", {})
+        return bool(replica.get("state") == "online" and replica["offset"] >= replication["master_repl_offset"])
+
+    eventually(is_in_sync, "a replica in sync")
 
 
 def until_primary(server: Server) -> None:
@@ -164,7 +171,7 @@ class Cluster:
         eventually(lambda: self._all_know(4), "four nodes that know each other")
         self.replica.client().execute_command("CLUSTER", "REPLICATE", self.id_of(self.nodes[0]))
         eventually(lambda: all(self._is_in_order(node) for node in self.nodes), "a cluster in order")
-        until_in_sync(self.replica)
+        until_in_sync(self.nodes[0])
 
     def _all_know(self, count: int) -> bool:
         return all(node.client().execute_command("CLUSTER", "NODES").count(b"\n") == count for node in self.nodes)

@@ -65,7 +65,7 @@ def test_sentinel_failover_keeps_hold_and_queue(own_connection: bool) -> None:
         client = guards.master_for("locks", socket_timeout=None)
         with lock(client, "k", lease=20, margin=0) as hold:
             threads, served = queue_up(client, "k", 5, lambda: waiters(primary.client()), own_connection=own_connection)
-            assert primary.client().wait(1, 5_000) == 1
+            until_in_sync(primary)
             primary.kill()
             until_primary(replica)
             before = hold._lease.lost_at()
@@ -86,7 +86,7 @@ def test_waiters_survive_a_failover_command() -> None:
             for old, new in ((primary, replica), (replica, primary)):
                 old.client().execute_command("FAILOVER", "TO", "127.0.0.1", new.port)
                 until_primary(new)
-                until_in_sync(old)
+                until_in_sync(new)
         join(threads)
         assert served == list(range(3))
 

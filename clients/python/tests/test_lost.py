@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from typing import Any, List
+from typing import Any, Iterator, List
 
 import pytest
 import redis
@@ -163,6 +163,15 @@ def test_wait_that_runs_out_leaves_nothing_behind(client: Any, own_connection: b
         assert waiters(client) == 0
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's reaction to Ctrl-C, which it leaves out where its caller ignores the signal: in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_interrupted_wait_leaves_nothing_behind(client: Any, own_connection: bool) -> None:
     def interrupt() -> None:
         eventually(lambda: waiters(client), "a waiter")
@@ -173,7 +182,7 @@ def test_interrupted_wait_leaves_nothing_behind(client: Any, own_connection: boo
     with lock(client, "k"):
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
-            lock(client, "k", own_connection=own_connection).acquire()
+            lock(client, "k", wait=60, own_connection=own_connection).acquire()
         assert waiters(client) == 0
     assert holders(client, "k") == 0
 

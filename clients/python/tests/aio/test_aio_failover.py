@@ -6,7 +6,7 @@ from typing import Any, List
 import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
-from servers import Server, closing, eventually, replica_of, until_primary, until_waiting
+from servers import Server, closing, eventually, replica_of, until_in_sync, until_primary, until_waiting
 from test_lock import waiters
 
 from dsync.aio import lock
@@ -38,7 +38,7 @@ async def test_sentinel_failover_keeps_hold_and_queue(own_connection: bool) -> N
             for number in range(3):
                 tasks.append(asyncio.create_task(work(number)))
                 await in_thread(until_waiting, lambda: waiters(primary.client()), number + 1)
-            assert primary.client().wait(1, 5_000) == 1
+            await in_thread(until_in_sync, primary)
             primary.kill()
             await in_thread(until_primary, replica)
             before = hold._lease.lost_at()
