@@ -30,7 +30,7 @@ test: ## test the engine, and the module on every available server (or on SERVER
 test-matrix: ## the same on every supported server, built if necessary (ALSO="path ...", EXCEPT="name ...")
 	@sh scripts/test-matrix.sh
 
-test-clients: ## test the client packages, the tool and the recipes on Redis and Valkey (needs Node and Python; SERVERS=, PARTS=)
+test-clients: ## test the client packages, the tool and the recipes on Redis and Valkey (SERVERS=, PARTS=, JOBS=)
 	@sh scripts/test-clients.sh
 
 test-metrics: ## test contrib/ with Debian's Prometheus and redis_exporter, which are unpacked under target/metrics

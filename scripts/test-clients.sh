@@ -4,26 +4,46 @@
 #
 # Each part has a test.sh of its own, which gets the path of a server in DSYNC_TEST_SERVER and that of the module in
 # DSYNC_TEST_MODULE, starts its own servers on 127.0.0.1, and installs libraries in pinned versions under target/. Every
-# part runs on a Redis and on a Valkey. SERVERS names other servers, PARTS only some of the parts: for instance
+# part runs on a Redis and on a Valkey, and JOBS parts at a time (2), because most tests wait most of the time. What a part
+# prints comes at its end. SERVERS names other servers, PARTS only some of the parts: for instance
 # `make test-clients PARTS=clients/python SERVERS=/usr/bin/redis-server`. Unlike `make test` this needs Python and Node,
 # which need.sh installs where they are missing.
 set -eu
 cd "$(dirname "$0")/.."
 
-parts=${PARTS:-tests/clients clients/python clients/node clients/rust cli docs/recipes}
+# Tests one part on every server; what it prints goes to a file first.
+test_part() {
+    log=$PWD/target/clients/$(echo "$1" | tr / -).log
+    mkdir -p "${log%/*}"
+    for server in $SERVERS; do
+        echo "dsync: $1 with $("$server" --version | cut -d ' ' -f 1-3)" >"$log"
+        if DSYNC_TEST_SERVER=$server sh "$1/test.sh" >>"$log" 2>&1; then
+            cat "$log"
+        else
+            echo "dsync: $1 FAILED with $server" >>"$log"
+            cat "$log"
+            return 1
+        fi
+    done
+}
+
+if [ "${1:-}" = part ]; then
+    test_part "$2"
+    exit
+fi
+
+# Those that build a lot come beside those that mostly wait.
+parts=${PARTS:-cli clients/python clients/rust clients/node docs/recipes tests/clients}
 sh scripts/need.sh build peers
 if [ -z "${SERVERS:-}" ]; then
     SERVERS="$(sh scripts/server.sh redis) $(sh scripts/server.sh valkey)"
 fi
+export SERVERS
 CARGO_TARGET_DIR="$PWD/target" cargo build --release
 # Each part builds in a folder of its own.
 unset CARGO_TARGET_DIR
 export DSYNC_TEST_MODULE="$PWD/target/release/libdsync.so"
 
-for server in $SERVERS; do
-    for part in $parts; do
-        echo "dsync: $part with $("$server" --version | cut -d ' ' -f 1-3)"
-        DSYNC_TEST_SERVER=$server sh "$part/test.sh"
-    done
-done
+# shellcheck disable=SC2086 # a list of parts
+printf '%s\n' $parts | xargs -P "${JOBS:-2}" -I '{}' sh scripts/test-clients.sh part '{}'
 echo 'dsync: all clients passed.'
