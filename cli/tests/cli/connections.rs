@@ -239,8 +239,8 @@ fn run_survives_a_failover_by_sentinel() {
     });
     primary.signal(Signal::SIGKILL);
     until("the replica is promoted", || {
-        let role: Vec<redis::Value> = replica.ask("ROLE");
-        role.first() == Some(&redis::Value::BulkString(b"master".to_vec()))
+        let role: redis::RedisResult<Vec<redis::Value>> = replica.try_ask("ROLE");
+        role.is_ok_and(|role| role.first() == Some(&redis::Value::BulkString(b"master".to_vec())))
     });
     until("the hold is renewed there", || {
         let rows = tool(&["ls", "--json"]).output().1;

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use redis::FromRedisValue;
 
@@ -231,16 +232,19 @@ impl Server {
     /// Sends a command, given as words.
     #[track_caller]
     pub fn ask<T: FromRedisValue>(&self, words: &str) -> T {
-        let client = redis::Client::open(self.url()).unwrap();
-        let mut connection = client
-            .get_connection_with_timeout(Duration::from_secs(5))
-            .unwrap();
+        self.try_ask(words).unwrap()
+    }
+
+    /// The same for a server whose connections a failover may close.
+    pub fn try_ask<T: FromRedisValue>(&self, words: &str) -> redis::RedisResult<T> {
+        let client = redis::Client::open(self.url())?;
+        let mut connection = client.get_connection_with_timeout(Duration::from_secs(5))?;
         let mut words = words.split_whitespace();
         let mut command = redis::cmd(words.next().unwrap());
         for word in words {
             command.arg(word);
         }
-        command.query(&mut connection).unwrap()
+        command.query(&mut connection)
     }
 
     /// Returns a field of INFO dsync.
@@ -320,6 +324,15 @@ pub fn dsync(url: &str, arguments: &[&str]) -> Tool {
         .env_remove("REDISCLI_AUTH")
         .env("REDIS_URL", url)
         .args(arguments);
+    // SAFETY: signal is async-signal-safe, and no signal gets a handler.
+    unsafe {
+        command.pre_exec(|| {
+            // A job in the background ignores these, and its children would.
+            signal(Signal::SIGINT, SigHandler::SigDfl)?;
+            signal(Signal::SIGQUIT, SigHandler::SigDfl)?;
+            Ok(())
+        });
+    }
     Tool(command)
 }
 
