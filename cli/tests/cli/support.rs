@@ -1,7 +1,7 @@
 //! Servers, commands and conditions. Everything that is started here ends with the test, whatever happens.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -432,4 +432,19 @@ fn pump(mut from: TcpStream, mut to: TcpStream, is_cut: &AtomicBool) {
 /// Returns the shell command that waits for a file.
 pub fn wait_for(path: &Path) -> String {
     format!("while [ ! -e '{}' ]; do sleep 0.02; done", path.display())
+}
+
+/// A line of a script that waits without starting processes until [`let_go`] is called. A shell that is stopped just while it
+/// starts one never tells that it has stopped: it waits in vfork for a process that is stopped before its exec.
+pub fn wait_for_line(path: &Path) -> String {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    format!("read -r line <'{}'", path.display())
+}
+
+/// Writes the line. The script gets it as long as the result lives; it may come to read it later.
+#[must_use]
+pub fn let_go(path: &Path) -> File {
+    let mut line = File::options().read(true).write(true).open(path).unwrap();
+    line.write_all(b"\n").unwrap();
+    line
 }

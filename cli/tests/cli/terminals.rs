@@ -12,7 +12,7 @@ use nix::pty::{Winsize, openpty};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
-use crate::support::{Folder, Process, Server, until, wait_for};
+use crate::support::{Folder, Process, Server, let_go, until, wait_for_line};
 
 struct Screen {
     process: Process,
@@ -131,7 +131,7 @@ fn suspended_command_goes_on_while_its_hold_lasts() {
     let script = format!(
         "touch '{}'; {}; exit 4",
         folder.text("ready"),
-        wait_for(&folder.path("go"))
+        wait_for_line(&folder.path("go"))
     );
     let mut screen = Screen::of(
         &server,
@@ -142,7 +142,7 @@ fn suspended_command_goes_on_while_its_hold_lasts() {
     until("the command is ready", || folder.has("ready"));
     screen.press("\x1a");
     until_stopped(&screen);
-    folder.touch("go");
+    let _line = let_go(&folder.path("go"));
     screen.process.signal(Signal::SIGCONT);
     assert_eq!(screen.process.status(), 4);
 }
@@ -153,7 +153,7 @@ fn command_that_was_suspended_past_its_lease_does_no_more_work() {
     let script = format!(
         "touch '{}'; {}; touch '{}'",
         folder.text("ready"),
-        wait_for(&folder.path("go")),
+        wait_for_line(&folder.path("go")),
         folder.text("worked")
     );
     let mut screen = Screen::of(
@@ -166,7 +166,7 @@ fn command_that_was_suspended_past_its_lease_does_no_more_work() {
     screen.press("\x1a");
     until_stopped(&screen);
     until("the hold lapses", || server.metric("dsync_holds") == 0);
-    folder.touch("go");
+    let _line = let_go(&folder.path("go"));
     screen.process.signal(Signal::SIGCONT);
     assert_eq!(screen.process.status(), 79);
     assert!(!folder.has("worked"));
