@@ -26,6 +26,8 @@ mod log;
 mod manual;
 mod once;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod pages;
 mod parse;
 mod parsed;
