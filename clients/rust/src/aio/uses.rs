@@ -16,58 +16,42 @@ use crate::wait::{Verdict, WaitLimit};
 impl Lock<Client> {
     /// Waits without limit until the lock is held.
     pub async fn acquire(&self) -> Result<Hold> {
-        hold(
-            &self.client,
-            &self.options,
-            self.request(),
-            WaitLimit::Unlimited,
-        )
-        .await
+        self.acquire_with(WaitLimit::Unlimited).await
     }
 
     /// Waits at most so long. Returns [`Error::NotAcquired`] when the time is up.
     pub async fn acquire_for(&self, wait: Duration) -> Result<Hold> {
-        hold(
-            &self.client,
-            &self.options,
-            self.request(),
-            WaitLimit::at_most(wait),
-        )
-        .await
+        self.acquire_with(WaitLimit::at_most(wait)).await
     }
 
     /// Takes the lock if it is free and nobody waits for it. Returns [`Error::NotAcquired`] otherwise.
     pub async fn try_acquire(&self) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), WaitLimit::Try).await
+        self.acquire_with(WaitLimit::Try).await
+    }
+
+    async fn acquire_with(&self, limit: WaitLimit) -> Result<Hold> {
+        hold(&self.client, &self.options, self.request(), limit).await
     }
 }
 
 impl Semaphore<Client> {
     /// Waits without limit until the permits are held.
     pub async fn acquire(&self) -> Result<Hold> {
-        hold(
-            &self.client,
-            &self.options,
-            self.request(),
-            WaitLimit::Unlimited,
-        )
-        .await
+        self.acquire_with(WaitLimit::Unlimited).await
     }
 
     /// Waits at most so long. Returns [`Error::NotAcquired`] when the time is up.
     pub async fn acquire_for(&self, wait: Duration) -> Result<Hold> {
-        hold(
-            &self.client,
-            &self.options,
-            self.request(),
-            WaitLimit::at_most(wait),
-        )
-        .await
+        self.acquire_with(WaitLimit::at_most(wait)).await
     }
 
     /// Takes the permits if they are free and nobody waits. Returns [`Error::NotAcquired`] otherwise.
     pub async fn try_acquire(&self) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), WaitLimit::Try).await
+        self.acquire_with(WaitLimit::Try).await
+    }
+
+    async fn acquire_with(&self, limit: WaitLimit) -> Result<Hold> {
+        hold(&self.client, &self.options, self.request(), limit).await
     }
 }
 

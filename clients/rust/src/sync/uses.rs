@@ -14,54 +14,42 @@ use crate::wait::{Verdict, WaitLimit};
 impl Lock<Client> {
     /// Waits without limit until the lock is held.
     pub fn acquire(&self) -> Result<Hold> {
-        hold(
-            &self.client,
-            &self.options,
-            self.request(),
-            WaitLimit::Unlimited,
-        )
+        self.acquire_with(WaitLimit::Unlimited)
     }
 
     /// Waits at most so long. Returns [`Error::NotAcquired`] when the time is up.
     pub fn acquire_for(&self, wait: Duration) -> Result<Hold> {
-        hold(
-            &self.client,
-            &self.options,
-            self.request(),
-            WaitLimit::at_most(wait),
-        )
+        self.acquire_with(WaitLimit::at_most(wait))
     }
 
     /// Takes the lock if it is free and nobody waits for it. Returns [`Error::NotAcquired`] otherwise.
     pub fn try_acquire(&self) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), WaitLimit::Try)
+        self.acquire_with(WaitLimit::Try)
+    }
+
+    fn acquire_with(&self, limit: WaitLimit) -> Result<Hold> {
+        hold(&self.client, &self.options, self.request(), limit)
     }
 }
 
 impl Semaphore<Client> {
     /// Waits without limit until the permits are held.
     pub fn acquire(&self) -> Result<Hold> {
-        hold(
-            &self.client,
-            &self.options,
-            self.request(),
-            WaitLimit::Unlimited,
-        )
+        self.acquire_with(WaitLimit::Unlimited)
     }
 
     /// Waits at most so long. Returns [`Error::NotAcquired`] when the time is up.
     pub fn acquire_for(&self, wait: Duration) -> Result<Hold> {
-        hold(
-            &self.client,
-            &self.options,
-            self.request(),
-            WaitLimit::at_most(wait),
-        )
+        self.acquire_with(WaitLimit::at_most(wait))
     }
 
     /// Takes the permits if they are free and nobody waits. Returns [`Error::NotAcquired`] otherwise.
     pub fn try_acquire(&self) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), WaitLimit::Try)
+        self.acquire_with(WaitLimit::Try)
+    }
+
+    fn acquire_with(&self, limit: WaitLimit) -> Result<Hold> {
+        hold(&self.client, &self.options, self.request(), limit)
     }
 }
 
