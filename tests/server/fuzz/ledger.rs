@@ -495,12 +495,10 @@ impl Ledger {
                     hold.fence,
                     word.verb
                 );
-                if word.verb == Verb::Renew && *reply == 1 {
+                // After its lease it may have ended, and what was renewed may be a later hold of the token: one whose
+                // grant was not read yet, or that a kept place got.
+                if word.verb == Verb::Renew && *reply == 1 && hold.lease_end > now {
                     let end = lease_end(entry.sent, word.lease_ms);
-                    // It may have been overdue, and CHECK may have found it so.
-                    if hold.lease_end <= now {
-                        hold.known = now;
-                    }
                     hold.lease_end = others.0.into_iter().chain(others.1).fold(end, Instant::min);
                     self.cap_others(token, end);
                 }
@@ -554,4 +552,27 @@ impl Ledger {
             holds.iter_mut().for_each(|hold| change(slot, hold));
         }
     }
+}
+
+#[test]
+fn renewal_after_the_lease_says_nothing_of_the_hold_that_had_it() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let sent = |ledger: &mut Ledger, line: &str, ms| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        ledger.sent(Meaning::of(&words), 0, 1, false, at(ms))
+    };
+    let grant = |fence| Reply::Array(vec![Reply::Bulk(b"t".to_vec()), Reply::Int(fence)]);
+    let mut ledger = Ledger::default();
+    let first = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t PX 8", 0);
+    ledger.answered(&first, &grant(1), at(0), at(1));
+    let second = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t SHARED PX 200", 20);
+    let renewal = sent(&mut ledger, "DLOCK.RENEW k t PX 200", 21);
+    ledger.answered(&renewal, &Reply::Int(1), at(21), at(22));
+    ledger.answered(&second, &grant(2), at(20), at(23));
+    assert_eq!(
+        ledger.certain_for(at(23), Duration::ZERO).len(),
+        1,
+        "the second hold"
+    );
 }

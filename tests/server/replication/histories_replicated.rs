@@ -37,65 +37,83 @@ fn verb(change: &str) -> String {
     }
 }
 
-#[test]
-fn replica_and_its_replica_equal_primary_at_any_moment() {
-    let mut seen = BTreeSet::new();
-    let seeds = seeds(3);
-    let many = seeds.clone().count() >= 3;
-    for seed in seeds {
-        let primary = history::builder().start();
-        let replica = history::builder().replica_of(&primary).start();
-        let chained = history::builder().replica_of(&replica).start();
-        let mut stream = ReplicationStream::attach(&primary);
-        let mut history = History::new(&primary, seed);
-        for _ in 0..6 {
-            history.steps(150);
-            compare(&mut history, &[&replica, &chained], "in the middle");
-        }
-        history.end();
-        assert_untroubled(&primary);
-        assert_eq!(
-            primary.info_number("stats", "sync_full"),
-            2,
-            "the replica and the stream"
-        );
-        for command in stream.take_so_far(&primary) {
-            let command = words(&command);
-            match command[0].as_str() {
-                "DSYN" => seen.extend(command[3..].iter().map(|change| verb(change))),
-                other => drop(seen.insert(other.to_uppercase())),
-            }
+/// How many histories there are at most until each change has been in one. One in three has no GIVEUP.
+const MOST_HISTORIES: u64 = 30;
+
+const ALL_CHANGES: [&str; 25] = [
+    "GRANT",
+    "RENEW",
+    "END released",
+    "END done",
+    "END lapsed",
+    "END revoked",
+    "END disconnected",
+    "END undelivered",
+    "LIMIT",
+    "PIN",
+    "EXPECT",
+    "FINISH",
+    "FAIL",
+    "COMPLETE",
+    "GIVEUP",
+    "VANISH",
+    "DEL",
+    "UNLINK",
+    "RENAME",
+    "MOVE",
+    "SWAPDB",
+    "RESTORE",
+    "SET",
+    "MULTI",
+    "EXEC",
+];
+
+/// A history that a replica and its replica follow. Returns the changes that were replicated.
+fn changes_of_followed_history(seed: u64) -> BTreeSet<String> {
+    let primary = history::builder().start();
+    let replica = history::builder().replica_of(&primary).start();
+    let chained = history::builder().replica_of(&replica).start();
+    let mut stream = ReplicationStream::attach(&primary);
+    let mut history = History::new(&primary, seed);
+    for _ in 0..6 {
+        history.steps(150);
+        compare(&mut history, &[&replica, &chained], "in the middle");
+    }
+    history.end();
+    assert_untroubled(&primary);
+    assert_eq!(
+        primary.info_number("stats", "sync_full"),
+        2,
+        "the replica and the stream"
+    );
+    let mut changes = BTreeSet::new();
+    for command in stream.take_so_far(&primary) {
+        let command = words(&command);
+        match command[0].as_str() {
+            "DSYN" => changes.extend(command[3..].iter().map(|change| verb(change))),
+            other => drop(changes.insert(other.to_uppercase())),
         }
     }
-    let all = [
-        "GRANT",
-        "RENEW",
-        "END released",
-        "END done",
-        "END lapsed",
-        "END revoked",
-        "END disconnected",
-        "END undelivered",
-        "LIMIT",
-        "PIN",
-        "EXPECT",
-        "FINISH",
-        "FAIL",
-        "COMPLETE",
-        "GIVEUP",
-        "VANISH",
-        "DEL",
-        "UNLINK",
-        "RENAME",
-        "MOVE",
-        "SWAPDB",
-        "RESTORE",
-        "SET",
-        "MULTI",
-        "EXEC",
-    ];
-    let missing: Vec<_> = all.iter().filter(|word| !seen.contains(**word)).collect();
-    assert!(missing.is_empty() || !many, "no history had {missing:?}");
+    changes
+}
+
+#[test]
+fn replica_and_its_replica_equal_primary_at_any_moment() {
+    let seeds = seeds(3);
+    let wants_all = seeds.clone().count() >= 3;
+    let mut missing: BTreeSet<String> = ALL_CHANGES.map(str::to_owned).into();
+    for seed in seeds.start..seeds.end.max(MOST_HISTORIES) {
+        // Which changes a history has also depends on when leases lapse.
+        if seed >= seeds.end && (missing.is_empty() || !wants_all) {
+            return;
+        }
+        let changes = changes_of_followed_history(seed);
+        missing.retain(|change| !changes.contains(change));
+    }
+    assert!(
+        !wants_all || missing.is_empty(),
+        "no history had {missing:?}"
+    );
 }
 
 /// A way of full synchronisation: its name, settings of the primary, settings of the replica.
