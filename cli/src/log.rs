@@ -7,9 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Value as Json, json};
 
 use crate::args;
-use crate::connect::{Node, Servers};
+use crate::connect::Node;
 use crate::duration::short_ms;
 use crate::failure::Result;
+use crate::servers::Servers;
 use crate::text::printable;
 
 /// How long `--follow` waits between two looks.

@@ -5,10 +5,10 @@ use std::io::Write;
 use serde_json::Value as Json;
 
 use crate::args;
-use crate::connect::Servers;
 use crate::duration::short_ms;
 use crate::failure::Result;
 use crate::holds::{self, Hold};
+use crate::servers::Servers;
 use crate::text::{Side, Table, or_dash};
 
 pub fn run(servers: &Servers, options: &args::Ls, out: &mut impl Write) -> Result<()> {

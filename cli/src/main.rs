@@ -3,6 +3,7 @@
 mod args;
 mod connect;
 mod duration;
+mod endpoint;
 mod failure;
 mod generate;
 mod holds;
@@ -10,6 +11,7 @@ mod log;
 mod ls;
 mod revoke;
 mod run;
+mod servers;
 mod text;
 mod top;
 
@@ -19,8 +21,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
-use connect::Servers;
 use failure::{Failure, Result, Status};
+use servers::Servers;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

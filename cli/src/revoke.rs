@@ -3,10 +3,11 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::args;
-use crate::connect::{Node, Servers};
+use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
 use crate::holds::{self, FAMILIES, Hold};
 use crate::ls;
+use crate::servers::Servers;
 
 pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> Result<()> {
     match (&options.key, options.fence, &options.owner) {

@@ -19,9 +19,9 @@ use dsync_client::{Cancel, Client, Error, Hold, Loss};
 use nix::sys::signal::{Signal, raise};
 
 use crate::args;
-use crate::connect::Servers;
 use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
+use crate::servers::Servers;
 use child::{Child, Ending, News};
 use notice::{Level, Notice};
 use request::{Grant, Key, Outcome, Request, Wait};
@@ -86,7 +86,7 @@ enum Next<T> {
 impl Job<'_> {
     fn run(&self, command: &[std::ffi::OsString]) -> Result<u8> {
         let client = Client::new(self.servers.server()?)
-            .with_response_timeout(self.servers.timeout())
+            .with_response_timeout(self.servers.timeout)
             .with_patience(self.patience());
         if let Next::Exit(status) = self.reach(&client)? {
             return Ok(status);
@@ -382,7 +382,7 @@ impl Job<'_> {
     ) -> Option<std::result::Result<(), Error>> {
         let longest = match grant.loss() {
             // The lease is about to be over: the server's answer changes little.
-            Some(_) => self.servers.timeout(),
+            Some(_) => self.servers.timeout,
             None => self.request.lease.min(LONGEST_SETTLEMENT),
         };
         let until = Instant::now() + longest;

@@ -11,8 +11,9 @@ use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, queue, style, terminal};
 
 use crate::args;
-use crate::connect::{Node, Servers};
+use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};
+use crate::servers::Servers;
 use report::Report;
 use sample::Sample;
 
