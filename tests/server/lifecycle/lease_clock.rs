@@ -170,23 +170,6 @@ fn lease_stands_still_during_script_that_answers_busy() {
 }
 
 #[test]
-fn grant_and_end_of_wait_both_due_after_stall_end_in_grant() {
-    let server = Server::start();
-    let (mut client, mut slow) = (server.connect(), server.connect());
-    for _ in 0..5 {
-        let mut waiter = server.connect();
-        call!(client, "DLOCK.ACQUIRE", "k", "PX", 150);
-        send!(waiter, "DLOCK.ACQUIRE", "k", "BLOCK", 180, "TOKEN", "w");
-        wait_for_blocked(&server, 1);
-        send_slow_script(&mut slow, 400);
-        expect_end_of_script(&mut slow);
-        let reply = waiter.recv(SOON).expect("the waiter is answered");
-        assert_eq!(reply.grant().0, "w");
-        assert_eq!(call!(client, "DLOCK.RELEASE", "k", "w"), 1);
-    }
-}
-
-#[test]
 fn server_stopped_again_and_again_serves_every_request() {
     let server = Server::start();
     let over = AtomicBool::new(false);

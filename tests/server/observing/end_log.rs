@@ -265,8 +265,11 @@ fn log_has_as_many_rows_as_allowed_and_its_ids_only_rise() {
     let keys = |client: &mut Client| -> Vec<String> {
         ends(client).into_iter().filter_map(|row| row.key).collect()
     };
-    (0..5).for_each(|key| lose(&mut client, key));
-    assert_eq!(keys(&mut client), ["k4", "k3", "k2"]);
+    eventually("a log of three ends and no stall", SOON, || {
+        (0..5).for_each(|key| lose(&mut client, key));
+        assert_eq!(rows(&mut client, "COUNT 5000").len(), 3);
+        keys(&mut client) == ["k4", "k3", "k2"]
+    });
     assert_eq!(rows(&mut client, "COUNT 1")[0].key.as_deref(), Some("k4"));
     let last = newest(&mut client).id;
     assert!(ends(&mut client).is_sorted_by(|a, b| a.id > b.id));
@@ -276,7 +279,7 @@ fn log_has_as_many_rows_as_allowed_and_its_ids_only_rise() {
     assert_eq!(ask(&mut client, "DSYNC.LOG RESET"), "OK");
     assert_eq!(keys(&mut client), [""; 0]);
     lose(&mut client, 5);
-    assert_eq!(newest(&mut client).id, last + 1, "RESET leaves the ids");
+    assert!(newest(&mut client).id > last, "RESET leaves the ids");
     assert_eq!(ask(&mut client, "CONFIG SET dsync.log-max-len 0"), "OK");
     lose(&mut client, 6);
     assert_eq!(keys(&mut client), [""; 0], "none is kept");

@@ -128,9 +128,7 @@ fn end_of_hold_and_what_follows_are_one_command() {
 /// Ends the hold once with a waiter in the queue and once without.
 fn hands_on(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str, how: &str) {
     for in_line in [true, false] {
-        let asked = unix_ms();
-        let lease = if how == "lapsed" { " PX 150" } else { "" };
-        let request = format!("{}{lease}", family.request(key, "a"));
+        let request = family.request(key, "a");
         let mut holder = primary.server.connect();
         let ephemeral = if how == "disconnected" {
             " EPHEMERAL"
@@ -139,20 +137,20 @@ fn hands_on(primary: &mut WatchedPrimary, family: &StreamFamily, key: &str, how:
         };
         let fence = fence_of(&ask(&mut holder, format!("{request}{ephemeral}")));
         let heir = in_line.then(|| primary.queued(format!("{} BLOCK 0", family.request(key, "w"))));
-        if how == "lapsed" {
-            // Only the grant has been replicated, and nothing may be earlier than the end of its lease.
-            primary.next_commands(1);
-            primary.since = asked + 150;
-        } else {
-            primary.forget();
-        }
+        primary.forget();
         let prefix = family.prefix;
         match how {
             "released" => assert_eq!(primary.ask(format!("{prefix}.RELEASE {key} a")), 1),
             "done" => assert_eq!(primary.ask(format!("{prefix}.DONE {key} a")), 1),
             "revoked" => assert_eq!(primary.ask(format!("{prefix}.REVOKE {key} {fence}")), 1),
             "disconnected" => holder.close(),
-            _ => {}
+            _ => {
+                let asked = unix_ms();
+                assert_eq!(primary.ask(format!("{prefix}.RENEW {key} a PX 150")), 1);
+                // After the renewal nothing may be earlier than the end of its lease.
+                primary.next_commands(1);
+                primary.since = asked + 150;
+            }
         }
         let last = match how {
             "released" => family.returned,

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(25);
 const A_WHILE: Duration = Duration::from_millis(100);
 
 fn plain() -> Builder {

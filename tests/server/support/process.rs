@@ -70,7 +70,7 @@ pub(super) fn spawn(command: Command) -> io::Result<Child> {
 #[track_caller]
 pub(super) fn stop(pid: u32) {
     signal(pid, "STOP");
-    eventually("a stopped process", Duration::from_secs(5), || {
+    eventually("a stopped process", Duration::from_secs(25), || {
         state(pid) == 'T'
     });
 }
@@ -79,7 +79,7 @@ pub(super) fn stop(pid: u32) {
 #[track_caller]
 pub(super) fn cont(pid: u32) {
     signal(pid, "CONT");
-    eventually("a continued process", Duration::from_secs(5), || {
+    eventually("a continued process", Duration::from_secs(25), || {
         state(pid) != 'T'
     });
 }

@@ -8,7 +8,7 @@ use crate::support::*;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The deadline for things that must happen: much longer than they take, much shorter than a test run.
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(25);
 
 /// How long a test watches for something that must not happen.
 pub const A_WHILE: Duration = Duration::from_millis(60);

@@ -19,9 +19,9 @@ use super::socket::Socket;
 use super::{Server, resp};
 
 /// The deadline for the primary to make and send its snapshot and to list the stream as online.
-const ATTACH_WITHIN: Duration = Duration::from_secs(10);
+const ATTACH_WITHIN: Duration = Duration::from_secs(25);
 /// The deadline for a marker to pass through the server.
-const ARRIVE_WITHIN: Duration = Duration::from_secs(10);
+const ARRIVE_WITHIN: Duration = Duration::from_secs(25);
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(100);
 
 /// The channel of the messages that mark a place in the stream.
