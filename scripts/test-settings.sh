@@ -15,3 +15,6 @@ if [ "${CI:-}" != true ] && [ -z "${DSYNC_TEST_NO_NAMESPACES:-}" ] && ! can_make
     echo "dsync: to run them too, run as root, or allow user namespaces and install iproute2." >&2
     export DSYNC_TEST_NO_NAMESPACES=1
 fi
+
+# Most tests wait most of the time, so several share a core.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 3))}"

@@ -500,8 +500,11 @@ impl Ledger {
                 if word.verb == Verb::Renew && *reply == 1 && hold.lease_end > now {
                     let end = lease_end(entry.sent, word.lease_ms);
                     hold.lease_end = others.0.into_iter().chain(others.1).fold(end, Instant::min);
-                    self.cap_others(token, end);
                 }
+            }
+            if word.verb == Verb::Renew && !refused {
+                // Its hold may be one whose grant is read later.
+                self.cap_others(token, lease_end(entry.sent, word.lease_ms));
             }
             if word.verb.ends() {
                 self.token(token).ends.close(now);
@@ -554,25 +557,46 @@ impl Ledger {
     }
 }
 
-#[test]
-fn renewal_after_the_lease_says_nothing_of_the_hold_that_had_it() {
-    let start = Instant::now();
-    let at = |ms| start + Duration::from_millis(ms);
-    let sent = |ledger: &mut Ledger, line: &str, ms| {
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(ledger: &mut Ledger, line: &str, now: Instant) -> SentRequest {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        ledger.sent(Meaning::of(&words), 0, 1, false, at(ms))
-    };
-    let grant = |fence| Reply::Array(vec![Reply::Bulk(b"t".to_vec()), Reply::Int(fence)]);
-    let mut ledger = Ledger::default();
-    let first = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t PX 8", 0);
-    ledger.answered(&first, &grant(1), at(0), at(1));
-    let second = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t SHARED PX 200", 20);
-    let renewal = sent(&mut ledger, "DLOCK.RENEW k t PX 200", 21);
-    ledger.answered(&renewal, &Reply::Int(1), at(21), at(22));
-    ledger.answered(&second, &grant(2), at(20), at(23));
-    assert_eq!(
-        ledger.certain_for(at(23), Duration::ZERO).len(),
-        1,
-        "the second hold"
-    );
+        ledger.sent(Meaning::of(&words), 0, 1, false, now)
+    }
+
+    fn grant(fence: i64) -> Reply {
+        Reply::Array(vec![Reply::Bulk(b"t".to_vec()), Reply::Int(fence)])
+    }
+
+    #[test]
+    fn renewal_after_the_lease_says_nothing_of_the_hold_that_had_it() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ledger = Ledger::default();
+        let first = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t PX 8", at(0));
+        ledger.answered(&first, &grant(1), at(0), at(1));
+        let second = sent(&mut ledger, "DLOCK.ACQUIRE k TOKEN t SHARED PX 200", at(20));
+        let renewal = sent(&mut ledger, "DLOCK.RENEW k t PX 200", at(21));
+        ledger.answered(&renewal, &Reply::Int(1), at(21), at(22));
+        ledger.answered(&second, &grant(2), at(20), at(23));
+        let certain = ledger.certain_for(at(23), Duration::ZERO);
+        assert_eq!(certain.len(), 1, "the second hold");
+    }
+
+    #[test]
+    fn renewal_that_is_read_before_the_grant_decides_how_long_the_hold_is_certain() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ledger = Ledger::default();
+        let request = sent(&mut ledger, "DWG.ADD g TOKEN t PX 474", at(0));
+        let renewal = sent(&mut ledger, "DWG.RENEW g t PX 27", at(1));
+        ledger.answered(&renewal, &Reply::Int(1), at(1), at(2));
+        ledger.answered(&request, &grant(1), at(0), at(3));
+        assert_eq!(ledger.certain_for(at(3), Duration::ZERO).len(), 1);
+        assert_eq!(ledger.certain_for(at(30), Duration::ZERO).len(), 0);
+        let release = sent(&mut ledger, "DWG.RELEASE g t", at(31));
+        ledger.answered(&release, &Reply::Int(0), at(31), at(32));
+    }
 }

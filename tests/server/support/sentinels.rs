@@ -35,11 +35,12 @@ const IMPATIENT_MS: u32 = 500;
 const PATIENT_MS: u32 = 10_000;
 
 /// `SENTINEL DEBUG` settings, in milliseconds. `ask-period` is not among them: sentinels that ask each other more often
-/// stand against each other more often, and then all wait for twice `failover-timeout`.
+/// stand against each other more often, and then all wait for twice `failover-timeout`. After four of its publish periods a
+/// sentinel that has not heard of a promotion takes it back.
 const PERIODS: &[(&str, &str)] = &[
     ("info-period", "300"),
     ("ping-period", "200"),
-    ("publish-period", "300"),
+    ("publish-period", "1000"),
     ("min-link-reconnect-period", "300"),
     ("tilt-trigger", "60000"),
 ];
