@@ -5,7 +5,9 @@ docs/clients.md get a shorter lease and an address that always leads to the pres
 does.
 """
 
+import contextlib
 import os
+import random
 import re
 import shutil
 import socket
@@ -36,9 +38,12 @@ def eventually(what, condition):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    # Below the ports that Linux gives to outgoing connections: none of them takes the port of a server that starts again.
+    while True:
+        port = random.randrange(11_000, 30_000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:

@@ -17,7 +17,8 @@ assert.ok(SERVER && MODULE, 'DSYNC_TEST_SERVER and DSYNC_TEST_MODULE must name t
 
 const PATIENCE_MS = 30_000;
 /** A node of a cluster uses a second port, this much higher, which must not be above 65535. */
-const BUS_OFFSET = 10_000;
+/** Test processes that run at the same time begin far apart. */
+let nextPort = process.pid * 7_919;
 
 const CLOSED = 'the connection closed';
 
@@ -56,15 +57,20 @@ function queued(server, count, key, family = 'DLOCK') {
     return eventually(isSo, `${count} wait for ${key}`);
 }
 
+/**
+ * A free port below those that Linux gives to outgoing connections: so none of them takes the port of a server that a test
+ * has killed and will start again.
+ */
 async function freePort() {
     for (;;) {
+        const port = 11_000 + (nextPort++ % 19_000);
         const listener = net.createServer();
-        const port = await new Promise((resolve, reject) => {
-            listener.once('error', reject);
-            listener.listen(0, '127.0.0.1', () => resolve(listener.address().port));
+        const isFree = await new Promise((resolve) => {
+            listener.once('error', () => resolve(false));
+            listener.listen(port, '127.0.0.1', () => resolve(true));
         });
-        await new Promise((resolve) => listener.close(resolve));
-        if (port + BUS_OFFSET <= 65_535) {
+        if (isFree) {
+            await new Promise((resolve) => listener.close(resolve));
             return port;
         }
     }
