@@ -45,9 +45,9 @@ fn expired_result_makes_room_for_a_lock_before_the_timer_runs() {
         &mut client,
         &[
             "DONCE.BEGIN k TOKEN a",
-            "DONCE.DONE k a PX 50",
+            "DONCE.DONE k a PX 500",
             "DLOCK.ACQUIRE k TOKEN early",
-            "DEBUG SLEEP 0.1",
+            "DEBUG SLEEP 0.6",
             "DLOCK.ACQUIRE k TOKEN t",
         ],
     );

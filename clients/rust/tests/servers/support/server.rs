@@ -82,7 +82,9 @@ impl Server {
     }
 
     pub fn wait_for_waiters(&self, count: usize) {
-        eventually("the number of waiters", || self.waiters() == count);
+        eventually("the number of waiters", || {
+            self.info("dsync", "dsync_waiters") == count.to_string()
+        });
     }
 
     pub fn info(&self, section: &str, field: &str) -> String {
