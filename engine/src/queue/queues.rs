@@ -4,15 +4,11 @@
 //! A queue belongs to a database number and a name, not to a value: it outlives the removal of its key, and SWAPDB does
 //! not move it. A queue exists only while it has entries. On a server that follows another these are kept places.
 //!
-//! A queue is *due* after an event outside a request has touched it, for example a flush. As soon as the server can
-//! write, the engine visits due queues in the order in which they became due, a bounded slice at a time.
-//!
-//! Each change of a queue must change all indexes in the same function, so they are here together; what concerns only
-//! places that are kept without a connection is in `kept`.
+//! Each change of a queue must change all indexes in the same function, so they are here together. What concerns only
+//! places that are kept without a connection is in `kept`, and which queues the engine must visit in `visits`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
-use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::Family;
 use crate::answer::{Answer, FullQueue};
@@ -24,7 +20,10 @@ use crate::queue::wait_queue::WaitQueue;
 use crate::short_bytes::KeyName;
 use crate::types::{ClientId, Db, LeaseUs, MonoUs, QueueId, WaiterId};
 
+#[cfg(debug_assertions)]
+mod invariants;
 mod kept;
+mod visits;
 
 pub use kept::KeptQueue;
 
@@ -335,79 +334,6 @@ impl Queues {
         self.by_client.get(&client).copied()
     }
 
-    /// Makes the queue due.
-    pub fn set_due(&mut self, id: QueueId) {
-        if self.queues.contains_key(&id) {
-            self.due.set(id);
-        }
-    }
-
-    /// Notes that a request has left the queue unserved, so the queue must be visited.
-    pub fn left_unserved(&mut self, id: QueueId) {
-        if let Some(queue) = self.get_mut(id) {
-            queue.left_unserved = true;
-        }
-        self.set_due(id);
-    }
-
-    /// Makes all queues of the database, or of all databases, due: at once if they are few, otherwise as
-    /// [`Queues::sweep`] comes to them.
-    pub fn set_all_due(&mut self, db: Option<Db>) {
-        if !self.queues.is_empty() {
-            self.due.start_sweep(db);
-        }
-        if self.queues.len() <= SMALL {
-            self.sweep(&mut { 2 * SMALL as u32 });
-        }
-    }
-
-    /// Continues the sweeps. Each queue that it looks at, and each kept place that it drops, costs one of the budget.
-    pub fn sweep(&mut self, budget: &mut u32) {
-        while *budget > 0
-            && let Some((db, after)) = self.due.sweep()
-        {
-            *budget -= 1;
-            let rest = (after.map_or(Unbounded, Excluded), Unbounded);
-            let next = self.queues.range(rest).next();
-            self.due.swept(db, next.map(|(id, _)| *id));
-            if let Some((id, queue)) = next
-                && db.is_none_or(|db| queue.db == db)
-            {
-                let id = *id;
-                self.due.set(id);
-                let dropped = u32::try_from(self.drop_flushed(id)).unwrap_or(u32::MAX);
-                *budget = budget.saturating_sub(dropped);
-            }
-        }
-    }
-
-    #[must_use]
-    pub fn is_sweeping(&self) -> bool {
-        self.due.is_sweeping()
-    }
-
-    /// Notes that the queue has been visited.
-    pub fn mark_visited(&mut self, id: QueueId) {
-        self.due.mark_visited(id);
-    }
-
-    /// Notes that the queue has been visited and nothing is left to do for it, and drops it if it is empty.
-    pub fn finish_visit(&mut self, id: QueueId) {
-        self.mark_visited(id);
-        self.drop_if_empty(id);
-    }
-
-    #[must_use]
-    pub fn is_due(&self, id: QueueId) -> bool {
-        self.due.contains(id)
-    }
-
-    /// Returns the queue that has been due for longest.
-    #[must_use]
-    pub fn first_due(&self) -> Option<QueueId> {
-        self.due.first()
-    }
-
     /// Returns the place that runs out next, and when.
     #[must_use]
     pub fn first_moment(&self) -> Option<(MonoUs, QueueId, Place)> {
@@ -476,89 +402,5 @@ impl Queues {
             .chain(self.by_since.into_iter().map(drop))
             .chain(self.keeps.into_iter().map(drop))
             .chain(self.due.into_pieces())
-    }
-
-    /// Returns all waiting requests and kept places.
-    #[cfg(debug_assertions)]
-    pub fn all_waiting(&self) -> impl Iterator<Item = (QueueId, Place, &Waiter)> {
-        let queues = self.queues.iter();
-        queues.flat_map(|(id, queue)| {
-            let waiting = queue.queue.waiting();
-            waiting.map(|(place, waiter)| (*id, place, waiter))
-        })
-    }
-
-    /// Whether the queue is due, or will be when it is swept.
-    #[cfg(debug_assertions)]
-    pub fn will_be_due(&self, id: QueueId) -> bool {
-        let db = self.queues.get(&id).map(|queue| queue.db);
-        self.is_due(id) || db.is_some_and(|db| self.due.will_sweep(db))
-    }
-
-    /// Panics unless the indexes agree with the queues.
-    #[cfg(debug_assertions)]
-    #[expect(clippy::expect_used, reason = "tests call it")]
-    pub fn check_invariants(&self) {
-        let (mut places, mut kept) = (0, 0);
-        for (id, queue) in &self.queues {
-            let Queue {
-                db,
-                name,
-                queue,
-                since,
-                ..
-            } = queue;
-            assert_eq!(*since, queue.waiting_since(), "{id:?}: the longest wait");
-            assert!(since.is_none_or(|since| self.by_since.contains(&(since, *id))));
-            queue.check_invariants();
-            places += queue.len();
-            assert_eq!(
-                self.find(*db, name.as_bytes()),
-                Some(*id),
-                "{id:?} is found by its key"
-            );
-            assert!(
-                !queue.is_empty() || self.is_due(*id),
-                "{id:?} is empty but not due"
-            );
-            kept += queue.kept();
-            for (place, waiter) in queue.waiting() {
-                let Some(asked) = waiter.id else { continue };
-                let seat = self.seat_of(asked).expect("a waiter's seat");
-                assert_eq!(seat, (*id, place));
-                assert_eq!(self.waiter_of(waiter.request.client), waiter.id);
-            }
-        }
-        assert_eq!(self.kept, kept as u64, "kept places in all");
-        for (until, id, place) in &self.keeps {
-            assert!(
-                self.is_kept_until(*until, *id, *place),
-                "{place:?} is kept until {until:?}"
-            );
-        }
-        assert_eq!(self.places, places as u64, "places in all");
-        let waiters: usize = self
-            .queues
-            .values()
-            .map(|queue| queue.queue.waiters())
-            .sum();
-        let waiting: u64 = self.waiting.iter().sum();
-        assert_eq!(waiting, waiters as u64, "waiters by family");
-        let all = self.queues.values().flat_map(|queue| queue.queue.waiting());
-        let parked = waiters - all.filter(|(_, waiter)| !waiter.is_parked()).count();
-        assert_eq!(self.by_waiter.len(), parked, "a seat a client that waits");
-        assert_eq!(self.by_client.len(), parked, "a connection a client");
-        self.due.check_invariants();
-        let waited = self.queues.values().filter(|queue| queue.since.is_some());
-        assert_eq!(self.by_since.len(), waited.count(), "a wait a queue");
-        assert!(self.moments.is_superset(&self.vacant));
-        for (_, id, place) in &self.moments {
-            let taken = self.by_waiter.values().any(|seat| *seat == (*id, *place));
-            let vacant = self
-                .vacant
-                .iter()
-                .any(|(_, queue, at)| (queue, at) == (id, place));
-            assert!(taken || vacant, "a moment for a place that does not exist");
-        }
     }
 }
