@@ -16,7 +16,6 @@ const MODULE = process.env.DSYNC_TEST_MODULE;
 assert.ok(SERVER && MODULE, 'DSYNC_TEST_SERVER and DSYNC_TEST_MODULE must name the server and the module');
 
 const PATIENCE_MS = 30_000;
-/** A node of a cluster uses a second port, this much higher, which must not be above 65535. */
 /** Test processes that run at the same time begin far apart. */
 let nextPort = process.pid * 7_919;
 

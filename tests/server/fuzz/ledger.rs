@@ -599,4 +599,16 @@ mod tests {
         let release = sent(&mut ledger, "DWG.RELEASE g t", at(31));
         ledger.answered(&release, &Reply::Int(0), at(31), at(32));
     }
+
+    #[test]
+    fn refused_renewal_leaves_a_grant_that_is_read_later_its_lease() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut ledger = Ledger::default();
+        let request = sent(&mut ledger, "DWG.ADD g TOKEN t PX 474", at(0));
+        let renewal = sent(&mut ledger, "DWG.RENEW g t PX 27", at(1));
+        ledger.answered(&renewal, &Reply::Int(0), at(1), at(2));
+        ledger.answered(&request, &grant(1), at(0), at(3));
+        assert_eq!(ledger.certain_for(at(30), Duration::ZERO).len(), 1);
+    }
 }

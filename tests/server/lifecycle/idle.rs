@@ -4,11 +4,10 @@
 //! (`ae.c`, processTimeEvents). With 36 to 71 minutes left the product is negative, and the event loop spun until that
 //! time was over. Longer times wrap around, so the same happened later.
 
+use crate::support::steps::SOON;
 use crate::support::*;
 use std::thread;
 use std::time::{Duration, Instant};
-
-const SOON: Duration = Duration::from_secs(25);
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;

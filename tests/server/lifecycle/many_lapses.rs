@@ -118,17 +118,24 @@ fn twenty_thousand_lapses_do_not_block_commands() {
     assert_calm(&server);
 }
 
+/// Sends a request for each of 20,000 keys.
+#[track_caller]
+fn for_each_key(client: &mut Client, request: impl Fn(u32) -> String) {
+    let lines: Vec<_> = (0..20_000).map(request).collect();
+    for some in lines.chunks(500) {
+        at_once(client, some);
+    }
+}
+
 /// Between two ticks of a wave the event loop calls the module, and a busy script runs a part of that loop: there the
 /// call must only arm the timer.
 #[test]
 fn busy_scripts_in_wave_of_lapses_leave_each_waiter_one_answer() {
     let server = Server::builder().config("busy-reply-threshold", 10).start();
     let mut client = server.connect();
-    let each =
-        |request: &dyn Fn(u32) -> String| -> Vec<String> { (0..20_000).map(request).collect() };
-    for some in each(&|n| format!("DLOCK.ACQUIRE k{n} PX 60000 TOKEN t")).chunks(500) {
-        at_once(&mut client, some);
-    }
+    for_each_key(&mut client, |n| {
+        format!("DLOCK.ACQUIRE k{n} PX 60000 TOKEN t")
+    });
     let mut waiters: Vec<_> = (0..100).map(|_| server.connect()).collect();
     for (n, waiter) in waiters.iter_mut().enumerate() {
         tell(
@@ -137,9 +144,7 @@ fn busy_scripts_in_wave_of_lapses_leave_each_waiter_one_answer() {
         );
     }
     wait_for_blocked(&server, 100);
-    for some in each(&|n| format!("DLOCK.RENEW k{n} t PX 1000")).chunks(500) {
-        at_once(&mut client, some);
-    }
+    for_each_key(&mut client, |n| format!("DLOCK.RENEW k{n} t PX 1000"));
     eventually("all lapses", SOON, || {
         call!(client, "EVAL", busy_for(30), 0);
         call!(client, "DBSIZE") == 0

@@ -2,12 +2,10 @@
 //!
 //! `group-keep-ms` and `group-idle-ms` are tested in `group`, `takeover-grace-ms` in `restarts`.
 
+use crate::support::steps::SOON;
 use crate::support::*;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(25);
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -8,7 +8,7 @@ use crate::support::steps::*;
 use crate::support::*;
 
 /// So many keys that a search takes several turns of the event loop.
-const OTHERS: u32 = 100_000;
+const OTHERS: u32 = 200_000;
 
 #[track_caller]
 fn server_with_many_keys() -> (Server, Client) {

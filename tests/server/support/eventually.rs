@@ -2,13 +2,12 @@
 
 use super::Server;
 use super::client::call;
+use super::steps::SOON;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long [`eventually`] sleeps between two looks: short beside what tests measure, long beside the cost of one
 /// request.
-/// The deadline for clients to be blocked or let go.
-const BLOCKED_WITHIN: Duration = Duration::from_secs(25);
 const POLL_EVERY: Duration = Duration::from_millis(2);
 
 /// Checks the condition until it holds; panics with `what` if it does not hold in time. The last check comes after the
@@ -35,7 +34,7 @@ pub fn blocked_clients(server: &Server) -> u64 {
 /// Waits until exactly `count` clients are blocked.
 #[track_caller]
 pub fn wait_for_blocked(server: &Server, count: u64) {
-    eventually(&format!("{count} blocked clients"), BLOCKED_WITHIN, || {
+    eventually(&format!("{count} blocked clients"), SOON, || {
         blocked_clients(server) == count
     });
 }

@@ -1,11 +1,11 @@
 //! Tests of the harness itself, against a server without the module.
 
+use crate::support::steps::SOON;
 use crate::support::*;
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(25);
 const A_WHILE: Duration = Duration::from_millis(100);
 
 fn plain() -> Builder {

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::eventually::eventually;
+use super::steps::SOON;
 
 type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
@@ -70,18 +71,14 @@ pub(super) fn spawn(command: Command) -> io::Result<Child> {
 #[track_caller]
 pub(super) fn stop(pid: u32) {
     signal(pid, "STOP");
-    eventually("a stopped process", Duration::from_secs(25), || {
-        state(pid) == 'T'
-    });
+    eventually("a stopped process", SOON, || state(pid) == 'T');
 }
 
 /// SIGCONT; returns when the process runs again.
 #[track_caller]
 pub(super) fn cont(pid: u32) {
     signal(pid, "CONT");
-    eventually("a continued process", Duration::from_secs(25), || {
-        state(pid) != 'T'
-    });
+    eventually("a continued process", SOON, || state(pid) != 'T');
 }
 
 #[track_caller]
