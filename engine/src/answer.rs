@@ -43,7 +43,7 @@ pub enum Answer {
     Refused(Refusal),
     /// A later request with the same token has taken over the place.
     Superseded,
-    /// RELEASE with the request's token has withdrawn it.
+    /// RELEASE with the request's token has withdrawn it, or had done so before it came.
     Withdrawn,
     /// The key that the request waited for was removed.
     Removed,
@@ -72,6 +72,8 @@ pub enum Refusal {
     /// The token holds, or waits for, something else.
     Mismatch,
     QueueFull(FullQueue),
+    /// The server has no memory for a new hold or place.
+    OutOfMemory,
 }
 
 /// Which bound a queue has reached.

@@ -15,7 +15,7 @@ use crate::hold::Grant;
 use crate::types::{Claim, Fence, LeaseMs, Token, UnixMs};
 
 pub use crate::end::End;
-pub use crate::families::group::Tally;
+pub use crate::families::group::{FinishedRound, Tally};
 pub use crate::families::semaphore::Limits;
 
 /// What is replicated and saved of a kept place, and therefore equal on all servers.
@@ -96,6 +96,18 @@ pub enum Change {
     Leave {
         number: Fence,
     },
+    /// What the present holds have displaced, none of which has been heard of. For a saved state: elsewhere the GRANT
+    /// itself displaces.
+    Displaced(Displaced),
+}
+
+/// What a GRANT has taken the place of, and what comes back if its hold ends undelivered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Displaced {
+    /// The token of the run before, whose DONE is still accepted: see [`Record::late`].
+    Late(Token),
+    /// The finished round before this one.
+    Round(FinishedRound),
 }
 
 impl Change {
@@ -121,7 +133,8 @@ impl Change {
             | Change::Delay { .. }
             | Change::Pause { .. }
             | Change::Place(_)
-            | Change::Leave { .. } => None,
+            | Change::Leave { .. }
+            | Change::Displaced(_) => None,
         }
     }
 
@@ -160,6 +173,7 @@ impl Change {
             Change::Unheard { .. } => "UNHEARD",
             Change::Place(_) => "PLACE",
             Change::Leave { .. } => "LEAVE",
+            Change::Displaced(_) => "DISPLACED",
         }
     }
 }

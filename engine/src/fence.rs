@@ -7,8 +7,9 @@
 use crate::Engine;
 use crate::types::{Fence, Now};
 
-/// How far ahead of this server's clock a fence from another server may be: a year.
-const FENCE_AHEAD_US: u64 = 366 * 86_400 * 1_000_000;
+/// How far ahead of this server's clock a fence, or another moment, from another server may be, and how far the fences of
+/// other nodes may take this server's own: a year.
+pub(crate) const AHEAD_US: u64 = 366 * 86_400 * 1_000_000;
 
 const MINUTE_US: u64 = 60 * 1_000_000;
 const HOUR_US: u64 = 60 * MINUTE_US;
@@ -36,7 +37,19 @@ impl Beginning {
 
 /// Whether the fence is more than a year ahead of the clock.
 pub(crate) fn is_ahead(fence: Fence, now: Now) -> bool {
-    fence.0 > now.unix_us.saturating_add(FENCE_AHEAD_US)
+    fence.0 > now.unix_us.saturating_add(AHEAD_US)
+}
+
+/// What the nodes of a cluster tell each other about their fences.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Announcement {
+    /// The last fence of the node.
+    pub last: Fence,
+    /// The highest last fence that other nodes have told it of.
+    pub heard: Fence,
+    /// The highest base that the node knows. The base of a node is its last fence less the distance that it leapt, so a
+    /// leap does not change it, and it does no harm if the others miss the leap.
+    pub base: Fence,
 }
 
 /// What this server knows about the fences that were given so far.
@@ -46,9 +59,12 @@ pub(crate) struct Fences {
     last: Fence,
     /// A fence from another server that is far ahead of the clock, until the caller has taken it for the log.
     ahead: Option<Fence>,
-    /// The highest fence that a node of the cluster announced. A node announces its last fence less the distance that
-    /// it leaps, so a leap does not change what it announces, and it does no harm if the others miss the leap.
+    /// The highest last fence of another node of the cluster.
     heard: Fence,
+    /// The highest base of a node of the cluster, this one included.
+    base: Fence,
+    /// The last fence that this server has announced. The other nodes repeat it.
+    told: Fence,
 }
 
 impl Fences {
@@ -71,6 +87,20 @@ impl Fences {
         }
         self.last = self.last.max(fence);
     }
+
+    /// Whether to believe that another node of the cluster gave this fence.
+    fn is_near(&self, fence: Fence, now: Now) -> bool {
+        !is_ahead(fence, now) || fence <= self.last
+    }
+
+    /// Leaps past the fence, but no farther than a year past the clock: the other nodes would not believe it.
+    fn go_past(&mut self, fence: Fence, distance_us: u64, now: Now) {
+        if fence > Fence(0) {
+            let least = fence.0.saturating_add(distance_us);
+            let farthest = now.unix_us.saturating_add(AHEAD_US);
+            self.last = self.last.max(Fence(least.min(farthest).min(Fence::MAX.0)));
+        }
+    }
 }
 
 impl Engine {
@@ -80,10 +110,19 @@ impl Engine {
         self.fences.last
     }
 
-    /// Returns the highest fence that a node of the cluster announced.
+    /// Returns the highest fence that the announcements of the cluster's nodes tell of.
     #[must_use]
     pub fn heard_fence(&self) -> Fence {
-        self.fences.heard
+        self.fences.heard.max(self.fences.base)
+    }
+
+    /// Returns the last fence to save. A server that starts with it has also not forgotten what it had heard.
+    ///
+    /// Each start leaps a minute past what was saved, and the other nodes hear of that and save it in turn. So the
+    /// fences of a cluster rise by a minute at most for each start of a node.
+    #[must_use]
+    pub fn fence_to_save(&self) -> Fence {
+        self.fences.last.max(self.fences.heard)
     }
 
     /// Returns, once, a fence that was accepted although it is more than a year ahead of the clock.
@@ -103,21 +142,60 @@ impl Engine {
         self.fences.last = Fence(last.min(Fence::MAX.0));
     }
 
-    /// Notes the fence that a node of the cluster announced. One that is too far ahead is ignored.
-    pub fn hear_fence(&mut self, fence: Fence, now: Now) {
-        if !is_ahead(fence, now) || fence <= self.fences.last {
-            self.fences.heard = self.fences.heard.max(fence);
+    /// Returns what to announce. `distance_us` is how far this server has leapt past the base that it knew.
+    pub fn announce_fences(&mut self, distance_us: u64) -> Announcement {
+        let fences = &mut self.fences;
+        fences.told = fences.last;
+        // This node must leap past its own base as well if a slot that it gave away comes back.
+        let base = Fence(fences.last.0.saturating_sub(distance_us));
+        fences.base = fences.base.max(base);
+        Announcement {
+            last: fences.last,
+            heard: fences.heard,
+            base: fences.base,
         }
     }
 
-    /// Makes later fences higher than the highest announced fence, by this distance. Called when this server gets keys
-    /// that another node had.
-    pub fn leap_past_heard(&mut self, distance_us: u64) {
-        let fences = &mut self.fences;
-        if fences.heard > Fence(0) {
-            let least = fences.heard.0.saturating_add(distance_us);
-            fences.last = fences.last.max(Fence(least.min(Fence::MAX.0)));
+    /// Notes what a node of the cluster announced.
+    pub fn hear_fences(&mut self, announced: Announcement, now: Now) {
+        self.hear_base(announced.base, now);
+        let is_near = |fence: &Fence| self.fences.is_near(*fence, now);
+        // A node repeats to this one its own fence. To leap past that would have no end.
+        let repeated = Some(announced.heard).filter(|fence| *fence > self.fences.told);
+        let heard = [Some(announced.last), repeated].into_iter().flatten();
+        let heard = heard.filter(is_near).max().unwrap_or_default();
+        self.fences.heard = self.fences.heard.max(heard);
+    }
+
+    /// Notes a base. One that is too far ahead is ignored.
+    pub fn hear_base(&mut self, base: Fence, now: Now) {
+        if self.fences.is_near(base, now) {
+            self.fences.base = self.fences.base.max(base);
         }
+    }
+
+    /// Makes later fences higher than the highest base, by this distance. To repeat it changes nothing, also if several
+    /// nodes do it in turn, because no leap raises a base.
+    pub fn leap_past_base(&mut self, distance_us: u64, now: Now) {
+        self.fences.go_past(self.fences.base, distance_us, now);
+    }
+
+    /// Makes later fences higher than those of all other nodes, by this distance. Nodes that do it in turn drive each
+    /// other ahead, so it needs a reason that cannot be repeated at will.
+    pub fn leap_past_heard(&mut self, distance_us: u64, now: Now) {
+        self.fences.go_past(self.fences.heard, distance_us, now);
+    }
+
+    /// Makes later fences higher than those of a node that follows this one's, by this distance. Like
+    /// [`Engine::leap_past_heard`], it needs a reason that cannot be repeated at will.
+    pub fn leap_past_own(&mut self, distance_us: u64, now: Now) {
+        self.fences.go_past(self.fences.last, distance_us, now);
+    }
+
+    /// Returns whether another node has told of a fence that this server has not gone past.
+    #[must_use]
+    pub fn is_behind_heard(&self) -> bool {
+        self.fences.heard > Fence(0) && self.fences.heard >= self.fences.last
     }
 }
 

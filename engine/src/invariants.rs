@@ -1,10 +1,8 @@
 //! The promises of the whole engine, checked over everything it holds. Debug builds only.
 
-use std::collections::BTreeSet;
-
 use crate::calls::tasks::Task;
 use crate::index::spaces::Space;
-use crate::types::{MonoUs, Now};
+use crate::types::Now;
 use crate::{Engine, Family};
 
 impl Engine {
@@ -33,7 +31,7 @@ impl Engine {
                 "{id:?} is not in the retention index under {noted:?}"
             );
             let opens_at = state.body.opens_at();
-            let put_off = self.put_off.iter().any(|(_, task)| *task == Task::Open(id));
+            let put_off = self.put_off.has(Task::Open(id));
             assert!(
                 !walked || db.is_none() || self.openings.of(id) == opens_at || put_off,
                 "{id:?} may go on at {opens_at:?}"
@@ -50,10 +48,7 @@ impl Engine {
             );
             let earliest = holds.earliest(self.role.since());
             if self.is_serving() && db.is_some() {
-                let put_off = self
-                    .put_off
-                    .iter()
-                    .any(|(_, task)| *task == Task::Lapse(id));
+                let put_off = self.put_off.has(Task::Lapse(id));
                 assert!(
                     self.leases.contains(id) == earliest.is_some() || put_off,
                     "{id:?} in the lease index"
@@ -61,8 +56,7 @@ impl Engine {
             }
             let queue = db.and_then(|db| self.queues.find(db, state.address.name()));
             let due = queue.is_some_and(|queue| {
-                let put_off = |(_, task): &(_, Task)| *task == Task::Serve(queue);
-                self.queues.will_be_due(queue) || self.put_off.iter().any(put_off)
+                self.queues.will_be_due(queue) || self.put_off.has(Task::Serve(queue))
             });
             if let Some(queue) = queue.and_then(|queue| self.queues.get(queue))
                 && let Some((_, head)) = queue.head()
@@ -101,14 +95,7 @@ impl Engine {
             );
         }
         self.check_kept_places();
-        let ends = |(_, task): &&(MonoUs, Task)| matches!(task, Task::End { .. });
-        assert!(
-            self.put_off
-                .iter()
-                .filter(ends)
-                .eq(self.put_off_ends.values().collect::<BTreeSet<_>>()),
-            "ends that were put off"
-        );
+        self.put_off.check_invariants();
     }
 
     /// Checks that every kept place will run out, and that every name with kept places has a value or is visited soon.
@@ -124,15 +111,11 @@ impl Engine {
                 place,
             };
             let runs_out = self.queues.is_listed(keep.until, id, place)
-                || self.put_off.iter().any(|(_, task)| *task == over)
+                || self.put_off.has(over)
                 || keep.until < self.role.since() && self.role.is_walking();
             assert!(waiter.is_parked() || runs_out, "{place:?} runs out");
         }
-        let serve = |id| {
-            self.put_off
-                .iter()
-                .any(|(_, task)| *task == Task::Serve(id))
-        };
+        let serve = |id| self.put_off.has(Task::Serve(id));
         for kept in self.queues.with_kept() {
             let Some(id) = self.queues.find(kept.db, kept.name.as_bytes()) else {
                 continue;

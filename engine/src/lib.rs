@@ -63,8 +63,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use address::Address;
 use answer::Answer;
+use calls::put_off::PutOff;
 use calls::role::Role;
-use calls::tasks::{Ending, Task};
+use calls::tasks::Ending;
 use change::{Change, End};
 use effect::{Effects, Note};
 use fence::Fences;
@@ -78,10 +79,10 @@ use index::strays::Strays;
 
 use queue::queues::{QueueBounds, Queues};
 use stats::Stats;
-use types::{ClientId, Db, Fence, MonoUs, UnixMs, WaiterId};
+use types::{ClientId, Db, Fence, UnixMs, WaiterId};
 
 pub use answer::{FullQueue, Refusal};
-pub use fence::Beginning;
+pub use fence::{Announcement, Beginning};
 pub use index::slab::StateId;
 pub use queue::entry::{Request, Wait};
 pub use state::{Body, Misfit, State};
@@ -102,6 +103,10 @@ pub struct Settings {
     pub once_keep_ms: u64,
     pub max_waiters: u64,
     pub max_waiters_per_key: u64,
+    /// The longest lease and delay of a request. Who makes requests has checked them; the engine checks payloads.
+    pub max_lease_ms: u64,
+    /// The longest result and reason, checked in the same way.
+    pub max_result_bytes: u64,
 }
 
 impl Default for Settings {
@@ -114,6 +119,8 @@ impl Default for Settings {
             once_keep_ms: 86_400_000,
             max_waiters: 100_000,
             max_waiters_per_key: 20_000,
+            max_lease_ms: 86_400_000,
+            max_result_bytes: 65_536,
         }
     }
 }
@@ -162,8 +169,7 @@ pub struct WrongType;
 /// - a state that is indexed in `leases`, `openings` or `retention` belongs to a database, and this server decides about it;
 /// - `ephemeral` has only holds that are ephemeral, each under the connection it is bound to now, and holds that
 ///   `leftovers` has still to drop;
-/// - `strays` has exactly the states whose space is `Space::NOWHERE`;
-/// - `put_off_ends` has exactly the entries of `put_off` that end a hold.
+/// - `strays` has exactly the states whose space is `Space::NOWHERE`.
 pub struct Engine {
     pub settings: Settings,
     states: Slab<State>,
@@ -182,9 +188,7 @@ pub struct Engine {
     closed: BTreeSet<ClientId>,
     /// Other holds that end as soon as the server can write: grants whose reply was not delivered.
     ending: BTreeMap<Fence, Ending>,
-    /// Tasks whose keys this server could not write, each with the moment to try again.
-    put_off: BTreeSet<(MonoUs, Task)>,
-    put_off_ends: BTreeMap<Fence, (MonoUs, Task)>,
+    put_off: PutOff,
     fences: Fences,
     role: Role,
     leftovers: Leftovers,
@@ -216,8 +220,7 @@ impl Engine {
             ephemeral: BTreeMap::new(),
             closed: BTreeSet::new(),
             ending: BTreeMap::new(),
-            put_off: BTreeSet::new(),
-            put_off_ends: BTreeMap::new(),
+            put_off: PutOff::default(),
             fences: Fences::default(),
             role: Role::default(),
             leftovers: Leftovers::default(),

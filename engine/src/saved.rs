@@ -167,6 +167,7 @@ impl Assembly {
                 let rises = *fence > std::mem::replace(&mut self.last_unheard, *fence);
                 rises && self.is_past_scalars() && self.places.is_empty()
             }
+            Change::Displaced(_) => self.is_past_scalars() && self.places.is_empty(),
             Change::Place(place) => {
                 let last = self.places.last();
                 let rises = last.is_none_or(|last| place.number > last.number);

@@ -2,7 +2,7 @@
 
 use crate::Settings;
 use crate::address::Address;
-use crate::change::Change;
+use crate::change::{Change, Displaced};
 use crate::families::group::WaitGroup;
 use crate::families::lock::Lock;
 use crate::families::once::Once;
@@ -249,6 +249,54 @@ impl Body {
         delay.into_iter().chain(pause)
     }
 
+    /// Returns what the present holds have displaced, and what comes back if they all end undelivered.
+    #[must_use]
+    pub fn displaced(&self) -> Option<Displaced> {
+        match self {
+            Body::Lock(_) | Body::Semaphore(_) => None,
+            Body::Group(group) => group.displaced().map(Displaced::Round),
+            Body::Once(once) => once.displaced().cloned().map(Displaced::Late),
+        }
+    }
+
+    /// Sets what [`Body::displaced`] returns. It must be of the family.
+    pub(crate) fn set_displaced(&mut self, displaced: Option<Displaced>) {
+        match (self, displaced) {
+            (Body::Group(group), Some(Displaced::Round(round))) => group.set_displaced(Some(round)),
+            (Body::Group(group), _) => group.set_displaced(None),
+            (Body::Once(once), Some(Displaced::Late(token))) => once.set_displaced(Some(token)),
+            (Body::Once(once), _) => once.set_displaced(None),
+            (Body::Lock(_) | Body::Semaphore(_), _) => {}
+        }
+    }
+
+    /// Returns the change that brings back what the last hold displaced, now that it has ended undelivered. `None` while
+    /// other holds live.
+    pub(crate) fn brought_back(&self, displaced: Displaced) -> Option<Change> {
+        if !self.holds().is_empty() {
+            return None;
+        }
+        match (self, displaced) {
+            (Body::Group(group), Displaced::Round(round)) => {
+                Some(Change::Tally(group.tally_with(round)))
+            }
+            (Body::Once(once), Displaced::Late(token)) => {
+                Some(Change::Record(once.record_with_late(token)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether there are holds, and none of them has been heard of. Only then [`Body::displaced`] is saved: another
+    /// server, or this one after a restart, ends no other hold as undelivered.
+    fn is_unheard(&self) -> bool {
+        match self {
+            Body::Lock(_) | Body::Semaphore(_) => false,
+            Body::Group(group) => group.is_unheard(),
+            Body::Once(once) => once.unheard_run().is_some(),
+        }
+    }
+
     /// Returns the changes that make a new state equal to this one, for a saved state: first the scalars, then the
     /// holds, oldest first. For groups and work-once keys the scalars come last, because a grant changes them. What only
     /// later versions of the format have comes at the end.
@@ -269,8 +317,10 @@ impl Body {
                 keep_ms: hold.unheard_ms()?,
             })
         });
+        let displaced = self.displaced().filter(|_| self.is_unheard());
         let all = first.into_iter().chain(grants).chain(last);
-        all.chain(later).chain(unheard)
+        let all = all.chain(later).chain(unheard);
+        all.chain(displaced.map(Change::Displaced))
     }
 
     /// Returns the bytes on the heap.
@@ -279,7 +329,7 @@ impl Body {
         let own = match self {
             Body::Lock(lock) => lock.heap_bytes(),
             Body::Semaphore(_) => heap::allocated(size_of::<HoldSet>()),
-            Body::Group(_) => heap::allocated(size_of::<WaitGroup>()),
+            Body::Group(group) => heap::allocated(size_of::<WaitGroup>()) + group.heap_bytes(),
             Body::Once(once) => heap::allocated(size_of::<Once>()) + once.heap_bytes(),
         };
         own + self.holds().heap_bytes()
@@ -308,11 +358,21 @@ impl Body {
         }
         if let Body::Once(once) = self {
             assert!(once.runs().len() <= 1, "one run");
+            assert!(
+                once.displaced().is_none() || once.runs().len() == 1,
+                "a run displaces"
+            );
         }
         if let Body::Group(group) = self {
             assert!(
                 group.tally().finished.is_none() || group.members.is_empty(),
                 "a finished round has no members"
+            );
+            let tally = group.tally();
+            let has_ended = tally.expected.is_some() || tally.done > 0 || tally.lost > 0;
+            assert!(
+                group.displaced().is_none() || !group.members.is_empty() && !has_ended,
+                "members alone displace"
             );
         }
     }

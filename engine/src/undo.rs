@@ -4,7 +4,7 @@
 //! A copy of the whole body was rejected: a semaphore of 200,000 holders would be copied for each command.
 
 use crate::Body;
-use crate::change::Change;
+use crate::change::{Change, Displaced};
 use crate::hold::Hold;
 use crate::types::Fence;
 
@@ -12,6 +12,7 @@ use crate::types::Fence;
 pub struct Undo {
     scalars: Option<Change>,
     later_scalars: Vec<Change>,
+    displaced: Option<Displaced>,
     /// Oldest first: the hold of each fence that a change was about, as it was before that change.
     holds: Vec<(Fence, Option<Hold>)>,
 }
@@ -22,6 +23,7 @@ impl Undo {
         Undo {
             scalars: body.scalars(),
             later_scalars: body.later_scalars().collect(),
+            displaced: body.displaced(),
             holds: Vec::new(),
         }
     }
@@ -48,5 +50,7 @@ impl Undo {
             let restored = body.apply(&change);
             debug_assert!(restored.is_ok(), "a body takes its own scalars");
         }
+        // The scalars have dropped what the changes displaced.
+        body.set_displaced(self.displaced);
     }
 }

@@ -30,6 +30,7 @@
 //! UNHEARD   16 fence keep-ms                                                      (version 3)
 //! PLACE     17 claim number since lease keep-ms token option(owner)               (version 3)
 //! LEAVE     18 number                                                             (version 3)
+//! DISPLACED 19 token, or option(expected) done lost keep-until                    (version 4)
 //! ```
 //!
 //! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.
@@ -40,7 +41,7 @@
 //!   the fence in milliseconds, and `deadline` minus (`granted` plus the lease). They may be negative, and are zigzag
 //!   numbers. Only semaphores have `permits`. `since` of a PLACE is a difference too: minus its number in milliseconds.
 //! - `claim` of a PLACE is 1 for a shared lock and 0 for another, the permits for a semaphore, option(max) for a run,
-//!   and nothing for a member.
+//!   and nothing for a member. DISPLACED has a token for a run, and the rest for members.
 //! - The flags of a GRANT: 1 renewed, 2 an owner follows, 4 shared.
 //!
 //! Every sequence of changes has exactly one packed form, and a reader refuses every other. So two servers with equal
@@ -72,6 +73,8 @@ use fields::{Fields, Writer};
 pub const VERSION: u8 = 2;
 /// The version of the strings with the changes that dsync 0.3.0 brought.
 pub const VERSION_OF_0_3: u8 = 3;
+/// The version of the strings with the change that dsync 0.3.1 brought.
+pub const VERSION_OF_0_3_1: u8 = 4;
 
 /// The longest packed string of a saved state: a record with the longest reason and result, and as many grants as
 /// [`super::saved`] puts into one string.
@@ -101,6 +104,7 @@ mod kind {
     pub const UNHEARD: u8 = 16;
     pub const PLACE: u8 = 17;
     pub const LEAVE: u8 = 18;
+    pub const DISPLACED: u8 = 19;
 
     /// The kind of a GRANT. The three constants below are its flags.
     pub const GRANT: u8 = 0x80;
@@ -133,7 +137,7 @@ impl fmt::Display for Unreadable {
             Unreadable::Damaged => f.write_str("its checksum is wrong"),
             Unreadable::Version(version) => write!(
                 f,
-                "it is of format version {version}, and this dsync knows {VERSION} and {VERSION_OF_0_3}"
+                "it is of format version {version}, and this dsync knows {VERSION} to {VERSION_OF_0_3_1}"
             ),
             Unreadable::Family(family) => write!(f, "the family {family} is not known here"),
             Unreadable::Kind(kind) => write!(f, "its change {kind:#04x} is not known here"),
@@ -154,6 +158,7 @@ impl Change {
             | Change::Unheard { .. }
             | Change::Place(_)
             | Change::Leave { .. } => VERSION_OF_0_3,
+            Change::Displaced(_) => VERSION_OF_0_3_1,
             Change::Grant(_)
             | Change::Renew { .. }
             | Change::End { .. }
@@ -225,7 +230,7 @@ pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
     // Look at the version first, because a later version may end in another kind of checksum.
     let version = match packed.first() {
         None => return Err(Unreadable::Damaged),
-        Some(known @ (&VERSION | &VERSION_OF_0_3)) => *known,
+        Some(known @ (&VERSION | &VERSION_OF_0_3 | &VERSION_OF_0_3_1)) => *known,
         Some(other) => return Err(Unreadable::Version(*other)),
     };
     let Some((written, check)) = packed.split_last_chunk::<CHECK_LEN>() else {

@@ -7,7 +7,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::change::Change;
 use crate::hold::Grant;
-use crate::queue::entry::{Keep, Place, Request, Seat, Waiter};
+use crate::queue::entry::{Keep, Place, Request, Seat, Vacancy, Waiter};
 use crate::types::{Claim, Fence, LeaseMs, LeaseUs, Now, QueueId, Token, WaiterId};
 use crate::{Body, Engine, Key, Reply};
 
@@ -91,10 +91,18 @@ impl Engine {
                 .get(id)
                 .and_then(|queue| queue.find(&request.token))
         {
-            if seat.claim() != request.claim {
-                return Decided::Answer(Answer::Refused(Refusal::Mismatch));
-            }
+            let is_others = seat.claim().family() != request.claim.family();
             match seat {
+                // What the token asked for is gone, and another family uses the name now.
+                Seat::Vacant(_) if is_others => drop(self.queues.leave(id, place)),
+                // The request was decided or withdrawn, in whatever mode it comes now.
+                Seat::Vacant(Vacancy {
+                    verdict: Some(verdict),
+                    ..
+                }) => return Decided::Answer(verdict.clone()),
+                _ if seat.claim() != request.claim => {
+                    return Decided::Answer(Answer::Refused(Refusal::Mismatch));
+                }
                 _ if queues => return self.resume(key, id, place, request, now),
                 Seat::Waiting(_) => return Decided::Answer(Answer::NotGranted),
                 // A vacant place delays nobody, so a try with its token is decided like any other try.
@@ -119,7 +127,15 @@ impl Engine {
             Some(body) => body.admits(request.claim, limit),
             None => limit != Some(0),
         };
-        if fits && !waiting {
+        let is_granted = fits && !waiting;
+        if !is_granted && !queues {
+            return Decided::Answer(Answer::NotGranted);
+        }
+        // From here on there is a new hold or a new place.
+        if !request.may_grow {
+            return Decided::Answer(Answer::Refused(Refusal::OutOfMemory));
+        }
+        if is_granted {
             let (token, family) = (request.token.clone(), request.claim.family());
             let Some(fence) = self.grant(key, request, None, now) else {
                 return Decided::Answer(Answer::NotGranted);
@@ -129,9 +145,6 @@ impl Engine {
                 self.queues.leave(queue, place);
             }
             return Decided::Answer(self.granted(key, token, fence));
-        }
-        if !queues {
-            return Decided::Answer(Answer::NotGranted);
         }
         let bounds = self.queue_bounds();
         let room = match request.keep_ms {
@@ -295,8 +308,6 @@ impl Engine {
         if !self.ending.is_empty() {
             self.ending.remove(&fence);
         }
-        if let Some(put_off) = self.put_off_ends.remove(&fence) {
-            self.put_off.remove(&put_off);
-        }
+        self.put_off.forget_end(fence);
     }
 }

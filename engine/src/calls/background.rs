@@ -2,7 +2,7 @@
 //!
 //! - After a take-over every hold and every kept place gets a moment on the lease clock: see [`crate::calls::role`].
 //! - After a flush, a swap or a take-over queues are made due, and lose kept places that were flushed: see
-//!   [`crate::queue::due`].
+//!   [`crate::queue::due`]. These places are taken apart.
 //! - Large things that are no longer needed are dropped: see [`crate::index::leftovers`].
 //!
 //! A call that causes such work takes only a few steps itself, whatever the number of holds and waiters, so that no
@@ -25,6 +25,7 @@ impl Engine {
         self.queues.sweep(budget);
         self.walk(budget);
         self.walk_places(budget);
+        self.queues.take_apart(budget);
         while *budget > 0
             && let Some(piece) = self.leftovers.next()
         {
@@ -40,7 +41,10 @@ impl Engine {
 
     #[must_use]
     pub fn has_background(&self) -> bool {
-        self.queues.is_sweeping() || self.role.is_walking() || !self.leftovers.is_empty()
+        self.queues.is_sweeping()
+            || self.role.is_walking()
+            || self.queues.has_dropped()
+            || !self.leftovers.is_empty()
     }
 
     /// Frees the states of values that the server has freed on another thread or during a flush, in slices.

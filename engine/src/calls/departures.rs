@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::calls::tasks::Ending;
 use crate::change::End;
 use crate::effect::HandedOver;
-use crate::queue::entry::{Departed, Place, Vacancy};
+use crate::queue::entry::{Departed, Place};
 use crate::types::{ClientId, Db, Now, QueueId, WaiterId};
 
 /// How many waiters one call of `turn_away` answers.
@@ -46,18 +46,10 @@ impl Engine {
         if let Some(family) = left.as_ref().and_then(Departed::family) {
             self.stats.counters_mut(family).wait_disconnects += 1;
         }
-        if let Some(Departed::Waiter(waiter)) = left
-            && waiter.request.may_return
+        let until = now.mono.after_ms(self.settings.rejoin_ms);
+        if let Some(vacancy) = left.and_then(|left| left.vacancy(None, until))
             && self.settings.rejoin_ms > 0
         {
-            let until = now.mono.after_ms(self.settings.rejoin_ms);
-            let (token, claim) = (waiter.request.token, waiter.request.claim);
-            let vacancy = Vacancy {
-                token,
-                claim,
-                since: waiter.since,
-                until,
-            };
             self.queues.vacate(queue, place, vacancy);
         }
         self.queues.left_unserved(queue);
@@ -148,7 +140,7 @@ impl Engine {
             {
                 match self.detach(queue, place, now) {
                     Some((waiter, _)) => self.effects.wake(waiter, why.clone()),
-                    None => self.tell(queue, place, why.clone()),
+                    None => self.tell(queue, place, why.clone(), now),
                 }
             }
             return self.queues.set_due(id);
@@ -165,7 +157,7 @@ impl Engine {
             let Some((place, answer)) = queue.next_answered().or(next) else {
                 return self.queues.finish_visit(id);
             };
-            self.tell(id, place, answer);
+            self.tell(id, place, answer, now);
         }
         self.queues.set_due(id);
     }

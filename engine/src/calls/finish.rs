@@ -15,6 +15,9 @@ use crate::{Body, Engine, Family, Key, WrongType};
 impl Engine {
     /// Ends the token's hold and withdraws its queued request. Returns whether there was either.
     ///
+    /// The withdrawn request may still be on its way, on another connection. So its token is marked for as long as a
+    /// vacant place is kept, unless the call ended a hold: whatever comes with it is answered as withdrawn.
+    ///
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
     pub fn release(
@@ -31,25 +34,43 @@ impl Engine {
         if let Some(fence) = fence {
             self.end(key, family, fence, End::Released, now);
         }
-        let withdrawn = self.withdraw(key, family, token);
+        let withdrawn = self.withdraw(key, family, token, fence.is_none(), now);
         if fence.is_some() || withdrawn {
             self.settle(key, now);
         }
         Ok(fence.is_some() || withdrawn)
     }
 
-    /// Removes the token's request or kept place from the queue, and answers its connection if one waits. Returns whether there was a
-    /// request. Without this, a client that gave up on the reply would be granted without knowing it, and would hold up
-    /// the others for a lease.
-    fn withdraw(&mut self, key: &Key<'_>, family: Family, token: &Token) -> bool {
+    /// Removes the token's request from the queue, waiting, kept or vacant, and answers its connection if one waits.
+    /// Returns whether there was a request. Without this, a client that gave up on the reply would be granted without
+    /// knowing it, and would hold up the others for a lease. With `marks` the token stays withdrawn for a while.
+    fn withdraw(
+        &mut self,
+        key: &Key<'_>,
+        family: Family,
+        token: &Token,
+        marks: bool,
+        now: Now,
+    ) -> bool {
         let found = self.queues.find(key.db, key.name).and_then(|id| {
             let (place, seat) = self.queues.get(id)?.find(token)?;
-            (seat.claim().family() == family).then_some((id, place))
+            (seat.is_open() && seat.claim().family() == family).then_some((id, place))
         });
         let Some((queue, place)) = found else {
             return false;
         };
-        self.tell(queue, place, Answer::Withdrawn);
+        let Some(left) = self.queues.leave(queue, place) else {
+            return false;
+        };
+        let until = now.mono.after_ms(self.settings.rejoin_ms);
+        // The mark takes the room of the place that has just left.
+        if let Some(mark) = left.vacancy(Some(Answer::Withdrawn), until)
+            && marks
+            && self.settings.rejoin_ms > 0
+        {
+            self.queues.vacate(queue, place, mark);
+        }
+        self.part(place, left.waiter(), left.was_kept(), Answer::Withdrawn);
         // New requests may have had to queue behind this one only, so the key may be free for them.
         self.effects.may_free_capacity = true;
         true
@@ -73,14 +94,18 @@ impl Engine {
         if found {
             self.end(key, family, fence, End::Revoked, now);
         }
-        let revoked = found || self.withdraw_place(key, family, Place(fence));
+        let revoked = found || self.withdraw_place(key, family, Place(fence), now);
         if revoked {
             self.settle(key, now);
         }
         Ok(revoked)
     }
 
-    /// Ends a hold that exists. `decide` counts it; an end that its client did not ask for is noted.
+    /// Ends a hold that exists. `decide` counts it; an end that its client did not ask for is noted. A hold that ends
+    /// undelivered gives back what it displaced.
+    ///
+    /// What comes back is a change of its own, and not a part of END: a server that was given a saved state in between
+    /// knows of nothing that was displaced, and one of an earlier version never does.
     pub(crate) fn end(
         &mut self,
         key: &mut Key<'_>,
@@ -89,6 +114,8 @@ impl Engine {
         how: End,
         now: Now,
     ) {
+        let body = self.body_mut(key).filter(|_| how == End::Undelivered);
+        let displaced = body.and_then(|body| body.displaced());
         let ended = self.decide(
             key,
             family,
@@ -98,6 +125,12 @@ impl Engine {
                 at: now.unix(),
             },
         );
+        if let Some(displaced) = displaced
+            && let Some(body) = self.body_mut(key)
+            && let Some(brought_back) = body.brought_back(displaced)
+        {
+            let _ = self.decide(key, family, brought_back);
+        }
         if how.is_unasked()
             && let Ok(Some(hold)) = ended
         {

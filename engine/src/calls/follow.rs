@@ -2,9 +2,8 @@
 //!
 //! A replica applies changes and never decides: see `role`.
 
-use std::fmt;
-
 use crate::address::Address;
+use crate::calls::unfit::Unfit;
 use crate::change::{Change, End};
 use crate::effect::Note;
 use crate::fence;
@@ -20,24 +19,6 @@ use crate::{Engine, Family, Key, Misfit, State, StateId};
 pub struct Unfollowed {
     pub at: usize,
     pub misfit: Misfit,
-}
-
-/// Why a state from elsewhere was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unfit {
-    /// A fence is more than a year ahead of the clock.
-    FenceAhead,
-    /// There is no room for another state.
-    Full,
-}
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Unfit::FenceAhead => "a fence in it lies more than a year ahead of this server's clock",
-            Unfit::Full => "there is no room for another key",
-        })
-    }
 }
 
 impl Engine {
@@ -185,12 +166,12 @@ impl Engine {
 
     /// Takes over a state that was read from a file or a payload, and will be stored under this name.
     ///
-    /// Only a primary refuses fences far ahead of its clock, because there the payload comes from a client or from
-    /// another node. A server believes its own files and its primary; otherwise a wrong clock on either side would
-    /// keep it from loading its data.
+    /// Only a primary refuses fences far ahead of its clock, and what is beyond the bounds of commands, because there the
+    /// payload comes from a client or from another node. A server believes its own files and its primary; otherwise a
+    /// wrong clock on either side, or a bound that was lowered, would keep it from loading its data.
     ///
     /// # Errors
-    /// For fences too far ahead, and when there is no room.
+    /// For fences too far ahead, for what is beyond a bound, and when there is no room.
     pub fn adopt(
         &mut self,
         loaded: Loaded,
@@ -198,6 +179,9 @@ impl Engine {
         name: &[u8],
         now: Now,
     ) -> Result<StateId, Unfit> {
+        if self.is_serving() {
+            self.check_bounds(&loaded, db, name, now)?;
+        }
         let Loaded { body, places } = loaded;
         let last_hold = body.holds().iter().last().map(Hold::fence);
         let last_place = places.last().map(|place| place.number);

@@ -95,6 +95,11 @@ impl Engine {
         removal
     }
 
+    /// Returns the databases that have requests waiting in them, or kept places.
+    pub fn queued_databases(&self) -> impl Iterator<Item = Db> + '_ {
+        self.queues.databases()
+    }
+
     /// Notes that the database is empty now, or all databases if `None`. Kept places go with the values.
     pub fn flushed(&mut self, db: Option<Db>) {
         match db {
@@ -125,5 +130,11 @@ impl Engine {
             let own = state.address.heap_bytes() + state.body.heap_bytes();
             size_of::<State>() + own + self.leases.bytes_of(id) + closed + retained
         })
+    }
+
+    /// Returns the bytes that the kept places of this name take.
+    #[must_use]
+    pub fn memory_of_places(&self, db: Db, name: &[u8]) -> usize {
+        self.queues.kept_bytes(db, name)
     }
 }

@@ -12,6 +12,8 @@ mod once;
 mod pause;
 mod places;
 pub mod places_elsewhere;
+pub(crate) mod put_off;
 pub(crate) mod role;
 mod serve;
 pub mod tasks;
+pub mod unfit;

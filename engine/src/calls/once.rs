@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::answer::Answer;
-use crate::change::Change;
+use crate::change::{Change, End};
 use crate::families::once::{Completion, Keep};
 use crate::hold::Hold;
 use crate::queue::wait_queue::WaitQueue;
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Completes the work for the current run, or for the run that lapsed last if no other has begun since. Returns
+    /// Completes the work for the current run, or for the run that lapsed last if no other was heard of since. Returns
     /// whether it was accepted; a repeated DONE by the token that completed it is, and changes nothing.
     ///
     /// # Errors
@@ -81,9 +81,17 @@ impl Engine {
         if once.done().is_some_and(|done| done.token == *token) {
             return Ok(true);
         }
+        let displaced = once.displaced() == Some(token);
+        let displacing = once.unheard_run().filter(|_| displaced).map(Hold::fence);
         let late = once.late() == Some(token);
-        if fence.is_none() && !late {
+        if fence.is_none() && !late && displacing.is_none() {
             return Ok(false);
+        }
+        if fence.is_none()
+            && let Some(unheard) = displacing
+        {
+            // Nobody has heard of this run, so it is as if it had not begun; its client is answered DONE when it asks.
+            self.end(key, Family::Once, unheard, End::Undelivered, now);
         }
         let keep_until = keep.until(now.unix());
         let done = Completion {

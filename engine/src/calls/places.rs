@@ -17,7 +17,9 @@ use crate::calls::tasks::Task;
 use crate::change::{Change, KeptPlace};
 use crate::effect::Announcement;
 use crate::hold::Grant;
-use crate::queue::entry::{Departed, FormerKeep, FormerPlace, Keep, Place, Request, Waiter};
+use crate::queue::entry::{
+    Departed, FormerKeep, FormerPlace, Keep, Place, Request, Vacancy, Waiter,
+};
 use crate::types::{Db, Fence, LeaseUs, MonoUs, Now, QueueId, UnixMs, WaiterId};
 use crate::{Engine, Family, Key};
 
@@ -164,6 +166,29 @@ impl Engine {
         }
     }
 
+    /// Returns the place that tells this decision when its token asks again, for what was left of its time: only if the
+    /// place was kept and nobody waits on it, so that nobody is told now. DONE and WRONGTYPE leave none, because
+    /// the key itself tells them.
+    pub(super) fn with_verdict(
+        &self,
+        left: &Departed,
+        answer: &Answer,
+        now: Now,
+    ) -> Option<Vacancy> {
+        let Departed::Waiter(Waiter {
+            id: None,
+            keep: Some(keep),
+            ..
+        }) = left
+        else {
+            return None;
+        };
+        let left_ms = self.keep_left_ms(*keep, now);
+        let is_kept = left_ms > 0 && matches!(answer, Answer::GivenUp { .. } | Answer::Refused(_));
+        let until = now.mono.after_ms(left_ms);
+        is_kept.then(|| left.vacancy(Some(answer.clone()), until))?
+    }
+
     pub(super) fn announce(&mut self, place: Place, fence: Option<Fence>) {
         let number = place.0;
         self.effects
@@ -171,8 +196,15 @@ impl Engine {
             .push(Announcement { number, fence });
     }
 
-    /// Withdraws the kept place with this number, for an operator. Returns whether there was one of this family.
-    pub(super) fn withdraw_place(&mut self, key: &Key<'_>, family: Family, place: Place) -> bool {
+    /// Withdraws the kept place with this number, for an operator. Returns whether there was one of this family. Its token
+    /// may ask again, at the end of the queue.
+    pub(super) fn withdraw_place(
+        &mut self,
+        key: &Key<'_>,
+        family: Family,
+        place: Place,
+        now: Now,
+    ) -> bool {
         let Some(queue) = self.queues.find(key.db, key.name) else {
             return false;
         };
@@ -183,7 +215,7 @@ impl Engine {
             return false;
         };
         let is_parked = waiter.is_parked();
-        self.tell(queue, place, Answer::Withdrawn);
+        self.tell(queue, place, Answer::Withdrawn, now);
         if !is_parked {
             self.announce(place, None);
         }

@@ -11,6 +11,7 @@ use crate::change::{Change, KeptPlace};
 use crate::hold::Grant;
 use crate::queue::entry::{Departed, Place};
 use crate::queue::queues::KeptQueue;
+use crate::queue::wait_queue::WaitQueue;
 use crate::short_bytes::KeyName;
 use crate::types::{Db, Fence, MonoUs, Now, Token};
 use crate::{Engine, Family, Key, Misfit, State, StateId};
@@ -24,53 +25,96 @@ pub struct UnheldPlaces {
     pub changes: Vec<Change>,
 }
 
+/// The kept places of a name while changes to them are checked, before any of them is carried out.
+struct PlacesInTurn<'a> {
+    queue: Option<&'a WaitQueue>,
+    /// What the changes so far have made of numbers and tokens.
+    tokens: BTreeMap<Fence, Option<&'a Token>>,
+    numbers: BTreeMap<&'a Token, Option<Fence>>,
+}
+
+impl<'a> PlacesInTurn<'a> {
+    fn token_at(&self, number: Fence) -> Option<&'a Token> {
+        let queue = self.queue;
+        let kept = || queue?.waiter(Place(number)).filter(|w| w.keep.is_some());
+        let token = self.tokens.get(&number).copied();
+        token.unwrap_or_else(|| kept().map(|waiter| &waiter.request.token))
+    }
+
+    fn number_of(&self, token: &Token) -> Option<Fence> {
+        let kept = || Some(self.queue?.find_kept(token)?.0);
+        self.numbers.get(token).copied().unwrap_or_else(kept)
+    }
+
+    fn remove(&mut self, number: Fence, token: &'a Token) {
+        self.tokens.insert(number, None);
+        self.numbers.insert(token, None);
+    }
+
+    /// Notes what the change makes of the places, or returns why it does not fit.
+    fn follow(&mut self, change: &'a Change) -> Result<(), Misfit> {
+        match change {
+            Change::Grant(Grant { token, .. }) => {
+                if let Some(number) = self.number_of(token) {
+                    self.remove(number, token);
+                }
+            }
+            Change::Place(KeptPlace { number, token, .. }) => {
+                let is_others = self.token_at(*number).is_some_and(|other| other != token);
+                if is_others || self.number_of(token).is_some_and(|other| other != *number) {
+                    return Err(Misfit::PlaceTaken);
+                }
+                self.tokens.insert(*number, Some(token));
+                self.numbers.insert(token, Some(*number));
+            }
+            Change::Leave { number } => {
+                let token = self.token_at(*number).ok_or(Misfit::NoPlace)?;
+                self.remove(*number, token);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 impl Engine {
     /// Checks that the changes to kept places fit, each after those before it.
     pub(super) fn check_places(&self, key: &Key<'_>, changes: &[Change]) -> Result<(), Unfollowed> {
-        let queue = self.queues.find_kept(key.db, key.name);
-        if queue.is_none() && !changes.iter().any(Change::is_of_queue) {
+        let Some(mut places) = self.places_in_turn(key, changes) else {
             return Ok(());
-        }
-        // What the changes so far make of numbers and tokens.
-        let mut tokens: BTreeMap<Fence, Option<&Token>> = BTreeMap::new();
-        let mut numbers: BTreeMap<&Token, Option<Fence>> = BTreeMap::new();
-        for (at, change) in changes.iter().enumerate() {
-            let token_at = |number: &Fence| {
-                let kept = || queue?.waiter(Place(*number)).filter(|w| w.keep.is_some());
-                let token = tokens.get(number).copied();
-                token.unwrap_or_else(|| kept().map(|waiter| &waiter.request.token))
-            };
-            let number_of = |token: &Token| {
-                let kept = || Some(queue?.find_kept(token)?.0);
-                numbers.get(token).copied().unwrap_or_else(kept)
-            };
-            let unfit = |misfit| Err(Unfollowed { at, misfit });
-            match change {
-                Change::Grant(Grant { token, .. }) => {
-                    if let Some(number) = number_of(token) {
-                        tokens.insert(number, None);
-                        numbers.insert(token, None);
-                    }
-                }
-                Change::Place(KeptPlace { number, token, .. }) => {
-                    let is_others = token_at(number).is_some_and(|other| other != token);
-                    if is_others || number_of(token).is_some_and(|other| other != *number) {
-                        return unfit(Misfit::PlaceTaken);
-                    }
-                    tokens.insert(*number, Some(token));
-                    numbers.insert(token, Some(*number));
-                }
-                Change::Leave { number } => match token_at(number) {
-                    Some(token) => {
-                        tokens.insert(*number, None);
-                        numbers.insert(token, None);
-                    }
-                    None => return unfit(Misfit::NoPlace),
-                },
-                _ => {}
-            }
-        }
-        Ok(())
+        };
+        let mut all = changes.iter().enumerate();
+        all.try_for_each(|(at, change)| {
+            let checked = places.follow(change);
+            checked.map_err(|misfit| Unfollowed { at, misfit })
+        })
+    }
+
+    /// Takes each LEAVE of a place that the name does not have at that point out of the changes. Returns how many they
+    /// were.
+    ///
+    /// For an AOF that is loaded. A rewritten AOF has the kept places of a name with its value; if the rewrite began in
+    /// the turn in which RENAME or DEL took the value away, it has none of them, and each leaves in what follows.
+    pub fn leave_out_absent(&self, key: &Key<'_>, changes: &mut Vec<Change>) -> usize {
+        let Some(mut places) = self.places_in_turn(key, changes) else {
+            return 0;
+        };
+        let is_absent = |change| places.follow(change) == Err(Misfit::NoPlace);
+        let absent: Vec<bool> = changes.iter().map(is_absent).collect();
+        let before = changes.len();
+        let mut absent = absent.into_iter();
+        changes.retain(|_| absent.next() != Some(true));
+        before - changes.len()
+    }
+
+    /// Returns the places of the name, to follow these changes one by one; `None` if they concern no place.
+    fn places_in_turn<'a>(&'a self, key: &Key<'_>, changes: &[Change]) -> Option<PlacesInTurn<'a>> {
+        let queue = self.queues.find_kept(key.db, key.name);
+        (queue.is_some() || changes.iter().any(Change::is_of_queue)).then(|| PlacesInTurn {
+            queue,
+            tokens: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+        })
     }
 
     /// Carries out the changes to kept places, which [`Engine::check_places`] has checked.
@@ -120,6 +164,11 @@ impl Engine {
         self.queues.note_flush(db, name);
         if self.queues.find_kept(db, name).is_none() {
             for place in places {
+                // A server that decides has checked that there is room, if vacant places make way.
+                if self.is_serving() {
+                    let queue = self.queues.find(db, name);
+                    let _ = self.queues.make_room(queue, self.queue_bounds());
+                }
                 self.put_place(db, name, place, now);
             }
         }

@@ -181,8 +181,7 @@ impl Engine {
         leftovers.drop_entries(take(&mut self.ephemeral));
         leftovers.drop_entries(take(&mut self.closed));
         leftovers.drop_entries(take(&mut self.ending));
-        leftovers.drop_entries(take(&mut self.put_off));
-        leftovers.drop_entries(take(&mut self.put_off_ends));
+        leftovers.drop_entries(take(&mut self.put_off).into_pieces());
     }
 
     fn take_over_at(&self, now: Now) -> TakeOver {

@@ -136,7 +136,7 @@ impl Engine {
         for _ in 0..SLICE {
             match self.next_in(key, queue) {
                 Next::Nothing => return self.queues.finish_visit(queue),
-                Next::Tell(place, answer) => self.tell(queue, place, answer),
+                Next::Tell(place, answer) => self.tell(queue, place, answer, now),
                 Next::Grant(place) => self.grant_next(key, queue, place, now),
                 Next::Repeat(place) => self.grant_repeat(key, queue, place, now),
                 Next::Finished => {
@@ -145,7 +145,7 @@ impl Engine {
                 }
                 Next::GiveUp(place) => {
                     let answer = self.give_up(key);
-                    self.tell(queue, place, answer);
+                    self.tell(queue, place, answer, now);
                 }
                 Next::Finish => {
                     let answer = self.finish_round(key, now);
@@ -253,8 +253,13 @@ impl Engine {
         }
     }
 
-    pub(crate) fn tell(&mut self, queue: QueueId, place: Place, answer: Answer) {
+    /// Removes the entry at this place, and gives it this answer. If nobody waits on a kept place, a decision is left
+    /// there for its token.
+    pub(crate) fn tell(&mut self, queue: QueueId, place: Place, answer: Answer, now: Now) {
         if let Some(left) = self.queues.leave(queue, place) {
+            if let Some(vacancy) = self.with_verdict(&left, &answer, now) {
+                self.queues.vacate(queue, place, vacancy);
+            }
             self.part(place, left.waiter(), left.was_kept(), answer);
         }
     }

@@ -114,16 +114,8 @@ impl Engine {
                 at.has_come(now.unix()).then_some(Task::Open(state))
             }
             _ => {
-                let (until, task) = self.put_off.first().copied()?;
-                if until > now.mono {
-                    return None;
-                }
                 // The task may also have become due again in its own index. Doing it twice does no harm.
-                self.put_off.pop_first();
-                if let Task::End { fence, .. } = task {
-                    self.put_off_ends.remove(&fence);
-                }
-                Some(task)
+                self.put_off.pop_due(now.mono)
             }
         }
     }
@@ -148,16 +140,7 @@ impl Engine {
             } => self.queues.unlist_keep(until, queue, place),
             Task::End { .. } | Task::Lapse(_) | Task::Serve(_) | Task::RunOut { .. } => {}
         }
-        let entry = (now.mono.after_ms(PUT_OFF_MS), task);
-        if let Task::End { fence, .. } = task {
-            // A hold can be reported undelivered first, and the close of its connection later. The first report decides
-            // how the hold ends.
-            if self.put_off_ends.contains_key(&fence) {
-                return;
-            }
-            self.put_off_ends.insert(fence, entry);
-        }
-        self.put_off.insert(entry);
+        self.put_off.add(task, now.mono.after_ms(PUT_OFF_MS));
     }
 
     /// Returns the task that ends the pause of this key if it is over, or that forgets the key if it has been kept long
@@ -217,7 +200,7 @@ impl Engine {
         Some((*fence, *state))
     }
 
-    /// Returns the key that the task is about; `None` if its state or queue is gone.
+    /// Returns the key that the task is about; `None` if its state or queue is gone, or its place is kept for longer.
     fn key_of(&mut self, task: Task) -> Option<(Db, KeyName)> {
         match task {
             Task::End {
@@ -237,7 +220,18 @@ impl Engine {
                 }
                 found
             }
+            Task::KeepOver {
+                until,
+                queue,
+                place,
+            } if !self.queues.is_kept_until(until, queue, place) => {
+                // A flush may have dropped the place. After it was put off, its token may have asked again.
+                self.queues.unlist_keep(until, queue, place);
+                None
+            }
             Task::Serve(queue) | Task::RunOut { queue, .. } | Task::KeepOver { queue, .. } => {
+                // A queue that a flush has emptied needs no visit.
+                self.queues.drop_flushed(queue);
                 self.queues.key(queue).map(|(db, name)| (db, name.clone()))
             }
         }
@@ -321,6 +315,7 @@ impl Engine {
             claim: ended.claim,
             since: former.since,
             until,
+            verdict: None,
         };
         self.vacate(key, former.place, vacancy);
     }
@@ -396,7 +391,7 @@ impl Engine {
         let wall = opening.into_iter().chain(retention).min();
         let wall = wall.map(|moment| moment.ms_left(now.unix()).saturating_mul(1_000));
         let put_off = self.put_off.first();
-        let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
+        let put_off = put_off.map(|until| until.0.saturating_sub(now.mono.0));
         [waits, leases, keeps, wall, put_off, background]
             .into_iter()
             .flatten()

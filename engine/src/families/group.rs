@@ -4,6 +4,8 @@
 //! members are done. Only the server that decides knows its queue. So it decides once that a round is over, and records
 //! that as a change of its own.
 
+use crate::end::End;
+use crate::heap;
 use crate::hold_set::HoldSet;
 use crate::types::{OptionalUnixMs, UnixMs};
 
@@ -23,11 +25,23 @@ pub struct Tally {
     pub finished: Option<UnixMs>,
 }
 
+/// What a finished round leaves, but for the limit, which is the group's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FinishedRound {
+    pub expected: Option<u32>,
+    pub done: u64,
+    pub lost: u64,
+    pub keep_until: UnixMs,
+}
+
 #[derive(Clone)]
 pub struct WaitGroup {
     pub members: HoldSet,
     pub(crate) paused_until: OptionalUnixMs,
     tally: Tally,
+    /// The finished round before the present one, as long as nothing has happened in this one but grants and their ends
+    /// as undelivered. It comes back if the last member ends undelivered too. `None` without members.
+    displaced: Option<Box<FinishedRound>>,
     /// When a request was last seen waiting for this group. Not replicated: only the server that decides knows it.
     last_watched: UnixMs,
     /// The moment under which the engine has this group in its `retention` index, if it is there.
@@ -50,6 +64,7 @@ impl WaitGroup {
                 touched: UnixMs(0),
                 finished: None,
             },
+            displaced: None,
             last_watched: UnixMs(0),
             retention: OptionalUnixMs::default(),
         }
@@ -77,6 +92,37 @@ impl WaitGroup {
 
     pub fn set_tally(&mut self, tally: Tally) {
         self.tally = tally;
+        self.displaced = None;
+    }
+
+    /// Returns the finished round that the members of the present one have displaced.
+    #[must_use]
+    pub fn displaced(&self) -> Option<FinishedRound> {
+        self.displaced.as_deref().copied()
+    }
+
+    /// Sets what [`WaitGroup::displaced`] returns.
+    pub fn set_displaced(&mut self, round: Option<FinishedRound>) {
+        self.displaced = round.map(Box::new);
+    }
+
+    /// Returns the tally with this finished round, for a group whose last member has ended undelivered.
+    #[must_use]
+    pub fn tally_with(&self, round: FinishedRound) -> Tally {
+        Tally {
+            expected: round.expected,
+            done: round.done,
+            lost: round.lost,
+            finished: Some(round.keep_until),
+            ..self.tally
+        }
+    }
+
+    /// Whether members live, and none of them has been heard of.
+    #[must_use]
+    pub fn is_unheard(&self) -> bool {
+        let mut members = self.members.iter();
+        !self.members.is_empty() && members.all(|member| member.unheard_ms().is_some())
     }
 
     /// Whether one more member may join: fewer than `limit` live, or there is no limit.
@@ -123,30 +169,61 @@ impl WaitGroup {
         self.tally.finished = Some(keep_until);
     }
 
-    /// Notes an ADD or EXPECT: after a finished round it opens the next one.
+    /// Notes an ADD or EXPECT: after a finished round it opens the next one, which displaces it.
     pub fn begin(&mut self, at: UnixMs) {
-        if self.tally.finished.take().is_some() {
-            self.tally.expected = None;
-            self.tally.done = 0;
-            self.tally.lost = 0;
+        if let Some(keep_until) = self.tally.finished.take() {
+            self.displaced = Some(Box::new(FinishedRound {
+                expected: self.tally.expected.take(),
+                done: std::mem::take(&mut self.tally.done),
+                lost: std::mem::take(&mut self.tally.lost),
+                keep_until,
+            }));
         }
         self.touch(at);
     }
 
     pub fn expect(&mut self, jobs: u32, at: UnixMs) {
         self.begin(at);
+        self.heard();
         self.tally.expected = Some(jobs);
     }
 
-    pub fn count_done(&mut self) {
+    /// Notes that the present round is more than members that nobody has heard of.
+    pub fn heard(&mut self) {
+        self.displaced = None;
+    }
+
+    /// Notes that a member has ended. The server that decides brings a displaced round back with a tally.
+    pub fn ended(&mut self, how: End, at: UnixMs) {
+        match how {
+            End::Done => self.count_done(),
+            End::Lapsed | End::Revoked | End::Disconnected => self.count_lost(),
+            End::Released | End::Undelivered => {}
+        }
+        if how != End::Undelivered || self.members.is_empty() {
+            self.displaced = None;
+        }
+        self.touch(at);
+    }
+
+    /// Returns the bytes on the heap, without those of the members.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self.displaced {
+            Some(_) => heap::allocated(size_of::<FinishedRound>()),
+            None => 0,
+        }
+    }
+
+    fn count_done(&mut self) {
         self.tally.done = self.tally.done.saturating_add(1);
     }
 
-    pub fn count_lost(&mut self) {
+    fn count_lost(&mut self) {
         self.tally.lost = self.tally.lost.saturating_add(1);
     }
 
-    pub fn touch(&mut self, at: UnixMs) {
+    fn touch(&mut self, at: UnixMs) {
         self.tally.touched = self.tally.touched.max(at);
     }
 }

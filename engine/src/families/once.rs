@@ -72,7 +72,7 @@ pub struct Record {
     pub attempts: u64,
     pub reason: Option<Reason>,
     /// The token of the last run, if that run lapsed or lost its connection. Its DONE is still accepted until another
-    /// run begins or a client is told FAILED.
+    /// run is heard of or a client is told FAILED.
     pub late: Option<Token>,
     pub done: Option<Completion>,
     /// The moment of the last change, or the end of a delay if that is later.
@@ -82,6 +82,9 @@ pub struct Record {
 #[derive(Clone)]
 pub struct Once {
     stage: Stage,
+    /// The token of the run before, whose DONE was still accepted when the current run began. It counts while the
+    /// current run has not been heard of, and comes back if that run ends undelivered. `None` without a run.
+    displaced: Option<Box<Token>>,
     attempts: u64,
     reason: Option<Reason>,
     touched: UnixMs,
@@ -115,6 +118,7 @@ impl Once {
     pub(crate) fn new() -> Once {
         Once {
             stage: Stage::Open(HoldSet::Empty),
+            displaced: None,
             attempts: 0,
             reason: None,
             // The first change sets the moment, because a replica must not use its own clock.
@@ -166,6 +170,32 @@ impl Once {
         match &self.stage {
             Stage::Late(token) => Some(token),
             Stage::Open(_) | Stage::Delayed(_) | Stage::Done(_) => None,
+        }
+    }
+
+    /// Returns the token of a late run that the current run has displaced.
+    #[must_use]
+    pub fn displaced(&self) -> Option<&Token> {
+        self.displaced.as_deref()
+    }
+
+    /// Sets what [`Once::displaced`] returns.
+    pub fn set_displaced(&mut self, late: Option<Token>) {
+        self.displaced = late.map(Box::new);
+    }
+
+    /// Returns the current run, if its client has not been heard of.
+    #[must_use]
+    pub fn unheard_run(&self) -> Option<&Hold> {
+        self.runs().first().filter(|run| run.unheard_ms().is_some())
+    }
+
+    /// Returns the record with this late token, for a key whose run has ended undelivered.
+    #[must_use]
+    pub fn record_with_late(&self, late: Token) -> Record {
+        Record {
+            late: Some(late),
+            ..self.record()
         }
     }
 
@@ -228,6 +258,7 @@ impl Once {
             (None, None) if self.runs().is_empty() => self.stage = Stage::Open(HoldSet::Empty),
             (None, None) => {}
         }
+        self.displaced = None;
         self.attempts = attempts;
         self.reason = reason;
         self.touched = touched;
@@ -261,9 +292,13 @@ impl Once {
         })
     }
 
-    /// Adds a run. A DONE by an earlier run is refused from now on.
+    /// Adds a run, which displaces the token of a late one.
     pub fn insert(&mut self, run: Hold) {
-        self.stage = Stage::Open(HoldSet::One(run));
+        let before = std::mem::replace(&mut self.stage, Stage::Open(HoldSet::One(run)));
+        self.displaced = match before {
+            Stage::Late(token) => Some(Box::new(token)),
+            Stage::Open(_) | Stage::Delayed(_) | Stage::Done(_) => None,
+        };
     }
 
     /// Notes that a run has begun: the attempt counts.
@@ -272,8 +307,15 @@ impl Once {
         self.touch(at);
     }
 
-    /// Notes that a run has ended without DONE or FAIL.
+    /// Notes that the current run was heard of: a DONE by an earlier run is refused from now on.
+    pub fn heard(&mut self) {
+        self.displaced = None;
+    }
+
+    /// Notes that a run has ended without DONE or FAIL. The server that decides brings a displaced token back with a
+    /// record.
     pub fn ended(&mut self, run: &Hold, how: End, at: UnixMs) {
+        self.displaced = None;
         match how {
             End::Lapsed | End::Disconnected => {
                 self.stage = Stage::Late(run.token());
@@ -290,6 +332,7 @@ impl Once {
     }
 
     pub fn failed(&mut self, reason: Arc<[u8]>, at: UnixMs) {
+        self.displaced = None;
         self.reason = Some(Reason::Given(reason));
         self.touch(at);
     }
@@ -302,6 +345,7 @@ impl Once {
     }
 
     pub fn complete(&mut self, done: Completion) {
+        self.displaced = None;
         self.stage = Stage::Done(done);
     }
 
@@ -349,7 +393,11 @@ impl Once {
         };
         let token = self.late().or(self.done().map(|done| &done.token));
         let result = self.done().and_then(|done| done.result.as_ref());
-        reason + token.map_or(0, Token::heap_bytes) + result.map_or(0, shared_bytes)
+        let displaced = self.displaced();
+        let displaced = displaced.map_or(0, |token| {
+            heap::allocated(size_of::<Token>()) + token.heap_bytes()
+        });
+        reason + displaced + token.map_or(0, Token::heap_bytes) + result.map_or(0, shared_bytes)
     }
 
     fn touch(&mut self, at: UnixMs) {

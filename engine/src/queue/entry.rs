@@ -1,7 +1,9 @@
 //! The entries of a queue: waiting requests and kept places, watchers (WAIT of a group) and vacant places.
 
 use crate::Family;
+use crate::answer::Answer;
 use crate::change::KeptPlace;
+use crate::heap;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, MonoUs, Token, UnixMs, WaiterId};
 
 /// The rank of a request: a number that was drawn like a fence when its place was first taken. So ranks are comparable
@@ -29,6 +31,8 @@ pub struct Request {
     pub client: ClientId,
     pub ephemeral: bool,
     pub owner: Option<Box<[u8]>>,
+    /// Whether there is memory for a new hold or place. What the token has already is answered all the same.
+    pub may_grow: bool,
 }
 
 /// How long a request waits.
@@ -79,6 +83,19 @@ impl Waiter {
     #[must_use]
     pub fn is_parked(&self) -> bool {
         self.request.wait.is_some()
+    }
+
+    /// Returns the bytes that the entry takes on the heap besides its share of the maps that all entries are in.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let request = &self.request;
+        // The token is also a key of the queue's map of tokens.
+        let tokens = 2 * request.token.heap_bytes();
+        let owner = request.owner.as_ref();
+        let owner = owner.map_or(0, |owner| heap::allocated(owner.len()));
+        let indexes =
+            usize::from(request.claim.permits() > 1) + usize::from(request.max_attempts.is_some());
+        tokens + owner + indexes * heap::tree_share(size_of::<(u32, Place)>())
     }
 
     /// Returns the place that the token gets back if the grant is not delivered.
@@ -133,6 +150,7 @@ impl KeptPlace {
             client: ClientId::NONE,
             ephemeral: false,
             owner: self.owner,
+            may_grow: true,
         };
         let waiter = Waiter {
             id: None,
@@ -144,14 +162,17 @@ impl KeptPlace {
     }
 }
 
-/// A place that is kept for its token after the connection closed.
+/// A place on which nobody waits and which is no request any more, left to its token for a while.
 #[derive(Clone, Debug)]
 pub struct Vacancy {
     pub token: Token,
     pub claim: Claim,
     pub since: MonoUs,
-    /// Kept until then.
+    /// Left to the token until then.
     pub until: MonoUs,
+    /// What every request of the token is told until then, because its request was decided while nobody waited for the
+    /// answer, or withdrawn. `None` after a connection closed: the next request that waits takes the place again.
+    pub verdict: Option<Answer>,
 }
 
 /// The place that a waiter had when it was granted.
@@ -196,6 +217,18 @@ impl Seat<'_> {
             Seat::Vacant(vacancy) => vacancy.claim,
         }
     }
+
+    /// Whether the place stands for a request that is neither decided nor withdrawn.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !matches!(
+            self,
+            Seat::Vacant(Vacancy {
+                verdict: Some(_),
+                ..
+            })
+        )
+    }
 }
 
 /// An entry that has left a queue.
@@ -214,6 +247,25 @@ impl Departed {
             Departed::Watcher(watcher) => Some(watcher.id),
             Departed::Vacancy(_) => None,
         }
+    }
+
+    /// Returns what is left to the token of this place until then; `None` if no token may come back to it.
+    #[must_use]
+    pub fn vacancy(&self, verdict: Option<Answer>, until: MonoUs) -> Option<Vacancy> {
+        let (token, claim, since) = match self {
+            Departed::Waiter(Waiter { request, since, .. }) if request.may_return => {
+                (&request.token, request.claim, *since)
+            }
+            Departed::Vacancy(vacancy) => (&vacancy.token, vacancy.claim, vacancy.since),
+            Departed::Waiter(_) | Departed::Watcher(_) => return None,
+        };
+        Some(Vacancy {
+            token: token.clone(),
+            claim,
+            since,
+            until,
+            verdict,
+        })
     }
 
     /// Whether the place was kept.

@@ -5,7 +5,8 @@
 //! not move it. A queue exists only while it has entries. On a server that follows another these are kept places.
 //!
 //! Each change of a queue must change all indexes in the same function, so they are here together. What concerns only
-//! places that are kept without a connection is in `kept`, and which queues the engine must visit in `visits`.
+//! places that are kept without a connection is in `kept`, how a flush drops these in `flushed`, and which queues the
+//! engine must visit in `visits`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -20,11 +21,13 @@ use crate::queue::wait_queue::WaitQueue;
 use crate::short_bytes::KeyName;
 use crate::types::{ClientId, Db, LeaseUs, MonoUs, QueueId, WaiterId};
 
+mod flushed;
 #[cfg(debug_assertions)]
 mod invariants;
 mod kept;
 mod visits;
 
+use flushed::Flushes;
 pub use kept::KeptQueue;
 
 /// How many places the queues may have.
@@ -64,7 +67,8 @@ pub struct Queues {
     vacant: BTreeSet<(MonoUs, QueueId, Place)>,
     /// The queues that have waiters, the longest wait first.
     by_since: BTreeSet<(MonoUs, QueueId)>,
-    /// When kept places run out on which nobody waits, by the lease clock. A place without a moment is not listed.
+    /// When kept places run out on which nobody waits, by the lease clock. A place without a moment is not listed. Places
+    /// that a flush has dropped are listed until `flushes` comes to them.
     keeps: BTreeSet<(LeaseUs, QueueId, Place)>,
     due: Due,
     places: u64,
@@ -73,9 +77,7 @@ pub struct Queues {
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places.
     waiting: [u64; Family::ALL.len()],
     last_number: u64,
-    /// The number of flushes, and the last one of each database; `None` is a flush of all databases.
-    flushes: u64,
-    last_flush: BTreeMap<Option<Db>, u64>,
+    flushes: Flushes,
 }
 
 impl Queues {
@@ -119,7 +121,7 @@ impl Queues {
                 queue: WaitQueue::default(),
                 since: None,
                 holder: None,
-                flush: self.flushes,
+                flush: self.flushes.count(),
             },
         );
         id
@@ -243,7 +245,7 @@ impl Queues {
         }
     }
 
-    /// Leaves the place of a request that has just left vacant, for its token.
+    /// Leaves the place of an entry that has just left vacant, for its token.
     pub fn vacate(&mut self, id: QueueId, place: Place, vacancy: Vacancy) {
         self.places += 1;
         self.moments.insert((vacancy.until, id, place));
@@ -313,6 +315,11 @@ impl Queues {
     #[must_use]
     pub fn waiting(&self, family: Family) -> u64 {
         self.waiting[family as usize]
+    }
+
+    /// Returns the databases that have queues.
+    pub fn databases(&self) -> impl Iterator<Item = Db> {
+        self.by_key.keys().copied()
     }
 
     /// Returns the queues that have waiters, the longest wait first, each with its key and the moment at which that
@@ -385,7 +392,7 @@ impl Queues {
     /// Whether dropping the queues takes long.
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.places > SMALL as u64 || self.queues.len() > SMALL
+        self.places > SMALL as u64 || self.queues.len() > SMALL || self.has_dropped()
     }
 
     /// Takes the queues apart, one map entry at a step.
@@ -393,7 +400,7 @@ impl Queues {
         let queues = self.queues.into_values();
         let names = self.by_key.into_values().flatten().map(drop);
         queues
-            .flat_map(|queue| queue.queue.into_pieces())
+            .flat_map(|queue| queue.queue.into_pieces().map(drop))
             .chain(names)
             .chain(self.by_waiter.into_iter().map(drop))
             .chain(self.by_client.into_iter().map(drop))
@@ -401,6 +408,7 @@ impl Queues {
             .chain(self.vacant.into_iter().map(drop))
             .chain(self.by_since.into_iter().map(drop))
             .chain(self.keeps.into_iter().map(drop))
+            .chain(self.flushes.into_pieces())
             .chain(self.due.into_pieces())
     }
 }

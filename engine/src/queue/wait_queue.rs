@@ -7,7 +7,9 @@
 //!
 //! A place whose connection closed stays *vacant* for a while, so that a retry with its token can take it again. It
 //! has its rank but delays no other request. Vacant places are in a map of their own, so the first waiting request is
-//! found without stepping over them. Watchers (WAIT of a group) claim nothing, and are answered all together.
+//! found without stepping over them. A vacant place may also have a *verdict*: what became of the token's request, for
+//! a token that did not hear it or may still send the request. Watchers (WAIT of a group) claim nothing, and are
+//! answered all together.
 //!
 //! Ordered maps by rank are used rather than a linked list: to leave and to find the head cost a few comparisons, a
 //! retry takes its vacant place in the middle without a walk, and no step copies the queue.
@@ -18,12 +20,16 @@ use std::ops::Bound;
 use crate::Family;
 use crate::answer::Answer;
 use crate::change::KeptPlace;
-use crate::queue::entry::{Departed, Place, Seat, Vacancy, Waiter, Watcher};
-use crate::types::{MonoUs, Token};
+use crate::heap;
+use crate::queue::entry::{Departed, Keep, Place, Seat, Vacancy, Wait, Waiter, Watcher};
+use crate::types::{ClientId, LeaseUs, MonoUs, Token, WaiterId};
+
+#[cfg(debug_assertions)]
+mod invariants;
 
 /// Invariants: a place is in exactly one of the maps of places; `by_token` has the places, waiting or vacant, whose
 /// token may come back; `heavy` has the waiting places that ask for more than one permit, and `capped` those whose
-/// request has a MAX of attempts; a kept place is waiting.
+/// request has a MAX of attempts; a kept place is waiting; the numbers are sums over the waiting places.
 #[derive(Default)]
 pub struct WaitQueue {
     waiting: BTreeMap<Place, Waiter>,
@@ -32,6 +38,12 @@ pub struct WaitQueue {
     heavy: BTreeSet<(u32, Place)>,
     /// How many of the waiting places are kept.
     kept: usize,
+    /// The sum of [`Waiter::heap_bytes`] of the kept places, so that MEMORY USAGE does not walk over them.
+    kept_bytes: usize,
+    /// How many clients wait on the waiting places.
+    parked: usize,
+    /// The number of waiting places by family.
+    by_family: [usize; Family::ALL.len()],
     capped: BTreeSet<(u32, Place)>,
     watching: BTreeMap<Place, Watcher>,
     /// Watchers whose answer is decided but not sent yet, because a call sends a bounded number of answers.
@@ -41,6 +53,16 @@ pub struct WaitQueue {
     /// For each family, the limit that was last in force or given by a request: see [`WaitQueue::limit`].
     limits: [Option<u32>; Family::ALL.len()],
 }
+
+/// Who waited on a kept place.
+pub struct Detached {
+    pub id: Option<WaiterId>,
+    pub client: ClientId,
+    pub wait: Option<Wait>,
+}
+
+/// A piece of a queue that was taken apart: a kept place with the moment until which it was kept, or something else.
+pub type Piece = Option<(LeaseUs, Place)>;
 
 impl WaitQueue {
     #[must_use]
@@ -69,6 +91,26 @@ impl WaitQueue {
     #[must_use]
     pub fn kept(&self) -> usize {
         self.kept
+    }
+
+    /// Returns the number of waiting requests and kept places by family, without watchers.
+    #[must_use]
+    pub fn by_family(&self) -> [usize; Family::ALL.len()] {
+        self.by_family
+    }
+
+    /// Returns the bytes that the kept places take in this queue.
+    #[must_use]
+    pub fn kept_heap_bytes(&self) -> usize {
+        let entries = [size_of::<(Place, Waiter)>(), size_of::<(Token, Place)>()];
+        let trees = entries.map(|bytes| heap::tree(self.kept, bytes));
+        self.kept_bytes + trees.iter().sum::<usize>()
+    }
+
+    /// Returns how many clients wait for a grant.
+    #[must_use]
+    pub fn parked(&self) -> usize {
+        self.parked
     }
 
     /// Whether a request waits for a grant, so that a new one must queue behind it.
@@ -132,9 +174,9 @@ impl WaitQueue {
         self.waiting.contains_key(&place) || self.vacant.contains_key(&place)
     }
 
-    /// Returns the waiter to change. Its token, its claim and whether its place is kept are indexed, and stay.
-    pub fn waiter_mut(&mut self, place: Place) -> Option<&mut Waiter> {
-        self.waiting.get_mut(&place)
+    /// Returns how a place is kept, to change it.
+    pub fn keep_mut(&mut self, place: Place) -> Option<&mut Keep> {
+        self.waiting.get_mut(&place)?.keep.as_mut()
     }
 
     /// Counts the waiting requests up to and with this place, but no further than `most`.
@@ -186,7 +228,12 @@ impl WaitQueue {
         if permits > 1 {
             self.heavy.insert((permits, place));
         }
-        self.kept += usize::from(waiter.keep.is_some());
+        if waiter.keep.is_some() {
+            self.kept += 1;
+            self.kept_bytes += waiter.heap_bytes();
+        }
+        self.parked += usize::from(waiter.is_parked());
+        self.by_family[waiter.request.claim.family() as usize] += 1;
         if let Some(max_attempts) = waiter.request.max_attempts {
             self.capped.insert((max_attempts, place));
         }
@@ -199,15 +246,78 @@ impl WaitQueue {
         let Some(waiter) = waiter.filter(|waiter| waiter.is_parked()) else {
             return false;
         };
-        self.kept -= usize::from(waiter.keep.take().is_some());
+        if waiter.keep.take().is_some() {
+            self.kept -= 1;
+            self.kept_bytes -= waiter.heap_bytes();
+        }
         true
+    }
+
+    /// Notes that nobody waits on a kept place any more, and that it is kept until then. Returns the request that waited
+    /// and, if its client is parked, the client and its wait. `None` if the place is not kept.
+    pub fn detach(&mut self, place: Place, until: LeaseUs) -> Option<Detached> {
+        let waiter = self.waiting.get_mut(&place)?;
+        waiter.keep.as_mut()?.until = until;
+        let request = &mut waiter.request;
+        let detached = Detached {
+            id: waiter.id.take(),
+            client: std::mem::replace(&mut request.client, ClientId::NONE),
+            wait: request.wait.take(),
+        };
+        request.ephemeral = false;
+        self.parked -= usize::from(detached.wait.is_some());
+        Some(detached)
+    }
+
+    /// Drops all kept places. A request whose client waits on one goes on waiting, on a place that is not kept. Returns
+    /// what is left of the dropped places, to be taken apart in slices: see [`WaitQueue::into_pieces`].
+    ///
+    /// `parked` has at least the places on which clients wait. It takes as many steps as these are, and as vacant places
+    /// are in the queue, however many places are dropped.
+    pub fn drop_kept(&mut self, parked: &[Place]) -> impl Iterator<Item = Piece> + Send + use<> {
+        let takes_idle = self.waiting.len() - self.parked < self.parked;
+        let mut dropped = WaitQueue::default();
+        if takes_idle {
+            let idle = self
+                .waiting
+                .iter()
+                .filter(|(_, waiter)| !waiter.is_parked());
+            let idle: Vec<Place> = idle.map(|(place, _)| *place).collect();
+            for place in idle {
+                if let Some(Departed::Waiter(waiter)) = self.leave(place) {
+                    dropped.join(place, waiter);
+                }
+            }
+        } else {
+            std::mem::swap(self, &mut dropped);
+            // What stays is taken out of `dropped.waiting` only. Its other maps are not used any more.
+            for place in parked {
+                if let Some(waiter) = dropped.waiting.remove(place) {
+                    self.join(*place, waiter);
+                }
+            }
+            for (place, vacancy) in std::mem::take(&mut dropped.vacant) {
+                self.vacate(place, vacancy);
+            }
+            self.watching = std::mem::take(&mut dropped.watching);
+            self.answered = std::mem::take(&mut dropped.answered);
+            self.left_unserved = dropped.left_unserved;
+            self.limits = dropped.limits;
+        }
+        if self.kept > 0 {
+            for waiter in self.waiting.values_mut() {
+                waiter.keep = None;
+            }
+            (self.kept, self.kept_bytes) = (0, 0);
+        }
+        dropped.into_pieces()
     }
 
     pub fn watch(&mut self, place: Place, watcher: Watcher) {
         self.watching.insert(place, watcher);
     }
 
-    /// Leaves the place of a waiter that has left vacant, for its token.
+    /// Leaves the place of an entry that has left vacant, for its token.
     pub fn vacate(&mut self, place: Place, vacancy: Vacancy) {
         debug_assert!(!self.waiting.contains_key(&place));
         self.by_token.insert(vacancy.token.clone(), place);
@@ -220,7 +330,12 @@ impl WaitQueue {
                 self.by_token.remove(&waiter.request.token);
             }
             self.heavy.remove(&(waiter.request.claim.permits(), place));
-            self.kept -= usize::from(waiter.keep.is_some());
+            if waiter.keep.is_some() {
+                self.kept -= 1;
+                self.kept_bytes -= waiter.heap_bytes();
+            }
+            self.parked -= usize::from(waiter.is_parked());
+            self.by_family[waiter.request.claim.family() as usize] -= 1;
             if let Some(max_attempts) = waiter.request.max_attempts {
                 self.capped.remove(&(max_attempts, place));
             }
@@ -307,74 +422,17 @@ impl WaitQueue {
     }
 
     /// Takes the queue apart, one entry of one map at a step.
-    pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
+    pub fn into_pieces(self) -> impl Iterator<Item = Piece> + Send + use<> {
         let answered = self.answered.into_iter();
         let answered = answered.flat_map(|(_, watchers)| watchers);
-        let waiting = self.waiting.into_iter().map(drop);
+        let kept = |(place, waiter): (Place, Waiter)| Some((waiter.keep?.until, place));
+        let waiting = self.waiting.into_iter().map(kept);
         waiting
-            .chain(self.vacant.into_iter().map(drop))
-            .chain(self.by_token.into_iter().map(drop))
-            .chain(self.heavy.into_iter().map(drop))
-            .chain(self.capped.into_iter().map(drop))
-            .chain(self.watching.into_iter().map(drop))
-            .chain(answered.map(drop))
-    }
-
-    #[cfg(debug_assertions)]
-    #[expect(clippy::expect_used, reason = "tests call it")]
-    pub fn check_invariants(&self) {
-        for (token, place) in &self.by_token {
-            let (at, _) = self.find(token).expect("a token with a place");
-            assert_eq!(at, *place);
-        }
-        let returning = self
-            .waiting
-            .values()
-            .filter(|waiter| waiter.request.may_return)
-            .count();
-        assert_eq!(
-            self.by_token.len(),
-            returning + self.vacant.len(),
-            "tokens that may return"
-        );
-        let heavy = self
-            .waiting
-            .iter()
-            .filter(|(_, w)| w.request.claim.permits() > 1);
-        let heavy: BTreeSet<_> = heavy
-            .map(|(place, waiter)| (waiter.request.claim.permits(), *place))
-            .collect();
-        assert_eq!(self.heavy, heavy, "requests for several permits");
-        let kept = self.waiting.values().filter(|waiter| waiter.keep.is_some());
-        assert_eq!(self.kept, kept.count(), "kept places");
-        for waiter in self.waiting.values() {
-            let (request, is_kept) = (&waiter.request, waiter.keep.is_some());
-            assert!(is_kept || waiter.is_parked(), "somebody waits");
-            assert_eq!(waiter.id.is_some(), waiter.is_parked(), "whom to answer");
-            assert!(!is_kept || request.may_return, "a kept place has a token");
-            assert!(waiter.is_parked() || !request.ephemeral);
-        }
-        let capped = self
-            .waiting
-            .iter()
-            .filter_map(|(place, waiter)| Some((waiter.request.max_attempts?, *place)));
-        let capped: BTreeSet<_> = capped.collect();
-        assert_eq!(self.capped, capped, "requests with a number of attempts");
-        assert!(
-            self.answered
-                .iter()
-                .all(|(_, watchers)| !watchers.is_empty())
-        );
-        let places = self
-            .waiting
-            .keys()
-            .chain(self.vacant.keys())
-            .chain(self.watching.keys());
-        let places: BTreeSet<_> = places.collect();
-        assert_eq!(
-            places.len(),
-            self.waiting.len() + self.vacant.len() + self.watching.len(),
-            "a place is in one map"
-        );
+            .chain(self.vacant.into_iter().map(|_| None))
+            .chain(self.by_token.into_iter().map(|_| None))
+            .chain(self.heavy.into_iter().map(|_| None))
+            .chain(self.capped.into_iter().map(|_| None))
+            .chain(self.watching.into_iter().map(|_| None))
+            .chain(answered.map(|_| None))
     }
 }

@@ -1,7 +1,7 @@
 //! Saved states and kept places: what is read is what was written, and nothing else is read.
 
 use super::*;
-use crate::change::{Limits, Tally};
+use crate::change::{Displaced, FinishedRound, Limits, Tally};
 use crate::families::once::{Completion, Reason, Record};
 use crate::hold::Grant;
 use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
@@ -126,6 +126,33 @@ fn place(number: u64, claim: Claim) -> KeptPlace {
 fn unheard(fence: u64) -> Change {
     let fence = Fence(fence);
     Change::Unheard { fence, keep_ms: 6 }
+}
+
+fn displaced_late() -> Change {
+    let token = Token::parse(b"late").expect("legal");
+    Change::Displaced(Displaced::Late(token))
+}
+
+fn displaced_round() -> Change {
+    Change::Displaced(Displaced::Round(FinishedRound {
+        expected: Some(3),
+        done: 2,
+        lost: 1,
+        keep_until: UnixMs(9),
+    }))
+}
+
+/// The tally of a round in which members were added, and nothing else has happened.
+fn new_round() -> Change {
+    Change::Tally(Tally {
+        limit: Some(1),
+        limit_changes: 2,
+        expected: None,
+        done: 0,
+        lost: 0,
+        touched: UnixMs(5),
+        finished: None,
+    })
 }
 
 fn delay(until: u64) -> Change {
@@ -417,6 +444,109 @@ fn saved_delay_beside_run_late_token_or_result_is_refused() {
     for (family, changes, sound) in cases {
         let loaded = load_all(family, &changes);
         assert_eq!(loaded.is_ok(), sound, "{family:?}: {changes:?}");
+    }
+}
+
+/// What a hold displaced is saved as long as no hold of the key was heard of, and is loaded as it was saved.
+#[test]
+fn saved_displaced_parts_are_loaded_as_they_were_saved() {
+    let (run, record) = (grant(4, Claim::Run), running(Some(Reason::Lapsed)));
+    let member = |fence| grant(fence, Claim::Member);
+    let runs = [run, record, pause(8), unheard(4), displaced_late()];
+    let members = [
+        member(1),
+        member(2),
+        new_round(),
+        unheard(1),
+        unheard(2),
+        displaced_round(),
+    ];
+    for (family, changes, claim) in [
+        (Family::Once, &runs[..], Claim::Run),
+        (Family::Group, &members[..], Claim::Member),
+    ] {
+        let body = made_of(family, changes.iter().cloned());
+        assert_eq!(body.as_changes().collect::<Vec<_>>(), changes);
+        for places in [vec![], vec![place(9, claim)]] {
+            let saved = strings_with(&body, &places);
+            let loaded = load_with_places(family, &saved).expect("well-formed");
+            loaded.body.check_invariants();
+            assert_eq!(loaded.places, places);
+            assert_eq!(strings_with(&loaded.body, &places), saved, "{family:?}");
+        }
+    }
+}
+
+#[test]
+fn saved_displaced_part_out_of_place_is_refused() {
+    let run = || grant(4, Claim::Run);
+    let member = |fence| grant(fence, Claim::Member);
+    let (open, late, round) = (running(None), displaced_late(), displaced_round());
+    let place_of = |claim| Change::Place(place(9, claim));
+    let refused = [
+        (Family::Once, vec![open.clone(), late.clone()], "no run"),
+        (
+            Family::Once,
+            vec![run(), open.clone(), late.clone()],
+            "a run that was heard of",
+        ),
+        (
+            Family::Once,
+            vec![run(), late.clone(), open.clone(), unheard(4)],
+            "before the record",
+        ),
+        (
+            Family::Once,
+            vec![run(), open.clone(), late.clone(), unheard(4)],
+            "before the unheard run",
+        ),
+        (
+            Family::Once,
+            vec![run(), open.clone(), unheard(4), late.clone(), late.clone()],
+            "twice",
+        ),
+        (
+            Family::Once,
+            vec![run(), open.clone(), unheard(4), place_of(Claim::Run), late],
+            "behind a place",
+        ),
+        (
+            Family::Once,
+            vec![run(), open, unheard(4), round.clone()],
+            "a round of a run",
+        ),
+        (Family::Group, vec![new_round(), round.clone()], "no member"),
+        (
+            Family::Group,
+            vec![member(1), member(2), new_round(), unheard(1), round.clone()],
+            "a member that was heard of",
+        ),
+        (
+            Family::Group,
+            vec![
+                member(1),
+                member(2),
+                new_round(),
+                unheard(1),
+                round.clone(),
+                unheard(2),
+            ],
+            "before an unheard member",
+        ),
+        (
+            Family::Group,
+            vec![member(1), tally(None), unheard(1), round],
+            "members have ended in the new round",
+        ),
+        (
+            Family::Group,
+            vec![member(1), new_round(), unheard(1), displaced_late()],
+            "a token of a member",
+        ),
+    ];
+    for (family, changes, what) in refused {
+        let loaded = load(family, &all_packed(family, &changes));
+        assert!(loaded.is_err(), "{family:?}: {what}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Body;
-use crate::change::{Change, End};
+use crate::change::{Change, Displaced};
 use crate::families::group::WaitGroup;
 use crate::families::once::Once;
 use crate::families::semaphore::Semaphore;
@@ -82,6 +82,11 @@ impl Body {
                 if !holds.renew(*fence, *lease, *deadline) {
                     return Err(Misfit::NoHold);
                 }
+                match self {
+                    Body::Group(group) => group.heard(),
+                    Body::Once(once) => once.heard(),
+                    Body::Lock(_) | Body::Semaphore(_) => {}
+                }
             }
             Change::End { fence, how, at } => {
                 let ended = self.remove(*fence).ok_or(Misfit::NoHold)?;
@@ -89,12 +94,7 @@ impl Body {
                     once.ended(&ended, *how, *at);
                 }
                 if let Body::Group(group) = self {
-                    match how {
-                        End::Done => group.count_done(),
-                        End::Lapsed | End::Revoked | End::Disconnected => group.count_lost(),
-                        End::Released | End::Undelivered => {}
-                    }
-                    group.touch(*at);
+                    group.ended(*how, *at);
                 }
                 return Ok(Some(ended));
             }
@@ -158,12 +158,33 @@ impl Body {
                     return Err(Misfit::NoHold);
                 }
             }
+            Change::Displaced(displaced) => {
+                if !self.can_displace(displaced)? {
+                    return Err(Misfit::Taken);
+                }
+                self.set_displaced(Some(displaced.clone()));
+            }
             // The engine removes the state; there is nothing to change in it.
             Change::Vanish => {}
             // The engine changes the queue.
             Change::Place(_) | Change::Leave { .. } => {}
         }
         Ok(None)
+    }
+
+    /// Whether the present holds can have displaced this, and nothing else: nobody has heard of them, and nothing else
+    /// has happened since.
+    fn can_displace(&mut self, displaced: &Displaced) -> Result<bool, Misfit> {
+        let is_first = self.displaced().is_none();
+        Ok(match displaced {
+            Displaced::Late(_) => is_first && self.once()?.unheard_run().is_some(),
+            Displaced::Round(_) => {
+                let group = self.group()?;
+                let tally = group.tally();
+                let is_new = tally.expected.is_none() && tally.done == 0 && tally.lost == 0;
+                is_first && is_new && group.is_unheard()
+            }
+        })
     }
 
     fn semaphore(&mut self) -> Result<&mut Semaphore, Misfit> {

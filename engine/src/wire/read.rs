@@ -4,7 +4,7 @@
 use super::fields::Fields;
 use super::{Unreadable, kind, lease_end};
 use crate::Family;
-use crate::change::{Change, KeptPlace, Limits, Tally};
+use crate::change::{Change, Displaced, FinishedRound, KeptPlace, Limits, Tally};
 use crate::families::once::{Completion, Reason, Record};
 use crate::hold::Grant;
 use crate::types::{Claim, MAX_OWNER_LEN, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
@@ -126,6 +126,10 @@ pub(super) fn read(
                 number: fields.fence()?,
             }
         }
+        kind::DISPLACED => {
+            fields.verb = "DISPLACED";
+            Change::Displaced(read_displaced(family, fields)?)
+        }
         _ => return Err(Unreadable::Kind(kind)),
     })
 }
@@ -193,6 +197,19 @@ fn read_place(family: Family, fields: &mut Fields<'_>) -> Result<KeptPlace, Unre
         Some([]) => Err(fields.error("owner")),
         _ => Ok(place),
     }
+}
+
+fn read_displaced(family: Family, fields: &mut Fields<'_>) -> Result<Displaced, Unreadable> {
+    Ok(match family {
+        Family::Lock | Family::Semaphore => return Err(fields.error("family")),
+        Family::Once => Displaced::Late(fields.token("token")?),
+        Family::Group => Displaced::Round(FinishedRound {
+            expected: fields.u32_option("expected", 1, MAX_PERMITS)?,
+            done: fields.number("done", 0, u64::MAX)?,
+            lost: fields.number("lost", 0, u64::MAX)?,
+            keep_until: fields.moment("keep-until")?,
+        }),
+    })
 }
 
 fn read_completion(fields: &mut Fields<'_>) -> Result<Completion, Unreadable> {

@@ -1,7 +1,7 @@
 //! The packed form byte by byte, and readers that get malformed input.
 
 use super::*;
-use crate::change::{KeptPlace, Limits, Tally};
+use crate::change::{Displaced, FinishedRound, KeptPlace, Limits, Tally};
 use crate::families::once::{Completion, Reason, Record};
 use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Token};
 
@@ -33,6 +33,19 @@ fn place(claim: Claim, text: &[u8], owner: Option<&[u8]>, max_attempts: Option<u
         owner: owner.map(Into::into),
         since: UnixMs(1_700_000_000_000),
     })
+}
+
+fn displaced_round(expected: Option<u32>) -> Change {
+    Change::Displaced(Displaced::Round(FinishedRound {
+        expected,
+        done: 300,
+        lost: u64::MAX,
+        keep_until: UnixMs::MAX,
+    }))
+}
+
+fn displaced_late(text: &[u8]) -> Change {
+    Change::Displaced(Displaced::Late(token(text)))
 }
 
 fn delay(until: Option<u64>) -> Change {
@@ -202,6 +215,10 @@ fn every_kind() -> Vec<(Family, Change)> {
         ),
         (Family::Once, place(Claim::Run, b"t", None, None)),
         (Family::Once, place(Claim::Run, UUID, None, Some(u32::MAX))),
+        (Family::Once, displaced_late(b"t")),
+        (Family::Once, displaced_late(UUID)),
+        (Family::Group, displaced_round(None)),
+        (Family::Group, displaced_round(Some(MAX_PERMITS))),
     ]);
     all.extend(End::ALL.map(|(how, _)| {
         let end = Change::End {
@@ -286,6 +303,14 @@ fn packed_bytes_never_change() {
     let gone = Change::Leave { number: Fence(300) };
     let both = packed(Family::Once, false, &[heard, gone]);
     assert_eq!(hex(without_check(&both)), "030310ac02e80712ac02");
+    let late = packed(Family::Once, false, &[displaced_late(b"t")]);
+    assert_eq!(hex(without_check(&late)), "0403130174");
+    let mut round = displaced_round(Some(1));
+    if let Change::Displaced(Displaced::Round(round)) = &mut round {
+        (round.lost, round.keep_until) = (0, UnixMs(127));
+    }
+    let round = packed(Family::Group, false, &[round]);
+    assert_eq!(hex(without_check(&round)), "04021302ac02007f");
 }
 
 #[test]
@@ -338,7 +363,7 @@ fn string_with_any_flipped_bit_is_refused() {
 #[test]
 fn unknown_version_family_and_kind_are_named() {
     let good = packed(Family::Lock, false, &[Change::Vanish]);
-    for version in [0, 1, 4, 0xff] {
+    for version in [0, 1, 5, 0xff] {
         let mut bent = good.clone();
         bent[0] = version;
         assert_eq!(unpacked(&bent), Err(Unreadable::Version(version)));
@@ -349,15 +374,15 @@ fn unknown_version_family_and_kind_are_named() {
             Err(Unreadable::Family(family))
         );
     }
-    for kind in [0, 19, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
+    for kind in [0, 20, 0x7f, 0x88, 0x90, 0xa0, 0xc0, 0xff] {
         assert_eq!(
             unpacked(&sealed(&[VERSION, 0, kind])),
             Err(Unreadable::Kind(kind))
         );
     }
     assert_eq!(
-        Unreadable::Version(4).to_string(),
-        "it is of format version 4, and this dsync knows 2 and 3"
+        Unreadable::Version(5).to_string(),
+        "it is of format version 5, and this dsync knows 2 to 4"
     );
     assert_eq!(
         Unreadable::Kind(14).to_string(),
@@ -468,9 +493,22 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
             [&[17, 1, 0, 1, 1, 1, b't', 0x82, 1][..], &[b'o'; 129]].concat(),
         ),
     ];
+    let latest: &[(&str, u8, Vec<u8>)] = &[
+        ("DISPLACED of a lock", 0, vec![19, 1, b't']),
+        ("DISPLACED of a semaphore", 1, vec![19, 0, 1, 0, 1]),
+        ("DISPLACED of an empty token", 3, vec![19, 1]),
+        (
+            "DISPLACED UUID as a text",
+            3,
+            [&[19, 36][..], UUID].concat(),
+        ),
+        ("DISPLACED total of 0", 2, vec![19, 1, 1, 0, 1]),
+        ("DISPLACED without a moment", 2, vec![19, 0, 1, 0]),
+    ];
     let cases = cases.iter().map(|case| (VERSION, case));
     let later = later.iter().map(|case| (VERSION_OF_0_3, case));
-    for (version, (what, family, change)) in cases.chain(later) {
+    let latest = latest.iter().map(|case| (VERSION_OF_0_3_1, case));
+    for (version, (what, family, change)) in cases.chain(later).chain(latest) {
         let head = [version, *family];
         let read = unpacked(&sealed(&[&head[..], change].concat()));
         assert!(
@@ -590,13 +628,14 @@ fn random_input_never_panics_and_accepted_input_repacks() {
 fn changes_of_two_versions_never_share_a_string() {
     let grant = grant(Claim::Run, UUID, None);
     let delay = delay(Some(7));
-    let changes = [grant.clone(), grant, delay.clone(), delay];
+    let late = displaced_late(UUID);
+    let changes = [grant.clone(), grant, delay.clone(), delay, late];
     let slices: Vec<_> = by_version(&changes).map(<[Change]>::len).collect();
-    assert_eq!(slices, [2, 2]);
+    assert_eq!(slices, [2, 2, 1]);
     for slice in by_version(&changes) {
         let whole = packed(Family::Once, false, slice);
         assert_eq!(whole[0], slice[0].version());
-        for other in [VERSION, VERSION_OF_0_3] {
+        for other in [VERSION, VERSION_OF_0_3, VERSION_OF_0_3_1] {
             let mut written = without_check(&whole).to_vec();
             written[0] = other;
             let read = unpacked(&sealed(&written));

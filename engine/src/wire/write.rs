@@ -2,7 +2,7 @@
 
 use super::fields::Writer;
 use super::{kind, lease_end};
-use crate::change::{Change, KeptPlace};
+use crate::change::{Change, Displaced, KeptPlace};
 use crate::families::once::{Completion, Reason, Record};
 use crate::hold::Grant;
 use crate::types::Claim;
@@ -92,6 +92,18 @@ impl Writer<'_> {
             Change::Leave { number } => {
                 self.byte(kind::LEAVE);
                 self.number(number.0);
+            }
+            Change::Displaced(displaced) => {
+                self.byte(kind::DISPLACED);
+                match displaced {
+                    Displaced::Late(token) => self.token(token),
+                    Displaced::Round(round) => {
+                        self.option(round.expected.map(u64::from));
+                        self.number(round.done);
+                        self.number(round.lost);
+                        self.number(round.keep_until.0);
+                    }
+                }
             }
         }
     }

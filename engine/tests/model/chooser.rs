@@ -174,6 +174,7 @@ impl Chooser {
         if let Some(content) = world.model.content(name) {
             known.extend(content.holds.iter().map(|hold| hold.token.clone()));
             known.extend(content.work.late.clone());
+            known.extend(content.work.displaced.clone());
             known.extend(content.work.done.as_ref().map(|done| done.token.clone()));
         }
         let seats = world.model.seats(name).iter();
@@ -234,11 +235,13 @@ impl Chooser {
             false => None,
         };
         let keeps = keep_ms.is_some();
+        // Without vacant places there are no kept ones that may fail either, because they leave a vacant place then.
+        let may_fail = !keeps || self.kind.settings.rejoin_ms > 0;
         Ask {
             name,
             claim: self.claim(family),
             limit: self.random.pick(limits),
-            max_attempts: self.random.pick(max_attempts),
+            max_attempts: self.random.pick(max_attempts).filter(|_| may_fail),
             lease_ms: self.random.pick(&[1, 2, 3, 5, 8, 13, 200]),
             block: self.block().filter(|_| !keeps),
             keep_ms,
@@ -253,7 +256,8 @@ impl Chooser {
         }
     }
 
-    /// Returns a request by the token of a vacant or kept place, if the key has one; otherwise any request.
+    /// Returns a request by the token of a vacant or kept place, if the key has one; otherwise any request. A vacant place
+    /// may be one of a request that was withdrawn, so the request may come late.
     fn return_to(&mut self, world: &World, conn: usize) -> Ask {
         let mut ask = self.ask(world, conn);
         let vacant = world
@@ -270,7 +274,8 @@ impl Chooser {
             ask.limit = ask
                 .limit
                 .filter(|_| matches!(ask.claim, Claim::Permits(_) | Claim::Member));
-            ask.max_attempts = ask.max_attempts.filter(|_| ask.claim == Claim::Run);
+            let may_fail = ask.claim == Claim::Run && self.kind.settings.rejoin_ms > 0;
+            ask.max_attempts = ask.max_attempts.filter(|_| may_fail);
         }
         ask
     }
@@ -297,6 +302,9 @@ impl Chooser {
         let name = self.name();
         let family = self.family(world, name);
         let token = self.token();
+        if !world.may_grow && self.random.one_in(8) {
+            return Step::MayGrow(true);
+        }
         if !world.now.may_write {
             return match self.random.below(14) {
                 0..=2 => Step::Disconnect(self.random.below(self.kind.conns) as usize),
@@ -318,7 +326,8 @@ impl Chooser {
             };
         }
         match self.random.below(100) {
-            0..=31 => Step::Acquire(self.ask(world, conn)),
+            0..=25 => Step::Acquire(self.ask(world, conn)),
+            26..=31 => Step::Acquire(self.return_to(world, conn)),
             32..=34 => {
                 let name = self.name_for(Family::Once);
                 let token = self.token_at(world, name);
@@ -383,6 +392,7 @@ impl Chooser {
             83..=90 => Step::Tick,
             91 | 98 => Step::Pause(name, family, self.random.pick(&[0, 0, 1, 2, 3, 8, 20])),
             92 => Step::MayWrite(false),
+            99 => Step::MayGrow(false),
             93 => Step::Free,
             94..=96 if self.kind.keys_move => match self.random.below(9) {
                 0..=2 => Step::Delete(name),

@@ -9,7 +9,7 @@ use dsync_engine::answer::Answer;
 use dsync_engine::calls::tasks::Task;
 use dsync_engine::change::{Change, End};
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token};
-use dsync_engine::{Family, Reply, Request, Wait};
+use dsync_engine::{Announcement, Engine, Family, Reply, Request, Wait};
 
 const MS: u64 = 1_000;
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
@@ -66,6 +66,7 @@ impl OneKey {
             client: ClientId(client),
             ephemeral: true,
             owner: None,
+            may_grow: true,
         };
         let now = self.now;
         let (reply, _) = self.server.call(KEY, Family::Lock, |engine, key| {
@@ -284,35 +285,53 @@ fn renewal_streamed_to_primary_moves_lease() {
     assert!(one_key.server.state(KEY).is_none(), "and runs out");
 }
 
+/// What a node tells whose last fence is this one, and who has heard nothing.
+fn told(last: Fence) -> Announcement {
+    Announcement {
+        last,
+        ..Announcement::default()
+    }
+}
+
 /// A node was promoted, so its fences were an hour ahead. A lock was taken and released there, and its slot moved on
 /// without the key. The next node gave a fence from its own clock: a lower one, which the protected resource refused.
 #[test]
 fn new_slot_owner_leaps_past_announced_fences() {
-    let mut one_key = OneKey::new();
-    let now = one_key.now;
-    let engine = &mut one_key.server.engine;
-    let before = engine.last_fence();
-    engine.leap_past_heard(7);
-    assert_eq!(engine.last_fence(), before, "nothing was heard of");
-    let ahead = Fence(now.unix_us + 3_600 * 1_000_000);
-    engine.hear_fence(ahead, now);
-    engine.hear_fence(Fence(7), now);
-    assert_eq!(engine.heard_fence(), ahead, "the highest counts");
-    let own = engine.last_fence();
-    assert!(
-        own < ahead,
-        "an announced fence alone does not move the last fence"
-    );
-    let distance = 1_000_000;
-    engine.leap_past_heard(distance);
-    engine.leap_past_heard(7);
-    assert_eq!(engine.last_fence(), Fence(ahead.0 + distance), "never back");
-    let Reply::Now(Answer::Granted { fence, .. }) =
-        one_key.acquire(Claim::Exclusive, None, None, 0)
-    else {
-        panic!("it is free");
-    };
-    assert_eq!(fence.0, ahead.0 + distance + 1);
+    for by_base in [false, true] {
+        let mut one_key = OneKey::new();
+        let now = one_key.now;
+        let engine = &mut one_key.server.engine;
+        let leap = |engine: &mut Engine, distance| match by_base {
+            true => engine.leap_past_base(distance, now),
+            false => engine.leap_past_heard(distance, now),
+        };
+        let hear = |engine: &mut Engine, fence| match by_base {
+            true => engine.hear_base(fence, now),
+            false => engine.hear_fences(told(fence), now),
+        };
+        let before = engine.last_fence();
+        leap(engine, 7);
+        assert_eq!(engine.last_fence(), before, "nothing was heard of");
+        let ahead = Fence(now.unix_us + 3_600 * 1_000_000);
+        hear(engine, ahead);
+        hear(engine, Fence(7));
+        assert_eq!(engine.heard_fence(), ahead, "the highest counts");
+        let own = engine.last_fence();
+        assert!(
+            own < ahead,
+            "an announced fence alone does not move the last fence"
+        );
+        let distance = 1_000_000;
+        leap(engine, distance);
+        leap(engine, 7);
+        assert_eq!(engine.last_fence(), Fence(ahead.0 + distance), "never back");
+        let Reply::Now(Answer::Granted { fence, .. }) =
+            one_key.acquire(Claim::Exclusive, None, None, 0)
+        else {
+            panic!("it is free");
+        };
+        assert_eq!(fence.0, ahead.0 + distance + 1);
+    }
 }
 
 #[test]
@@ -320,13 +339,82 @@ fn announced_fence_over_a_year_ahead_is_ignored() {
     let mut one_key = OneKey::new();
     let now = one_key.now;
     let engine = &mut one_key.server.engine;
-    engine.hear_fence(Fence(now.unix_us + YEAR_US + 1), now);
-    assert_eq!(engine.heard_fence(), Fence(0));
-    engine.hear_fence(Fence(now.unix_us + YEAR_US), now);
-    assert_eq!(engine.heard_fence(), Fence(now.unix_us + YEAR_US));
-    engine.hear_fence(Fence::MAX, now);
-    engine.leap_past_heard(u64::MAX);
-    assert_eq!(engine.last_fence(), Fence::MAX);
+    let (year, more) = (
+        Fence(now.unix_us + YEAR_US),
+        Fence(now.unix_us + YEAR_US + 1),
+    );
+    for announced in [
+        told(more),
+        Announcement {
+            heard: more,
+            ..told(Fence(0))
+        },
+        Announcement {
+            base: more,
+            ..told(Fence(0))
+        },
+    ] {
+        engine.hear_fences(announced, now);
+        assert_eq!(engine.heard_fence(), Fence(0), "{announced:?}");
+    }
+    engine.hear_fences(told(year), now);
+    assert_eq!(engine.heard_fence(), year);
+    engine.hear_fences(told(Fence::MAX), now);
+    assert_eq!(engine.heard_fence(), year);
+}
+
+/// A node of the cluster had an epoch near 2^53. The node that got a slot went as far ahead, and all its fences were
+/// equal from then on.
+#[test]
+fn no_distance_takes_fences_past_a_year() {
+    let mut one_key = OneKey::new();
+    let now = one_key.now;
+    let engine = &mut one_key.server.engine;
+    engine.hear_fences(told(Fence(now.unix_us)), now);
+    engine.hear_base(Fence(now.unix_us), now);
+    engine.leap_past_base(u64::MAX, now);
+    engine.leap_past_heard(u64::MAX, now);
+    engine.leap_past_own(u64::MAX, now);
+    assert_eq!(engine.last_fence(), Fence(now.unix_us + YEAR_US));
+    let announced = engine.announce_fences(u64::MAX);
+    assert_eq!(announced.base, Fence(now.unix_us), "no less than was heard");
+    let Reply::Now(Answer::Granted { fence, .. }) =
+        one_key.acquire(Claim::Exclusive, None, None, 0)
+    else {
+        panic!("it is free");
+    };
+    assert_eq!(fence.0, now.unix_us + YEAR_US + 1);
+}
+
+/// A node that restarted had forgotten what it had heard, so its fences went back by an hour when it got a slot whose
+/// owner had died. Now the others repeat what they have heard, which must not drive the fences ahead.
+#[test]
+fn repeated_fences_are_heard_but_not_ones_own() {
+    let now = OneKey::new().now;
+    let ahead = Fence(now.unix_us + 7_200 * 1_000_000);
+    let [mut dead, mut witness, mut node] = [(); 3].map(|()| Engine::default());
+    dead.adopt_last_fence(ahead, now);
+    witness.hear_fences(dead.announce_fences(10), now);
+    node.hear_fences(witness.announce_fences(20), now);
+    assert_eq!(node.heard_fence(), ahead);
+    assert_eq!(node.fence_to_save(), ahead);
+    node.leap_past_heard(2, now);
+    assert_eq!(node.last_fence(), Fence(ahead.0 + 2));
+    for _ in 0..9 {
+        witness.hear_fences(node.announce_fences(30), now);
+        node.hear_fences(witness.announce_fences(20), now);
+        node.leap_past_heard(2, now);
+        node.leap_past_base(12, now);
+    }
+    assert_eq!(
+        node.last_fence(),
+        Fence(ahead.0 + 2),
+        "it has gone past all others"
+    );
+    // A node that has lost its own data hears from the witness how far it was.
+    let mut again = Engine::default();
+    again.hear_fences(witness.announce_fences(20), now);
+    assert_eq!(again.heard_fence(), Fence(ahead.0 + 2));
 }
 
 /// In a cluster the server itself redirects the waiters of a demoted node, a moment after the demotion. A node was

@@ -78,6 +78,7 @@ pub fn word(answer: &Answer) -> &'static str {
         Answer::Refused(Refusal::TooMany { .. }) => "too many",
         Answer::Refused(Refusal::Mismatch) => "mismatch",
         Answer::Refused(Refusal::QueueFull(_)) => "full",
+        Answer::Refused(Refusal::OutOfMemory) => "no memory",
         Answer::Superseded => "superseded",
         Answer::Withdrawn => "withdrawn",
         Answer::Removed => "removed",

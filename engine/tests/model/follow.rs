@@ -5,8 +5,9 @@ use crate::long_queues::{KEY, OneKey};
 use crate::server::key_bytes;
 use crate::world::START_US;
 use dsync_engine::answer::Answer;
-use dsync_engine::calls::follow::{Unfit, Unfollowed};
-use dsync_engine::change::{Change, End, Limits};
+use dsync_engine::calls::follow::Unfollowed;
+use dsync_engine::calls::unfit::Unfit;
+use dsync_engine::change::{Change, Displaced, End, Limits};
 use dsync_engine::hold::Grant;
 use dsync_engine::saved::Loaded;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token, UnixMs};
@@ -67,6 +68,7 @@ impl OneKey {
             client: ClientId(client),
             ephemeral: false,
             owner: None,
+            may_grow: true,
         };
         let now = self.now;
         let call = |engine: &mut dsync_engine::Engine, key: &mut dsync_engine::Key<'_>| {
@@ -214,6 +216,170 @@ fn refused_command_changes_nothing() {
             );
         }
     }
+}
+
+fn ended(fence: u64, how: End) -> Change {
+    let at = UnixMs(START_US / 1_000);
+    let fence = Fence(fence);
+    Change::End { fence, how, at }
+}
+
+fn unheard(fence: u64) -> Change {
+    let fence = Fence(fence);
+    Change::Unheard { fence, keep_ms: 9 }
+}
+
+/// A command that is refused leaves what a run or a member displaced as it was, also if it is not saved yet.
+#[test]
+fn refused_command_leaves_what_was_displaced() {
+    let finish = Change::Finish {
+        keep_until: UnixMs(START_US / 1_000),
+    };
+    let of_family = |family| match family {
+        Family::Group => (
+            Claim::Member,
+            vec![
+                grant(1, "first", Claim::Member),
+                ended(1, End::Done),
+                finish.clone(),
+            ],
+        ),
+        _ => (
+            Claim::Run,
+            vec![grant(1, "first", Claim::Run), ended(1, End::Lapsed)],
+        ),
+    };
+    for family in [Family::Group, Family::Once] {
+        let (claim, before) = of_family(family);
+        let renew = Change::Renew {
+            fence: Fence(2),
+            lease: LeaseMs(7),
+            deadline: UnixMs(START_US / 1_000),
+        };
+        let second = || grant(2, "second", claim);
+        for changes in [
+            vec![renew.clone()],
+            vec![ended(2, End::Undelivered)],
+            vec![ended(2, End::Released), grant(3, "third", claim)],
+        ] {
+            let mut one_key = follower();
+            assert_eq!(one_key.follow(family, &before), Ok(()));
+            assert_eq!(one_key.follow(family, &[second()]), Ok(()));
+            let displaced = |one_key: &OneKey| {
+                let state = one_key.server.state(KEY).expect("it runs");
+                state.body.displaced()
+            };
+            let was = displaced(&one_key);
+            assert!(was.is_some(), "{family:?}");
+            let refused = [&changes[..], &[end(9)]].concat();
+            assert!(one_key.follow(family, &refused).is_err(), "{refused:?}");
+            assert_eq!(displaced(&one_key), was, "{refused:?}");
+            // The same, once nobody has heard of the hold: then it is saved.
+            assert_eq!(one_key.follow(family, &[unheard(2)]), Ok(()));
+            let saved = one_key.server.saved(KEY);
+            assert!(one_key.follow(family, &refused).is_err(), "{refused:?}");
+            assert_eq!(one_key.server.saved(KEY), saved, "{refused:?}");
+        }
+        let mut one_key = follower();
+        assert_eq!(one_key.follow(family, &before), Ok(()));
+        let saved = one_key.server.saved(KEY);
+        assert!(one_key.follow(family, &[second(), end(9)]).is_err());
+        assert_eq!(one_key.server.saved(KEY), saved, "{family:?}");
+        // Once the hold is heard of, nothing is left to give back.
+        let heard = [second(), unheard(2), renew];
+        assert_eq!(one_key.follow(family, &heard), Ok(()));
+        let state = one_key.server.state(KEY).expect("it runs");
+        assert_eq!(state.body.displaced(), None, "{family:?}");
+    }
+}
+
+/// The stream and the files of dsync 0.3.0, which forgot a late token and a finished round at the next GRANT.
+#[test]
+fn changes_of_0_3_0_are_followed_and_bring_nothing_back() {
+    let finish = Change::Finish {
+        keep_until: UnixMs(START_US / 1_000),
+    };
+    let fail = Change::Fail {
+        fence: Fence(2),
+        at: UnixMs(START_US / 1_000),
+        reason: b"r".as_slice().into(),
+    };
+    let delay = Change::Delay {
+        until: Some(UnixMs(START_US / 1_000)),
+    };
+    let late = [grant(1, "first", Claim::Run), ended(1, End::Lapsed)];
+    let run = grant(2, "second", Claim::Run);
+    let over = [
+        grant(1, "first", Claim::Member),
+        ended(1, End::Done),
+        finish.clone(),
+    ];
+    let member = grant(2, "second", Claim::Member);
+    let lost = |how| ended(2, how);
+    let since: [(Family, Vec<Change>); 6] = [
+        (Family::Once, vec![run.clone(), fail, delay]),
+        (
+            Family::Once,
+            vec![run.clone(), unheard(2), lost(End::Undelivered)],
+        ),
+        (Family::Once, vec![run, lost(End::Lapsed), Change::GiveUp]),
+        (
+            Family::Group,
+            vec![
+                member.clone(),
+                unheard(2),
+                lost(End::Undelivered),
+                finish.clone(),
+            ],
+        ),
+        (
+            Family::Group,
+            vec![member.clone(), lost(End::Undelivered), finish.clone()],
+        ),
+        (Family::Group, vec![member, lost(End::Released), finish]),
+    ];
+    for (family, changes) in since {
+        let mut one_key = follower();
+        let before = match family {
+            Family::Group => &over[..],
+            _ => &late[..],
+        };
+        assert_eq!(one_key.follow(family, before), Ok(()));
+        for change in &changes {
+            let change = std::slice::from_ref(change);
+            assert_eq!(one_key.follow(family, change), Ok(()), "{change:?}");
+        }
+        let body = &one_key.server.state(KEY).expect("it is kept").body;
+        assert_eq!(body.displaced(), None, "{changes:?}");
+        match body {
+            Body::Once(once) => assert_eq!(once.late(), None, "{changes:?}"),
+            Body::Group(group) => assert_eq!(group.tally().done, 0, "{changes:?}"),
+            Body::Lock(_) | Body::Semaphore(_) => panic!("another family"),
+        }
+    }
+}
+
+/// DISPLACED is for saved states, and says nothing that the holds contradict.
+#[test]
+fn displaced_token_fits_an_unheard_run_only() {
+    let late = Change::Displaced(Displaced::Late(Token::parse(b"late").expect("legal")));
+    let mut one_key = follower();
+    assert_eq!(
+        one_key.follow(Family::Once, &[grant(1, "t", Claim::Run)]),
+        Ok(())
+    );
+    let misfit = Misfit::Taken;
+    let refused = Err(Unfollowed { at: 0, misfit });
+    assert_eq!(
+        one_key.follow(Family::Once, std::slice::from_ref(&late)),
+        refused
+    );
+    assert_eq!(one_key.follow(Family::Once, &[unheard(1)]), Ok(()));
+    assert_eq!(
+        one_key.follow(Family::Once, std::slice::from_ref(&late)),
+        Ok(())
+    );
+    assert_eq!(one_key.follow(Family::Once, &[late]), refused, "twice");
 }
 
 #[test]

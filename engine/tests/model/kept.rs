@@ -235,9 +235,63 @@ fn kept_place_is_refused_under_lower_limit_and_announced_as_dropped() {
     world.step(&Step::Pin(KEY, Some(2)));
     // The model has compared the announcement; only a grant is listed here.
     assert_eq!(world.announced, []);
-    assert!(world.model.seats(KEY).is_empty());
+    assert_eq!(world.model.waiters(KEY), 0);
     let refused = world.ask(permits(1, 3).keep(KEEP_MS));
     assert_eq!(refused.as_ref().map(word), Some("too many"));
+}
+
+/// A place was dropped because the work had failed, and 0 was announced. When its token asked why, others still waited,
+/// so it was put at the end of the queue instead of being told.
+#[test]
+fn kept_place_dropped_as_failed_is_told_so_when_it_asks() {
+    let run = |token| ask(KEY, Claim::Run, token);
+    let mut world = world();
+    world.ask(run(0));
+    place(world.ask(run(1).max_attempts(1).keep(KEEP_MS)));
+    place(world.ask(run(2).max_attempts(9).keep(KEEP_MS)));
+    world.after_ms(200);
+    world.step(&Step::Fail(KEY, 0, "disk", 0));
+    assert_eq!(world.announced.len(), 1, "the next in line runs");
+    for late in [
+        run(1).max_attempts(1).keep(KEEP_MS),
+        run(1).max_attempts(9).block(),
+        run(1),
+    ] {
+        let told = world.ask(late);
+        let Some(Answer::GivenUp { reason, attempts }) = told else {
+            panic!("{told:?}");
+        };
+        assert_eq!((&*reason, attempts), (&b"disk"[..], 1));
+    }
+    // It is no waiter, and nothing to withdraw.
+    assert_eq!(world.model.waiters(KEY), 0);
+    world.step(&Step::Release(KEY, Family::Once, 1));
+    assert_eq!(world.ask(run(1)).as_ref().map(word), Some("given up"));
+}
+
+/// What was decided is told for what was left of the place's time, and not longer.
+#[test]
+fn decision_about_kept_place_is_told_for_the_rest_of_its_ms() {
+    for (passed_ms, expected) in [(1, "too many"), (0, "granted")] {
+        let mut world = world();
+        world.ask(permits(0, 3).limit(3));
+        place(world.ask(permits(1, 3).keep(KEEP_MS)));
+        world.after_ms(400);
+        world.step(&Step::Pin(KEY, Some(2)));
+        world.step(&Step::Pin(KEY, None));
+        world.step(&Step::Release(KEY, Family::Semaphore, 0));
+        world.after_ms(u64::from(KEEP_MS) - 400 - passed_ms);
+        let answer = world.ask(permits(1, 3).limit(3));
+        assert_eq!(answer.as_ref().map(word), Some(expected));
+    }
+}
+
+/// An operator has withdrawn the place: its token may ask again, at the end of the queue.
+#[test]
+fn revoked_place_leaves_its_token_free_to_ask_again() {
+    let mut world = two_kept();
+    world.step(&Step::RevokePlace(KEY, Family::Lock, 0));
+    assert_eq!(place(world.ask(exclusive(1).keep(KEEP_MS))), 2);
 }
 
 #[test]
@@ -407,6 +461,7 @@ impl OneKey {
             client: ClientId(7),
             ephemeral: false,
             owner: owner.map(|owner| owner.as_bytes().into()),
+            may_grow: true,
         };
         let now = self.now;
         self.server.call(KEY, Family::Lock, |engine, key| {

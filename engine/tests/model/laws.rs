@@ -49,6 +49,10 @@ pub struct Laws {
     granted: BTreeMap<Fence, QueuedPlace>,
     /// The grants that were found undelivered, and until when their places are kept.
     undelivered: BTreeMap<Fence, MonoUs>,
+    /// The tokens whose requests RELEASE has withdrawn, each with their family and until when they must not be granted.
+    withdrawn: BTreeMap<(Name, Token), (Family, MonoUs)>,
+    /// For tokens whose kept places left without a grant: how many attempts of the work had failed then.
+    failed: BTreeMap<(Name, Token), u64>,
     /// Waiting WAITs, which have no place in the order.
     watchers: Vec<WaiterId>,
     last_fence: Fence,
@@ -70,6 +74,8 @@ impl Laws {
             places: Vec::new(),
             granted: BTreeMap::new(),
             undelivered: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
+            failed: BTreeMap::new(),
             watchers: Vec::new(),
             last_fence: Fence(0),
             asked: 0,
@@ -126,7 +132,8 @@ impl Laws {
                     assert_eq!(self.places[at].name, name, "{number:?} is of this key");
                     self.places[at].kept = None;
                     if self.places[at].waiter.is_none() {
-                        self.places.remove(at);
+                        let left = self.places.remove(at);
+                        self.failed.insert((name, left.token), key.work.failed());
                     }
                 }
                 Change::End { fence, .. }
@@ -295,8 +302,33 @@ impl Laws {
         }
     }
 
-    /// RELEASE was answered: the token must have no place in the queue of this family any more.
-    pub fn released(&mut self, name: Name, family: Family, token: &Token) {
+    /// A request was judged as a new one, which drops a vacant place that its token has in another family.
+    pub fn changes_family(&mut self, name: Name, family: Family, token: &Token) {
+        self.places.retain(|place| {
+            let mine = place.name == name && place.returns && place.token == *token;
+            !(mine && place.family != family && place.vacant_until.is_some())
+        });
+        let marked = self.withdrawn.get(&(name, token.clone()));
+        if marked.is_some_and(|(marked, _)| *marked != family) {
+            self.withdrawn.remove(&(name, token.clone()));
+        }
+    }
+
+    /// RELEASE was answered: the token must have no place in the queue of this family any more. `withdrew` says that it
+    /// ended no hold, but withdrew a request.
+    pub fn released(
+        &mut self,
+        name: Name,
+        family: Family,
+        token: &Token,
+        withdrew: bool,
+        now: Now,
+    ) {
+        if withdrew && self.judge_order {
+            let until = now.mono.after_ms(self.settings.rejoin_ms);
+            self.withdrawn
+                .insert((name, token.clone()), (family, until));
+        }
         let mine = |place: &QueuedPlace| {
             place.name == name && place.family == family && place.returns && place.token == *token
         };
@@ -355,8 +387,18 @@ impl Laws {
     }
 
     /// A request was granted at once.
-    pub fn granted_at_once(&mut self, name: Name, token: &Token, was_new: bool, answer: &Answer) {
+    pub fn granted_at_once(
+        &mut self,
+        name: Name,
+        token: &Token,
+        was_new: bool,
+        answer: &Answer,
+        now: Now,
+    ) {
         self.check_answer(name, answer);
+        let marked = self.withdrawn.get(&(name, token.clone()));
+        let marked = marked.filter(|(_, until)| was_new && now.mono < *until);
+        assert_eq!(marked, None, "{name:?}: a withdrawn request is granted");
         let resumed = |place: &QueuedPlace| {
             let mine = place.name == name && place.returns && place.token == *token;
             // A request that gets the hold it has already leaves a vacant place of its token as it is.
@@ -388,7 +430,12 @@ impl Laws {
     /// A request was answered at once, but not granted. If it had taken over a place, or came back to one with BLOCK,
     /// the place is lost.
     pub fn refused_at_once(&mut self, name: Name, token: &Token, blocks: bool, answer: &Answer) {
-        self.check_answer(name, answer);
+        let decided = self.failed.get(&(name, token.clone()));
+        match answer {
+            // What was decided about its kept place, which may have left a while ago.
+            Answer::GivenUp { attempts, .. } if decided == Some(attempts) => {}
+            answer => self.check_answer(name, answer),
+        }
         let after_return = blocks
             && matches!(
                 answer,
@@ -426,6 +473,9 @@ impl Laws {
     /// All due work is done: vacant places have run out, and those of keys that were overwritten by another type are
     /// gone.
     pub fn ticked(&mut self, now: Now, turned_away: impl Fn(Name) -> bool) {
+        let is_over = |until: MonoUs| until <= now.mono;
+        self.withdrawn
+            .retain(|(name, _), (_, until)| !is_over(*until) && !turned_away(*name));
         self.places.retain(|place| {
             let gone = place.vacant_until.is_some() && turned_away(place.name);
             !gone && place.vacant_until.is_none_or(|until| until > now.mono)
@@ -486,6 +536,7 @@ impl Laws {
         });
         self.granted.clear();
         self.undelivered.clear();
+        self.withdrawn.clear();
         self.watchers.clear();
     }
 }

@@ -64,6 +64,7 @@ impl OneKey {
             client: ClientId(client),
             ephemeral: false,
             owner: None,
+            may_grow: true,
         };
         let now = self.now;
         let (reply, done) = self.server.call(KEY, claim.family(), |engine, key| {

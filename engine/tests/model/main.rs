@@ -10,7 +10,7 @@
 //!
 //! The tests:
 //! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `pauses`, `rounds`, `once`,
-//!   `delays`, `keyspace`, `strays`, `roles`, `bounds`, `operators`;
+//!   `delays`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -49,6 +49,7 @@ mod operators;
 mod order;
 mod pauses;
 mod places;
+mod restored;
 mod retries;
 mod roles;
 mod rounds;

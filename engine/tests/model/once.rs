@@ -4,6 +4,7 @@
 use crate::bounds::around;
 use crate::exhaustive::{KEY, MS};
 use crate::fixture::{word, world};
+use crate::kept::KEEP_MS;
 use crate::steps::{Ask, Step, ask};
 use crate::world::World;
 use dsync_engine::answer::Answer;
@@ -183,6 +184,129 @@ fn done_after_lapse_is_accepted_until_next_run_or_failed() {
             assert_eq!(is_done(&world), accepted, "{end}, then {since:?}");
         }
     }
+}
+
+/// A run lapsed, and a dead client's kept place had its turn before the DONE came. The DONE was refused, and the work was
+/// done again.
+#[test]
+fn done_after_lapse_is_accepted_while_next_run_is_unheard_and_after_it() {
+    let nobody_asks = [Step::Pass { us: 30_000 * MS }, Step::Tick];
+    let [asked, renewed] = [
+        [Step::Acquire(run(1).keep(KEEP_MS))],
+        [Step::Renew(KEY, Family::Once, 1, None)],
+    ];
+    let looked_at = [
+        Step::Check(KEY, Family::Once, 1),
+        Step::Acquire(run(5)),
+        Step::Renew(KEY, Family::Once, 0, None),
+        Step::Release(KEY, Family::Once, 0),
+        fail(0),
+        done(5),
+    ];
+    let released = [Step::Release(KEY, Family::Once, 1)];
+    let revoked = [Step::Revoke(KEY, Family::Once, 0)];
+    let failed = [fail(1)];
+    let paused = [Step::Pause(KEY, Family::Once, 60_000)];
+    let another = [
+        Step::Acquire(run(2).keep(KEEP_MS)),
+        Step::Pass { us: 9_000 * MS },
+        Step::Tick,
+    ];
+    let another_heard = [&another[..], &[Step::Acquire(run(2).keep(KEEP_MS))]].concat();
+    let another_gone = [
+        Step::Acquire(run(2).block()),
+        Step::Pass { us: 9_000 * MS },
+        Step::Tick,
+        Step::FindGone {
+            reported_first: true,
+        },
+        Step::Tick,
+    ];
+    let another_lives = &another_gone[..3];
+    let given_up = [&nobody_asks[..], &[Step::Acquire(run(2).max_attempts(1))]].concat();
+    let and_back = [Step::Rename(KEY, OTHER), Step::Rename(OTHER, KEY)];
+    let restarted = |as_changes| [Step::Restart { as_changes, ms: 3 }];
+    let failed_over = [Step::Failover { ms: 3 }];
+    let demoted = [Step::Demote { ms: 3 }];
+    let cases: [(&[Step], bool); 18] = [
+        (&[], true),
+        (&nobody_asks, true),
+        (&looked_at, true),
+        (&asked, false),
+        (&renewed, false),
+        (&released, false),
+        (&revoked, false),
+        (&failed, false),
+        (&paused, true),
+        (&another, true),
+        (&another_heard, false),
+        (&another_gone, true),
+        (another_lives, false),
+        (&given_up, false),
+        (&and_back, true),
+        (&restarted(false), true),
+        (&restarted(true), true),
+        (&failed_over, true),
+    ];
+    let cases = cases.into_iter().chain([(&demoted[..], true)]);
+    for (since, accepted) in cases {
+        for later in [&[][..], &nobody_asks[..]] {
+            let mut world = world();
+            world.ask(run(0).lease(5));
+            world.ask(run(1).keep(KEEP_MS));
+            assert_eq!(world.after_ms(5), []);
+            assert_eq!(world.holders(KEY), 1, "the place has its turn");
+            world.steps(since);
+            world.steps(later);
+            world.step(&done(0));
+            let case = format!("{since:?}, then {later:?}");
+            assert_eq!(is_done(&world), accepted, "{case}");
+            if accepted {
+                // The run that nobody heard of counts as no attempt, and its client is told the result.
+                let result = Some(b"result".as_slice().into());
+                let told = world.ask(run(1).keep(KEEP_MS));
+                assert_eq!(told, Some(Answer::Done { result, attempt: 1 }), "{case}");
+            }
+        }
+    }
+}
+
+/// Who waits behind an unheard run gets the result of the late DONE, and the run leaves the gauges.
+#[test]
+fn late_done_ends_unheard_run_and_goes_to_waiters() {
+    let mut world = world();
+    world.ask(run(0).lease(5));
+    world.ask(run(1).keep(KEEP_MS));
+    world.ask(run(2).block());
+    assert_eq!(world.after_ms(5), []);
+    world.step(&done(0));
+    assert_eq!(world.heard(), [(2, "done")]);
+    let stats = world.primary.engine.stats();
+    assert_eq!(stats.holds(Family::Once), 0);
+    assert_eq!(stats.counters(Family::Once).undelivered, 1);
+    assert_eq!(
+        world.primary.engine.stats().counters(Family::Once).released,
+        0
+    );
+}
+
+/// The attempts and the reason are those of before, for whoever gives up after the turn of a dead client.
+#[test]
+fn undelivered_run_leaves_attempts_and_reason_as_before() {
+    let mut world = world();
+    world.ask(run(0).lease(5));
+    world.ask(run(1).keep(KEEP_MS));
+    world.after_ms(5);
+    world.after_ms(u64::from(KEEP_MS) + 1);
+    let answer = world.ask(run(2).max_attempts(1));
+    let reason = b"lapsed".as_slice().into();
+    assert_eq!(
+        answer,
+        Some(Answer::GivenUp {
+            reason,
+            attempts: 1
+        })
+    );
 }
 
 /// A run that failed, was released or was revoked did not lapse, so its DONE comes too late.

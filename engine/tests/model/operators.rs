@@ -33,6 +33,7 @@ fn hold(server: &mut Server, name: Name, claim: Claim, number: u32, now: Now) ->
         client: ClientId(7),
         ephemeral: false,
         owner: Some(format!("web-{}", number % 2).as_bytes().into()),
+        may_grow: true,
     };
     let acquire = |engine: &mut Engine, key: &mut Key<'_>| engine.acquire(key, request, now);
     server.call(name, claim.family(), acquire);

@@ -1,10 +1,14 @@
 //! The place of a queued request: withdrawn by RELEASE, vacant after its connection closed, taken again by its token.
 
-use crate::fixture::{KEY, exclusive, member, permits, word, world};
+use crate::fixture::{KEY, OTHER, exclusive, member, permits, word, world};
 use crate::steps::{Step, ask};
 use crate::world::World;
 use dsync_engine::Family;
+use dsync_engine::answer::Answer;
 use dsync_engine::types::Claim;
+
+/// How long a vacant place is kept: the default.
+const REJOIN_MS: u64 = 2_000;
 
 fn release(world: &mut World, family: Family, token: u8) {
     world.step(&Step::Release(KEY, family, token));
@@ -66,13 +70,162 @@ fn release_of_vacant_place_gives_it_up() {
     world.ask(exclusive(2).block());
     disconnect(&mut world, 1);
     release(&mut world, Family::Lock, 1);
-    world.ask(exclusive(1).block());
     release(&mut world, Family::Lock, 0);
+    assert_eq!(world.heard(), [(2, "granted")]);
+    world.after_ms(REJOIN_MS);
+    world.ask(exclusive(3).block());
+    world.ask(exclusive(1).block());
+    release(&mut world, Family::Lock, 2);
     assert_eq!(
         world.heard(),
-        [(2, "granted")],
+        [(3, "granted")],
         "token 1 queues at the back"
     );
+}
+
+/// A client gave up and sent RELEASE on another connection, while a packet with its request was lost and sent again. The
+/// request came last, found the lock free, and was granted to a connection that nobody read: a whole lease.
+#[test]
+fn request_that_comes_after_its_withdrawal_is_answered_so() {
+    // What stood in the queue when it was withdrawn: a waiting, a kept and a vacant place.
+    for stood in 0..3 {
+        let mut world = world();
+        world.ask(exclusive(0));
+        match stood {
+            0 => drop(world.ask(exclusive(1).block())),
+            1 => drop(world.ask(exclusive(1).keep(1_000))),
+            _ => {
+                world.ask(exclusive(1).block());
+                disconnect(&mut world, 1);
+            }
+        }
+        release(&mut world, Family::Lock, 1);
+        release(&mut world, Family::Lock, 0);
+        let shared = ask(KEY, Claim::Shared, 1);
+        for late in [
+            exclusive(1),
+            exclusive(1).conn(5).block(),
+            exclusive(1).keep(1_000),
+            shared,
+        ] {
+            let answer = world.ask(late);
+            assert_eq!(answer.as_ref().map(word), Some("withdrawn"), "{stood}");
+        }
+        assert_eq!(world.holders(KEY), 0);
+        world.after_ms(REJOIN_MS - 1);
+        let late = world.ask(exclusive(1).block());
+        assert_eq!(late.as_ref().map(word), Some("withdrawn"), "to the last ms");
+        world.after_ms(1);
+        let new = world.ask(exclusive(1).block());
+        assert_eq!(new.as_ref().map(word), Some("granted"), "{stood}");
+    }
+}
+
+/// A client releases its hold and asks again with the same token at once. That is no withdrawal.
+#[test]
+fn release_that_ended_a_hold_or_nothing_marks_no_token() {
+    let mut world = world();
+    release(&mut world, Family::Lock, 1);
+    for _ in 0..2 {
+        let again = world.ask(exclusive(1).block());
+        assert_eq!(again.as_ref().map(word), Some("granted"));
+        release(&mut world, Family::Lock, 1);
+    }
+    // RENAME has brought a hold to a name where its token waits: RELEASE ends the one and withdraws the other.
+    world.ask(ask(OTHER, Claim::Exclusive, 1));
+    world.ask(exclusive(0));
+    world.ask(exclusive(1).block());
+    world.step(&Step::Rename(OTHER, KEY));
+    release(&mut world, Family::Lock, 1);
+    assert_eq!(world.heard(), [(1, "withdrawn")]);
+    let again = world.ask(exclusive(1).block());
+    assert_eq!(again.as_ref().map(word), Some("granted"));
+}
+
+/// With no time to come back, nothing is kept for a token, not even that it was withdrawn.
+#[test]
+fn withdrawal_without_rejoin_time_marks_no_token() {
+    let mut world = World::new(dsync_engine::Settings {
+        rejoin_ms: 0,
+        ..dsync_engine::Settings::default()
+    });
+    world.ask(exclusive(0));
+    world.ask(exclusive(1).block());
+    release(&mut world, Family::Lock, 1);
+    release(&mut world, Family::Lock, 0);
+    let new = world.ask(exclusive(1).block());
+    assert_eq!(new.as_ref().map(word), Some("granted"));
+}
+
+/// Withdrawn tokens count as vacant places: they keep nobody out of a full queue, and the oldest is forgotten first.
+#[test]
+fn full_queue_forgets_oldest_withdrawn_token() {
+    let mut world = World::new(dsync_engine::Settings {
+        max_waiters_per_key: 2,
+        ..dsync_engine::Settings::default()
+    });
+    world.ask(exclusive(0));
+    for token in [1, 2] {
+        world.ask(exclusive(token).block());
+        release(&mut world, Family::Lock, token);
+    }
+    assert_eq!(world.ask(exclusive(3).block()), None, "there is room");
+    let newer = world.ask(exclusive(2).block());
+    assert_eq!(newer.as_ref().map(word), Some("withdrawn"));
+    assert_eq!(world.ask(exclusive(1).block()), None, "it was forgotten");
+}
+
+/// A vacant place of a lock was left when the name became a semaphore. The token's request for permits got MISMATCH for
+/// as long as the place was kept.
+#[test]
+fn vacant_place_of_another_family_is_dropped() {
+    let mut world = world();
+    world.ask(exclusive(0));
+    world.ask(exclusive(1).block());
+    disconnect(&mut world, 1);
+    world.step(&Step::Delete(KEY));
+    let new = world.ask(permits(1, 1).limit(1));
+    assert_eq!(new.as_ref().map(word), Some("granted"));
+    release(&mut world, Family::Semaphore, 1);
+    world.ask(exclusive(0));
+    world.ask(exclusive(2).block());
+    world.ask(exclusive(1).block());
+    release(&mut world, Family::Lock, 0);
+    assert_eq!(world.heard(), [(2, "granted")], "the place is gone");
+}
+
+/// The server was out of memory, and refused requests that need none: a repeat, and the place that the token had.
+#[test]
+fn without_memory_only_new_holds_and_places_are_refused() {
+    let mut world = world();
+    world.ask(exclusive(0));
+    world.ask(exclusive(1).keep(1_000));
+    world.ask(exclusive(2).block());
+    disconnect(&mut world, 2);
+    world.step(&Step::MayGrow(false));
+    let told = |world: &mut World, ask| {
+        let answer = world.ask(ask);
+        answer.as_ref().map_or("waits", word)
+    };
+    assert_eq!(told(&mut world, exclusive(0)), "granted", "a repeat");
+    let again = world.ask(exclusive(1).keep(1_000));
+    assert!(matches!(again, Some(Answer::Waiting { place: 1, .. })));
+    assert_eq!(told(&mut world, exclusive(2).block()), "waits", "its place");
+    assert_eq!(told(&mut world, exclusive(3)), "not granted", "a try");
+    for new in [exclusive(3).block(), exclusive(3).keep(1_000)] {
+        assert_eq!(told(&mut world, new), "no memory");
+    }
+    release(&mut world, Family::Lock, 0);
+    assert_eq!(world.announced.len(), 1, "a kept place is granted");
+    assert_eq!(told(&mut world, exclusive(1)), "granted", "and asked for");
+    release(&mut world, Family::Lock, 1);
+    assert_eq!(world.heard(), [(2, "granted")]);
+    release(&mut world, Family::Lock, 2);
+    for new in [exclusive(3), exclusive(3).block()] {
+        assert_eq!(told(&mut world, new), "no memory", "a free lock");
+    }
+    world.step(&Step::MayGrow(true));
+    assert_eq!(told(&mut world, exclusive(3)), "granted");
 }
 
 /// RELEASE names a family, so it must not withdraw a request of another family.

@@ -59,6 +59,7 @@ impl LargeServer {
             client: ClientId(client),
             ephemeral: false,
             owner: None,
+            may_grow: true,
         };
         change(&mut request);
         let now = self.now;
@@ -469,7 +470,20 @@ fn large_keys_survive_random_slices() {
         let mut clients = 0;
         for _ in 0..120 {
             let key = (0, random.below(3) as u8);
-            match random.below(14) {
+            match random.below(16) {
+                14..=15 => {
+                    let count = random.below(150);
+                    for client in clients..clients + count {
+                        large.ask(key, Claim::Permits(1), client, |request| {
+                            request.limit = Some(40);
+                            match client % 5 {
+                                0 => request.wait = Some(Wait::Forever),
+                                _ => request.keep_ms = Some(1_000 + (client % 7) as u32 * 500),
+                            }
+                        });
+                    }
+                    clients += count;
+                }
                 0..=4 => {
                     let count = random.below(150);
                     let conn = random.below(4);
@@ -501,9 +515,14 @@ fn large_keys_survive_random_slices() {
             }
             large.server.engine.check_invariants(large.now);
         }
-        large.tick();
-        large.pass(60_000);
-        large.tick();
+        // What waits is granted in turn, and lapses in turn.
+        for _ in 0..clients {
+            large.tick();
+            large.pass(60_000);
+            if large.holds() == 0 {
+                break;
+            }
+        }
         large.server.free_let_go();
         large.tick();
         assert_eq!(large.holds(), 0, "seed {seed}");

@@ -135,6 +135,8 @@ pub enum Step {
     /// The timer fires: everything that is due is done.
     Tick,
     MayWrite(bool),
+    /// Whether there is memory for new holds and places.
+    MayGrow(bool),
     Delete(Name),
     Rename(Name, Name),
     Overwrite(Name),

@@ -28,6 +28,7 @@ fn renamed() -> (Server, Now, StateId) {
         client: ClientId(7),
         ephemeral: true,
         owner: None,
+        may_grow: true,
     };
     server.call(OLD, Family::Lock, |engine, key| {
         engine.acquire(key, request, now)

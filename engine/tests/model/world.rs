@@ -22,6 +22,7 @@ use crate::model::{Model, ModelSeat, Name, TICK_US};
 use crate::server::{Done, Server, Stored, granted};
 use crate::steps::{Step, token};
 use dsync_engine::answer::Answer;
+use dsync_engine::change::Change;
 use dsync_engine::effect::HandedOver;
 use dsync_engine::families::once::Keep;
 use dsync_engine::types::{Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
@@ -53,6 +54,7 @@ pub struct World {
     conns: Vec<u64>,
     last_client: u64,
     made_up_tokens: u64,
+    pub may_grow: bool,
     /// The answers of the last step to waiting requests, by connection.
     pub told: Vec<(usize, Answer)>,
     granted: Vec<(Name, HandedOver, u64)>,
@@ -91,6 +93,7 @@ impl World {
             conns: Vec::new(),
             last_client: 0,
             made_up_tokens: 0,
+            may_grow: true,
             told: Vec::new(),
             granted: Vec::new(),
             announced: Vec::new(),
@@ -191,13 +194,18 @@ impl World {
             Step::Wait(name, block, conn) => self.wait(name, block, conn),
             Step::Release(name, family, number) => {
                 let token = token(number);
-                let ours =
-                    |e: &mut Engine, key: &mut Key<'_>| e.release(key, family, &token, now).ok();
+                let mut withdrew = false;
+                let ours = |e: &mut Engine, key: &mut Key<'_>| {
+                    let released = e.release(key, family, &token, now).ok();
+                    let is_end = |change: &Change| matches!(change, Change::End { .. });
+                    withdrew = released == Some(true) && !e.effects.changes.iter().any(is_end);
+                    released
+                };
                 let answer = self.write_request(name, family, ours, |model| {
                     model.release(name, family, &token, now)
                 });
                 if answer.is_none() && !self.is_foreign(name) {
-                    self.laws.released(name, family, &token);
+                    self.laws.released(name, family, &token, withdrew, now);
                 }
                 answer
             }
@@ -344,6 +352,10 @@ impl World {
                 self.laws.ticked(self.now, |name| {
                     keys.get(&name) == Some(&Stored::Foreign) && model.seats(name).is_empty()
                 });
+                None
+            }
+            Step::MayGrow(may_grow) => {
+                self.may_grow = may_grow;
                 None
             }
             Step::MayWrite(may_write) => {

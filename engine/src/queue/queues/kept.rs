@@ -1,16 +1,13 @@
-//! The kept places of all queues: how many there may be, when they run out, and how a flush drops them.
-//!
-//! A flush drops all kept places of its databases at once, however many there are, because it only takes a number. A queue
-//! whose own number is older has kept places that count for nothing; they are removed when the sweep after the flush
-//! comes to the queue, or a request for its name before that.
+//! The kept places of all queues: how many there may be, and when they run out.
 
 use super::{Queue, QueueBounds, Queues};
 use crate::answer::FullQueue;
+use crate::heap;
 use crate::index::slab::StateId;
 use crate::queue::entry::{Place, Waiter};
-use crate::queue::wait_queue::WaitQueue;
+use crate::queue::wait_queue::{Detached, WaitQueue};
 use crate::short_bytes::KeyName;
-use crate::types::{ClientId, Db, Fence, LeaseUs, QueueId, WaiterId};
+use crate::types::{Db, Fence, LeaseUs, MonoUs, QueueId, WaiterId};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -34,12 +31,49 @@ impl Queues {
         queue: Option<QueueId>,
         bounds: QueueBounds,
     ) -> Result<(), FullQueue> {
+        self.check_halves(queue, 1, bounds)
+    }
+
+    /// Checks that there is room for so many more kept places, if vacant places are given up for them.
+    ///
+    /// # Errors
+    /// If kept places, or all who wait, would go beyond a bound.
+    pub fn check_room_for_loaded(
+        &self,
+        queue: Option<QueueId>,
+        more: u64,
+        bounds: QueueBounds,
+    ) -> Result<(), FullQueue> {
+        if more == 0 {
+            return Ok(());
+        }
+        self.check_halves(queue, more, bounds)?;
+        let QueueBounds { per_key, server } = bounds;
+        let waiters_here = queue
+            .and_then(|id| self.get(id))
+            .map_or(0, WaitQueue::waiters);
+        if (waiters_here as u64).saturating_add(more) > per_key {
+            return Err(FullQueue::Key { bound: per_key });
+        }
+        let waiters = self.places - self.vacant.len() as u64;
+        if waiters.saturating_add(more) > server {
+            return Err(FullQueue::Server { bound: server });
+        }
+        Ok(())
+    }
+
+    fn check_halves(
+        &self,
+        queue: Option<QueueId>,
+        more: u64,
+        bounds: QueueBounds,
+    ) -> Result<(), FullQueue> {
         let kept_here = queue.and_then(|id| self.get(id)).map_or(0, WaitQueue::kept);
         let (per_key, server) = (bounds.per_key / 2, bounds.server / 2);
-        if kept_here as u64 >= per_key {
+        if (kept_here as u64).saturating_add(more) > per_key {
             return Err(FullQueue::HalfOfKey { bound: per_key });
         }
-        if self.kept >= server {
+        if self.kept.saturating_add(more) > server {
             return Err(FullQueue::HalfOfServer { bound: server });
         }
         Ok(())
@@ -56,8 +90,7 @@ impl Queues {
     /// Sets the moment at which a kept place runs out on which nobody waits.
     pub fn set_until(&mut self, id: QueueId, place: Place, until: LeaseUs) {
         let queue = self.queues.get_mut(&id);
-        let waiter = queue.and_then(|queue| queue.queue.waiter_mut(place));
-        let Some(keep) = waiter.and_then(|waiter| waiter.keep.as_mut()) else {
+        let Some(keep) = queue.and_then(|queue| queue.queue.keep_mut(place)) else {
             return;
         };
         let before = std::mem::replace(&mut keep.until, until);
@@ -68,13 +101,12 @@ impl Queues {
     /// Notes that nobody waits on a kept place any more, and that it is kept until then; 0 gives it no moment. Returns
     /// the request that waited.
     pub fn detach(&mut self, id: QueueId, place: Place, until: LeaseUs) -> Option<WaiterId> {
-        let waiter = self.queues.get_mut(&id)?.queue.waiter_mut(place)?;
-        waiter.keep.as_mut()?.until = until;
-        let asked = waiter.id.take();
-        let request = &mut waiter.request;
-        let (wait, client) = (request.wait.take(), request.client);
-        request.client = ClientId::NONE;
-        request.ephemeral = false;
+        let queue = &mut self.queues.get_mut(&id)?.queue;
+        let Detached {
+            id: asked,
+            client,
+            wait,
+        } = queue.detach(place, until)?;
         if let (Some(asked), Some(wait)) = (asked, wait) {
             self.unpark(id, place, asked, client, wait.deadline());
         }
@@ -166,54 +198,20 @@ impl Queues {
         has_kept.then_some(&queue.queue)
     }
 
-    /// Notes that the database is empty now, or all databases if `None`. Its queues lose their kept places and become
-    /// due: when they are swept or, before that, when [`Queues::note_flush`] is called for their key.
-    pub fn flush(&mut self, db: Option<Db>) {
-        if self.kept > 0 {
-            self.flushes += 1;
-            self.last_flush.insert(db, self.flushes);
-        }
-        self.set_all_due(db);
-    }
-
-    /// Drops the kept places of this name if they came before the last flush of its database.
-    pub fn note_flush(&mut self, db: Db, name: &[u8]) {
-        if self.is_sweeping()
-            && let Some(id) = self.find(db, name)
-        {
-            self.drop_flushed(id);
-        }
-    }
-
-    fn is_flushed(&self, queue: &Queue) -> bool {
-        let last = [None, Some(queue.db)].map(|db| self.last_flush.get(&db));
-        last.iter().flatten().any(|flush| queue.flush < **flush)
-    }
-
-    /// Drops the kept places of the queue if they came before the last flush of its database. Requests whose client
-    /// waits on such a place go on waiting. Returns how many places it has dropped. They are dropped in one go, because
-    /// a queue has a bounded number of them.
-    pub(super) fn drop_flushed(&mut self, id: QueueId) -> usize {
-        let flushes = self.flushes;
-        if !self
-            .queues
-            .get(&id)
-            .is_some_and(|queue| self.is_flushed(queue))
-        {
-            return 0;
-        }
-        let Some(queue) = self.queues.get_mut(&id) else {
-            return 0;
-        };
-        queue.flush = flushes;
-        let is_kept = |(_, waiter): &(Place, &Waiter)| waiter.keep.is_some();
-        let kept = queue.queue.waiting().filter(is_kept);
-        let kept: Vec<_> = kept.map(|(place, _)| place).collect();
-        for place in &kept {
-            self.unkeep(id, *place);
-        }
-        self.drop_if_empty(id);
-        kept.len()
+    /// Returns the bytes that the kept places of a name take.
+    #[must_use]
+    pub fn kept_bytes(&self, db: Db, name: &[u8]) -> usize {
+        self.find_kept(db, name).map_or(0, |queue| {
+            let moments = queue.kept() * heap::tree_share(size_of::<(LeaseUs, QueueId, Place)>());
+            let entries = [
+                size_of::<(QueueId, Queue)>(),
+                size_of::<(KeyName, QueueId)>(),
+                size_of::<(MonoUs, QueueId)>(),
+            ];
+            let entries: usize = entries.map(heap::tree_share).iter().sum();
+            let names = 2 * KeyName::from(name).heap_bytes();
+            queue.kept_heap_bytes() + moments + entries + names
+        })
     }
 
     /// Whether the moment at which a kept place runs out is listed.

@@ -36,7 +36,7 @@ impl Queues {
         }
     }
 
-    /// Continues the sweeps. Each queue that it looks at, and each kept place that it drops, costs one of the budget.
+    /// Continues the sweeps. Each queue that it looks at costs one of the budget.
     pub fn sweep(&mut self, budget: &mut u32) {
         while *budget > 0
             && let Some((db, after)) = self.due.sweep()
@@ -50,8 +50,7 @@ impl Queues {
             {
                 let id = *id;
                 self.due.set(id);
-                let dropped = u32::try_from(self.drop_flushed(id)).unwrap_or(u32::MAX);
-                *budget = budget.saturating_sub(dropped);
+                self.drop_flushed(id);
             }
         }
     }

@@ -18,6 +18,10 @@ pub struct WorkLaws {
     last: Option<Token>,
     /// Whether the last run lapsed or lost its connection, and nothing has happened since.
     has_lapsed: bool,
+    /// The token of the run that had lapsed when the current one began, until that is heard of.
+    displaced: Option<Token>,
+    /// The same, after the current run has ended undelivered: the next change must bring it back.
+    owed: Option<Token>,
     /// The result, and until when it must be kept.
     done: Option<(Option<Arc<[u8]>>, u64)>,
     /// When a run last began or ended, or the end of the last delay.
@@ -30,7 +34,11 @@ impl WorkLaws {
     /// Checks one change, and notes it.
     pub fn written(&mut self, name: Name, change: &Change, keep_ms: u64, now_ms: u64) {
         let is_over = self.is_over(keep_ms, now_ms);
-        let runs = |fence: &Fence| self.running == Some(*fence);
+        let running = self.running;
+        let runs = |fence: &Fence| running == Some(*fence);
+        let is_record = matches!(change, Change::Record(_));
+        let is_owed = self.owed.is_some();
+        assert_eq!(is_record, is_owed, "{name:?}: {change:?} of a late token");
         match change {
             Change::Grant(grant) if grant.claim == Claim::Run => {
                 assert!(self.running.is_none(), "{name:?}: one run at a time");
@@ -38,12 +46,22 @@ impl WorkLaws {
                 assert_eq!(self.delayed_until_ms, None, "{name:?}: no run in a delay");
                 self.running = Some(grant.fence);
                 self.attempts += 1;
-                self.last = Some(grant.token.clone());
+                let before = self.last.replace(grant.token.clone());
+                self.displaced = before.filter(|_| self.has_lapsed);
                 self.has_lapsed = false;
                 self.touched_ms = self.touched_ms.max(now_ms);
             }
+            Change::Renew { fence, .. } if runs(fence) => self.displaced = None,
+            Change::Record(record) => {
+                assert_eq!(record.late, self.owed, "{name:?}: whose DONE is accepted");
+                assert_eq!(record.attempts, self.attempts, "{name:?}: attempts");
+                self.last = self.owed.take();
+                self.has_lapsed = true;
+            }
             Change::End { fence, how, .. } if runs(fence) => {
                 self.running = None;
+                let displaced = self.displaced.take();
+                self.owed = displaced.filter(|_| *how == End::Undelivered);
                 match how {
                     End::Lapsed | End::Disconnected => self.has_lapsed = true,
                     End::Released | End::Undelivered => self.attempts -= 1,
@@ -96,6 +114,11 @@ impl WorkLaws {
         }
     }
 
+    /// Returns how many attempts have failed.
+    pub fn failed(&self) -> u64 {
+        self.attempts - u64::from(self.running.is_some())
+    }
+
     /// Whether the result or the attempts have been kept for as long as promised.
     fn is_over(&self, keep_ms: u64, now_ms: u64) -> bool {
         let kept = self.attempts > 0;
@@ -118,8 +141,7 @@ impl WorkLaws {
             }
             Answer::GivenUp { attempts, .. } => {
                 // The next waiter may have begun a run in the same call.
-                let failed = self.attempts - u64::from(self.running.is_some());
-                assert_eq!(*attempts, failed, "{name:?}: attempts that failed");
+                assert_eq!(*attempts, self.failed(), "{name:?}: attempts that failed");
                 assert!(
                     self.done.is_none() && !self.has_lapsed,
                     "{name:?}: FAILED after the result, or while a DONE would be accepted"

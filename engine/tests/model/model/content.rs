@@ -3,7 +3,7 @@
 use super::once::Work;
 use super::queue::ModelKeep;
 use dsync_engine::answer::Answer;
-use dsync_engine::change::{Change, End, Limits, Tally};
+use dsync_engine::change::{Change, Displaced, End, FinishedRound, Limits, Tally};
 use dsync_engine::families::once::Record;
 use dsync_engine::types::{Claim, Token, UnixMs};
 use dsync_engine::{Family, Request};
@@ -53,6 +53,8 @@ pub struct ModelContent {
     pub lost: u64,
     pub touched_ms: u64,
     pub finished_ms: Option<u64>,
+    /// The finished round before this one, while there were only members that nobody was heard of.
+    pub displaced: Option<FinishedRound>,
     pub work: Work,
     /// When a visit last found that a request had been waiting.
     pub waited_ms: u64,
@@ -72,6 +74,7 @@ impl ModelContent {
             lost: 0,
             touched_ms: at_ms,
             finished_ms: None,
+            displaced: None,
             work: Work::default(),
             waited_ms: 0,
             paused_until_ms: None,
@@ -140,7 +143,13 @@ impl ModelContent {
 
     /// Notes an ADD or EXPECT, which opens the next round if the last one is over.
     pub(super) fn begin(&mut self, at_ms: u64) {
-        if self.finished_ms.take().is_some() {
+        if let Some(finished_ms) = self.finished_ms.take() {
+            self.displaced = Some(FinishedRound {
+                expected: self.expected,
+                done: self.done,
+                lost: self.lost,
+                keep_until: UnixMs(finished_ms),
+            });
             (self.expected, self.done, self.lost) = (None, 0, 0);
         }
         self.touched_ms = self.touched_ms.max(at_ms);
@@ -149,6 +158,24 @@ impl ModelContent {
     /// Whether a member was ever added to the group, or jobs were expected. Otherwise only a PAUSE has made the key.
     pub(super) fn has_begun(&self) -> bool {
         self.touched_ms > 0
+    }
+
+    /// The last member has ended, and nobody was heard of in this round: it is as if it had not begun.
+    pub(super) fn bring_round_back(&mut self) {
+        if let Some(round) = self.displaced.take() {
+            (self.expected, self.done, self.lost) = (round.expected, round.done, round.lost);
+            self.finished_ms = Some(round.keep_until.0);
+        }
+    }
+
+    /// Returns what is saved of what the holds have displaced: only if none of them was heard of.
+    pub fn displaced(&self) -> Option<Change> {
+        if self.holds.iter().any(|hold| hold.unheard_ms.is_none()) {
+            return None;
+        }
+        let late = self.work.displaced.clone().map(Displaced::Late);
+        let round = self.displaced.map(Displaced::Round);
+        late.or(round).map(Change::Displaced)
     }
 
     /// Returns the changes that only later versions of the format have.

@@ -46,7 +46,7 @@ impl Model {
             self.serve(name, now);
             let mut answer = Answer::NotGranted;
             if self.is_foreign(name) && self.kept(name) == 0 {
-                self.tell_all_wrong_type(name);
+                self.tell_all_wrong_type(name, now);
             } else if self.is_foreign(name) {
                 // No place can be dropped now, so only this client is told.
                 answer = Answer::WrongType;
@@ -61,7 +61,7 @@ impl Model {
                     }),
                     None => {
                         queue.left |= seat.ticket().is_some();
-                        self.tell(name, rank, answer);
+                        self.tell(name, rank, answer, now);
                     }
                 }
             }

@@ -28,6 +28,7 @@ impl Model {
             if queue.seats[at].token.is_some() && rejoin_us > 0 {
                 queue.seats[at].sitter = Sitter::Vacant {
                     until_us: now.mono.0 + rejoin_us,
+                    verdict: None,
                 };
             } else {
                 queue.seats.remove(at);

@@ -32,6 +32,7 @@ impl Model {
         }
         let content = self.content_or_new(name, Family::Group, now);
         content.begin(ms(now));
+        content.displaced = None;
         content.expected = Some(jobs);
         let owed = content.owed();
         self.visit(name, now);
@@ -97,7 +98,7 @@ impl Model {
                 done: content.done,
                 lost: content.lost,
             };
-            self.tell_watchers(name, &answer);
+            self.tell_watchers(name, &answer, now);
         }
     }
 }

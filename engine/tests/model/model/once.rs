@@ -18,27 +18,35 @@ pub struct Work {
     pub reason: Option<Reason>,
     /// The token of the last run if that run lapsed or lost its connection, while its DONE would still be accepted.
     pub late: Option<Token>,
+    /// The token that was in `late` when the current run began. Its DONE is accepted until the run is heard of, and it
+    /// is late again if the run turns out to be undelivered.
+    pub displaced: Option<Token>,
     pub done: Option<Completion>,
     /// Until when a FAIL lets no run begin.
     pub delayed_until_ms: Option<u64>,
 }
 
 impl Work {
-    /// A new run has begun: a DONE by the run that lapsed is refused from now on.
+    /// A new run has begun: unless it is never heard of, a DONE by the run that lapsed is refused from now on.
     pub(super) fn begin(&mut self) {
         self.attempts += 1;
-        self.late = None;
+        self.displaced = self.late.take();
     }
 
     /// The token's run has ended without DONE and without FAIL.
     pub(super) fn end(&mut self, token: &Token, how: End) {
+        let displaced = self.displaced.take();
         match how {
             End::Lapsed | End::Disconnected => {
                 self.reason = Some(Reason::Lapsed);
                 self.late = Some(token.clone());
             }
             End::Revoked => self.reason = Some(Reason::Revoked),
-            End::Released | End::Undelivered => self.attempts -= 1,
+            End::Released => self.attempts -= 1,
+            End::Undelivered => {
+                self.attempts -= 1;
+                self.late = displaced;
+            }
             End::Done => panic!("no run ends as a member's job does"),
         }
     }
@@ -101,12 +109,20 @@ impl Model {
             return Some(done.token == *token);
         }
         let runs = content.holds.iter().any(|run| run.token == *token);
+        let unheard = content.holds.iter().find(|run| run.unheard_ms.is_some());
+        if let Some(fence) = unheard.map(|run| run.fence)
+            && !runs
+            && content.work.displaced.as_ref() == Some(token)
+        {
+            self.end(name, fence, End::Undelivered, now);
+        }
+        let content = self.content_mut(name)?;
         let is_late = content.holds.is_empty() && content.work.late.as_ref() == Some(token);
         if !runs && !is_late {
             return Some(false);
         }
         content.holds.clear();
-        content.work.late = None;
+        (content.work.late, content.work.displaced) = (None, None);
         content.work.done = Some(Completion {
             token: token.clone(),
             result,
@@ -134,6 +150,7 @@ impl Model {
         let ran = self.hold_of(name, token).is_some();
         if ran && let Some(content) = self.content_mut(name) {
             content.holds.clear();
+            content.work.displaced = None;
             content.work.reason = Some(Reason::Given(reason.into()));
             content.touched_ms = content.touched_ms.max(ms(now) + delay_ms);
             content.work.delayed_until_ms = Some(ms(now) + delay_ms).filter(|_| delay_ms > 0);

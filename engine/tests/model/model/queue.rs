@@ -5,7 +5,7 @@ use super::{Model, ModelWake, Name};
 use crate::server::granted;
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
-use dsync_engine::{Family, FullQueue, Request, Wait};
+use dsync_engine::{Family, FullQueue, Refusal, Request, Wait};
 
 /// What stands at a place.
 #[derive(Clone)]
@@ -18,8 +18,10 @@ pub enum Sitter {
     Kept {
         request: Request,
     },
+    /// With a verdict, that is what the token is told; without, its next request that waits takes the place again.
     Vacant {
         until_us: u64,
+        verdict: Option<Answer>,
     },
     /// A WAIT, which claims nothing and delays nobody.
     Watching {
@@ -89,13 +91,21 @@ impl ModelSeat {
         match &self.sitter {
             Sitter::Waiting { request, .. } => request.wait.and_then(Wait::deadline).map(|at| at.0),
             Sitter::Kept { .. } => None,
-            Sitter::Vacant { until_us } => Some(*until_us),
+            Sitter::Vacant { until_us, .. } => Some(*until_us),
             Sitter::Watching { wait, .. } => wait.deadline().map(|at| at.0),
         }
     }
 
     pub fn is_vacant(&self) -> bool {
         matches!(self.sitter, Sitter::Vacant { .. })
+    }
+
+    /// Returns what the token of this place is told, if its request was decided or withdrawn.
+    pub fn verdict(&self) -> Option<&Answer> {
+        match &self.sitter {
+            Sitter::Vacant { verdict, .. } => verdict.as_ref(),
+            _ => None,
+        }
     }
 }
 
@@ -225,22 +235,51 @@ impl Model {
         Ok(())
     }
 
-    /// Gives up the token's place in the queue of this family, and answers the request that waits there. Returns
-    /// whether there was a place.
-    pub(super) fn give_up_place(&mut self, name: Name, family: Family, token: &Token) -> bool {
-        let is_its = |seat: &ModelSeat| {
+    /// Withdraws the token's request in the queue of this family, and answers it if it waits. Returns whether there was
+    /// one. With `marks` its token is told so for a while.
+    pub(super) fn withdraw(
+        &mut self,
+        name: Name,
+        family: Family,
+        token: &Token,
+        marks: bool,
+        now: Now,
+    ) -> bool {
+        let is_its = |seat: &&ModelSeat| {
             seat.token.as_ref() == Some(token)
                 && seat.claim.is_some_and(|claim| claim.family() == family)
+                && seat.verdict().is_none()
         };
-        let Some(seat) = self.seats(name).iter().find(|seat| is_its(seat)).cloned() else {
+        let Some(seat) = self.seats(name).iter().find(is_its).cloned() else {
             return false;
         };
-        self.tell(name, seat.rank, Answer::Withdrawn);
+        let at = self.seats(name).iter().position(|s| s.rank == seat.rank);
+        self.tell(name, seat.rank, Answer::Withdrawn, now);
+        let rejoin_us = self.settings.rejoin_ms * 1_000;
+        if marks && rejoin_us > 0 {
+            let sitter = Sitter::Vacant {
+                until_us: now.mono.0 + rejoin_us,
+                verdict: Some(Answer::Withdrawn),
+            };
+            let mark = ModelSeat {
+                keep: None,
+                sitter,
+                ..seat
+            };
+            let at = at.expect("it was found");
+            self.queue(name).seats.insert(at, mark);
+        }
         true
     }
 
     /// Withdraws the kept place with this number. Returns whether there was one.
-    pub(super) fn revoke_place(&mut self, name: Name, family: Family, number: u64) -> bool {
+    pub(super) fn revoke_place(
+        &mut self,
+        name: Name,
+        family: Family,
+        number: u64,
+        now: Now,
+    ) -> bool {
         let mut seats = self.seats(name).iter();
         let seat = seats.find(|seat| {
             let is_of_family = seat.claim.is_some_and(|claim| claim.family() == family);
@@ -249,7 +288,7 @@ impl Model {
         let Some(seat) = seat.cloned() else {
             return false;
         };
-        self.tell(name, seat.rank, Answer::Withdrawn);
+        self.tell(name, seat.rank, Answer::Withdrawn, now);
         if seat.ticket().is_none() {
             self.announcements.push((name, seat.rank, None));
         }
@@ -303,9 +342,13 @@ impl Model {
                     client: ClientId::NONE,
                     ephemeral: false,
                     owner: hold.owner,
+                    may_grow: true,
                 },
             },
-            (None, Some(until_us)) => Sitter::Vacant { until_us },
+            (None, Some(until_us)) => Sitter::Vacant {
+                until_us,
+                verdict: None,
+            },
             (None, None) => return,
         };
         if self.make_room(name).is_err() {
@@ -326,13 +369,32 @@ impl Model {
     }
 
     /// Answers the request at this place, which leaves the queue. A decision about a kept place on which nobody waits is
-    /// announced.
-    pub(super) fn tell(&mut self, name: Name, rank: u64, answer: Answer) {
+    /// announced. If the key does not tell it, the token is told when it asks again, in what is left of its time.
+    pub(super) fn tell(&mut self, name: Name, rank: u64, answer: Answer, now: Now) {
         let seats = &mut self.queue(name).seats;
         let Some(at) = seats.iter().position(|seat| seat.rank == rank) else {
             return;
         };
         let seat = seats.remove(at);
+        let is_told_later = matches!(
+            answer,
+            Answer::GivenUp { .. } | Answer::Refused(Refusal::TooMany { .. } | Refusal::NoLimit)
+        );
+        if let Some(until_us) = seat.kept_until_us().filter(|_| is_told_later) {
+            let left_ms = until_us.saturating_sub(now.lease.0).div_ceil(1_000);
+            if left_ms > 0 {
+                let sitter = Sitter::Vacant {
+                    until_us: now.mono.0 + 1_000 * left_ms,
+                    verdict: Some(answer.clone()),
+                };
+                let told = ModelSeat {
+                    keep: None,
+                    sitter,
+                    ..seat.clone()
+                };
+                seats.insert(at, told);
+            }
+        }
         match seat.ticket() {
             Some(ticket) => self.wakes.push(ModelWake {
                 name,
@@ -347,18 +409,18 @@ impl Model {
         }
     }
 
-    pub(super) fn tell_watchers(&mut self, name: Name, answer: &Answer) {
+    pub(super) fn tell_watchers(&mut self, name: Name, answer: &Answer, now: Now) {
         for rank in self.watching(name) {
-            self.tell(name, rank, answer.clone());
+            self.tell(name, rank, answer.clone(), now);
         }
     }
 
     /// Removes vacant places too, because what their tokens waited for is gone.
-    pub(super) fn tell_all_wrong_type(&mut self, name: Name) {
+    pub(super) fn tell_all_wrong_type(&mut self, name: Name, now: Now) {
         self.queue(name).seats.retain(|seat| !seat.is_vacant());
-        self.tell_watchers(name, &Answer::WrongType);
+        self.tell_watchers(name, &Answer::WrongType, now);
         for (rank, _) in self.waiting(name) {
-            self.tell(name, rank, Answer::WrongType);
+            self.tell(name, rank, Answer::WrongType, now);
         }
     }
 }

@@ -90,7 +90,17 @@ impl Model {
 
     pub(super) fn new_request(&mut self, name: Name, mut request: Request, now: Now) -> Outcome {
         let queues = request.wait.is_some() || request.keep_ms.is_some();
+        let family = request.claim.family();
+        // A vacant place of another family is over as soon as its token asks in this one.
+        self.queue(name).seats.retain(|seat| {
+            let is_others = seat.claim.is_some_and(|claim| claim.family() != family);
+            !(is_others && seat.is_vacant() && seat.token.as_ref() == Some(&request.token))
+        });
         let same_token = |seat: &&ModelSeat| seat.token.as_ref() == Some(&request.token);
+        let found = self.seats(name).iter().find(same_token);
+        if let Some(verdict) = found.and_then(ModelSeat::verdict) {
+            return Outcome::Now(verdict.clone());
+        }
         if let Some(seat) = self.seats(name).iter().find(same_token) {
             if seat.claim != Some(request.claim) {
                 return Outcome::Now(Answer::Refused(Refusal::Mismatch));
@@ -134,7 +144,6 @@ impl Model {
             seat.keep = keep;
             return Outcome::Queued(ticket);
         }
-        let family = request.claim.family();
         let is_first = self.waiting(name).is_empty();
         let content = self.content_mut(name);
         if let Some(answer) = content.and_then(|content| content.work_is_over(&request, is_first)) {
@@ -158,12 +167,17 @@ impl Model {
         let fits = self
             .content(name)
             .is_none_or(|content| content.fits(request.claim, limit));
-        if fits && self.waiting(name).is_empty() {
-            self.give_up_place(name, family, &request.token);
-            return Outcome::Now(self.grant(name, &request, request.limit, None, now));
-        }
-        if !queues {
+        let is_granted = fits && self.waiting(name).is_empty();
+        if !is_granted && !queues {
             return Outcome::Now(Answer::NotGranted);
+        }
+        if !request.may_grow {
+            return Outcome::Now(Answer::Refused(Refusal::OutOfMemory));
+        }
+        if is_granted {
+            let seats = &mut self.queue(name).seats;
+            seats.retain(|seat| seat.token.as_ref() != Some(&request.token));
+            return Outcome::Now(self.grant(name, &request, request.limit, None, now));
         }
         let keep = request.keep_ms.map(|keep_ms| ModelKeep {
             ms: keep_ms,
@@ -205,18 +219,18 @@ impl Model {
         if let Some(fence) = fence {
             self.end(name, fence, End::Released, now);
         }
-        let given_up = self.give_up_place(name, family, token);
-        if fence.is_some() || given_up {
+        let withdrawn = self.withdraw(name, family, token, fence.is_none(), now);
+        if fence.is_some() || withdrawn {
             self.settle(name, now);
         }
-        Some(fence.is_some() || given_up)
+        Some(fence.is_some() || withdrawn)
     }
 
     pub fn revoke(&mut self, name: Name, family: Family, fence: u64, now: Now) -> Option<bool> {
         if self.is_other(name, family) {
             return None;
         }
-        if self.revoke_place(name, family, fence) {
+        if self.revoke_place(name, family, fence, now) {
             self.settle(name, now);
             return Some(true);
         }

@@ -77,6 +77,11 @@ impl Model {
             (Family::Once, how) => content.work.end(&hold.token, how),
             _ => {}
         }
+        match how {
+            End::Undelivered if content.holds.is_empty() => content.bring_round_back(),
+            End::Undelivered => {}
+            _ => content.displaced = None,
+        }
         content.touched_ms = content.touched_ms.max(ms(now));
         if !matches!(how, End::Released | End::Done) {
             self.ends.push(ModelEnd { name, hold, how });
@@ -92,6 +97,9 @@ impl Model {
         hold.deadline_ms = ms(now) + u64::from(lease_ms);
         hold.renewed = true;
         hold.unheard_ms = None;
+        if let Some(content) = self.content_mut(name) {
+            (content.displaced, content.work.displaced) = (None, None);
+        }
     }
 
     pub(super) fn settle(&mut self, name: Name, now: Now) {
@@ -225,14 +233,14 @@ impl Model {
         self.remember_limit(name);
         loop {
             if self.is_foreign(name) {
-                return self.tell_all_wrong_type(name);
+                return self.tell_all_wrong_type(name, now);
             }
             let content = self.content(name);
             let is_group = content.is_some_and(|content| content.family == Family::Group);
             match content {
                 Some(_) if is_group => {}
-                Some(_) => self.tell_watchers(name, &Answer::WrongType),
-                None => self.tell_watchers(name, &Answer::Removed),
+                Some(_) => self.tell_watchers(name, &Answer::WrongType, now),
+                None => self.tell_watchers(name, &Answer::Removed, now),
             }
             let waiting = self.waiting(name);
             self.finish_if_over(name, waiting.is_empty(), now);
@@ -244,7 +252,7 @@ impl Model {
                     Some((*ticket, content.work.give_up(request.max_attempts)?))
                 });
                 if let Some((ticket, answer)) = failed.next() {
-                    self.tell(name, ticket, answer);
+                    self.tell(name, ticket, answer, now);
                     continue;
                 }
             }
@@ -264,7 +272,7 @@ impl Model {
             {
                 let permits = request.claim.permits();
                 let refusal = Refusal::TooMany { permits, limit };
-                self.tell(name, *rank, Answer::Refused(refusal));
+                self.tell(name, *rank, Answer::Refused(refusal), now);
                 continue;
             }
             let Some((rank, head)) = waiting.first() else {
@@ -272,7 +280,7 @@ impl Model {
             };
             let limit = limit_for(head.claim.family());
             if is_other(head.claim) {
-                self.tell(name, *rank, Answer::WrongType);
+                self.tell(name, *rank, Answer::WrongType, now);
                 continue;
             }
             let mut seats = self.seats(name).iter();
@@ -290,21 +298,21 @@ impl Model {
                     true => self.granted(name, &head.token, hold.fence),
                     false => Answer::Refused(Refusal::Mismatch),
                 };
-                self.tell(name, *rank, answer);
+                self.tell(name, *rank, answer, now);
                 continue;
             }
             if let Some(answer) = self.same_hold(name, head, now) {
                 self.note_former_place(name, *rank, &head.token);
-                self.tell(name, *rank, answer);
+                self.tell(name, *rank, answer, now);
                 continue;
             }
             if matches!(head.claim, Claim::Permits(_)) && limit.is_none() {
-                self.tell(name, *rank, Answer::Refused(Refusal::NoLimit));
+                self.tell(name, *rank, Answer::Refused(Refusal::NoLimit), now);
                 continue;
             }
             let content = self.content_mut(name);
             if let Some(answer) = content.and_then(|content| content.work_is_over(head, true)) {
-                self.tell(name, *rank, answer);
+                self.tell(name, *rank, answer, now);
                 continue;
             }
             let content = self.content(name);
@@ -314,7 +322,7 @@ impl Model {
             let limit = limit.filter(|_| content.is_none());
             let answer = self.grant(name, head, limit, unheard_ms, now);
             self.note_former_place(name, *rank, &head.token);
-            self.tell(name, *rank, answer);
+            self.tell(name, *rank, answer, now);
         }
     }
 }

@@ -219,6 +219,7 @@ impl World {
         assert_eq!(unheard.next(), None, "{name:?}: a hold was heard from");
         let mut expected: Vec<_> = content.scalars().into_iter().collect();
         expected.extend(content.later_scalars());
+        expected.extend(content.displaced());
         assert_eq!(
             scalars, expected,
             "{name:?}: what the key is besides its holds"

@@ -7,7 +7,7 @@ use crate::steps::{Ask, Block, token};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::types::{ClientId, Fence, LeaseMs, Token};
-use dsync_engine::{Engine, Family, Key, Request, Wait};
+use dsync_engine::{Engine, Family, Key, Refusal, Request, Wait};
 
 impl World {
     pub(super) fn acquire(&mut self, ask: &Ask) -> Option<Answer> {
@@ -36,10 +36,19 @@ impl World {
         let may_return = request.may_return;
         let client = request.client.0;
         let answer = self.same_reply(ask.name, client, reply, outcome);
+        let is_judged = match &answer {
+            Ok(Answer::WrongType | Answer::Refused(Refusal::Mismatch)) => false,
+            Ok(answer) if granted(answer).is_some() => is_new,
+            _ => true,
+        };
+        if is_judged {
+            let family = ask.claim.family();
+            self.laws.changes_family(ask.name, family, &request.token);
+        }
         match &answer {
             Ok(answer) if granted(answer).is_some() => {
                 let laws = &mut self.laws;
-                laws.granted_at_once(ask.name, &request.token, is_new, answer);
+                laws.granted_at_once(ask.name, &request.token, is_new, answer, now);
                 return Some(answer.clone());
             }
             Ok(answer) => {
@@ -109,6 +118,7 @@ impl World {
             client: ClientId(self.client(ask.conn)),
             ephemeral: ask.ephemeral,
             owner: ask.owner.map(|owner| owner.as_bytes().into()),
+            may_grow: self.may_grow,
         }
     }
 

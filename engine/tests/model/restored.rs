@@ -1,0 +1,296 @@
+//! Payloads at the bounds of commands, and one beyond each. A server that decides refuses what no command would make; one
+//! that loads its own files or follows a primary believes it.
+
+use crate::kept::KEEP_MS;
+use crate::long_queues::{KEY, OneKey};
+use crate::model::Name;
+use crate::server::{Stored, key_bytes};
+use crate::world::START_US;
+use dsync_engine::answer::FullQueue;
+use dsync_engine::calls::unfit::Unfit;
+use dsync_engine::change::{Change, Displaced, FinishedRound, KeptPlace, Tally};
+use dsync_engine::families::once::{Completion, Reason, Record};
+use dsync_engine::hold::Grant;
+use dsync_engine::saved::Loaded;
+use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token, UnixMs};
+use dsync_engine::{Body, Family, Wait};
+
+const NOW: u64 = START_US / 1_000;
+const DAY: u64 = 86_400_000;
+const YEAR: u64 = 366 * DAY;
+const TEN_YEARS: u64 = 3_650 * DAY;
+
+fn loaded(family: Family, changes: Vec<Change>) -> Loaded {
+    let mut body = Body::new(family);
+    let mut places = Vec::new();
+    for change in changes {
+        body.apply(&change).expect("fits");
+        if let Change::Place(place) = change {
+            places.push(place);
+        }
+    }
+    Loaded { body, places }
+}
+
+impl OneKey {
+    fn restore(&mut self, name: Name, loaded: Loaded) -> Result<(), Unfit> {
+        let now = self.now;
+        let engine = &mut self.server.engine;
+        let id = engine.adopt(loaded, Db(name.0), &key_bytes(name), now)?;
+        self.server.keys.insert(name, Stored::State(id));
+        self.server.engine.check_invariants(now);
+        Ok(())
+    }
+}
+
+fn token(text: &str) -> Token {
+    Token::parse(text.as_bytes()).expect("legal")
+}
+
+fn grant() -> Grant {
+    Grant {
+        fence: Fence(START_US),
+        token: token("t"),
+        claim: Claim::Exclusive,
+        lease: LeaseMs(30_000),
+        deadline: UnixMs(NOW + 30_000),
+        granted: UnixMs(NOW),
+        renewed: false,
+        owner: None,
+    }
+}
+
+fn place(number: u64) -> KeptPlace {
+    KeptPlace {
+        number: Fence(number),
+        token: token(&format!("place {number}")),
+        claim: Claim::Exclusive,
+        lease: LeaseMs(30_000),
+        keep_ms: KEEP_MS,
+        max_attempts: None,
+        owner: None,
+        since: UnixMs(NOW),
+    }
+}
+
+fn record() -> Record {
+    Record {
+        attempts: 1,
+        reason: None,
+        late: None,
+        done: None,
+        touched: UnixMs(NOW),
+    }
+}
+
+fn done(keep_until: UnixMs, result_len: usize) -> Vec<Change> {
+    let done = Some(Completion {
+        token: token("t"),
+        result: Some(vec![b'x'; result_len].into()),
+        keep_until,
+    });
+    vec![Change::Record(Record { done, ..record() })]
+}
+
+fn tally(touched: u64, finished: Option<u64>) -> Vec<Change> {
+    vec![Change::Tally(Tally {
+        limit: None,
+        limit_changes: 0,
+        expected: None,
+        done: 1,
+        lost: 0,
+        touched: UnixMs(touched),
+        finished: finished.map(UnixMs),
+    })]
+}
+
+type Changes = fn(u64) -> Vec<Change>;
+
+/// What is restored, so much beyond its bound, and why it is refused one beyond.
+const BOUNDS: [(&str, Family, Changes, Unfit); 16] = {
+    use Family::{Group, Lock, Once};
+    const MAX_LEASE: Unfit = Unfit::LongLease {
+        lease_ms: DAY + 1,
+        max_ms: DAY,
+    };
+    const MAX_TEXT: Unfit = Unfit::LongText {
+        bytes: 65_537,
+        max_bytes: 65_536,
+    };
+    const MAX_KEPT: Unfit = Unfit::KeptFor { keep_ms: 60_001 };
+    const MAX_TALLY: Unfit = Unfit::LongKept {
+        left_ms: 31 * DAY + 1,
+        max_ms: 30 * DAY,
+    };
+    #[rustfmt::skip]
+    let bounds: [(&str, Family, Changes, Unfit); 16] = [
+        ("lease", Lock, |more| vec![Change::Grant(Grant { lease: lease(more), ..grant() })], MAX_LEASE),
+        ("granted", Lock, |more| vec![Change::Grant(Grant { granted: year(more), ..grant() })], Unfit::MomentAhead),
+        ("deadline", Lock, |more| vec![Change::Grant(Grant { deadline: year(more), ..grant() })], Unfit::MomentAhead),
+        ("unheard", Lock, |more| {
+            vec![Change::Grant(grant()), Change::Unheard { fence: Fence(START_US), keep_ms: kept_ms(more) }]
+        }, MAX_KEPT),
+        ("place's lease", Lock, |more| vec![Change::Place(KeptPlace { lease: lease(more), ..place(1) })], MAX_LEASE),
+        ("place kept for", Lock, |more| vec![Change::Place(KeptPlace { keep_ms: kept_ms(more), ..place(1) })], MAX_KEPT),
+        ("place kept too short", Lock, |more| {
+            vec![Change::Place(KeptPlace { keep_ms: 1_000 - more as u32, ..place(1) })]
+        }, Unfit::KeptFor { keep_ms: 999 }),
+        ("place since", Lock, |more| vec![Change::Place(KeptPlace { since: year(more), ..place(1) })], Unfit::MomentAhead),
+        ("pause", Lock, |more| {
+            vec![Change::Pause { until: Some(UnixMs(NOW + 31 * DAY + more)) }]
+        }, Unfit::LongPause { left_ms: 31 * DAY + 1 }),
+        ("delay", Once, |more| {
+            vec![Change::Record(record()), Change::Delay { until: Some(UnixMs(NOW + 2 * DAY + more)) }]
+        }, Unfit::LongDelay { left_ms: 2 * DAY + 1, max_ms: DAY }),
+        ("result kept for", Once, |more| {
+            done(UnixMs(NOW + TEN_YEARS + DAY + more), 1)
+        }, Unfit::LongKept { left_ms: TEN_YEARS + DAY + 1, max_ms: TEN_YEARS }),
+        ("result", Once, |more| done(UnixMs::NEVER, 65_536 + more as usize), MAX_TEXT),
+        ("reason", Once, |more| {
+            let reason = Some(Reason::Given(vec![b'x'; 65_536 + more as usize].into()));
+            vec![Change::Record(Record { reason, ..record() })]
+        }, MAX_TEXT),
+        ("group touched", Group, |more| tally(year(more).0, None), Unfit::MomentAhead),
+        ("tally kept for", Group, |more| {
+            tally(NOW, Some(NOW + 31 * DAY + more))
+        }, MAX_TALLY),
+        ("displaced tally kept for", Group, |more| {
+            let round = FinishedRound { expected: None, done: 1, lost: 0, keep_until: UnixMs(NOW + 31 * DAY + more) };
+            let member = Change::Grant(Grant { claim: Claim::Member, ..grant() });
+            let unheard = Change::Unheard { fence: Fence(START_US), keep_ms: KEEP_MS };
+            vec![member, unheard, Change::Displaced(Displaced::Round(round))]
+        }, MAX_TALLY),
+    ];
+    bounds
+};
+
+fn lease(more: u64) -> LeaseMs {
+    LeaseMs((DAY + more) as u32)
+}
+
+fn year(more: u64) -> UnixMs {
+    UnixMs(NOW + YEAR + more)
+}
+
+fn kept_ms(more: u64) -> u32 {
+    60_000 + more as u32
+}
+
+/// A payload kept a place for 30 days where QUEUE allows a minute, and paused a lock for 8,800 years.
+#[test]
+fn payload_beyond_a_bound_of_commands_is_refused_by_primary_only() {
+    for (what, family, changes, unfit) in BOUNDS {
+        let mut primary = OneKey::new();
+        let at_bound = loaded(family, changes(0));
+        assert_eq!(primary.restore(KEY, at_bound), Ok(()), "{what}");
+
+        let mut primary = OneKey::new();
+        let last = primary.server.engine.last_fence();
+        let beyond = || loaded(family, changes(1));
+        assert_eq!(primary.restore(KEY, beyond()), Err(unfit), "{what}");
+        let engine = &primary.server.engine;
+        assert_eq!(engine.last_fence(), last, "{what}: nothing has changed");
+        assert_eq!(engine.waiting(family), 0, "{what}");
+
+        let mut follower = OneKey::new();
+        follower.server.engine.stand_down();
+        assert_eq!(follower.restore(KEY, beyond()), Ok(()), "{what}: believed");
+    }
+}
+
+/// The clock of the server was set back by two years. Its own values can still be restored.
+#[test]
+fn payload_is_compared_with_the_last_fence_where_that_is_ahead_of_the_clock() {
+    let ahead = START_US + 2 * YEAR * 1_000;
+    let mut one_key = OneKey::new();
+    one_key.server.engine.stand_down();
+    let now = one_key.now;
+    one_key.server.engine.adopt_last_fence(Fence(ahead), now);
+    one_key.take_over();
+    let own = Grant {
+        fence: Fence(ahead),
+        granted: UnixMs(ahead / 1_000),
+        deadline: UnixMs(ahead / 1_000 + 30_000),
+        ..grant()
+    };
+    let own = loaded(Family::Lock, vec![Change::Grant(own)]);
+    assert_eq!(one_key.restore(KEY, own), Ok(()));
+}
+
+fn places(numbers: std::ops::RangeInclusive<u64>) -> Loaded {
+    let places = numbers.map(|number| Change::Place(place(number)));
+    loaded(Family::Lock, places.collect())
+}
+
+/// A primary that allows ten places for a key and 24 in all.
+fn narrow() -> OneKey {
+    let mut one_key = OneKey::new();
+    let settings = &mut one_key.server.engine.settings;
+    (settings.max_waiters_per_key, settings.max_waiters) = (10, 24);
+    one_key
+}
+
+/// One payload brought 100,000 places, and from then on every tenant was told QUEUEFULL.
+#[test]
+fn payload_with_more_places_than_there_is_room_for_is_refused() {
+    let many = |places, full| Err(Unfit::ManyPlaces { places, full });
+    let mut one_key = narrow();
+    let refused = one_key.restore(KEY, places(1..=6));
+    assert_eq!(refused, many(6, FullQueue::HalfOfKey { bound: 5 }));
+    assert_eq!(one_key.restore(KEY, places(1..=5)), Ok(()));
+    assert_eq!(one_key.restore((0, 1), places(11..=15)), Ok(()));
+    let refused = one_key.restore((0, 2), places(21..=23));
+    assert_eq!(refused, many(3, FullQueue::HalfOfServer { bound: 12 }));
+    assert_eq!(one_key.restore((0, 2), places(21..=22)), Ok(()));
+    assert_eq!(
+        one_key.restore((0, 3), loaded(Family::Lock, Vec::new())),
+        Ok(()),
+        "it has none"
+    );
+    // A name with kept places ignores those of the payload, so their number does not matter.
+    assert_eq!(one_key.restore(KEY, places(1..=6)), Ok(()));
+    assert_eq!(one_key.server.engine.waiting(Family::Lock), 12);
+}
+
+#[test]
+fn restored_places_need_room_beside_waiters_and_take_that_of_vacant_places() {
+    for are_vacant in [false, true] {
+        let mut one_key = narrow();
+        one_key.acquire(Claim::Exclusive, None, None, 0);
+        one_key.queue_requests(Claim::Exclusive, 6, Wait::Forever);
+        if are_vacant {
+            for client in 1..=6 {
+                let now = one_key.now;
+                one_key.server.engine.disconnected(ClientId(client), now);
+            }
+        }
+        one_key.server.delete(KEY);
+        let restored = one_key.restore(KEY, places(1..=5));
+        let full = FullQueue::Key { bound: 10 };
+        let expected = match are_vacant {
+            true => Ok(()),
+            false => Err(Unfit::ManyPlaces { places: 5, full }),
+        };
+        assert_eq!(restored, expected, "vacant: {are_vacant}");
+        let kept = one_key.server.places(KEY).len();
+        assert_eq!(kept, if are_vacant { 5 } else { 0 });
+    }
+}
+
+/// An operator who cannot move a slot must learn from the log which setting to raise.
+#[test]
+fn refusal_names_setting_value_and_bound() {
+    let full = FullQueue::HalfOfKey { bound: 5 };
+    for (unfit, words) in [
+        (
+            BOUNDS[0].3,
+            "it has a lease of 86400001 ms, and dsync.max-lease-ms is 86400000",
+        ),
+        (
+            Unfit::ManyPlaces { places: 6, full },
+            "there is no room for its 6 kept places: half of dsync.max-waiters-per-key is 5",
+        ),
+    ] {
+        assert_eq!(unfit.to_string(), words);
+    }
+}
