@@ -46,6 +46,7 @@ impl Library for Dsync {
         // These need the settings. If a running primary loads the module, it decides at once; otherwise the server has
         // yet to load its data.
         journal::read_log_level(ctx);
+        journal::warn_of_eviction(ctx);
         node::register(ctx);
         let facts = ctx.facts();
         if facts.is_primary() && !facts.loading() {

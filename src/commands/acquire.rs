@@ -5,6 +5,7 @@ use super::grammar::{Flag, Number, Text};
 use super::row::{Call, Properties, User};
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
+use crate::module::redis::probe;
 use crate::module::{entropy, respond, run, settings};
 use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
 use dsync_engine::{Request, Wait};
@@ -19,7 +20,8 @@ pub(super) const REQUEST_COMPLEXITY: &str = "O(log(N)) with N the number of hold
 pub(super) const REQUEST_PROPERTIES: Properties = Properties {
     since: "0.1.0",
     complexity: REQUEST_COMPLEXITY,
-    flags: c"write deny-oom blocking",
+    // Not deny-oom: without memory only a new hold or place is refused, see `may_grow`.
+    flags: c"write blocking",
     key: KeyUse::ReadsAndChanges,
     tips: "nondeterministic_output",
     users: &[User::Worker],
@@ -52,6 +54,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
             .to_owned()
             .into());
     }
+    let may_grow = may_grow(ctx, facts, call.key.bytes());
     let may_block = facts.may_block();
     let lease = parsed.number_u32(Number::Duration).map(LeaseMs);
     let lease = lease.unwrap_or_else(|| settings::leases().default_lease());
@@ -75,11 +78,20 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
             client,
             ephemeral,
             owner: owner.map(Into::into),
+            may_grow,
         };
         engine.acquire(key, request, now)
     })?;
     respond(ctx, call.key.bytes(), reply);
     Ok(())
+}
+
+/// Whether there is memory for a new hold or place. What another server has decided is never refused.
+fn may_grow(ctx: Ctx<'_>, facts: CtxFacts, key: &[u8]) -> bool {
+    !facts.out_of_memory()
+        || facts.replicated()
+        || facts.loading()
+        || !probe::denies_memory(ctx, key)
 }
 
 /// How long a request with this BLOCK waits. 0 means without limit, as with BLPOP.

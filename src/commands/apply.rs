@@ -6,7 +6,7 @@
 //!
 //! It comes only from the primary or from the AOF; clients cannot call it. Its changes are applied all or none. If
 //! they cannot be applied (a newer dsync wrote them, or the state differs), a replica logs that and goes on, and
-//! the loading of an AOF stops, see [`refuse`].
+//! the loading of an AOF stops, see [`refuse`]. A kept place that is not there can leave an AOF all the same.
 //!
 //! DLOCK.RELEASE comes in the same ways, for END and VANISH of the only hold of a lock, see [`release`].
 //!
@@ -99,7 +99,7 @@ pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyString<'_>, token:
     let released = match changes {
         Err(WrongType) => Err("the key holds a value that is not dsync's".to_owned()),
         Ok(None) => Err("the key has no hold of its token, or others beside it".to_owned()),
-        Ok(Some(changes)) => followed::carry_out(ctx, name, Family::Lock, &changes),
+        Ok(Some(changes)) => followed::carry_out(ctx, name, Family::Lock, changes.into()),
     };
     match released {
         Ok(()) => {
@@ -148,8 +148,8 @@ fn apply(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), UnappliedCommand> {
     let family = unpacked.family;
     let changes: Result<Vec<_>, _> = unpacked.collect();
     let changes = changes.map_err(unread)?;
-    followed::carry_out(ctx, &name, family, &changes)
-        .map_err(|reason| refusal(changes.len(), reason))?;
+    let count = changes.len();
+    followed::carry_out(ctx, &name, family, changes).map_err(|reason| refusal(count, reason))?;
     replicate::pass_on(ctx, &name, packed);
     Ok(())
 }

@@ -1,20 +1,12 @@
 //! All arguments of all commands, each written once. Rows of the table refer to them.
 
 use super::grammar::{Arg, BoundSetting, Flag, IntegerSpec, Kind, Max, Number, Text, TextSpec};
-use dsync_engine::types::{Fence, MAX_OWNER_LEN, MAX_PERMITS, Token};
+use dsync_engine::types::{
+    Fence, MAX_KEEP_MS, MAX_OWNER_LEN, MAX_PAUSE_MS, MAX_PERMITS, MAX_QUEUE_MS, MIN_QUEUE_MS, Token,
+};
 
 /// The longest BLOCK, in milliseconds. A longer one could overflow when it is added to a moment.
 const MAX_BLOCK_MS: u64 = (1 << 53) - 1;
-
-/// How long a place can be kept after its token asked last, in milliseconds.
-const MIN_QUEUE_MS: u64 = 1_000;
-const MAX_QUEUE_MS: u64 = 60_000;
-
-/// The longest time that a result is kept, in milliseconds: ten years.
-const MAX_KEEP_MS: u64 = 315_360_000_000;
-
-/// The longest PAUSE, in milliseconds: thirty days.
-const MAX_PAUSE_MS: u64 = 2_592_000_000;
 
 /// The largest COUNT: how many holders, waiters or keys a reply lists at most.
 const MAX_COUNT: u64 = 1_000;

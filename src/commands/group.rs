@@ -9,7 +9,8 @@ use super::grammar::Number;
 #[cfg(test)]
 use super::manual::{Manual, Session};
 use super::replies::{
-    Form, GRANT, QUEUE_FULL, ROUND_UNBLOCKED, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, queued,
+    Form, GRANT, NO_MEMORY, QUEUE_FULL, ROUND_UNBLOCKED, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE,
+    queued,
 };
 use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
@@ -43,7 +44,7 @@ pub(super) const ADD: Row = Row {
         },
         queued("jobs:1 LIMIT 1 TOKEN b-72 QUEUE 30000"),
     ],
-    errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
+    errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, NO_MEMORY, UNBLOCKED],
     #[cfg(test)]
     manual: Manual {
         text: "Adds a worker, or a job, to a group that somebody waits for with [DWG.WAIT](dwg.wait.md). A \

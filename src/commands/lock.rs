@@ -7,7 +7,7 @@ use super::grammar::Flag;
 #[cfg(test)]
 use super::manual::{Manual, Session};
 use super::replies::{
-    Form, GRANT, MISMATCH, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, queued,
+    Form, GRANT, MISMATCH, NO_MEMORY, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, queued,
 };
 use super::row::{Call, CommandName, Row, Run};
 use dsync_engine::Family;
@@ -42,6 +42,7 @@ pub(super) const ACQUIRE: Row = Row {
         WRONG_TYPE,
         MISMATCH.by(&["{hold}"], "jobs:1 SHARED TOKEN a-41"),
         QUEUE_FULL,
+        NO_MEMORY,
         UNBLOCKED,
     ],
     #[cfg(test)]

@@ -32,7 +32,8 @@ pub(super) const fn release(family: Family) -> Manual {
              harmless. It answers 0 and never touches the hold of somebody else, because only the token counts.\n\n\
              RELEASE is also how a client gives up waiting: with the token of a queued request it withdraws the \
              request. Send it whenever a client library stopped waiting for the reply of a request with `BLOCK`; \
-             otherwise the lock may be granted behind the client's back, and stays held for a whole lease.",
+             otherwise the lock may be granted behind the client's back, and stays held for a whole lease. A copy of the \
+             request that comes later, within `dsync.rejoin-ms`, is answered `UNBLOCKED` and not queued.",
             &[Session {
                 shows: "a queued request is withdrawn",
                 lines: &[
@@ -49,7 +50,8 @@ pub(super) const fn release(family: Family) -> Manual {
              of somebody else, because only the token counts.\n\n\
              RELEASE is also how a client gives up waiting: with the token of a queued request it withdraws the \
              request. Send it whenever a client library stopped waiting for the reply of a request with `BLOCK`; \
-             otherwise permits may be granted behind the client's back, and stay taken for a whole lease.",
+             otherwise permits may be granted behind the client's back, and stay taken for a whole lease. A copy of the \
+             request that comes later, within `dsync.rejoin-ms`, is answered `UNBLOCKED` and not queued.",
             &[Session {
                 shows: "a queued request is withdrawn",
                 lines: &[
@@ -64,7 +66,8 @@ pub(super) const fn release(family: Family) -> Manual {
             "Ends a membership without counting it, neither as done nor as lost: for a worker that shuts down \
              before it has finished. Where [DWG.EXPECT](dwg.expect.md) declared a total, the job stays owed until a \
              member has done it. To count a job as done, use [DWG.DONE](dwg.done.md).\n\n\
-             With the token of a queued DWG.ADD it withdraws that request.",
+             With the token of a queued DWG.ADD it withdraws that request. A copy of it that comes later, within \
+             `dsync.rejoin-ms`, is answered `UNBLOCKED` and not queued.",
             &[Session {
                 shows: "a released membership is not counted",
                 lines: &["{hold}", "DWG.RELEASE jobs:1 a-41", "DWG.WAIT jobs:1"],
@@ -74,7 +77,8 @@ pub(super) const fn release(family: Family) -> Manual {
             "Hands the work back without counting the attempt: for a worker that shuts down before it has \
              finished. The next in line begins with the same attempt. An attempt that failed is ended with \
              [DONCE.FAIL](donce.fail.md), which counts it.\n\n\
-             With the token of a queued DONCE.BEGIN it withdraws that request.",
+             With the token of a queued DONCE.BEGIN it withdraws that request. A copy of it that comes later, within \
+             `dsync.rejoin-ms`, is answered `UNBLOCKED` and not queued.",
             &[Session {
                 shows: "the next worker makes the same attempt",
                 lines: &[

@@ -10,7 +10,9 @@ use super::arguments::{
 use super::grammar::{Flag, Number, Text};
 #[cfg(test)]
 use super::manual::{Manual, Session};
-use super::replies::{Form, NO, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES, queued};
+use super::replies::{
+    Form, NO, NO_MEMORY, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES, queued,
+};
 use super::row::{Call, CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply;
@@ -70,7 +72,7 @@ pub(super) const BEGIN: Row = Row {
         },
         queued("jobs:1 TOKEN b-72 QUEUE 30000"),
     ],
-    errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, UNBLOCKED],
+    errors: &[SYNTAX, WRONG_TYPE, QUEUE_FULL, NO_MEMORY, UNBLOCKED],
     #[cfg(test)]
     manual: Manual {
         text: "Use it for work that must not be done twice: a nightly report, an import, a payment. The first \

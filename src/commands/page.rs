@@ -386,7 +386,7 @@ fn access(row: &Row) -> String {
     );
     if takes(row, "QUEUE") {
         text += "With `QUEUE` the user listens on the channels where turns are announced:\n\n```\nACL SETUSER app \
-                 &dsync:* +subscribe +psubscribe +ssubscribe\n```\n\n";
+                 &dsync:{jobs:* +subscribe +psubscribe +ssubscribe\n```\n\n";
     }
     let users = row.properties.users.iter().map(|user| match user {
         User::Worker => "worker",

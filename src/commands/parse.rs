@@ -1,7 +1,7 @@
 //! The only parser: reads a request by its command's row of the table and fills one [`Parsed`].
 //!
 //! It reports the first mistake from left to right. Every error text names the option, the value and the bound;
-//! none contains a token. It allocates memory only for an error text.
+//! none contains a token that stands where tokens belong. It allocates memory only for an error text.
 
 use super::grammar::{Arg, BoundSetting, IntegerSpec, Kind, Max, TextSpec, Times};
 use super::parsed::Parsed;
@@ -190,29 +190,51 @@ fn equals_any_case(own: &str, word: &[u8]) -> bool {
             .all(|(own, argv)| own == argv.to_ascii_uppercase())
 }
 
-/// Returns the positions at which tokens may be in a request that `parse` refused: each secret positional argument,
-/// and every argument behind a word that begins a secret option. That includes words that are values of other
-/// options: better one argument too many hidden than a token shown.
+/// Returns the positions at which tokens may be in a request that `parse` refused: each secret positional argument, every
+/// argument behind a word that begins a secret option, and every word that is no option and no possible value of the
+/// option before it, because a token stands there if the word TOKEN was forgotten. Some of them are no tokens: better one
+/// argument too many hidden than a token shown.
 pub(super) fn possible_secrets<'a>(row: &Row, argv: &impl Argv<'a>) -> Vec<usize> {
-    let is_secret = |arg: &Arg| matches!(&arg.kind, Kind::Text(text) if text.is_secret);
-    let required = row.required();
-    let (positional, options) = row.args.split_at(required);
+    let (positional, options) = row.args.split_at(row.required());
     let is_list = |arg: &Arg| arg.times == Times::OnceOrMore;
     let mut found = Vec::new();
+    // The option that the word before began, if it has a value.
+    let mut before = None;
     let mut at = 1;
     while let Some(word) = argv.arg(at) {
         let own = positional
             .get(at - 1)
             .or(positional.last().filter(|arg| is_list(arg)));
-        if own.is_some_and(is_secret) {
+        let begun = match own {
+            Some(_) => None,
+            None => find_option(options, word).map(|(_, arg)| arg),
+        };
+        let is_hidden = match own.or(before) {
+            Some(arg) => may_be_secret(arg, word),
+            None => begun.is_none(),
+        };
+        if is_hidden {
             found.push(at);
-        } else if at > required && find_option(options, word).is_some_and(|(_, arg)| is_secret(arg))
-        {
-            found.push(at + 1);
         }
+        before = begun.filter(|arg| !matches!(arg.kind, Kind::Flag(_)));
         at += 1;
     }
     found
+}
+
+/// Whether this value of the argument may be a token: because it should be one, or because it is not what it should be.
+fn may_be_secret(arg: &Arg, value: &[u8]) -> bool {
+    match arg.kind {
+        Kind::Text(TextSpec { is_secret, .. }) => is_secret,
+        Kind::Integer(_) => parse_i64(value).is_none(),
+        Kind::OneOf(alternatives) => {
+            let is_value = |arg: &Arg| arg.word.is_none() && !may_be_secret(arg, value);
+            !alternatives
+                .iter()
+                .any(|arg| begins(arg, value) || is_value(arg))
+        }
+        Kind::Key | Kind::Flag(_) => false,
+    }
 }
 
 // The error texts of the grammar, all in one place.

@@ -87,6 +87,6 @@ fn carry_out(row: &'static Row, ctx: Ctx<'_>, args: Args<'_>) -> CommandResult {
 fn bound(bound: BoundSetting) -> u64 {
     match bound {
         BoundSetting::MaxLeaseMs => settings::leases().max_ms,
-        BoundSetting::MaxResultBytes => settings::once().max_result_bytes,
+        BoundSetting::MaxResultBytes => settings::max_result_bytes(),
     }
 }

@@ -126,10 +126,16 @@ pub(super) const QUEUE_FULL: ErrorCode = ErrorCode::new(
     "as many requests wait as dsync.max-waiters-per-key or dsync.max-waiters allows, or half of that with QUEUE",
 );
 
+/// The error of requests for a hold. Commands that are flagged as deny-oom are refused by the server instead.
+pub(super) const NO_MEMORY: ErrorCode = ErrorCode::new(
+    "OOM",
+    "the request needs a new hold or place, and the server has reached `maxmemory`",
+);
+
 pub(super) const UNBLOCKED: ErrorCode = ErrorCode::new(
     "UNBLOCKED",
     "the request waited, and its own token asked again or released it, or CLIENT UNBLOCK ended the wait, or \
-           the server became a replica",
+           the server became a replica; or RELEASE had withdrawn the token shortly before the request came",
 );
 
 /// The error of WAIT, which has no token.

@@ -9,7 +9,7 @@ use super::grammar::Number;
 #[cfg(test)]
 use super::manual::{Manual, Session};
 use super::replies::{
-    Form, GRANT, MISMATCH, NO_LIMIT, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED,
+    Form, GRANT, MISMATCH, NO_LIMIT, NO_MEMORY, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED,
     WRONG_TYPE, queued,
 };
 use super::row::{Call, CommandName, Properties, Row, Run, User};
@@ -58,6 +58,7 @@ pub(super) const ACQUIRE: Row = Row {
         NO_LIMIT.by(&[], "jobs:1 TOKEN a-41"),
         TOO_MANY.by(&["{hold}"], "jobs:1 PERMITS 3 TOKEN b-72"),
         QUEUE_FULL,
+        NO_MEMORY,
         UNBLOCKED,
     ],
     #[cfg(test)]

@@ -358,11 +358,38 @@ fn parser_finds_tokens_in_valid_and_invalid_requests() {
         ("DLOCK.RENEW k t EX 5", 2..3, &[2]),
         ("DWG.DONE k t u v", 2..5, &[2, 3, 4]),
         ("DLOCK.REVOKE k 7", 0..0, &[]),
+        ("DSEM.LIMIT k none", 0..0, &[]),
+        ("DSEM.LIMIT k 7", 0..0, &[]),
     ] {
         let name = line.split(' ').next().expect("a name");
         let found = parsed(line).map(|parsed| parsed.secrets());
         assert_eq!(found, Ok(if_valid), "{line}");
         let found = possible_secrets(row(name), &TextRequest::new(line));
         assert_eq!(found, if_invalid, "{line}");
+    }
+}
+
+/// A token without the word TOKEN was shown in SLOWLOG.
+#[test]
+fn parser_hides_words_of_a_refused_request_that_are_no_options_and_no_values() {
+    for (line, hidden) in [
+        ("DLOCK.ACQUIRE k s3kr3t", &[2][..]),
+        ("DLOCK.ACQUIRE k 12345", &[2]),
+        ("DLOCK.ACQUIRE k s3kr3t EX 5 OWNER me", &[2]),
+        ("DLOCK.ACQUIRE k EX s3kr3t", &[3]),
+        ("DLOCK.ACQUIRE k EX 5 s3kr3t SHARED", &[4]),
+        ("DLOCK.ACQUIRE k SHARED s3kr3t", &[3]),
+        ("DLOCK.ACQUIRE k OWNER TOKEN s3kr3t", &[4]),
+        ("DLOCK.ACQUIRE k EX 99999999999 OWNER me", &[]),
+        ("DLOCK.RELEASE k t s3kr3t", &[2, 3]),
+        ("DLOCK.REVOKE k s3kr3t", &[2]),
+        ("DLOCK.INFO k s3kr3t", &[2]),
+        ("DSEM.LIMIT k s3kr3t", &[2]),
+        ("DSYNC.CONTENDED s3kr3t", &[1]),
+    ] {
+        assert!(parsed(line).is_err(), "{line}");
+        let name = line.split(' ').next().expect("a name");
+        let found = possible_secrets(row(name), &TextRequest::new(line));
+        assert_eq!(found, hidden, "{line}");
     }
 }

@@ -5,7 +5,7 @@
 
 use super::SHELL;
 use super::loading::{adopt, check_version};
-use super::redis::context::{Level, log};
+use super::redis::context::{Ctx, Level, log};
 use super::redis::io::{self, Loader, Saver};
 use super::redis::value_type::Aux;
 use dsync_engine::calls::places_elsewhere::UnheldPlaces;
@@ -32,7 +32,7 @@ impl Aux for BesideKeys {
     /// number.
     fn save(io: &mut Saver) {
         SHELL.with(|shell| {
-            let last = shell.engine.last_fence().0;
+            let last = shell.engine.fence_to_save().0;
             let names = shell.engine.unheld_places();
             if names.is_empty() {
                 return io.u64(last);
@@ -99,6 +99,40 @@ fn load_places(io: &mut Loader) -> Result<(Family, Vec<Change>), String> {
             return Ok((family, changes));
         }
     }
+}
+
+/// Called when the server has loaded its data: drops the kept places of databases that it does not have, because its
+/// setting `databases` is lower than where the file was written. While a file is read nobody can ask the server for its
+/// databases.
+pub(super) fn loaded(ctx: Ctx<'_>) {
+    let mut databases: Vec<Db> = SHELL.with(|shell| shell.engine.queued_databases().collect());
+    let selected = ctx.db();
+    databases.retain(|db| !ctx.select_db(db.0));
+    ctx.select_db(selected);
+    drop_places_of_missing(ctx, &databases);
+}
+
+/// Drops the kept places of databases that this server does not have. Nobody can wait there.
+pub(super) fn drop_places_of_missing(ctx: Ctx<'_>, databases: &[Db]) {
+    let Some(Db(first)) = databases.first() else {
+        return;
+    };
+    SHELL.with(|shell| {
+        for db in databases {
+            shell.engine.flushed(Some(*db));
+        }
+    });
+    let others = match databases.len() - 1 {
+        0 => String::new(),
+        others => format!(" and {others} others"),
+    };
+    ctx.log(
+        Level::Warning,
+        &format!(
+            "the kept places of database {first}{others} are dropped: this server does not have so many databases (its \
+             setting 'databases')"
+        ),
+    );
 }
 
 fn damaged(_: io::Malformed) -> String {

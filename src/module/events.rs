@@ -5,7 +5,7 @@ use super::out::{ends, journal};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, Listener, ServerEvent};
-use super::{Load, SHELL, arm, freed, listeners, tick, waiters};
+use super::{Load, SHELL, arm, beside_keys, freed, listeners, tick, waiters};
 use dsync_engine::Beginning;
 use dsync_engine::types::{ClientId, Db};
 
@@ -24,7 +24,10 @@ impl Listener for Events {
     fn on_event(ctx: Ctx<'_>, event: ServerEvent) {
         match event {
             ServerEvent::Cron => cron(ctx),
-            ServerEvent::AfterSleep => waiters::turn_is_over(),
+            ServerEvent::AfterSleep => {
+                waiters::turn_is_over();
+                node::turn_is_over(ctx);
+            }
             ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
             ServerEvent::FlushStarted { .. } => freed::flush_started(),
             ServerEvent::FlushEnded { db } => {
@@ -42,6 +45,7 @@ impl Listener for Events {
             ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
                 SHELL.with(|shell| shell.load.is_running = false);
                 journal::loaded(ctx);
+                beside_keys::loaded(ctx);
                 // A replica that has synchronised still decides nothing. A load while the event loop is already turning
                 // is no start but DEBUG RELOAD.
                 if ctx.facts().is_primary() {
@@ -49,13 +53,20 @@ impl Listener for Events {
                     take_over(ctx, starting.then_some(Beginning::Start));
                 }
             }
-            ServerEvent::ConfigChanged { loglevel, hz } => {
+            ServerEvent::ConfigChanged {
+                loglevel,
+                hz,
+                maxmemory_policy,
+            } => {
                 if hz {
                     set_cron_period(ctx);
                 }
-                // Ask only if the level may have changed, because SLOWLOG and commandstats show the question.
+                // Ask only for what may have changed, because SLOWLOG and commandstats show the question.
                 if loglevel {
                     journal::read_log_level(ctx);
+                }
+                if maxmemory_policy {
+                    journal::warn_of_eviction(ctx);
                 }
             }
             ServerEvent::ChildBorn | ServerEvent::ReplicaOnline => listeners::may_have_come(),

@@ -17,9 +17,12 @@ pub(super) struct Load {
     pub(super) applied: u64,
     /// Changes that were skipped, as `dsync.aof-skip-unapplied` allows.
     pub(super) skipped: u64,
+    /// How many changes of an AOF were left out because they remove a kept place that the AOF does not have.
+    pub(super) absent_places: u64,
 }
 
-/// Applies the changes that one call made to the key elsewhere: all of them or none.
+/// Applies the changes that one call made to the key elsewhere: all of them or none. While an AOF is loaded, a change
+/// that removes a kept place which the name does not have is left out and counted.
 ///
 /// # Errors
 /// Why they were not applied, as a sentence for the log.
@@ -27,19 +30,23 @@ pub(crate) fn carry_out(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
     family: Family,
-    changes: &[Change],
+    mut changes: Vec<Change>,
 ) -> Result<(), String> {
     let is_leave = |change: &Change| matches!(change, Change::Leave { .. });
-    let follow = |engine: &mut Engine, key: &mut Key<'_>, now| {
-        let followed = engine.follow(key, family, changes, now);
+    let leaves_only = changes.iter().all(is_leave);
+    let loading = ctx.facts().loading();
+    let mut absent = 0;
+    let mut follow = |engine: &mut Engine, key: &mut Key<'_>, now| {
+        if loading {
+            absent = engine.leave_out_absent(key, &mut changes);
+        }
+        let followed = engine.follow(key, family, &changes, now);
         (followed, engine.take_fence_ahead())
     };
-    let (followed, fence_ahead) = match run::run_followed(ctx, name, follow) {
+    let (followed, fence_ahead) = match run::run_followed(ctx, name, &mut follow) {
         Ok(applied) => applied,
         // Places leave a name whose value has another type now.
-        Err(WrongType) if changes.iter().all(is_leave) => {
-            run::run_followed_for_queue(ctx, name, follow)
-        }
+        Err(WrongType) if leaves_only => run::run_followed_for_queue(ctx, name, &mut follow),
         Err(WrongType) => return Err("the key holds a value that is not dsync's".to_owned()),
     };
     if let Some(fence) = fence_ahead {
@@ -52,8 +59,12 @@ pub(crate) fn carry_out(
     if changes.iter().any(Change::modifies) {
         ctx.signal_modified(name);
     }
-    notify::changed(ctx, name, family, changes);
-    SHELL.with(|shell| shell.load.applied += changes.len() as u64);
+    notify::changed(ctx, name, family, &changes);
+    SHELL.with(|shell| {
+        shell.load.applied += changes.len() as u64;
+        shell.load.absent_places += absent as u64;
+        shell.unapplied += absent as u64;
+    });
     Ok(())
 }
 

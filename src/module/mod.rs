@@ -35,7 +35,6 @@ use lease_clock::LeaseClock;
 use redis::clock;
 use redis::context::Ctx;
 use redis::gil::GilCell;
-use settings::{LeaseSettings, OnceSettings};
 
 use dsync_engine::Engine;
 use dsync_engine::effect::Effects;
@@ -44,8 +43,7 @@ use dsync_engine::types::{LeaseUs, MonoUs, Now};
 /// The module's whole state, besides the few statics in [`redis`].
 pub(crate) struct Shell {
     pub(crate) engine: Engine,
-    pub(crate) leases: LeaseSettings,
-    pub(crate) once: OnceSettings,
+    default_lease_ms: u64,
     /// The loading of an AOF skips changes that cannot be applied.
     aof_skips_unapplied: bool,
     clock: LeaseClock,
@@ -76,6 +74,8 @@ pub(crate) struct Shell {
     nobody_listens: bool,
     /// The number of changes from a primary or from an AOF that could not be applied.
     unapplied: u64,
+    /// The number of values that could not be loaded.
+    refused_values: u64,
     /// The counts of the AOF that is being loaded, or was loaded last.
     load: Load,
     search: search::Search,
@@ -122,8 +122,7 @@ impl Shell {
     fn new() -> Shell {
         Shell {
             engine: Engine::default(),
-            leases: LeaseSettings::default(),
-            once: OnceSettings::default(),
+            default_lease_ms: settings::DEFAULT_LEASE_MS,
             aof_skips_unapplied: false,
             clock: LeaseClock::new(clock::monotonic_us(), 100_000),
             waiters: waiters::WaitingClients::default(),
@@ -141,6 +140,7 @@ impl Shell {
             ends: out::ends::EndLog::default(),
             nobody_listens: false,
             unapplied: 0,
+            refused_values: 0,
             load: Load::default(),
             search: search::Search::default(),
             spare_effects: None,

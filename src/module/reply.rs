@@ -1,6 +1,5 @@
 //! Writes the engine's answers and refusals as replies. All texts of refusals are here.
 
-use super::redis::channel::channel;
 use super::redis::context::Ctx;
 use dsync_engine::answer::Answer;
 use dsync_engine::types::{Fence, new_token_buffer};
@@ -75,7 +74,7 @@ pub(crate) fn waiting(ctx: Ctx<'_>, key: &[u8], place: u32, number: Fence) {
     ctx.array(3);
     ctx.bulk(b"WAITING");
     ctx.integer(i64::from(place));
-    ctx.bulk(&channel(key, number.0));
+    ctx.bulk(&ctx.channel(key, number.0));
 }
 
 /// Writes the value, or null where there is none.
@@ -101,6 +100,10 @@ fn words(refusal: Refusal) -> String {
         Refusal::Mismatch => {
             "MISMATCH the token holds or waits for this key with another mode or number of permits"
                 .to_owned()
+        }
+        // The server's own words.
+        Refusal::OutOfMemory => {
+            "OOM command not allowed when used memory > 'maxmemory'.".to_owned()
         }
         Refusal::QueueFull(FullQueue::Key { bound }) => {
             format!("QUEUEFULL {bound} requests wait for this key (dsync.max-waiters-per-key)")

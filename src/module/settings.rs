@@ -9,20 +9,14 @@ use super::redis::context::Ctx;
 use super::{SHELL, Shell};
 use dsync_engine::types::LeaseMs;
 
-/// The lease settings that the commands need; the engine has the others.
+/// The lease that a request has which asks for none. The engine keeps all other settings of leases.
+pub(super) const DEFAULT_LEASE_MS: u64 = 30_000;
+
+/// The lease settings that the commands need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseSettings {
-    pub(crate) default_ms: u64,
+    default_ms: u64,
     pub(crate) max_ms: u64,
-}
-
-impl Default for LeaseSettings {
-    fn default() -> LeaseSettings {
-        LeaseSettings {
-            default_ms: 30_000,
-            max_ms: 86_400_000,
-        }
-    }
 }
 
 impl LeaseSettings {
@@ -30,20 +24,6 @@ impl LeaseSettings {
     pub(crate) fn default_lease(self) -> LeaseMs {
         let ms = self.default_ms.min(self.max_ms);
         LeaseMs(u32::try_from(ms).unwrap_or(LeaseMs::MAX.0))
-    }
-}
-
-/// The settings that the work-once commands need; the engine has the others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OnceSettings {
-    pub(crate) max_result_bytes: u64,
-}
-
-impl Default for OnceSettings {
-    fn default() -> OnceSettings {
-        OnceSettings {
-            max_result_bytes: 65_536,
-        }
     }
 }
 
@@ -77,14 +57,14 @@ enum ValueRef<'a> {
 fn value_ref(shell: &mut Shell, row: usize) -> Option<ValueRef<'_>> {
     let engine = &mut shell.engine.settings;
     Some(ValueRef::Number(match TABLE.get(row)?.name.to_bytes() {
-        b"default-lease-ms" => &mut shell.leases.default_ms,
-        b"max-lease-ms" => &mut shell.leases.max_ms,
+        b"default-lease-ms" => &mut shell.default_lease_ms,
+        b"max-lease-ms" => &mut engine.max_lease_ms,
         b"rejoin-ms" => &mut engine.rejoin_ms,
         b"group-keep-ms" => &mut engine.group_keep_ms,
         b"group-idle-ms" => &mut engine.group_idle_ms,
         b"takeover-grace-ms" => &mut engine.takeover_grace_ms,
         b"once-keep-ms" => &mut engine.once_keep_ms,
-        b"max-result-bytes" => &mut shell.once.max_result_bytes,
+        b"max-result-bytes" => &mut engine.max_result_bytes,
         b"max-waiters" => &mut engine.max_waiters,
         b"max-waiters-per-key" => &mut engine.max_waiters_per_key,
         b"log-max-len" => &mut shell.ends.max_len,
@@ -104,11 +84,14 @@ pub(crate) fn register(ctx: Ctx<'_>, table: &Checked) -> Result<(), String> {
 }
 
 pub(crate) fn leases() -> LeaseSettings {
-    SHELL.with(|shell| shell.leases)
+    SHELL.with(|shell| LeaseSettings {
+        default_ms: shell.default_lease_ms,
+        max_ms: shell.engine.settings.max_lease_ms,
+    })
 }
 
-pub(crate) fn once() -> OnceSettings {
-    SHELL.with(|shell| shell.once)
+pub(crate) fn max_result_bytes() -> u64 {
+    SHELL.with(|shell| shell.engine.settings.max_result_bytes)
 }
 
 /// Whether the loading of an AOF skips changes that cannot be applied.

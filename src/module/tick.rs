@@ -12,9 +12,9 @@ use super::arm::arm;
 use super::cluster::node;
 use super::cluster::ownership::{self, Ownership, Ownerships};
 use super::redis::clock;
-use super::redis::context::{Ctx, Level};
+use super::redis::context::Ctx;
 use super::redis::name::KeyString;
-use super::{SHELL, Shell, freed, listeners, run, search};
+use super::{SHELL, Shell, beside_keys, freed, listeners, run, search};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::Now;
 
@@ -108,7 +108,8 @@ fn do_task(ctx: Ctx<'_>, now: Now, ownerships: &mut Ownerships, budget: &mut u32
         return false;
     };
     if !ctx.select_db(db.0) {
-        ctx.log(Level::Warning, "a task for a database that does not exist");
+        // The engine's tasks for this database end with it.
+        beside_keys::drop_places_of_missing(ctx, &[db]);
         return true;
     }
     let name = KeyString::new(name.as_bytes());

@@ -9,8 +9,9 @@ use std::num::NonZeroU32;
 
 use super::beside_keys::BesideKeys;
 use super::loading::{adopt, check_version};
+use super::out::journal;
 use super::out::replicate::STREAM;
-use super::redis::context::{Ctx, Level, log};
+use super::redis::context::Ctx;
 use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
 use super::redis::value_type::{ValueType, register_type, register_type_with_aux};
 use super::{SHELL, arm, freed};
@@ -54,9 +55,8 @@ macro_rules! value_type {
             fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
                 unlinked(db, name, id);
             }
-            fn memory(id: NonZeroU32) -> usize {
-                let state = SHELL.with(|shell| state(id).map_or(0, |id| shell.engine.memory(id)));
-                state + VALUE_BYTES
+            fn memory(id: NonZeroU32, key: Option<(i32, &[u8])>) -> usize {
+                memory(id, key)
             }
             fn digest(digest: &mut Digest, id: NonZeroU32) {
                 let places = places(id, Some(digest.key()));
@@ -78,6 +78,15 @@ const VALUE_BYTES: usize = 16 + 16;
 
 fn state(id: NonZeroU32) -> Option<StateId> {
     StateId::from_raw(id.get())
+}
+
+/// Returns the bytes that a value takes, with the kept places of its name.
+fn memory(id: NonZeroU32, key: Option<(i32, &[u8])>) -> usize {
+    SHELL.with(|shell| {
+        let state = state(id).map_or(0, |id| shell.engine.memory(id));
+        let places = key.map_or(0, |(db, name)| shell.engine.memory_of_places(Db(db), name));
+        state + places + VALUE_BYTES
+    })
 }
 
 /// Returns the kept places of a name that are saved with its value. The name comes from the server: the engine may not know
@@ -105,7 +114,7 @@ fn pack(id: NonZeroU32, places: Vec<KeptPlace>, each: impl FnMut(&[u8])) {
 /// Loads a value, or logs why it cannot.
 fn load(family: Family, io: &mut Loader, version: i32) -> Option<NonZeroU32> {
     load_or_say_why(family, io, version)
-        .inspect_err(|why| log(Level::Warning, &format!("a value is refused: {why}")))
+        .inspect_err(|why| journal::value_refused(why, io.key_name().unwrap_or_default()))
         .ok()
 }
 

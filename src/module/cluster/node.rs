@@ -2,20 +2,26 @@
 //!
 //! The fences of a key must never go back, also when its slot moves to another node, and also when nobody holds the
 //! key, so that no value moves with the slot. So each node announces its last fence to all others (see `bus`), and a
-//! node that gets a slot leaps past all fences that it has heard of before it decides about a key there. To leap at
-//! each announcement was rejected: two nodes that both give fences would drive each other ahead of the clock.
+//! node that begins to decide about a slot leaps past all fences that it has heard of, and past those that it may not
+//! have heard of yet (see `levels`). One rule covers moves that are finished, given up, and begun again. To leap at each
+//! announcement was rejected: two nodes that both give fences would drive each other ahead of the clock.
 //!
-//! The node's questions to its server show in MONITOR and commandstats, so it asks only when there is a reason: a
-//! CLUSTER command that changes something (`redis::filter` sees them), or a probe that the server redirects, because
-//! then a slot has gone. It learns whether the cluster is up from a probe of a key of its own, which shows less.
+//! The node's questions to its server show in MONITOR and commandstats and take long, so it asks only when there is a
+//! reason, and not too often (see `refreshes`): a CLUSTER command that changes something (`redis::filter` sees them), or
+//! a probe that the server redirects, because then a slot has gone. The server may refuse the command, also one of a
+//! client that may send none: so what was only ordered moves fences no further than what is repeated at will may. The
+//! node learns whether the cluster is up from a probe of a key of its own, which shows less.
 
-use super::bus::{self, ANNOUNCE_US, Bus, distance};
-use super::own_line;
+use super::bus::{self, Bus};
+use super::levels::{self, ANNOUNCE_US, distance, level_of, past_heard};
+use super::refreshes::{MIN_REFRESH_US, Refreshes};
 use super::slot_orders::{self, SlotOrder};
-use super::slots::Slots;
+use super::slots::{Role, Slots};
+use crate::module::out::journal;
 use crate::module::redis::clock;
 use crate::module::redis::cluster::{self, Epochs};
 use crate::module::redis::context::Ctx;
+use crate::module::redis::events;
 use crate::module::redis::filter;
 use crate::module::redis::hash_slot::slot;
 use crate::module::{SHELL, Shell};
@@ -23,24 +29,30 @@ use dsync_engine::types::Fence;
 
 /// The time between two refreshes of the slots without a reason, in microseconds.
 const REFRESH_US: u64 = 10_000_000;
-/// The shortest time between two refreshes because a probe was redirected, in microseconds.
-pub(super) const MIN_REFRESH_US: u64 = 1_000_000;
 
 /// The state of a server in cluster mode; other servers have none.
 pub(crate) struct ClusterNode {
     pub(super) slots: Slots,
-    /// The epoch of its slots at the last refresh. It can be older, and so less, than the true one. Then the node
-    /// announces a greater fence than it has to, and others leap farther, which does no harm.
-    epoch: u64,
+    /// The epochs at the last refresh. They can be older, and so less, than the true ones.
+    epochs: Epochs,
+    /// The greatest level that the node has leapt by. Its base is its last fence less the distance of this level.
+    level: u64,
     /// The next refresh makes all slots of this node known, except those ordered here since it took over: at the
     /// take-over it leapt past all fences it had heard of.
     refresh_makes_all_known: bool,
     /// The slots may have changed since the last refresh.
     is_stale: bool,
+    /// A SETSLOT came since the last refresh, so a move may have begun or ended.
+    is_moving: bool,
+    /// The node has to see that move before the next command, which may undo it.
+    look_is_due: bool,
+    refreshes: Refreshes,
+    /// The log has a warning of an epoch that is too great to be used.
+    has_warned: bool,
     /// The cluster was down at the last probe, so it serves nobody.
     pub(super) is_down: bool,
-    /// The last fence at the last announcement.
-    announced: Fence,
+    /// At the last announcement: the greatest fence that this node knew, and how many moves were given up.
+    announced: (Fence, u64),
     announced_us: u64,
     refreshed_us: u64,
 }
@@ -49,11 +61,16 @@ impl ClusterNode {
     fn new() -> ClusterNode {
         ClusterNode {
             slots: Slots::new(),
-            epoch: 0,
+            epochs: Epochs::default(),
+            level: 0,
             refresh_makes_all_known: true,
             is_stale: true,
+            is_moving: false,
+            look_is_due: false,
+            refreshes: Refreshes::new(),
+            has_warned: false,
             is_down: false,
-            announced: Fence(0),
+            announced: (Fence(0), 0),
             announced_us: 0,
             refreshed_us: 0,
         }
@@ -106,28 +123,43 @@ pub(crate) fn is_down(shell: &Shell) -> bool {
 /// is time to.
 pub(crate) fn cron(ctx: Ctx<'_>) {
     let now_us = clock::monotonic_us();
-    let has_to_refresh =
-        with_node(|node| node.is_stale || node.last_refreshed_before(now_us, REFRESH_US));
-    if has_to_refresh == Some(true) {
+    let (is_regular, is_stale) = with_node(|node| {
+        let is_regular = node.last_refreshed_before(now_us, REFRESH_US);
+        (is_regular, node.is_stale)
+    })
+    .unwrap_or_default();
+    if is_regular {
         refresh_slots(ctx);
+    } else if is_stale {
+        refresh_if_allowed(ctx);
     }
     let announces = SHELL.with(|shell| {
-        let last = shell.engine.last_fence();
+        let known = shell.engine.fence_to_save();
         let node = shell.node.as_mut()?;
         if now_us.saturating_sub(node.announced_us) < ANNOUNCE_US {
             return None;
         }
         node.announced_us = now_us;
-        (node.announced != last || last.0 > clock::unix_us()).then_some(node.epoch)
+        let is_new = node.announced != (known, node.slots.given_up());
+        Some(is_new || known.0 > clock::unix_us())
     });
-    if let Some(epoch) = announces {
-        announce(ctx, epoch);
+    if announces == Some(true) {
+        announce(ctx);
     }
 }
 
-fn announce(ctx: Ctx<'_>, epoch: u64) {
-    let announced = bus::announce_last_fence(ctx, epoch);
-    with_node(|node| node.announced = announced);
+fn announce(ctx: Ctx<'_>) {
+    let numbers = SHELL.with(|shell| {
+        let known = shell.engine.fence_to_save();
+        let node = shell.node.as_mut()?;
+        node.announced = (known, node.slots.given_up());
+        let own = node.epochs.own;
+        let level = node.level.max(levels::used_epoch(own));
+        Some((level, own, node.slots.given_up()))
+    });
+    if let Some((level, epoch, given_up)) = numbers {
+        bus::announce(ctx, level, epoch, given_up);
+    }
 }
 
 /// Leaps past all fences that the node has heard of, and announces its last fence at once, because it is far ahead now.
@@ -139,12 +171,14 @@ fn announce(ctx: Ctx<'_>, epoch: u64) {
 pub(crate) fn took_over(ctx: Ctx<'_>) {
     let is_node = with_node(|node| {
         (node.refresh_makes_all_known, node.is_stale) = (true, true);
-        node.slots.forget_orders();
+        node.slots.begin_anew();
     });
     if is_node.is_some() {
-        let epoch = cluster::epochs(ctx).own;
-        SHELL.with(|shell| shell.engine.leap_past_heard(distance(epoch)));
-        announce(ctx, epoch);
+        read_epochs(ctx);
+        leap(Role::Owner, true);
+        // What the last fence has been saved with is not known any more: at most one leap by the greatest epoch.
+        with_node(|node| node.level = node.level.max(levels::used_epoch(node.epochs.greatest)));
+        announce(ctx);
     }
 }
 
@@ -154,44 +188,99 @@ pub(crate) fn make_slot_known(ctx: Ctx<'_>, name: &[u8]) {
     if !is_node() {
         return;
     }
+    let slot = slot(name);
+    let (is_known, is_importing) =
+        with_node(|node| (node.slots.is_known(slot), node.slots.is_importing(slot)))
+            .unwrap_or_default();
+    if is_known && !is_importing {
+        return;
+    }
     // Another server, or this one earlier, decided what comes from a primary or from the AOF.
     let facts = ctx.facts();
     if facts.replicated() || facts.loading() {
         return;
     }
-    let slot = slot(name);
-    if with_node(|node| node.slots.make_known(slot)) == Some(true) {
-        refresh_slots(ctx);
-        let is_served = with_node(|node| node.slots.is_served(slot)) == Some(true);
-        let epoch = epoch_of(cluster::epochs(ctx), is_served);
-        SHELL.with(|shell| shell.engine.leap_past_heard(distance(epoch)));
+    let (is_serving, is_behind) = SHELL.with(|shell| {
+        let engine = &shell.engine;
+        (engine.is_serving(), engine.is_behind_heard())
+    });
+    if !is_serving {
+        return;
+    }
+    if is_known {
+        // The owner of the slot decides about the keys that are still there, and may leap meanwhile.
+        if is_behind {
+            SHELL.with(|shell| {
+                let now = shell.now();
+                shell.engine.leap_past_heard(past_heard(Role::Owner), now);
+            });
+        }
+        return;
+    }
+    // A slot that has come without a command to this node is not among those that it has seen.
+    if with_node(|node| node.is_stale || !node.slots.is_here(slot)) == Some(true) {
+        refresh_if_allowed(ctx);
+    }
+    if let Some(Some(arrival)) = with_node(|node| node.slots.make_known(slot))
+        && leap(arrival.role, arrival.is_certain)
+    {
+        announce(ctx);
     }
 }
 
-/// The epoch of a slot: this node's own, or if the slot is about to become this node's, the one after the greatest,
-/// which the node will then get.
-fn epoch_of(epochs: Epochs, is_served: bool) -> u64 {
-    if is_served || epochs.own == epochs.greatest {
-        epochs.own
-    } else {
-        epochs.greatest.saturating_add(1)
+/// Leaps past the fences that the node has heard of, and past those that it may not have heard of, for slots that it has
+/// in this role. What is not certain must change nothing if it is repeated. Returns whether the last fence has changed.
+fn leap(role: Role, is_certain: bool) -> bool {
+    SHELL.with(|shell| {
+        let now = shell.now();
+        let Some(node) = &mut shell.node else {
+            return false;
+        };
+        let level = level_of(role, node.epochs, node.slots.given_up());
+        node.level = node.level.max(level);
+        let engine = &mut shell.engine;
+        let before = engine.last_fence();
+        if role == Role::OwnerAgain {
+            // The importing node followed the last fence of this one (see `make_slot_known`), half as far past it.
+            // First of all, so that this adds nothing to a leap by a greater level.
+            engine.leap_past_own(past_heard(role), now);
+        }
+        engine.leap_past_base(distance(level), now);
+        if is_certain {
+            engine.leap_past_heard(past_heard(role), now);
+        }
+        engine.last_fence() > before
+    })
+}
+
+/// Called at the beginning of a turn of the event loop: looks at the slots if a move may have begun or ended in the last
+/// turn.
+pub(crate) fn turn_is_over(ctx: Ctx<'_>) {
+    if with_node(|node| std::mem::take(&mut node.look_is_due)) == Some(true) {
+        refresh_if_allowed(ctx);
     }
 }
 
 impl filter::CommandListener for ClusterNode {
     /// Called just before the server runs a CLUSTER command. Makes a slot that is ordered here unknown, even if it was
     /// away for less than the time between two refreshes.
-    fn on_cluster_command(words: &[&[u8]]) {
+    fn on_cluster_command(ctx: Ctx<'_>, words: &[&[u8]]) {
         if !slot_orders::may_change(words) {
             return;
         }
+        let is_moving = slot_orders::may_move(words);
         SHELL.try_with(|shell| {
             let Some(node) = &mut shell.node else { return };
             node.is_stale = true;
+            node.is_moving |= is_moving;
+            node.look_is_due |= is_moving;
             if let Some(order) = SlotOrder::of(words) {
                 node.slots.apply_order(order);
             }
         });
+        if is_moving {
+            events::watch_turns(ctx);
+        }
     }
 }
 
@@ -199,17 +288,47 @@ pub(super) fn with_node<R>(body: impl FnOnce(&mut ClusterNode) -> R) -> Option<R
     SHELL.with(|shell| shell.node.as_mut().map(body))
 }
 
-/// Reads the node's slots and their epoch from the server.
+/// Refreshes the slots, unless that was done too often. A move needs several refreshes within a moment; whatever else
+/// has changed can wait for its turn.
+fn refresh_if_allowed(ctx: Ctx<'_>) {
+    let now_us = clock::monotonic_us();
+    let is_allowed = with_node(|node| match node.is_moving {
+        true => node.refreshes.take(now_us),
+        false => node.last_refreshed_before(now_us, MIN_REFRESH_US),
+    });
+    if is_allowed == Some(true) {
+        refresh_slots(ctx);
+    }
+}
+
+/// Reads the node's slots and their epoch from the server. Tells the other nodes at once of a move that was given up.
 pub(super) fn refresh_slots(ctx: Ctx<'_>) {
     let nodes = cluster::nodes(ctx);
+    let given_up = with_node(|node| node.slots.given_up());
     with_node(|node| {
-        node.is_stale = false;
+        (node.is_stale, node.is_moving, node.look_is_due) = (false, false, false);
         node.refreshed_us = clock::monotonic_us();
         let Some(nodes) = nodes else { return };
-        node.epoch = own_line::own_epoch(&nodes).unwrap_or_default();
         node.slots.update(&nodes);
         if std::mem::take(&mut node.refresh_makes_all_known) {
             node.slots.make_all_known();
         }
     });
+    read_epochs(ctx);
+    if with_node(|node| node.slots.given_up()) > given_up {
+        announce(ctx);
+    }
+}
+
+/// Reads the epochs from the server. Warns of one that is too great.
+fn read_epochs(ctx: Ctx<'_>) {
+    let epochs = cluster::epochs(ctx);
+    let is_too_great = levels::is_too_great(epochs.greatest);
+    let had_warned = with_node(|node| {
+        node.epochs = epochs;
+        std::mem::replace(&mut node.has_warned, is_too_great)
+    });
+    if is_too_great && had_warned == Some(false) {
+        journal::epoch_too_great(epochs.greatest);
+    }
 }

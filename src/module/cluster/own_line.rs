@@ -1,15 +1,10 @@
-//! Reads this node's own line in the reply of CLUSTER NODES: its slots and their epoch.
+//! Reads this node's own line in the reply of CLUSTER NODES: its slots.
 //!
 //! `<id> <address> myself,master - 0 <pong> <epoch> connected 0-99 200 [300->-<id>] [400-<-<id>]`
 //!
 //! Items that cannot be read are left out, so such a slot counts as another node's.
 
 use crate::module::redis::hash_slot::SLOTS;
-
-/// The node's configuration epoch: the version of its claim to its slots.
-pub(crate) fn own_epoch(nodes: &[u8]) -> Option<u64> {
-    own_line(nodes)?.split(' ').nth(6)?.parse().ok()
-}
 
 /// One item of the line's list of slots.
 #[derive(PartialEq, Eq, Debug)]
@@ -89,21 +84,6 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
             own_slots(b"e7d1 h:1@2 myself,slave 67ed 0 0 1 connected\n").count(),
             0
         );
-    }
-
-    #[test]
-    fn own_line_has_the_nodes_epoch() {
-        assert_eq!(own_epoch(NODES), Some(1));
-        assert_eq!(own_epoch(b"e7d1 h:1@2 myself,master - 0 0 77\n"), Some(77));
-        for bad in [
-            &b""[..],
-            b"e7d1 h:1@2 master - 0 0 1 connected\n",
-            b"e7d1 h:1@2 myself,master - 0 0 x connected\n",
-            b"e7d1 h:1@2 myself,master - 0\n",
-            b"\xff h:1@2 myself,master - 0 0 1 connected\n",
-        ] {
-            assert_eq!(own_epoch(bad), None);
-        }
     }
 
     #[test]

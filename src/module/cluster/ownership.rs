@@ -3,7 +3,8 @@
 //! The server checks a client's command against the cluster before the module sees it, but nothing checks what the
 //! timer does. If the timer granted a lock that was migrated a moment ago, the lock would have two holders.
 
-use super::node::{MIN_REFRESH_US, refresh_slots, with_node};
+use super::node::{refresh_slots, with_node};
+use super::refreshes::MIN_REFRESH_US;
 use super::slots::Redirected;
 use crate::module::SHELL;
 use crate::module::redis::clock;

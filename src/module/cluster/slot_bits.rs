@@ -61,6 +61,11 @@ impl SlotBits {
         u16::try_from(at * 64 + word.trailing_zeros() as usize).ok()
     }
 
+    /// The slots in the order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u16> {
+        (0..SLOTS).filter(|slot| self.has(*slot))
+    }
+
     fn combine(&self, other: &SlotBits, of_words: impl Fn(u64, u64) -> u64) -> SlotBits {
         let mut combined = SlotBits::new();
         let words = self.0.iter().zip(other.0.iter());

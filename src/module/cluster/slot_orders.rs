@@ -35,6 +35,14 @@ impl SlotOrder {
     }
 }
 
+/// Returns whether a CLUSTER command may begin, finish or give up the move of one slot, by the words after CLUSTER. The
+/// node must see what is between two of them: the slot may be away, or be moving.
+pub(crate) fn may_move(words: &[&[u8]]) -> bool {
+    words
+        .first()
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"setslot"))
+}
+
 /// Returns whether a CLUSTER command may change the cluster, by the words after CLUSTER.
 pub(crate) fn may_change(words: &[&[u8]]) -> bool {
     const READ_ONLY: [&[u8]; 16] = [

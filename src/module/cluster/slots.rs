@@ -2,11 +2,13 @@
 //!
 //! A slot is known once this node has put its fences past those that earlier owners of the slot may have given.
 //! `node` does that before the node's first decision about a key of a slot, and calls [`Slots::make_known`]. A slot
-//! that leaves and comes back is unknown again.
+//! that leaves and comes back is unknown again, and so is one whose move was begun and given up: the importing node may
+//! have decided about its keys.
 
 use super::own_line::{OwnSlots, own_slots};
 use super::slot_bits::SlotBits;
 use super::slot_orders::SlotOrder;
+use std::collections::BTreeMap;
 
 /// Where a key is that the server would redirect a client for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +21,23 @@ pub(crate) enum Redirected {
     Elsewhere,
 }
 
+/// What this node is for a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Owner,
+    /// The owner, of a slot that another node imported until the move was given up.
+    OwnerAgain,
+    Importer,
+}
+
+/// How a slot came here that this node has not decided about since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) role: Role,
+    /// It has come for certain. Otherwise a CLUSTER command ordered it here, which the server may have refused.
+    pub(crate) is_certain: bool,
+}
+
 pub(crate) struct Slots {
     served: SlotBits,
     importing: SlotBits,
@@ -27,6 +46,15 @@ pub(crate) struct Slots {
     known: SlotBits,
     /// The slots that a CLUSTER command has ordered here and that are not known yet.
     ordered: SlotBits,
+    /// The slots that came between two updates and are not known yet.
+    come: SlotBits,
+    /// The slots whose move to another node was given up and that are not known yet.
+    returned: SlotBits,
+    /// How many moves were given up in the cluster, as far as this node knows.
+    given_up: u64,
+    /// The slots that are moving, from here or to here, and what `given_up` was when that was first seen. Both nodes of
+    /// a move count from there, so a move that is given up counts once, however late one of them hears of it.
+    moving: BTreeMap<u16, u64>,
 }
 
 impl Slots {
@@ -37,6 +65,10 @@ impl Slots {
             migrating: SlotBits::new(),
             known: SlotBits::new(),
             ordered: SlotBits::new(),
+            come: SlotBits::new(),
+            returned: SlotBits::new(),
+            given_up: 0,
+            moving: BTreeMap::new(),
         }
     }
 
@@ -57,9 +89,50 @@ impl Slots {
             }
         }
         let here = seen.served.union(&seen.importing);
-        self.known = self.known.intersection(&here);
+        let come = seen
+            .served
+            .difference(&self.served)
+            .union(&here.difference(&self.served.union(&self.importing)));
+        let back = self.migrating.difference(&seen.migrating);
+        let returned = back.intersection(&seen.served);
+        self.count_given_up(&seen);
+        self.come = self.come.union(&come).intersection(&here);
+        self.returned = self.returned.union(&returned).intersection(&seen.served);
+        self.known = self
+            .known
+            .intersection(&here)
+            .difference(&come.union(&returned));
         (self.served, self.importing) = (seen.served, seen.importing);
         self.migrating = seen.migrating;
+    }
+
+    /// Counts the moves that have ended since the last update and were given up.
+    fn count_given_up(&mut self, seen: &Slots) {
+        let begun = self.given_up;
+        let moving = seen.migrating.union(&seen.importing);
+        // The slot is where it was before: at this node, from which it migrated, or not at this node, which imported it.
+        let was_given_up = |slot: u16| seen.served.has(slot) == self.migrating.has(slot);
+        let mut given_up = begun;
+        for (slot, before) in &self.moving {
+            if !moving.has(*slot) && was_given_up(*slot) {
+                given_up = given_up.max(before.saturating_add(1));
+            }
+        }
+        self.given_up = given_up;
+        self.moving.retain(|slot, _| moving.has(*slot));
+        for slot in moving.iter() {
+            self.moving.entry(slot).or_insert(given_up);
+        }
+    }
+
+    /// How many moves of slots were given up in the cluster, as far as this node knows.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// Notes how many moves were given up, as another node tells.
+    pub(crate) fn hear_given_up(&mut self, count: u64) {
+        self.given_up = self.given_up.max(count);
     }
 
     /// Makes every slot of this node known, except those that were ordered here and are not known yet: an order can
@@ -67,13 +140,40 @@ impl Slots {
     pub(crate) fn make_all_known(&mut self) {
         let here = self.served.union(&self.importing);
         self.known = here.difference(&self.ordered);
+        self.come = self.come.intersection(&self.ordered);
+        self.returned = self.returned.intersection(&self.ordered);
     }
 
-    /// Makes the slot known. Returns whether it was unknown: then the coming decision is the first about one of its
-    /// keys since the slot came.
-    pub(crate) fn make_known(&mut self, slot: u16) -> bool {
-        self.ordered.remove(slot);
-        self.known.add(slot)
+    pub(crate) fn is_known(&self, slot: u16) -> bool {
+        self.known.has(slot)
+    }
+
+    pub(crate) fn is_importing(&self, slot: u16) -> bool {
+        self.importing.has(slot)
+    }
+
+    /// Whether the slot is one of this node's, as far as it has seen.
+    pub(crate) fn is_here(&self, slot: u16) -> bool {
+        self.served.has(slot) || self.importing.has(slot)
+    }
+
+    /// Makes the slot known. Returns how it came, if it was unknown: then the coming decision is the first about one of
+    /// its keys since. The server has let a command for the slot pass, so a slot that was not here has come.
+    pub(crate) fn make_known(&mut self, slot: u16) -> Option<Arrival> {
+        if !self.known.add(slot) {
+            return None;
+        }
+        let is_back = self.returned.has(slot);
+        let role = match (is_back, self.served.has(slot)) {
+            (true, _) => Role::OwnerAgain,
+            (false, true) => Role::Owner,
+            (false, false) => Role::Importer,
+        };
+        let is_certain = is_back || self.come.has(slot) || !self.is_here(slot);
+        for unknown in [&mut self.ordered, &mut self.come, &mut self.returned] {
+            unknown.remove(slot);
+        }
+        Some(Arrival { role, is_certain })
     }
 
     /// Makes the ordered slots unknown, even if they were away only for a moment between two updates.
@@ -87,13 +187,10 @@ impl Slots {
         }
     }
 
-    /// Forgets which slots were ordered here.
-    pub(crate) fn forget_orders(&mut self) {
+    /// Forgets which slots were ordered here or are moving: this node has decided about none of them yet.
+    pub(crate) fn begin_anew(&mut self) {
         self.ordered = SlotBits::new();
-    }
-
-    pub(crate) fn is_served(&self, slot: u16) -> bool {
-        self.served.has(slot)
+        self.moving = BTreeMap::new();
     }
 
     /// A slot of this node, by which it can probe its cluster: a served one that does not migrate, or else any served
@@ -160,21 +257,43 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
         }
     }
 
+    fn certain(role: Role) -> Option<Arrival> {
+        Some(Arrival {
+            role,
+            is_certain: true,
+        })
+    }
+
+    /// The server may have refused the order.
+    const ORDERED: Option<Arrival> = Some(Arrival {
+        role: Role::Owner,
+        is_certain: false,
+    });
+
+    /// What the node sees when its own line ends with these items.
+    fn see(slots: &mut Slots, items: &str) {
+        slots.update(format!("e7d1 h:1@2 myself,master - 0 0 1 connected {items}\n").as_bytes());
+    }
+
     #[test]
     fn slot_is_unknown_once_until_it_leaves_and_returns() {
         let mut slots = seen(NODES);
-        assert!(slots.make_known(5) && !slots.make_known(5), "once");
-        assert!(slots.make_known(6000), "also while it is coming");
-        slots.update(NODES);
-        assert!(
-            !slots.make_known(5) && !slots.make_known(6000),
-            "and stays known"
+        assert_eq!(slots.make_known(5), certain(Role::Owner));
+        assert_eq!(slots.make_known(5), None, "once");
+        assert_eq!(
+            slots.make_known(6000),
+            certain(Role::Importer),
+            "also while it is coming"
         );
-        slots.update(b"e7d1 h:1@2 myself,master - 0 0 1 connected 6-16383\n");
-        assert!(slots.make_known(5), "gone since");
-        assert!(!slots.make_known(6000), "arrived");
+        slots.update(NODES);
+        assert_eq!(slots.make_known(5), None, "and stays known");
+        assert_eq!(slots.make_known(6000), None);
+        see(&mut slots, "6-16383");
+        // The server lets a command for the slot pass, so it has come back since.
+        assert_eq!(slots.make_known(5), certain(Role::Importer), "gone since");
+        assert_eq!(slots.make_known(6000), certain(Role::Owner), "arrived");
         slots.make_all_known();
-        assert!(!slots.make_known(6) && slots.make_known(0));
+        assert_eq!(slots.make_known(6), None);
     }
 
     #[test]
@@ -182,9 +301,11 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
         let mut slots = seen(NODES);
         slots.make_all_known();
         slots.apply_order(SlotOrder::One(5));
-        assert!(slots.make_known(5) && !slots.make_known(4));
+        assert_eq!(slots.make_known(5), ORDERED);
+        assert_eq!(slots.make_known(4), None);
         slots.apply_order(SlotOrder::Many);
-        assert!(slots.make_known(5) && slots.make_known(4));
+        assert_eq!(slots.make_known(5), ORDERED);
+        assert_eq!(slots.make_known(4), ORDERED);
     }
 
     #[test]
@@ -194,14 +315,56 @@ e7d1 127.0.0.1:30001@31001 myself,master - 0 0 1 connected 0-5460 5462 16383 [93
         slots.apply_order(SlotOrder::One(5));
         slots.update(NODES);
         slots.make_all_known();
-        assert!(slots.make_known(5) && !slots.make_known(4));
+        assert_eq!(slots.make_known(5), ORDERED);
+        assert_eq!(slots.make_known(4), None);
         slots.make_all_known();
-        assert!(!slots.make_known(5), "known once");
+        assert_eq!(slots.make_known(5), None, "known once");
         slots.apply_order(SlotOrder::Many);
         slots.make_all_known();
-        assert!(slots.make_known(4));
-        slots.forget_orders();
+        assert_eq!(slots.make_known(4), ORDERED);
+        slots.begin_anew();
         slots.make_all_known();
-        assert!(!slots.make_known(5));
+        assert_eq!(slots.make_known(5), None);
+    }
+
+    #[test]
+    fn move_that_is_given_up_makes_slot_unknown_and_counts_once() {
+        let (mut owner, mut target) = (Slots::new(), Slots::new());
+        see(&mut owner, "0-9");
+        see(&mut target, "10-19");
+        owner.make_all_known();
+        target.make_all_known();
+        for count in 0..3 {
+            assert_eq!((owner.given_up(), target.given_up()), (count, count));
+            see(&mut owner, "0-9 [5->-b]");
+            assert_eq!(
+                owner.make_known(5),
+                None,
+                "it still decides about keys here"
+            );
+            see(&mut target, "10-19 [5-<-a]");
+            assert_eq!(target.make_known(5), certain(Role::Importer));
+            owner.apply_order(SlotOrder::One(5));
+            see(&mut owner, "0-9");
+            assert_eq!(owner.given_up(), count + 1);
+            // The other node hears of it before it sees it, and counts it no second time.
+            target.hear_given_up(owner.given_up());
+            see(&mut target, "10-19");
+            assert_eq!(owner.make_known(5), certain(Role::OwnerAgain));
+            assert_eq!(owner.make_known(5), None);
+            assert_eq!(owner.make_known(4), None);
+        }
+    }
+
+    #[test]
+    fn finished_move_is_not_given_up() {
+        let (mut owner, mut target) = (Slots::new(), Slots::new());
+        see(&mut owner, "0-9 [5->-b]");
+        see(&mut target, "10-19 [5-<-a]");
+        assert_eq!(target.make_known(5), certain(Role::Importer));
+        see(&mut owner, "0-4 6-9");
+        see(&mut target, "5 10-19");
+        assert_eq!(target.make_known(5), certain(Role::Owner));
+        assert_eq!((owner.given_up(), target.given_up()), (0, 0));
     }
 }

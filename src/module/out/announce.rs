@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 
 use crate::module::SHELL;
-use crate::module::redis::channel::channel;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::timer::{self, Timer, TimerSlot};
 use dsync_engine::effect::Announcement;
@@ -30,7 +29,7 @@ pub(crate) fn announce(ctx: Ctx<'_>, key: &[u8], announcements: &[Announcement])
     }
     let facts = ctx.facts();
     for Announcement { number, fence } in announcements {
-        let channel = channel(key, number.0);
+        let channel = ctx.channel(key, number.0);
         let text = fence.map_or(0, |fence| fence.0).to_string();
         if facts.is_nested() {
             // The subscriber may be the very client that is in MULTI: a message must not stand inside EXEC's reply.

@@ -3,8 +3,9 @@
 //!
 //! The server opens and closes its log file for each line. So only ten lapses of one second get a line each. One more
 //! line gives the number of the others, when the second is over, when the server is demoted, or when it shuts down.
-//! The limit does not apply to revocations, because an operator asks for each of them, nor to warnings, nor at debug,
-//! where the operator has asked for every line.
+//! The limit does not apply to revocations, because an operator asks for each of them, nor at debug, where the operator
+//! has asked for every line. Payloads that are refused have a limit of their own, also at debug: any client that may use
+//! RESTORE can send as many as it likes.
 
 use crate::module::SHELL;
 use crate::module::redis::clock;
@@ -15,7 +16,7 @@ use dsync_engine::change::{Change, End};
 use dsync_engine::effect::Note;
 use dsync_engine::types::Fence;
 
-/// How many lapses of one second get a line each.
+/// How many events of one kind get a line each in one second.
 const LINES_A_SECOND: u32 = 10;
 const SECOND_US: u64 = 1_000_000;
 
@@ -23,12 +24,8 @@ pub(crate) struct Journal {
     /// Whether the log takes lines at debug, and at notice. If not, no time is spent on composing them.
     takes_debug: bool,
     takes_notice: bool,
-    /// The monotonic moment at which the present second of lapses began.
-    since_us: u64,
-    /// The lapses of that second with a line.
-    lines: u32,
-    /// The lapses of that second without a line.
-    left_out: u64,
+    lapses: LineLimit,
+    payloads: LineLimit,
 }
 
 impl Default for Journal {
@@ -36,25 +33,41 @@ impl Default for Journal {
         Journal {
             takes_debug: false,
             takes_notice: true,
-            since_us: 0,
-            lines: 0,
-            left_out: 0,
+            lapses: LineLimit::default(),
+            payloads: LineLimit::default(),
         }
     }
 }
 
 impl Journal {
-    /// Whether the second of lapses is over.
+    /// Counts one lapse, as [`LineLimit::count`] does.
+    fn lapse(&mut self, now_us: u64) -> (bool, u64) {
+        match self.takes_debug {
+            true => (true, 0),
+            false => self.lapses.count(now_us),
+        }
+    }
+}
+
+/// Which events of one kind get a line each, and how many did not.
+#[derive(Default)]
+struct LineLimit {
+    /// The monotonic moment at which the present second began.
+    since_us: u64,
+    /// The events of that second with a line.
+    lines: u32,
+    /// The events of that second without a line.
+    left_out: u64,
+}
+
+impl LineLimit {
     fn is_over(&self, now_us: u64) -> bool {
         now_us.saturating_sub(self.since_us) >= SECOND_US
     }
 
-    /// Counts one lapse. Returns whether it gets a line, and how many lapses of a second that is over were left out and
+    /// Counts one event. Returns whether it gets a line, and how many events of a second that is over were left out and
     /// still have to be reported.
-    fn lapse(&mut self, now_us: u64) -> (bool, u64) {
-        if self.takes_debug {
-            return (true, 0);
-        }
+    fn count(&mut self, now_us: u64) -> (bool, u64) {
         let mut unreported = 0;
         if self.is_over(now_us) {
             unreported = std::mem::take(&mut self.left_out);
@@ -69,6 +82,14 @@ impl Journal {
         }
         (has_line, unreported)
     }
+
+    /// Returns the number of events that were left out if their second is over.
+    fn take_if_over(&mut self, now_us: u64) -> u64 {
+        match self.is_over(now_us) {
+            true => std::mem::take(&mut self.left_out),
+            false => 0,
+        }
+    }
 }
 
 /// Asks the server for its log level, to know which lines it takes.
@@ -78,6 +99,21 @@ pub(crate) fn read_log_level(ctx: Ctx<'_>) {
         shell.journal.takes_debug = level == b"debug";
         shell.journal.takes_notice = !matches!(&*level, b"warning" | b"nothing");
     });
+}
+
+/// Warns if the server may evict holds to make room: asks it for its policy, and logs at once.
+pub(crate) fn warn_of_eviction(ctx: Ctx<'_>) {
+    let policy = setting::get(ctx, "maxmemory-policy").unwrap_or_default();
+    if policy.starts_with(b"allkeys") {
+        let policy = policy.escape_ascii();
+        ctx.log(
+            Level::Warning,
+            &format!(
+                "maxmemory-policy is {policy}: at maxmemory the server may evict a lock that is held, and \
+                 somebody else gets it. Use noeviction, or volatile-lru or another volatile policy."
+            ),
+        );
+    }
 }
 
 /// Logs what the engine noted for the log.
@@ -100,7 +136,7 @@ pub(crate) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
     if end.how == End::Lapsed {
         let now_us = clock::monotonic_us();
         let (has_line, unreported) = SHELL.with(|shell| shell.journal.lapse(now_us));
-        report_left_out(ctx, unreported);
+        report_lapses(ctx, unreported);
         if !has_line {
             return;
         }
@@ -139,9 +175,34 @@ pub(crate) fn fence_ahead(fence: Fence) {
     );
 }
 
+/// Warns that a node of the cluster has an epoch by which fences cannot go.
+pub(crate) fn epoch_too_great(epoch: u64) {
+    log(
+        Level::Warning,
+        &format!(
+            "a node of this cluster has the config epoch {epoch}, by which the fences of this server would go more than \
+             half a year ahead of the clock. It counts as 0. Fences still rise, but a slot that moves twice before a \
+             message arrives may repeat them. Form the cluster anew, and give no such number to CLUSTER \
+             SET-CONFIG-EPOCH."
+        ),
+    );
+}
+
 /// Called when the server has loaded its data: logs how many changes of an AOF were skipped.
 pub(crate) fn loaded(ctx: Ctx<'_>) {
-    let (applied, skipped) = SHELL.with(|shell| (shell.load.applied, shell.load.skipped));
+    let (applied, skipped, absent) = SHELL.with(|shell| {
+        let load = &shell.load;
+        (load.applied, load.skipped, load.absent_places)
+    });
+    if absent > 0 {
+        ctx.log(
+            Level::Warning,
+            &format!(
+                "{absent} kept places leave their queues in the AOF, which does not have them: it was rewritten while \
+                 their names had no value. No hold is missing for that"
+            ),
+        );
+    }
     if skipped > 0 {
         ctx.log(
             Level::Warning,
@@ -153,26 +214,71 @@ pub(crate) fn loaded(ctx: Ctx<'_>) {
     }
 }
 
-/// Called by the server's cron: logs how many lapses were left out in a second that is over.
+/// Called by the server's cron: logs how many events were left out in a second that is over.
 pub(crate) fn cron(ctx: Ctx<'_>) {
-    let left_out = SHELL.with(|shell| shell.journal.left_out);
-    if left_out > 0 && SHELL.with(|shell| shell.journal.is_over(clock::monotonic_us())) {
-        flush(ctx);
+    let is_waiting = SHELL
+        .with(|shell| shell.journal.lapses.left_out > 0 || shell.journal.payloads.left_out > 0);
+    if is_waiting {
+        let now_us = clock::monotonic_us();
+        let (lapses, payloads) = SHELL.with(|shell| {
+            let Journal {
+                lapses, payloads, ..
+            } = &mut shell.journal;
+            (lapses.take_if_over(now_us), payloads.take_if_over(now_us))
+        });
+        report_lapses(ctx, lapses);
+        report_payloads(payloads);
     }
 }
 
-/// Logs how many lapses were left out so far. Called before this server stops deciding.
+/// Logs how many events were left out so far. Called before this server stops deciding.
 pub(crate) fn flush(ctx: Ctx<'_>) {
-    let left_out = SHELL.with(|shell| std::mem::take(&mut shell.journal.left_out));
-    report_left_out(ctx, left_out);
+    let (lapses, payloads) = SHELL.with(|shell| {
+        let Journal {
+            lapses, payloads, ..
+        } = &mut shell.journal;
+        let left_out = |limit: &mut LineLimit| std::mem::take(&mut limit.left_out);
+        (left_out(lapses), left_out(payloads))
+    });
+    report_lapses(ctx, lapses);
+    report_payloads(payloads);
 }
 
-fn report_left_out(ctx: Ctx<'_>, left_out: u64) {
+fn report_lapses(ctx: Ctx<'_>, left_out: u64) {
     if left_out > 0 {
         let text = format!(
             "{left_out} more holds lapsed without any renewal; {LINES_A_SECOND} a second have a line each"
         );
         ctx.log(Level::Notice, &text);
+    }
+}
+
+fn report_payloads(left_out: u64) {
+    if left_out > 0 {
+        let text = format!(
+            "{left_out} more values were refused; {LINES_A_SECOND} a second have a line each"
+        );
+        log(Level::Warning, &text);
+    }
+}
+
+/// Counts and logs a value that could not be loaded. A server that loads its own data, or its primary's, stops at the
+/// first one, so that always has its line.
+pub(crate) fn value_refused(why: &str, key: &[u8]) {
+    let (has_line, unreported) = SHELL.with(|shell| {
+        shell.refused_values += 1;
+        match shell.load.is_running {
+            true => (true, 0),
+            false => shell.journal.payloads.count(clock::monotonic_us()),
+        }
+    });
+    report_payloads(unreported);
+    if has_line {
+        let key = key.escape_ascii();
+        log(
+            Level::Warning,
+            &format!("a value is refused: {why} (key '{key}')"),
+        );
     }
 }
 
@@ -212,10 +318,10 @@ mod tests {
             lines += u32::from(has_line);
             assert_eq!((has_line, unreported), (n < 10, 0), "lapse {n}");
         }
-        assert_eq!((lines, journal.left_out), (10, 15));
+        assert_eq!((lines, journal.lapses.left_out), (10, 15));
         assert_eq!(journal.lapse(SECOND_US - 1), (false, 0));
         assert_eq!(journal.lapse(SECOND_US), (true, 16));
-        assert_eq!(journal.left_out, 0);
+        assert_eq!(journal.lapses.left_out, 0);
     }
 
     #[test]
@@ -225,6 +331,6 @@ mod tests {
             ..Journal::default()
         };
         assert!((0..100).all(|n| journal.lapse(n) == (true, 0)));
-        assert_eq!(journal.left_out, 0);
+        assert_eq!(journal.lapses.left_out, 0);
     }
 }

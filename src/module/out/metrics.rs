@@ -90,5 +90,6 @@ fn write_fields(shell: &mut Shell, sink: &mut InfoSink) {
     field("last_fence", engine.last_fence().0);
     field("heard_fence", engine.heard_fence().0);
     field("unapplied_changes", shell.unapplied);
+    field("refused_values", shell.refused_values);
     field("timer_ticks", shell.timer_ticks);
 }

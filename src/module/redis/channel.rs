@@ -2,26 +2,35 @@
 //!
 //! In a cluster the channel must be in the slot of its key, because the server sends messages of a shard channel only to
 //! the nodes of that slot, and clients are redirected by the channel as by a key. So the channel contains the key with
-//! its hash tag, or the whole key as the tag. If no tag can express the key, the channel is the key itself.
+//! its hash tag, or the whole key as the tag. If no tag can express the key, a tag of the same slot stands before it.
+//!
+//! Every channel begins with the prefix, also that of the oddest key, because an ACL permits channels by it. The number at
+//! the end makes the channel unique, whatever the key is.
 
 use super::api::required;
 use super::context::Ctx;
-use super::hash_slot::{as_tag, hash_tag};
+use super::hash_slot::{as_tag, hash_tag, slot, tag_in};
 use super::name::KeyString;
 
 /// What the channels of all places begin with, so that one pattern and one ACL rule cover them.
 const PREFIX: &[u8] = b"dsync:";
 
-/// Returns the channel of the place with this number.
-pub(crate) fn channel(key: &[u8], number: u64) -> Vec<u8> {
+impl Ctx<'_> {
+    /// Returns the channel of the place with this number.
+    pub(crate) fn channel(self, key: &[u8], number: u64) -> Vec<u8> {
+        channel(key, number, || self.facts().cluster())
+    }
+}
+
+fn channel(key: &[u8], number: u64, in_cluster: impl FnOnce() -> bool) -> Vec<u8> {
     let number = number.to_string();
     let suffix = [b":", number.as_bytes()].concat();
     if hash_tag(key).is_some() {
         [PREFIX, key, &suffix].concat()
-    } else if as_tag(key).is_some() {
-        [PREFIX, b"{", key, b"}", &suffix].concat()
+    } else if as_tag(key).is_none() && in_cluster() {
+        [PREFIX, b"{", &tag_in(slot(key)), b"}", key, &suffix].concat()
     } else {
-        key.to_vec()
+        [PREFIX, b"{", key, b"}", &suffix].concat()
     }
 }
 
@@ -58,7 +67,9 @@ mod tests {
                     number /= letters.len();
                 }
                 let shown = String::from_utf8_lossy(&key).into_owned();
-                assert_eq!(slot(&channel(&key, 17)), slot(&key), "{shown:?}");
+                let channel = channel(&key, 17, || true);
+                assert_eq!(slot(&channel), slot(&key), "{shown:?}");
+                assert!(channel.starts_with(b"dsync:"), "{shown:?}");
             }
         }
     }
@@ -69,10 +80,25 @@ mod tests {
             ("jobs", "dsync:{jobs}:17"),
             ("{eu}:jobs", "dsync:{eu}:jobs:17"),
             ("a{b", "dsync:{a{b}:17"),
-            ("a}b", "a}b"),
-            ("{}a", "{}a"),
         ] {
-            assert_eq!(channel(key.as_bytes(), 17), expected.as_bytes());
+            for in_cluster in [false, true] {
+                let channel = channel(key.as_bytes(), 17, || in_cluster);
+                assert_eq!(channel, expected.as_bytes());
+            }
+        }
+        for (key, alone) in [
+            ("api:}deploy", "dsync:{api:}deploy}:17"),
+            ("{}a", "dsync:{{}a}:17"),
+            ("", "dsync:{}:17"),
+        ] {
+            assert_eq!(channel(key.as_bytes(), 17, || false), alone.as_bytes());
+            let tagged = channel(key.as_bytes(), 17, || true);
+            let (tag, rest) = tagged.split_at("dsync:{abcd}".len());
+            assert_eq!(rest, format!("{key}:17").as_bytes());
+            assert!(
+                tag.starts_with(b"dsync:{") && tag.ends_with(b"}"),
+                "{tag:?}"
+            );
         }
     }
 }

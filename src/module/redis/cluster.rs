@@ -65,7 +65,7 @@ pub(crate) fn nodes(ctx: Ctx<'_>) -> Option<Vec<u8>> {
 }
 
 /// Configuration epochs: of two nodes that claim a slot, the one with the greater epoch has it.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Epochs {
     /// The epoch of this node's slots, or on a replica of its primary's.
     pub(crate) own: u64,
@@ -75,23 +75,19 @@ pub(crate) struct Epochs {
 
 /// Reads the epochs from CLUSTER INFO; 0 where the server does not say.
 pub(crate) fn epochs(ctx: Ctx<'_>) -> Epochs {
-    let epoch = |field| {
-        let text = String::from_utf8(info(ctx, field)?).ok()?;
-        text.parse().ok()
+    let info = call::ask(ctx, c"CLUSTER", &[b"INFO"]).and_then(|reply| reply.text());
+    let info = info.unwrap_or_default();
+    let epoch = |field: &[u8]| {
+        let value = info.split(|byte| *byte == b'\n').find_map(|line| {
+            let value = line.strip_prefix(field)?.strip_prefix(b":")?;
+            std::str::from_utf8(value.trim_ascii_end()).ok()
+        });
+        value?.parse().ok()
     };
     Epochs {
         own: epoch(b"cluster_my_epoch").unwrap_or(0),
         greatest: epoch(b"cluster_current_epoch").unwrap_or(0),
     }
-}
-
-/// A field of CLUSTER INFO.
-fn info(ctx: Ctx<'_>, field: &[u8]) -> Option<Vec<u8>> {
-    let info = call::ask(ctx, c"CLUSTER", &[b"INFO"])?.text()?;
-    info.split(|byte| *byte == b'\n').find_map(|line| {
-        let value = line.strip_prefix(field)?.strip_prefix(b":")?;
-        Some(value.trim_ascii_end().to_vec())
-    })
 }
 
 unsafe extern "C" fn on_message<R: Receiver>(

@@ -65,6 +65,7 @@ pub(crate) enum ServerEvent {
     ConfigChanged {
         loglevel: bool,
         hz: bool,
+        maxmemory_policy: bool,
     },
 }
 
@@ -243,6 +244,7 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
             ServerEvent::ConfigChanged {
                 loglevel: has(b"loglevel"),
                 hz: has(b"hz") || has(b"dynamic-hz"),
+                maxmemory_policy: has(b"maxmemory-policy"),
             }
         }
         _ => return None,

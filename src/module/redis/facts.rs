@@ -11,6 +11,7 @@ impl CtxFacts {
     const PRIMARY: u32 = 1 << 2;
     const CLUSTER: u32 = 1 << 5;
     const AOF: u32 = 1 << 6;
+    const OUT_OF_MEMORY: u32 = 1 << 10;
     const REPLICATED: u32 = 1 << 12;
     const LOADING: u32 = 1 << 13;
     const ACTIVE_CHILD: u32 = 1 << 18;
@@ -44,6 +45,11 @@ impl CtxFacts {
     /// A forked child is writing an RDB file, an AOF or a replica's snapshot.
     pub(crate) fn active_child(self) -> bool {
         self.any(Self::ACTIVE_CHILD)
+    }
+
+    /// The server uses more memory than `maxmemory` at this moment.
+    pub(crate) fn out_of_memory(self) -> bool {
+        self.any(Self::OUT_OF_MEMORY)
     }
 
     /// The command comes over a replication link. That happens also on a primary, while Valkey imports a slot.

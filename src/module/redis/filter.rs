@@ -16,15 +16,22 @@ use super::name::bytes_of;
 /// Handles the CLUSTER commands.
 pub(crate) trait CommandListener {
     /// `words` are the words after CLUSTER, the first three at most.
-    fn on_cluster_command(words: &[&[u8]]);
+    /// The context is good for subscriptions only, not for calls: the server is in the middle of a command.
+    fn on_cluster_command(ctx: Ctx<'_>, words: &[&[u8]]);
 }
 
 /// The server's handle of the filter; null if none is registered.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(std::ptr::null_mut());
 
+/// A context of this module, because the server passes none to a filter; null if no filter is registered.
+static CONTEXT: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(std::ptr::null_mut());
+
 /// Registers the filter. If the server refuses the module afterwards, call [`stop_watching`]: Redis 7.0 would go on
 /// calling the filter of a library that it has unloaded.
 pub(crate) fn watch_cluster_commands<L: CommandListener>(ctx: Ctx<'_>) -> Result<(), String> {
+    // SAFETY: the context is live; `stop_watching` frees the new one.
+    let detached = unsafe { required!(RedisModule_GetDetachedThreadSafeContext)(ctx.raw()) };
+    CONTEXT.store(detached, Relaxed);
     let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
     // SAFETY: the context is live; the filter is unregistered before the server unloads this library.
     let filter = unsafe {
@@ -43,6 +50,11 @@ pub(crate) fn stop_watching(ctx: Ctx<'_>) {
         // SAFETY: the context is live and this module's; RM_UnregisterCommandFilter frees the filter, and the swap
         // above lets that happen only once.
         unsafe { required!(RedisModule_UnregisterCommandFilter)(ctx.raw(), filter) };
+    }
+    let detached = CONTEXT.swap(std::ptr::null_mut(), Relaxed);
+    if !detached.is_null() {
+        // SAFETY: the context is this module's own, and the swap above lets that happen only once.
+        unsafe { required!(RedisModule_FreeThreadSafeContext)(detached) };
     }
 }
 
@@ -71,7 +83,9 @@ unsafe fn on_cluster_command<L: CommandListener>(filter: *mut raw::RedisModuleCo
             // SAFETY: as in `on_command`.
             let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
             let words: Vec<&[u8]> = (1..count.min(4)).map(argument).collect();
-            L::on_cluster_command(&words);
+            // SAFETY: the context lives as long as the filter is registered, and a filter runs on the main thread.
+            let ctx = unsafe { Ctx::from_raw(CONTEXT.load(Relaxed)) };
+            L::on_cluster_command(ctx, &words);
         },
     );
 }

@@ -12,16 +12,43 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
 }
 
 /// Returns a key of two bytes in this slot. Two bytes have no room for a hash tag, so both count.
-///
-/// The slot is the remainder of a polynomial division of the key's bits. `slot` multiplies by x for each bit; these 16
-/// steps divide by x for each bit, and so undo it.
 pub(crate) fn key_in(slot: u16) -> [u8; 2] {
+    bytes_of(slot)
+}
+
+/// Returns a hash tag of this slot: four letters or digits.
+///
+/// The checksum is linear. So for any first two bytes there are four pairs of last bytes, one for each value of the two
+/// bits that the slot leaves out. This tries first bytes until both last ones are letters or digits too, some fifty
+/// times.
+pub(super) fn tag_in(slot: u16) -> [u8; 4] {
+    const FIRST: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
+    let pairs = FIRST
+        .iter()
+        .flat_map(|a| FIRST.iter().map(move |b| (*a, *b)));
+    let tags = pairs.flat_map(|(a, b)| {
+        let begun = CRC.checksum(&[a, b, 0, 0]);
+        (0..=u16::MAX / SLOTS).map(move |high| {
+            let [c, d] = bytes_of(begun ^ (slot + high * SLOTS));
+            [a, b, c, d]
+        })
+    });
+    let is_plain = |tag: &[u8; 4]| tag.iter().all(u8::is_ascii_alphanumeric);
+    // Every slot has one.
+    tags.into_iter().find(is_plain).unwrap_or_default()
+}
+
+/// Returns the two bytes with this checksum.
+///
+/// The checksum is the remainder of a polynomial division of the bits. It multiplies by x for each bit; these 16 steps
+/// divide by x for each bit, and so undo it.
+fn bytes_of(checksum: u16) -> [u8; 2] {
     const XMODEM: u16 = 0x1021;
     let divide = |rest: u16| match rest & 1 {
         0 => rest >> 1,
         _ => (rest ^ XMODEM) >> 1 | 1 << 15,
     };
-    (0..16).fold(slot, |rest, _| divide(rest)).to_be_bytes()
+    (0..16).fold(checksum, |rest, _| divide(rest)).to_be_bytes()
 }
 
 /// The hash tag of the key, which alone decides its slot if there is one (cluster.c, keyHashSlot): what stands between
@@ -40,12 +67,22 @@ pub(super) fn as_tag(key: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{SLOTS, key_in, slot};
+    use super::{SLOTS, key_in, slot, tag_in};
 
     #[test]
     fn key_in_returns_a_key_of_the_slot() {
         for number in 0..SLOTS {
             assert_eq!(slot(&key_in(number)), number);
+        }
+    }
+
+    #[test]
+    fn tag_in_returns_letters_and_digits_of_the_slot() {
+        for number in 0..SLOTS {
+            let tag = tag_in(number);
+            assert!(tag.iter().all(u8::is_ascii_alphanumeric), "{tag:?}");
+            assert_eq!(slot(&tag), number);
+            assert_eq!(slot(&[b"{", &tag[..], b"}any"].concat()), number);
         }
     }
 

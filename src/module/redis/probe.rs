@@ -1,4 +1,5 @@
-//! Finds out whether the server would let a client write to a key now. The timer asks before every grant.
+//! Finds out whether the server would let a client write to a key now, and whether it would refuse a command for want
+//! of memory. The timer asks the first before every grant.
 //!
 //! The module calls a command that is flagged as a write and names the key, and sees whether the server refuses it. In
 //! script mode RM_Call checks the same as for EVAL: `min-replicas-to-write`, MISCONF, a read-only replica, and in a
@@ -36,7 +37,7 @@ struct Probe;
 
 impl Command for Probe {
     const NAME: &'static CStr = c"DSYNC.PROBE";
-    const FLAGS: &'static CStr = c"write fast no-monitor no-slowlog";
+    const FLAGS: &'static CStr = c"write deny-oom fast no-monitor no-slowlog";
     const HAS_KEY: bool = true;
 
     fn run(ctx: Ctx, _: Args) {
@@ -80,20 +81,45 @@ pub(crate) fn writes_allowed(ctx: Ctx, key: &[u8]) -> WriteState {
     }
 }
 
-fn ask(ctx: Ctx, is_dry: bool, key: &[u8]) -> Result<(), ErrorKind> {
-    // `E`, which `D` implies, makes a refusal a reply. Without it Valkey 9 crashes, because it reads a reply that it
-    // has not made.
-    let (command, format) = match is_dry {
-        true => (c"PERSIST", c"SDb"),
-        false => (Probe::NAME, c"SEb"),
+/// Returns whether the server refuses commands that need memory: what it found at the start of the running command,
+/// script or transaction, after it had tried to evict keys. That is not what its flags say at this moment, so a
+/// client is refused only when the server itself would refuse it. Ask only while the flags say that memory is short,
+/// because this is slow.
+///
+/// # Panics
+/// If a key is open.
+pub(crate) fn denies_memory(ctx: Ctx, key: &[u8]) -> bool {
+    open::assert_none();
+    // SETNX is flagged as a command that needs memory, as DSYNC.PROBE is. If the server cannot be asked, its flags are
+    // right.
+    let answer = match DRY.load(Relaxed) {
+        true => call(ctx, c"SETNX", c"MDbb", key),
+        false => call(ctx, Probe::NAME, c"MEb", key),
     };
-    // SAFETY: the context is live and has a client, as that of every callback; for `b` RM_Call reads one pointer and
-    // one length. The command does not block.
+    answer.is_err()
+}
+
+fn ask(ctx: Ctx, is_dry: bool, key: &[u8]) -> Result<(), ErrorKind> {
+    match is_dry {
+        true => call(ctx, c"PERSIST", c"SDb", key),
+        false => call(ctx, Probe::NAME, c"SEb", key),
+    }
+}
+
+/// Calls a command about this key, and returns why the server refuses it. `format` has an `E`, or a `D`, which implies
+/// it, to make a refusal a reply: without it Valkey 9 crashes, because it reads a reply that it has not made. It has a
+/// `b` for the key, and may have a second one.
+fn call(ctx: Ctx, command: &CStr, format: &CStr, key: &[u8]) -> Result<(), ErrorKind> {
+    let is_dry = format.to_bytes().contains(&b'D');
+    // SAFETY: the context is live and has a client, as that of every callback; for each `b` RM_Call reads one pointer
+    // and one length, and there are two of each. The command does not block.
     let reply = unsafe {
         required!(RedisModule_Call)(
             ctx.raw(),
             command.as_ptr(),
             format.as_ptr(),
+            key.as_ptr(),
+            key.len(),
             key.as_ptr(),
             key.len(),
         )

@@ -41,7 +41,9 @@ pub(crate) trait ValueType {
     /// The value leaves this name, because the key is deleted, overwritten or renamed. May only change memory. Not
     /// called for FLUSHDB, FLUSHALL and SWAPDB, which are events.
     fn unlinked(db: i32, name: &[u8], id: NonZeroU32);
-    fn memory(id: NonZeroU32) -> usize;
+    /// Returns the bytes that the value takes, with all that belongs to its name. `key` is the database and the name, if
+    /// the server tells them.
+    fn memory(id: NonZeroU32, key: Option<(i32, &[u8])>) -> usize;
     fn digest(digest: &mut Digest, id: NonZeroU32);
 }
 
@@ -183,14 +185,27 @@ unsafe extern "C" fn unlink2<T: ValueType>(
         || {
             let Some(id) = id_of(value) else { return };
             // SAFETY: the server keeps `opt` and the name that it refers to until this returns.
-            let (db, name) = unsafe {
-                let name = required!(RedisModule_GetKeyNameFromOptCtx)(opt);
-                let name: &[u8] = if name.is_null() { b"" } else { bytes_of(name) };
-                (required!(RedisModule_GetDbIdFromOptCtx)(opt), name)
-            };
-            T::unlinked(db, name, id);
+            let (db, name) = unsafe { (db_of(opt), name_of(opt)) };
+            T::unlinked(db, name.unwrap_or_default(), id);
         },
     );
+}
+
+/// # Safety
+/// `opt` must be the argument of a callback that runs.
+unsafe fn db_of(opt: *mut raw::RedisModuleKeyOptCtx) -> i32 {
+    // SAFETY: as the caller promises; RM_GetDbIdFromOptCtx only reads it.
+    unsafe { required!(RedisModule_GetDbIdFromOptCtx)(opt) }
+}
+
+/// # Safety
+/// `opt` must be the argument of a callback that runs as long as `'a`.
+unsafe fn name_of<'a>(opt: *mut raw::RedisModuleKeyOptCtx) -> Option<&'a [u8]> {
+    // SAFETY: as the caller promises; the server keeps the name, which may be NULL, as long as `opt`.
+    unsafe {
+        let name = required!(RedisModule_GetKeyNameFromOptCtx)(opt);
+        (!name.is_null()).then(|| bytes_of(name))
+    }
 }
 
 unsafe extern "C" fn copy2(_: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) -> *mut c_void {
@@ -198,11 +213,20 @@ unsafe extern "C" fn copy2(_: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) 
 }
 
 unsafe extern "C" fn mem_usage2<T: ValueType>(
-    _: *mut raw::RedisModuleKeyOptCtx,
+    opt: *mut raw::RedisModuleKeyOptCtx,
     value: *const c_void,
     _samples: usize,
 ) -> usize {
-    guard(c"mem_usage", || 0, || id_of(value).map_or(0, T::memory))
+    guard(
+        c"mem_usage",
+        || 0,
+        || {
+            let Some(id) = id_of(value) else { return 0 };
+            // SAFETY: the server keeps `opt` and the name that it refers to until this returns.
+            let key = unsafe { name_of(opt).map(|name| (db_of(opt), name)) };
+            T::memory(id, key)
+        },
+    )
 }
 
 unsafe extern "C" fn digest<T: ValueType>(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {

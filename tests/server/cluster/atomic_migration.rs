@@ -93,6 +93,16 @@ fn lapses(server: &Server) -> u64 {
         .sum()
 }
 
+/// The processor time that this node has taken.
+#[track_caller]
+fn cpu_ms(server: &Server) -> u64 {
+    let seconds = |field| -> f64 {
+        let value = server.info("cpu", field);
+        value.parse().expect("a number")
+    };
+    (1_000.0 * (seconds("used_cpu_sys") + seconds("used_cpu_user"))) as u64
+}
+
 /// A connection whose client id is this number.
 #[track_caller]
 fn connection_numbered(server: &Server, number: u64) -> Client {
@@ -371,4 +381,55 @@ fn late_target_keeps_attempts_that_source_counted() {
     target.cont();
     nodes.finish_migration();
     assert_eq!(digest(target, &job), decided);
+}
+
+/// The target followed thousands of changes to one place. Each of them made the queue due there, and was tried again every
+/// 50 ms until the slot had moved.
+#[test]
+fn target_rests_while_it_follows_a_place_that_often_changes() {
+    const CHANGES: u64 = 3_000;
+    /// Processor time in a second. A node of a cluster takes some 10 ms by itself.
+    const MAX_CPU_MS: u64 = 50;
+    let Some(nodes) = MigratingNodes::new() else {
+        return;
+    };
+    let (source, target, mut client) = (nodes.source(), nodes.target(), nodes.source().connect());
+    let key = nodes.key("k");
+    fence_of(
+        LOCK,
+        &ask(&mut client, LOCK.acquire(&key, "h", "EX 600")),
+        "h",
+    );
+    let queue = |px: u64| format!("DLOCK.ACQUIRE {key} PX {px} TOKEN p QUEUE 60000");
+    assert_eq!(ask(&mut client, queue(1_000)).as_array()[0], "WAITING");
+    nodes.migrate_and_hold();
+    let mut watcher = target.connect();
+    let mut ticks = || -> u64 {
+        let info = ask(&mut watcher, "INFO dsync");
+        let line = info
+            .as_str()
+            .lines()
+            .find_map(|line| line.strip_prefix("dsync_timer_ticks:"));
+        line.expect("a field").parse().expect("a number")
+    };
+    for n in 1..=CHANGES {
+        let before = ticks();
+        let waiting = ask(&mut client, queue(30_000 + n));
+        assert_eq!(waiting.as_array()[0], "WAITING");
+        // Each change is a task of its own: let the target try it before the next one comes.
+        (0..100).find(|_| ticks() > before);
+    }
+    let busy_ms = cpu_ms(target);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let busy_ms = cpu_ms(target) - busy_ms;
+    assert!(busy_ms <= MAX_CPU_MS, "{busy_ms} ms");
+    let before = digest(source, &key);
+    nodes.finish_migration();
+    assert_eq!(digest(target, &key), before);
+    let mut router = nodes.cluster.router_from(TARGET);
+    assert_eq!(router.ask(LOCK.release(&key, "h")), 1);
+    assert!(router.ask(LOCK.check(&key, "p")).as_int() > 0, "its turn");
+    nodes.assert_empty(SOURCE);
+    assert_calm(source);
+    assert_calm(target);
 }

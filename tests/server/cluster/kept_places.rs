@@ -34,7 +34,8 @@ fn expect_old_order(client: &mut Client, key: &str) {
 #[test]
 fn turn_is_announced_on_a_channel_in_the_slot_of_the_key() {
     let cluster = Cluster::start();
-    for name in ["plain", "{tag}ged"] {
+    // No hash tag can express the slot of the last one.
+    for name in ["plain", "{tag}ged", "od}d"] {
         let key = match name.contains('{') {
             true => format!("{{{}}}tagged", cluster.key_of(PRIMARY, "tag")),
             false => cluster.key_of(PRIMARY, name),
@@ -42,6 +43,7 @@ fn turn_is_announced_on_a_channel_in_the_slot_of_the_key() {
         let mut client = cluster[PRIMARY].connect();
         let channel = hold_and_queue(&mut client, &key);
         assert_eq!(cluster.slot(&channel), cluster.slot(&key));
+        assert!(channel.starts_with("dsync:"), "{channel}");
         let mut subscriber = cluster[PRIMARY].connect();
         ask(&mut subscriber, format!("SSUBSCRIBE {channel}"));
         assert_eq!(ask(&mut client, format!("DLOCK.RELEASE {key} held")), 1);

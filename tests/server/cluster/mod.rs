@@ -4,6 +4,7 @@ mod atomic_migration;
 mod cluster_steps;
 mod failover;
 mod fences;
+mod fences_of_moves;
 mod kept_places;
 mod outage;
 mod routing;

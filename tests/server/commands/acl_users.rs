@@ -192,8 +192,8 @@ fn users_with_additions_can_do_what_these_are_for() {
             &[
                 "SSUBSCRIBE dsync:{jobs:1}:1795272958977832",
                 "SUNSUBSCRIBE dsync:{jobs:1}:1795272958977832",
-                "PSUBSCRIBE dsync:*",
-                "PUNSUBSCRIBE dsync:*",
+                "PSUBSCRIBE dsync:{jobs:*",
+                "PUNSUBSCRIBE dsync:{jobs:*",
             ],
         ),
         (
@@ -216,6 +216,41 @@ fn users_with_additions_can_do_what_these_are_for() {
         for line in lines {
             let reply = ask(&mut client, line);
             assert!(is_permitted(&reply), "{user} types {line:?}: {reply:?}");
+        }
+    }
+}
+
+/// A worker learnt the name of each key that was granted on the server, by CLIENT TRACKING, and with the channels of all
+/// turns the numbers of other tenants' places and fences.
+#[test]
+fn worker_learns_nothing_of_keys_that_are_not_its_own() {
+    let plain = Server::start();
+    let ways = match has_own_categories(&plain) {
+        true => vec![BY_NAME, BY_CATEGORY],
+        false => vec![BY_NAME],
+    };
+    let page = document("docs/acl.md");
+    let row = page
+        .lines()
+        .find(|line| line.contains("listens for its turn"));
+    let rules = row.and_then(|row| row.split('`').rfind(|part| part.starts_with('+')));
+    let rules = rules.expect("rules");
+    for way in ways {
+        let server = server_with(way);
+        let mut admin = server.connect();
+        assert_eq!(ask(&mut admin, format!("ACL SETUSER worker {rules}")), "OK");
+        for user in ["worker", "exporter"] {
+            let mut client = log_in(&server, user);
+            let reply = ask(&mut client, "CLIENT TRACKING ON BCAST");
+            assert!(!is_permitted(&reply), "{way}: {user}: {reply:?}");
+        }
+        for subscribe in [
+            "SUBSCRIBE dsync:{other:1}:1795272958977832",
+            "SSUBSCRIBE dsync:{other:1}:1795272958977832",
+            "PSUBSCRIBE dsync:*",
+        ] {
+            let reply = ask(&mut log_in(&server, "worker"), subscribe);
+            assert!(!is_permitted(&reply), "{way}: {subscribe}: {reply:?}");
         }
     }
 }
@@ -274,7 +309,7 @@ fn user_without_dangerous_commands_can_work_and_look_only() {
     };
     let rules = [
         "~* -@all +@read +@write +@blocking -@dangerous",
-        "~* +@all -@admin -@dangerous",
+        "~* +@all -@admin -@dangerous -client|tracking",
     ];
     for (nth, rule) in rules.into_iter().enumerate() {
         ask(

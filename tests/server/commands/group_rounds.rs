@@ -76,6 +76,37 @@ fn group_tally_is_kept_for_group_keep_ms() {
     assert_tally(&call!(client, "DWG.WAIT", "group"), 0, 0);
 }
 
+/// A client queued an ADD in a PAUSE and died. Its turn began a new round, which wiped the tally of the finished one.
+#[test]
+fn group_tally_comes_back_after_the_turn_of_a_dead_place() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = add(&mut client);
+    assert_eq!(call!(client, "DWG.DONE", "group", token), 1);
+    let kept_until = |client: &mut Client| {
+        let info = call!(client, "DWG.INFO", "group");
+        info.field("kept-until-unix-ms").clone()
+    };
+    let until = kept_until(&mut client);
+    ask(&mut client, "DWG.PAUSE group 60000");
+    ask(&mut client, "DWG.ADD group TOKEN dead QUEUE 1000");
+    ask(&mut client, "DWG.PAUSE group 0");
+    assert_eq!(server.info_number("dsync", "dsync_wg_holds"), 1);
+    assert_tally(&ask(&mut client, "DWG.WAIT group BLOCK 0"), 1, 0);
+    assert_eq!(server.info_number("dsync", "dsync_wg_undelivered"), 1);
+    assert_eq!(state(&mut client), "finished");
+    assert_eq!(kept_until(&mut client), until, "its time has gone on");
+
+    // A member that is heard of begins a round of its own.
+    ask(&mut client, "DWG.PAUSE group 60000");
+    let request = "DWG.ADD group TOKEN late QUEUE 60000";
+    ask(&mut client, request);
+    ask(&mut client, "DWG.PAUSE group 0");
+    ask(&mut client, request).grant();
+    assert_eq!(call!(client, "DWG.RELEASE", "group", "late"), 1);
+    assert_tally(&call!(client, "DWG.WAIT", "group"), 0, 0);
+}
+
 #[test]
 fn group_kept_for_0_ms_is_gone_when_its_round_finishes() {
     let server = Server::builder()

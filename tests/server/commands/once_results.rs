@@ -210,6 +210,64 @@ fn done_after_lapse_counts_until_next_begin_or_failed() {
     assert_eq!(ask(&mut client, "DONCE.DONE ephemeral t"), 1);
 }
 
+/// A run lapsed, and its worker finished late. In between a client that had died in the queue had its turn: the DONE was
+/// refused, and the work was done again.
+#[test]
+fn done_after_lapse_counts_after_the_turn_of_a_dead_place() {
+    let server = Server::start();
+    let mut client = server.connect();
+    ask(&mut client, "DONCE.BEGIN job TOKEN worker");
+    ask(&mut client, "DONCE.BEGIN job TOKEN dead QUEUE 1000");
+    assert_eq!(ask(&mut client, "DONCE.RENEW job worker PX 1"), 1);
+    eventually("the turn of the dead client", SOON, || {
+        server.info_number("dsync", "dsync_once_undelivered") == 1
+    });
+    assert_eq!(about(&mut client, "job", "state"), *"idle");
+    assert_eq!(about(&mut client, "job", "last-reason"), *"lapsed");
+    assert_eq!(attempts(&mut client, "job"), 1, "as before its turn");
+    assert_eq!(ask(&mut client, "DONCE.DONE job worker RESULT r"), 1);
+    assert_done(&ask(&mut client, "DONCE.BEGIN job"), Some(b"r"), 1);
+}
+
+#[test]
+fn done_after_lapse_counts_while_the_next_run_is_unheard() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let begin_unheard = |client: &mut Client, key: &str| {
+        ask(client, format!("DONCE.BEGIN {key} TOKEN worker"));
+        let next = format!("DONCE.BEGIN {key} TOKEN next QUEUE 60000");
+        ask(client, &next);
+        let renewed = ask(client, format!("DONCE.RENEW {key} worker PX 1"));
+        assert_eq!(renewed, 1);
+        eventually("the turn of the next", SOON, || {
+            about(client, key, "state") == "running" && attempts(client, key) == 2
+        });
+        next
+    };
+    let next = begin_unheard(&mut client, "job");
+    let mut waiter = queued(&server, "DONCE.BEGIN job TOKEN behind BLOCK 0");
+    assert_eq!(ask(&mut client, "DONCE.DONE job stranger"), 0);
+    assert_eq!(ask(&mut client, "DONCE.DONE job worker RESULT r"), 1);
+    assert_done(&reply(&mut waiter), Some(b"r"), 1);
+    // The client of the run that nobody heard of asks for its turn, and has nothing to do.
+    assert_done(&ask(&mut client, next), Some(b"r"), 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE job next"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_once_holds"), 0);
+    let log = ask(&mut client, "DSYNC.LOG");
+    let rows = log.as_array().iter();
+    let ends: Vec<_> = rows.map(|row| row.as_array()[2].as_str()).collect();
+    assert_eq!(ends, ["undelivered", "lapse"]);
+
+    // From the first word of the next worker on, it is the next worker's.
+    let next = begin_unheard(&mut client, "heard");
+    assert_eq!(attempt(&ask(&mut client, next)), 2);
+    assert_eq!(ask(&mut client, "DONCE.DONE heard worker"), 0);
+    assert_eq!(ask(&mut client, "DONCE.DONE heard next"), 1);
+    begin_unheard(&mut client, "renewed");
+    assert_eq!(ask(&mut client, "DONCE.RENEW renewed next"), 1);
+    assert_eq!(ask(&mut client, "DONCE.DONE renewed worker"), 0);
+}
+
 #[test]
 fn thousand_waiters_all_get_the_result() {
     let server = Server::start();

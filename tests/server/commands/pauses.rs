@@ -225,3 +225,32 @@ fn pause_signals_its_key_as_modified() {
         assert!(replies[2].is_nil(), "{pause}");
     }
 }
+
+/// DONE has ended the last member of a paused group, and a queued ADD keeps its round open. RENAME takes the group away
+/// from that request, and a failover loses it. Nothing tells the group: its round finishes with the next command that
+/// may write, or with the pause.
+#[test]
+fn paused_group_without_its_queued_add_finishes_with_next_command_or_end_of_pause() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let finished = || Reply::Array(vec![Reply::Int(1), Reply::Int(0)]);
+    for (pause_ms, ask_for) in [(600_000, Some("DWG.WAIT moved")), (300, None)] {
+        ask(&mut client, "DWG.ADD g LIMIT 1 TOKEN t").grant();
+        let mut adding = queued(&server, "DWG.ADD g LIMIT 1 TOKEN u BLOCK 0");
+        ask(&mut client, format!("DWG.PAUSE g {pause_ms}"));
+        assert_eq!(ask(&mut client, "DWG.DONE g t"), 1);
+        assert!(ask(&mut client, "DWG.WAIT g").is_nil(), "one is queued");
+        assert_eq!(ask(&mut client, "RENAME g moved"), "OK");
+        // The request stays with the name, which is not paused.
+        granted(&mut adding);
+        if let Some(line) = ask_for {
+            assert_eq!(*ask(&mut client, "DWG.INFO moved").field("state"), "paused");
+            assert_eq!(ask(&mut client, line), finished());
+        } else {
+            eventually("the end of the round", SOON, || {
+                *ask(&mut client, "DWG.INFO moved").field("state") == "finished"
+            });
+        }
+        assert_eq!(ask(&mut client, "DEL moved g"), 2);
+    }
+}

@@ -67,6 +67,7 @@ impl Driver {
             refusals,
             may_wait,
             ended_early: link.unblocks.covers(sent) || link.subscribed,
+            is_repeat: false,
             took: sent.elapsed(),
         }
     }
@@ -74,7 +75,8 @@ impl Driver {
     /// Checks the reply to one request, also as a part of the reply to EXEC or a script.
     #[track_caller]
     fn judge(&mut self, on: usize, part: &Part, reply: &Reply, silent_since: Instant) {
-        let situation = self.situation(on, part.entry.sent, !part.entry.is_try);
+        let mut situation = self.situation(on, part.entry.sent, !part.entry.is_try);
+        situation.is_repeat = self.ledger.is_repeat(&part.entry);
         if let Err(why) = replies::check(&part.request, &part.entry.meaning, reply, &situation) {
             panic!(
                 "{}: {} was answered {reply:?}: {why}",

@@ -38,6 +38,8 @@ struct Leasing {
 #[derive(Default)]
 struct TokenState {
     first_sent: Option<Instant>,
+    /// How many requests for a hold had this token.
+    asked: u32,
     ends: Doubt,
     leasing: Vec<Leasing>,
 }
@@ -92,6 +94,7 @@ impl Ledger {
                 self.gates
                     .asked(&(database, ask.key.clone()), ask, entry.id);
                 if let Some(token) = &ask.token {
+                    self.token(token).asked += 1;
                     self.leasing(token, ask.lease_ms, ephemeral_on, &entry);
                 }
             }
@@ -345,6 +348,18 @@ impl Ledger {
         self.enter(slot, hold, ask, entry, is_fresh, now);
     }
 
+    /// Whether the token of this request was sent with another one too, or may have been.
+    pub fn is_repeat(&self, entry: &SentRequest) -> bool {
+        let Meaning::Ask(Ask {
+            token: Some(token), ..
+        }) = &entry.meaning
+        else {
+            return false;
+        };
+        let asked = self.tokens.get(token).map_or(0, |token| token.asked);
+        self.had_past || asked > 1
+    }
+
     /// Takes the request out of the unanswered ones. Returns the earliest lease end that the other unanswered requests
     /// may give the hold, and the earliest that answered ones may have given it.
     fn leased(&mut self, token: &str, id: u64) -> (Option<Instant>, Option<Instant>) {
@@ -449,9 +464,16 @@ impl Ledger {
         };
         let refused = match reply {
             Reply::Nil => true,
-            Reply::Error(text) => ["WRONGTYPE", "NOLIMIT", "TOOMANY", "QUEUEFULL"]
-                .iter()
-                .any(|code| text.starts_with(code)),
+            Reply::Error(text) => [
+                "WRONGTYPE",
+                "NOLIMIT",
+                "TOOMANY",
+                "QUEUEFULL",
+                "OOM",
+                "UNBLOCKED released",
+            ]
+            .iter()
+            .any(|code| text.starts_with(code)),
             _ => false,
         };
         assert!(

@@ -160,6 +160,8 @@ pub enum Meaning {
     /// FLUSHDB and FLUSHALL.
     Flush,
     Swap,
+    /// RESTORE of a payload that every primary refuses.
+    Beyond,
     /// A request that concerns no hold.
     Other,
 }
@@ -211,6 +213,7 @@ fn read(words: &[String]) -> Option<Meaning> {
             to: words.get(2)?.clone(),
             database: None,
         },
+        "RESTORE" if words.get(3).is_some_and(|word| word == "$beyond") => Meaning::Beyond,
         "RESTORE" => Meaning::Move {
             from: words.get(3)?.strip_prefix("$dump:")?.to_owned(),
             to: key()?,

@@ -108,7 +108,8 @@ impl Plan {
             }
             876..886 => Step::operator(&["DEBUG SLEEP 0.006"]),
             886..906 => self.turn_over(driver),
-            906..930 => Step::Settle,
+            906..920 => Step::Settle,
+            920..930 => self.give_up(driver),
             930..950 if self.mix.faults => self.fault(driver),
             _ => self.send(driver),
         }
@@ -293,6 +294,25 @@ impl Plan {
             requests,
             fin: false,
         }
+    }
+
+    /// A client gives up waiting and releases, and then its request comes once more, in any form and on any connection.
+    fn give_up(&mut self, driver: &Driver) -> Step {
+        let waiting = driver.waiting();
+        if waiting.is_empty() {
+            return self.send(driver);
+        }
+        let at = self.requests.rng.random_range(0..waiting.len());
+        let Some((database, late)) = self.requests.late(&waiting[at]) else {
+            return self.send(driver);
+        };
+        let step = self.on_free_connection(driver, database, vec![late]);
+        self.next.push_back(step);
+        let waiting = &waiting[at];
+        let name = format!("{}.RELEASE", waiting.family.prefix());
+        let token = waiting.token.clone().unwrap_or_default();
+        let release = FuzzRequest::new([name, waiting.key.clone(), token]);
+        self.on_free_connection(driver, database, vec![release])
     }
 
     fn unblock(&mut self, driver: &Driver) -> Step {

@@ -17,6 +17,8 @@ pub struct Situation {
     pub may_wait: bool,
     /// CLIENT UNBLOCK may have ended the wait, or the server does not let this connection wait.
     pub ended_early: bool,
+    /// Whether the token was sent with another request too: then this one may be told what became of that one.
+    pub is_repeat: bool,
     /// The time from the request to the reply.
     pub took: Duration,
 }
@@ -69,6 +71,7 @@ pub fn check(
         | Meaning::Flush
         | Meaning::Swap
         | Meaning::Other => true,
+        Meaning::Beyond => false,
     };
     if fits {
         Ok(())
@@ -101,8 +104,10 @@ fn check_ask(ask: &Ask, reply: &Reply, now: &Situation) -> Result<(), String> {
         }
         (HoldClaim::Run, result) if is_result(result) => true,
         (HoldClaim::Run, [kind, reason, attempts]) if *kind == "FAILED" => {
-            let most = ask.max.map_or(i64::MAX, u64::cast_signed);
-            matches!(reason, Reply::Bulk(_)) && is_within(attempts, most, i64::MAX)
+            // The request that was decided may have had another MAX.
+            let own = ask.max.map_or(i64::MAX, u64::cast_signed);
+            let least = if now.is_repeat { 1 } else { own };
+            matches!(reason, Reply::Bulk(_)) && is_within(attempts, least, i64::MAX)
         }
         (HoldClaim::Run, _) => false,
         (_, [token, fence]) => is_own(token) && is_within(fence, 1, MAX_FENCE),
@@ -164,6 +169,7 @@ fn check_error(
                 || begins(of_family)
                 || in_script
                 || waits && begins(&["UNBLOCKED"])
+                || now.is_repeat && begins(&["UNBLOCKED released"])
                 || (waits || ask.queue_ms.is_some()) && begins(&["QUEUEFULL"])
         }
         Meaning::Wait { .. } => {
@@ -183,6 +189,7 @@ fn check_error(
             // Holds are not copied.
             "ERR module key failed to copy",
         ]),
+        Meaning::Beyond => begins(&["ERR Bad data format"]),
         Meaning::Remove { .. } | Meaning::Flush | Meaning::Swap => false,
         Meaning::Other => begins(&[
             "WRONGTYPE",
@@ -328,6 +335,7 @@ fn reply_outside_the_contract_is_found() {
         refusals: Vec::new(),
         may_wait,
         ended_early: false,
+        is_repeat: false,
         took: Duration::from_millis(5),
     };
     let judge = |line: &str, reply: Reply, may_wait| {

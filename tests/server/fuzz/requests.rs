@@ -3,7 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
-use super::driver::{Driver, SeenGrant};
+use super::driver::{Driver, SeenGrant, Waiting};
 use super::meaning::CommandFamily;
 use super::step::FuzzRequest;
 
@@ -165,6 +165,14 @@ impl RequestGenerator {
         };
         let key = NAMES.iter().position(|name| *name == key)?;
         Some((database, self.ask_for(family, key, Some(token), in_script)))
+    }
+
+    /// The request of a client that waits, once more; `None` if it has no token.
+    pub fn late(&mut self, waiting: &Waiting) -> Option<(usize, FuzzRequest)> {
+        let key = NAMES.iter().position(|name| *name == waiting.key)?;
+        let token = Some(waiting.token.clone()?);
+        let request = self.ask_for(waiting.family, key, token, false);
+        Some((waiting.database, request))
     }
 
     fn some(&mut self, count: usize) -> Option<usize> {
@@ -384,7 +392,10 @@ impl RequestGenerator {
             162..166 => vec!["COPY", key, other],
             166..188 => {
                 odd = true;
-                let dump = format!("$dump:{key}");
+                let dump = match self.chance(20) {
+                    true => "$beyond".to_owned(),
+                    false => format!("$dump:{key}"),
+                };
                 let words = ["RESTORE", other, "0", &dump, "REPLACE"].map(str::to_owned);
                 return FuzzRequest {
                     words: words.to_vec(),

@@ -1,6 +1,8 @@
 //! Words of the log that stand for longer arguments: scripts, and DUMP payloads.
 
 use super::step::FuzzRequest;
+use crate::lifecycle::payload::{STRING, sealed};
+use crate::support::steps::unix_ms;
 use crate::support::*;
 
 /// A script that carries out the requests in its arguments, separated by `;`, and returns their replies.
@@ -24,6 +26,7 @@ pub fn payloads(words: &[String], server: &Server, database: usize) -> Vec<Vec<u
         }
         match word.as_str() {
             "$each" => EACH.into(),
+            "$beyond" => beyond_bounds(),
             word => word.into(),
         }
     };
@@ -39,6 +42,30 @@ fn dump(server: &Server, database: usize, key: &str) -> Vec<u8> {
         Reply::Bulk(payload) => payload,
         _ => Vec::new(),
     }
+}
+
+/// The payload of a lock with a place that is kept for longer than QUEUE allows.
+fn beyond_bounds() -> Vec<u8> {
+    let now = unix_ms();
+    let place = format!(
+        "PLACE {} exclusive 30000 60001 NONE {now} 1:p 0:",
+        now * 1_000
+    );
+    let packed = packed("lock", &[&place]);
+    // A value of a module; the number of dsync's locks, with the version of their encoding.
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let index = |letter| LETTERS.iter().position(|other| *other == letter);
+    let number = b"dsynclock".iter().fold(0, |number: u64, letter| {
+        number << 6 | index(*letter).expect("a letter of such names") as u64
+    });
+    let mut body = vec![7, 0x81];
+    body.extend_from_slice(&(number << 10 | 2).to_be_bytes());
+    body.extend_from_slice(&[STRING, 0x80]);
+    body.extend_from_slice(&(packed.len() as u32).to_be_bytes());
+    body.extend_from_slice(&packed);
+    body.push(0);
+    // The version of Redis 7.0, which all servers read.
+    sealed(&body, [10, 0])
 }
 
 /// The requests that `EVAL $each numkeys key … request ; request …` carries out.

@@ -371,6 +371,12 @@ fn assert_in_use(server: &Server, contents: &Contents, last_fence: u64, what: &s
         let kept = ask(&mut client, "DONCE.GET once:persisted");
         assert_eq!(kept.as_array()[1], *"for ever");
     }
+    if contents.contains_key(&(0, "once:displaced".to_owned())) {
+        let done = ask(&mut client, "DONCE.DONE once:displaced late RESULT late");
+        assert_eq!(done, 1, "{what}: nobody has heard of the run after it");
+        let done = ask(&mut client, "DONCE.BEGIN once:displaced TOKEN a");
+        assert_eq!(done.as_array()[1], *"late");
+    }
     let done = ask(&mut client, "DONCE.BEGIN once:done");
     assert_eq!(done.as_array()[1].as_bytes(), b"a\r\nresult \xff");
     assert_eq!(done.as_array()[2], 2);
@@ -552,12 +558,30 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
     say("DONCE.BEGIN once:persisted TOKEN a");
     let done = "DONCE.DONE once:persisted a RESULT \"for ever\" PERSIST";
     assert_eq!(say(done), 1);
+    // A kept place has its turn, and nobody hears of it: it has displaced a late token, and a finished round.
+    say("DONCE.BEGIN once:displaced TOKEN late");
+    say("DONCE.BEGIN once:displaced EX 86400 TOKEN a QUEUE 60000");
+    say("DONCE.RENEW once:displaced late PX 1");
+    say("DWG.EXPECT group:displaced 1");
+    say("DWG.ADD group:displaced TOKEN done");
+    assert_eq!(say("DWG.DONE group:displaced done"), 1);
+    say("DWG.PAUSE group:displaced 60000");
+    say("DWG.ADD group:displaced EX 86400 TOKEN a QUEUE 60000");
+    say("DWG.PAUSE group:displaced 0");
+    for check in [
+        "DONCE.CHECK once:displaced a",
+        "DWG.CHECK group:displaced a",
+    ] {
+        eventually("the turn of a kept place", SOON, || say(check).as_int() > 0);
+    }
     say("DONCE.BEGIN once:done-without TOKEN a");
     assert_eq!(say("DONCE.DONE once:done-without a EX 315360000"), 1);
     let run = say("DONCE.BEGIN once:second TOKEN b EX 86400 OWNER web-4");
     assert_eq!(run.as_array()[3], 2);
     tokens.insert((database, "once:second".to_owned()), vec![b"b".to_vec()]);
-    tokens.insert((database, "lock:unheard".to_owned()), vec![b"a".to_vec()]);
+    for key in ["lock:unheard", "group:displaced"] {
+        tokens.insert((database, key.to_owned()), vec![b"a".to_vec()]);
+    }
     for key in [
         "lock:stopped",
         "sem:paused",
@@ -574,6 +598,8 @@ fn add_fixtures(server: &Server, database: usize, tokens: &mut Tokens) -> Client
         "once:done-without",
         "once:delayed",
         "once:persisted",
+        // The late token is used, and not that of the run.
+        "once:displaced",
     ] {
         tokens.entry((database, key.to_owned())).or_default();
     }

@@ -104,8 +104,8 @@ fn aof_with_unknown_change_stops_the_start_and_is_logged() {
             "its change 0x7f is not known here",
         ),
         (
-            unpackable(&[4, 0, 7]),
-            "it is of format version 4, and this dsync knows 2 and 3",
+            unpackable(&[5, 0, 7]),
+            "it is of format version 5, and this dsync knows 2 to 4",
         ),
         (unpackable(&[2, 4, 7]), "the family 4 is not known here"),
         (

@@ -176,3 +176,37 @@ fn loglevel_debug_logs_every_lapse_and_warning_none() {
         );
     }
 }
+
+/// A server evicted a lock that was held, because its policy was that of a cache.
+#[test]
+fn policy_that_evicts_held_locks_is_warned_of_at_load_and_when_set() {
+    let warnings = |server: &Server| {
+        let log = server.log_text();
+        let lines = log.lines().filter(|line| {
+            line.contains("maxmemory-policy is allkeys-") && line.contains("may evict a lock")
+        });
+        lines.count()
+    };
+    let server = Server::builder()
+        .config("maxmemory-policy", "allkeys-lru")
+        .start();
+    assert_eq!(warnings(&server), 1, "at load");
+    let mut client = server.connect();
+    for (setting, expected) in [
+        ("maxmemory-policy volatile-lru", 1),
+        ("maxmemory 1gb", 1),
+        ("hz 20 maxmemory-policy allkeys-random", 2),
+        ("maxmemory-samples 6", 2),
+        ("maxmemory-policy noeviction", 2),
+    ] {
+        let words: Vec<_> = setting.split(' ').collect();
+        let reply = client.call(&[&["CONFIG", "SET"][..], &words].concat());
+        assert_eq!(reply, "OK", "{setting}");
+        assert_eq!(warnings(&server), expected, "{setting}");
+    }
+    assert_eq!(
+        warnings(&Server::start()),
+        0,
+        "by default nothing is evicted"
+    );
+}

@@ -44,6 +44,14 @@ fn memory_usage_of_every_kind_is_what_the_server_allocates() {
         "DONCE.BEGIN KEY EX 600 TOKEN run-NUMBER",
         "DONCE.DONE KEY run-NUMBER RESULT NUMBER",
     ];
+    let places = |count: usize, texts: &str| {
+        let held = std::iter::once(acquire(""));
+        let place = |n| match texts {
+            "" => acquire(&format!("TOKEN t-{n}-NUMBER QUEUE 60000")),
+            texts => acquire(&texts.replace("TOKEN t", &format!("TOKEN {n}"))) + " QUEUE 60000",
+        };
+        held.chain((0..count).map(place)).collect::<Vec<_>>()
+    };
     let name = "n".repeat(40);
     let kinds = [
         ("a lock", "key:", vec![acquire("")]),
@@ -68,12 +76,21 @@ fn memory_usage_of_every_kind_is_what_the_server_allocates() {
         ("a group", "key:", vec!["DWG.ADD KEY EX 600".to_owned()]),
         ("a run", "key:", vec!["DONCE.BEGIN KEY EX 600".to_owned()]),
         ("done", "key:", once.map(str::to_owned).to_vec()),
+        ("a kept place", "key:", places(1, "")),
+        ("3 kept places", "key:", places(3, "")),
+        ("its texts are long, of 3", "key:", places(3, &long)),
+        ("30 kept places", "key:", places(30, "")),
     ];
     // The server leaves out its table. How much that is, a type of its own shows.
     let (taken, said) = cost(20_000, "key:", &[format!("SET KEY {}", "x".repeat(36))]);
     let table = taken - said;
     for (kind, prefix, commands) in kinds {
-        let keys = if commands.len() > 9 { 2_000 } else { 20_000 };
+        let keys = match commands.len() {
+            // Kept places take at most half of `dsync.max-waiters`.
+            10.. => 1_500,
+            4.. => 10_000,
+            _ => 20_000,
+        };
         let (taken, said) = cost(keys, prefix, &commands);
         let off = (said + table) / taken - 1.0;
         // Valkey 9 counts the object of a value itself, so there it is counted twice.

@@ -25,6 +25,7 @@ fn metrics_section_has_every_field_and_begins_at_zero() {
             "last_fence",
             "heard_fence",
             "unapplied_changes",
+            "refused_values",
             "timer_ticks",
         ]
         .map(str::to_owned),

@@ -204,7 +204,7 @@ fn cluster_node_with_waiters_and_lapses_shows_no_extra_commands() {
 }
 
 #[test]
-fn config_set_reads_the_loglevel_only_when_it_was_set() {
+fn config_set_reads_loglevel_and_policy_only_when_they_were_set() {
     let server = Server::start();
     let mut client = server.connect();
     let watch = Watch::begin(&server);
@@ -229,7 +229,11 @@ fn config_set_reads_the_loglevel_only_when_it_was_set() {
     ask(&mut client, "DLOCK.ACQUIRE after EX 600").grant();
     assert!(server.log_text().contains(grant_line));
     assert_eq!(ask(&mut client, "CONFIG SET loglevel notice"), "OK");
-    assert_eq!(watch.end().calls("config|get"), 2);
+    assert_eq!(
+        ask(&mut client, "CONFIG SET maxmemory-policy noeviction"),
+        "OK"
+    );
+    assert_eq!(watch.end().calls("config|get"), 3);
 }
 
 #[test]

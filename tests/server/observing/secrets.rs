@@ -373,6 +373,32 @@ fn tokens_remain_in_aof_replicas_dump_and_outer_eval() {
     assert!(!inner.iter().any(|line| line.contains(MARK)), "{inner:?}");
 }
 
+/// A client forgot the word TOKEN. Its token stood in SLOWLOG for everybody to read, and in MONITOR.
+#[test]
+fn token_without_the_word_token_is_hidden() {
+    let server = talkative().start();
+    let mut client = server.connect();
+    let monitor = Monitor::start(&server);
+    for line in [
+        "DLOCK.ACQUIRE lock s3kr3t-1",
+        "DLOCK.ACQUIRE lock EX 600 s3kr3t-1 OWNER me",
+        "DLOCK.ACQUIRE lock EX s3kr3t-1",
+        "DSEM.ACQUIRE sem LIMIT 2 PERMITS s3kr3t-1",
+        "DONCE.BEGIN once s3kr3t-1 MAX 3",
+        "DONCE.DONE once s3kr3t-1 s3kr3t-2",
+        "DLOCK.RELEASE lock s3kr3t-1 s3kr3t-2",
+        "DLOCK.REVOKE lock s3kr3t-1",
+        "DLOCK.INFO lock s3kr3t-1",
+    ] {
+        // The client itself may see what it sent.
+        assert!(ask(&mut client, line).is_error(), "{line}");
+    }
+    let seen = monitor.stop(&server);
+    let owned = |line: &&String| line.contains("OWNER") && line.contains("\"me\"");
+    assert!(seen.iter().any(|line| owned(&line)), "the rest is shown");
+    assert_nothing_is_seen(&server, &seen);
+}
+
 /// Tokens that the server makes are hidden like tokens of clients.
 #[test]
 fn server_made_tokens_are_nowhere_to_be_seen() {

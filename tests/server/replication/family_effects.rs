@@ -3,7 +3,7 @@
 //! `replication_effects` lists every change and the test that asserts it.
 
 use super::watched_primary::{WatchedPrimary, fence_of, grant};
-use crate::support::steps::{granted, reply, tell, unix_ms};
+use crate::support::steps::{SOON, granted, reply, tell, unix_ms};
 use crate::support::*;
 
 #[test]
@@ -164,6 +164,52 @@ fn finished_group_is_kept_and_then_vanishes() {
     ]);
     assert!(unix_ms() >= done + KEEP_MS, "the tally vanished early");
     assert_eq!(primary.ask("EXISTS g"), 0);
+}
+
+/// A hold that ends undelivered gives back what it displaced, by changes that dsync 0.3.0 knows too.
+#[test]
+fn what_an_undelivered_hold_displaced_is_replicated_with_its_end() {
+    let mut primary = WatchedPrimary::start();
+    let turn_of_dead = |primary: &mut WatchedPrimary, check: &str| {
+        eventually("the turn of a dead client", SOON, || {
+            primary.ask(check).as_int() > 0
+        });
+        primary.forget();
+    };
+    let fence = |primary: &mut WatchedPrimary, info: &str| {
+        let info = primary.ask(info);
+        info.field("first-holders").as_array()[0]
+            .field("fence")
+            .as_int()
+    };
+    // The turn of a run runs out unheard, and is cut short by the late DONE.
+    for (key, keep_ms) in [("w", 4_000), ("x", 60_000)] {
+        primary.ask(format!("DONCE.BEGIN {key} TOKEN a"));
+        primary.ask(format!("DONCE.BEGIN {key} TOKEN dead QUEUE {keep_ms}"));
+        primary.ask(format!("DONCE.RENEW {key} a PX 1"));
+        turn_of_dead(&mut primary, &format!("DONCE.CHECK {key} dead"));
+        let run = fence(&mut primary, &format!("DONCE.INFO {key}"));
+        let end = format!("{key} once | END {run} undelivered @ | RECORD 1 @ lapsed 1:a NONE");
+        if key == "w" {
+            primary.expect(&[end]);
+        } else {
+            assert_eq!(primary.ask("DONCE.DONE x a PX 60000"), 1);
+            primary.expect(&[end + " | COMPLETE NONE @+60000 1:a NONE"]);
+        }
+    }
+    primary.ask("DWG.ADD g TOKEN a");
+    assert_eq!(primary.ask("DWG.DONE g a"), 1);
+    let until = primary
+        .ask("DWG.INFO g")
+        .field("kept-until-unix-ms")
+        .as_int();
+    primary.ask("DWG.PAUSE g 60000");
+    primary.ask("DWG.ADD g TOKEN dead QUEUE 4000");
+    primary.ask("DWG.PAUSE g 0");
+    turn_of_dead(&mut primary, "DWG.CHECK g dead");
+    let member = fence(&mut primary, "DWG.INFO g");
+    let tally = format!("TALLY NONE 0 NONE 1 0 @ {until}");
+    primary.expect(&[format!("g group | END {member} undelivered @ | {tally}")]);
 }
 
 #[test]

@@ -154,3 +154,39 @@ fn restarted_server_goes_on_with_a_pause_and_ends_it() {
         }
     }
 }
+
+/// The primary dies with the request that kept the round of a paused group open. The round is as it was until the pause
+/// ends, or a command that may write comes.
+#[test]
+fn promoted_replica_finishes_round_of_paused_group_that_lost_its_queued_add() {
+    let (old, new) = pair();
+    let mut client = old.connect();
+    let _adding = ["asked", "left"].map(|group| {
+        ask(&mut client, format!("DWG.ADD {group} LIMIT 1 TOKEN t")).grant();
+        let mut adding = old.connect();
+        tell(
+            &mut adding,
+            format!("DWG.ADD {group} LIMIT 1 TOKEN u BLOCK 0"),
+        );
+        adding
+    });
+    wait_for_blocked(&old, 2);
+    ask(&mut client, "DWG.PAUSE asked 600000");
+    ask(&mut client, "DWG.PAUSE left 1000");
+    for group in ["asked", "left"] {
+        assert_eq!(ask(&mut client, format!("DWG.DONE {group} t")), 1);
+    }
+    new.wait_to_catch_up_with(&old);
+    old.stop();
+    let mut replica = new.connect();
+    ask(&mut replica, "REPLICAOF NO ONE");
+    let info = ask(&mut replica, "DWG.INFO asked");
+    assert_eq!(*info.field("state"), "paused", "{info:?}");
+    let finished = Reply::Array(vec![Reply::Int(1), Reply::Int(0)]);
+    assert_eq!(ask(&mut replica, "DWG.WAIT asked"), finished);
+    eventually("the end of the round", SOON, || {
+        *ask(&mut replica, "DWG.INFO left").field("state") == "finished"
+    });
+    old.cont();
+    assert_calm(&new);
+}

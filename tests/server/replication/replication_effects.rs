@@ -18,7 +18,8 @@
 //! | FAIL, COMPLETE, GIVEUP | of a run, late, to a try, to a waiter | f `work_…` |
 //! | PAUSE | PAUSE, PAUSE 0, the end of a pause by the timer and by a request | `pauses_replicated` |
 //! | VANISH | the last end, unpinning, retention, a handed-back run | all of them |
-//! | LIMITS, TALLY, RECORD | the rewriting of an AOF only | `rewritten_aof` |
+//! | TALLY, RECORD | the end of an undelivered hold that displaced something | f `what_an_undelivered_…` |
+//! | LIMITS, TALLY, RECORD, DISPLACED | the rewriting of an AOF | `rewritten_aof` |
 
 use super::watched_primary::{
     FAMILIES, StreamFamily, WatchedPrimary, assert_replicated, fence_of, grant,

@@ -1,8 +1,8 @@
-//! A rewritten AOF holds each state as it is, by changes that appear nowhere else: LIMITS, TALLY and RECORD.
+//! A rewritten AOF holds each state as it is, by changes that make no history: LIMITS, TALLY, RECORD and DISPLACED.
 
 use super::watched_primary::{fence_of, grant, is_same};
 use crate::support::data_files::{commands_in, rewrite_aof, rewritten, with_safe_aof};
-use crate::support::steps::{ask, unix_ms};
+use crate::support::steps::{SOON, ask, unix_ms};
 use crate::support::*;
 
 #[test]
@@ -77,6 +77,47 @@ fn rewritten_aof_has_states_and_no_history() {
     for (expected, written) in expected.iter().zip(&written) {
         assert_written(expected, written, since, until);
     }
+}
+
+/// What an unheard hold has displaced is in a string of its own, which only this version and later ones read.
+#[test]
+fn rewritten_aof_has_what_unheard_holds_displaced_in_strings_of_version_4() {
+    let server = with_safe_aof(false).start();
+    let mut client = server.connect();
+    let mut say = |line: &str| ask(&mut client, line);
+    say("DONCE.BEGIN job TOKEN late");
+    say("DONCE.BEGIN job TOKEN dead QUEUE 60000");
+    say("DONCE.RENEW job late PX 1");
+    say("DWG.ADD group TOKEN a");
+    assert_eq!(say("DWG.DONE group a"), 1);
+    let until = say("DWG.INFO group").field("kept-until-unix-ms").as_int();
+    say("DWG.PAUSE group 60000");
+    say("DWG.ADD group TOKEN dead QUEUE 60000");
+    say("DWG.PAUSE group 0");
+    for check in ["DONCE.CHECK job dead", "DWG.CHECK group dead"] {
+        eventually("the turn of a dead client", SOON, || {
+            say(check).as_int() > 0
+        });
+    }
+    let of_version_4 = |server: &Server| {
+        rewrite_aof(server);
+        let commands = commands_in(&rewritten(server)).into_iter();
+        let later = commands.filter(|command| command.get(2).is_some_and(|packed| packed[0] == 4));
+        let mut written: Vec<_> = later
+            .map(|command| words(&command)[1..].join(" | "))
+            .collect();
+        written.sort();
+        written
+    };
+    let expected = [
+        format!("group | group | DISPLACED NONE 1 0 {until}"),
+        "job | once | DISPLACED 4:late".to_owned(),
+    ];
+    assert_eq!(of_version_4(&server), expected);
+    // From the first word of their clients on, version 3 is enough again.
+    assert_eq!(say("DONCE.RENEW job dead"), 1);
+    assert_eq!(say("DWG.RENEW group dead"), 1);
+    assert_eq!(of_version_4(&server), [""; 0]);
 }
 
 /// As `assert_replicated`, for a command that sums up several decisions: each moment is its own.

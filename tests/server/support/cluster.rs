@@ -40,6 +40,7 @@ pub struct ClusterBuilder {
     config: Vec<(String, String)>,
     module_arguments: Vec<String>,
     node_without_module: Option<usize>,
+    first_epoch: u64,
 }
 
 impl ClusterBuilder {
@@ -68,6 +69,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// The epoch of the first node; each other node has that of the one before, plus one.
+    pub fn first_epoch(mut self, epoch: u64) -> ClusterBuilder {
+        self.first_epoch = epoch;
+        self
+    }
+
     /// Starts this node without dsync.
     pub fn without_module_on(mut self, node: usize) -> ClusterBuilder {
         self.node_without_module = Some(node);
@@ -93,7 +100,7 @@ impl ClusterBuilder {
                 .map(|node| node.join().expect("the node starts, or its log is above"))
                 .collect()
         });
-        let cluster = Cluster::form(nodes);
+        let cluster = Cluster::form(nodes, self.first_epoch);
         for node in &cluster.nodes {
             let timeout = self.node_timeout_ms;
             let set = call!(node.connect(), "CONFIG", "SET", NODE_TIMEOUT, timeout);
@@ -157,11 +164,12 @@ impl Cluster {
             config: Vec::new(),
             module_arguments: Vec::new(),
             node_without_module: None,
+            first_epoch: 1,
         }
     }
 
     #[track_caller]
-    fn form(nodes: Vec<Server>) -> Cluster {
+    fn form(nodes: Vec<Server>, first_epoch: u64) -> Cluster {
         let mut clients: Vec<_> = nodes.iter().map(Server::connect).collect();
         let ids = clients
             .iter_mut()
@@ -170,7 +178,8 @@ impl Cluster {
         let cluster = Cluster { nodes, ids };
         for (n, client) in clients.iter_mut().enumerate() {
             // Different epochs from the start: nodes with equal epochs change them later, perhaps during a test.
-            expect_ok(&call!(client, "CLUSTER", "SET-CONFIG-EPOCH", n + 1));
+            let epoch = first_epoch + n as u64;
+            expect_ok(&call!(client, "CLUSTER", "SET-CONFIG-EPOCH", epoch));
             if n < PRIMARIES {
                 let Range { start, end } = slots_of(n);
                 expect_ok(&call!(client, "CLUSTER", "ADDSLOTSRANGE", start, end - 1));

@@ -25,6 +25,8 @@
 //! UNHEARD fence keep-ms
 //! PLACE number claim lease-ms keep-ms max-attempts|NONE since-unix-ms length:token length:owner
 //! LEAVE number
+//! DISPLACED length:token
+//! DISPLACED expected|NONE done lost keep-until-unix-ms
 //! ```
 //!
 //! The engine's own reader reads them here. The bytes themselves are asserted by the engine's tests and by the files in
@@ -36,7 +38,7 @@ use std::str::FromStr;
 use crc::{CRC_32_ISCSI, Crc};
 
 use dsync_engine::Family;
-use dsync_engine::change::{Change, KeptPlace, Limits, Tally};
+use dsync_engine::change::{Change, Displaced, KeptPlace, Limits, Tally};
 use dsync_engine::families::once::{Completion, Reason};
 use dsync_engine::hold::Grant;
 use dsync_engine::types::{Claim, Fence, LeaseMs, Token, UnixMs, new_token_buffer};
@@ -149,6 +151,30 @@ fn read(change: &str) -> Change {
         ["PAUSE", until] => Change::Pause {
             until: optional(until).map(UnixMs),
         },
+        [
+            "PLACE",
+            place,
+            claim,
+            ms,
+            keep_ms,
+            "NONE",
+            since,
+            token,
+            owner,
+        ] => Change::Place(KeptPlace {
+            number: Fence(number(place)),
+            claim: match *claim {
+                "exclusive" => Claim::Exclusive,
+                "shared" => Claim::Shared,
+                other => panic!("no test makes a place of a '{other}' by hand"),
+            },
+            lease: lease(ms),
+            keep_ms: keep_ms.parse().expect("a duration"),
+            max_attempts: None,
+            since: UnixMs(number(since)),
+            token: Token::parse(text(token).as_bytes()).expect("a token"),
+            owner: (!text(owner).is_empty()).then(|| text(owner).into_bytes().into()),
+        }),
         ["VANISH"] => Change::Vanish,
         ["GIVEUP"] => Change::GiveUp,
         ["DELAY", until] => Change::Delay {
@@ -235,6 +261,14 @@ fn text(change: &Change) -> String {
         Change::Unheard { fence, keep_ms } => format!("UNHEARD {} {keep_ms}", fence.0),
         Change::Place(place) => place_text(place),
         Change::Leave { number } => format!("LEAVE {}", number.0),
+        Change::Displaced(Displaced::Late(late)) => format!("DISPLACED {}", token(late)),
+        Change::Displaced(Displaced::Round(round)) => format!(
+            "DISPLACED {} {} {} {}",
+            or_none(round.expected),
+            round.done,
+            round.lost,
+            round.keep_until.0
+        ),
     }
 }
 

@@ -287,6 +287,55 @@ fn place_that_is_dropped_by_a_decision_announces_0() {
     assert!(refused.error().starts_with("TOOMANY"), "{refused:?}");
 }
 
+/// A place was dropped because the work had failed, and 0 was announced. Another request still waited, so the token that
+/// asked why was put at the end of the queue, and was never told.
+#[test]
+fn place_dropped_as_failed_is_told_why_when_it_asks_again() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut subscriber = subscriber(&server);
+    ask(&mut client, "DONCE.BEGIN job TOKEN first");
+    let request = "DONCE.BEGIN job MAX 1 TOKEN a QUEUE 60000";
+    let (_, channel) = place(&ask(&mut client, request));
+    place(&ask(
+        &mut client,
+        "DONCE.BEGIN job MAX 9 TOKEN b QUEUE 60000",
+    ));
+    assert_eq!(ask(&mut client, "DONCE.FAIL job first REASON disk"), 1);
+    assert_eq!(message(&mut subscriber), (channel, "0".to_owned()));
+    for again in [
+        request,
+        "DONCE.BEGIN job MAX 1 TOKEN a BLOCK 0",
+        "DONCE.BEGIN job MAX 1 TOKEN a",
+    ] {
+        let failed = ask(&mut client, again);
+        assert_eq!(failed.as_array()[0], "FAILED", "{failed:?}");
+        assert_eq!(failed.as_array()[1], "disk");
+    }
+    // The decision stands, also where the key could grant the request again.
+    ask(&mut client, "DSEM.ACQUIRE sem LIMIT 3 PERMITS 3 TOKEN held").grant();
+    let request = "DSEM.ACQUIRE sem PERMITS 2 TOKEN a QUEUE 60000";
+    place(&ask(&mut client, request));
+    assert_eq!(ask(&mut client, "DSEM.LIMIT sem 1"), 3);
+    assert_eq!(ask(&mut client, "DSEM.LIMIT sem NONE"), 1);
+    let refused = ask(&mut client, request);
+    assert!(refused.error().starts_with("TOOMANY"), "{refused:?}");
+}
+
+/// An operator has revoked the place, so 0 is announced. That decides nothing about the request: it may ask again.
+#[test]
+fn token_of_a_revoked_place_may_ask_again() {
+    let server = Server::start();
+    let mut client = server.connect();
+    ask(&mut client, "DLOCK.ACQUIRE lock TOKEN held").grant();
+    let (_, channel) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
+    place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN b QUEUE 60000"));
+    let number = channel.rsplit(':').next().expect("a number");
+    assert_eq!(ask(&mut client, format!("DLOCK.REVOKE lock {number}")), 1);
+    let (again, _) = place(&ask(&mut client, "DLOCK.ACQUIRE lock TOKEN a QUEUE 60000"));
+    assert_eq!(again, 2, "at the end of the queue");
+}
+
 #[test]
 fn script_and_transaction_take_kept_places() {
     let server = Server::start();

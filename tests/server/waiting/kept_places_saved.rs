@@ -2,6 +2,7 @@
 //! and after a failover, and they stay with the name when the value leaves it.
 
 use super::kept_places::place;
+use crate::support::data_files::rewrite_aof;
 use crate::support::steps::*;
 use crate::support::*;
 
@@ -202,6 +203,85 @@ fn snapshot_right_after_rename_has_the_places_of_the_old_name() {
     assert_eq!(waiting(&mut client), ["b"]);
 }
 
+/// An AOF rewrite without RDB preamble began in the turn of a RENAME or DEL. It wrote none of the places of the name, which
+/// had no value to write them with. Then one of them was given up, and no server could load that AOF.
+#[test]
+fn aof_rewritten_in_the_turn_of_rename_or_del_loads() {
+    for takes_the_value in ["RENAME lock other", "DEL lock"] {
+        let mut server = Server::builder()
+            .config("appendonly", "yes")
+            .config("appendfsync", "always")
+            .config("aof-use-rdb-preamble", "no")
+            .start();
+        let mut client = server.connect();
+        assert_eq!(ask(&mut client, "SET precious data"), "OK");
+        hold_and_queue(&mut client);
+        let replies = at_once(&mut client, &[takes_the_value, "BGREWRITEAOF"]);
+        assert!(!replies[1].is_error(), "{replies:?}");
+        eventually("the rewritten AOF", SOON, || {
+            server.info_number("persistence", "aof_rewrite_in_progress") == 0
+                && server.info_number("persistence", "aof_rewrite_scheduled") == 0
+        });
+        eventually("the grant of the first place", SOON, || {
+            ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0
+        });
+        assert_eq!(ask(&mut client, "DLOCK.RELEASE lock b"), 1);
+        server.kill9();
+        server.start_again();
+        let mut client = server.connect();
+        assert_eq!(ask(&mut client, "GET precious"), "data");
+        assert!(ask(&mut client, "DLOCK.CHECK lock a").as_int() > 0);
+        assert_eq!(waiting(&mut client), Vec::<String>::new());
+        assert_eq!(server.info_number("dsync", "dsync_unapplied_changes"), 1);
+        let log = server.log_text();
+        let told = log
+            .matches("1 kept places leave their queues in the AOF")
+            .count();
+        assert_eq!(told, 1, "{log}");
+    }
+}
+
+/// A file had kept places of names without a value, in a database that the loading server did not have. Its tasks for
+/// them had no end, and each wrote a line: 61 MB of log in 15 s.
+#[test]
+fn places_of_a_database_that_is_gone_are_dropped_at_load() {
+    let mut server = Server::start();
+    let mut client = server.connect();
+    let names = || 0..100;
+    for database in [0, 5] {
+        assert_eq!(ask(&mut client, format!("SELECT {database}")), "OK");
+        for name in names() {
+            ask(&mut client, format!("DLOCK.ACQUIRE {name} EX 1000")).grant();
+            let request = format!("DLOCK.ACQUIRE {name} EX 1000 TOKEN t {KEEP_LONG}");
+            place(&ask(&mut client, request));
+        }
+    }
+    // Save before the names of database 5 have values again.
+    let del = names().fold("DEL".to_owned(), |del, name| format!("{del} {name}"));
+    let replies = at_once(&mut client, &[&del[..], "SAVE"]);
+    assert_eq!(replies[1], "OK");
+    server.kill9();
+    server.configure("databases", 1);
+    server.start_again();
+    assert_eq!(
+        server.info_number("dsync", "dsync_waiters"),
+        100,
+        "those of database 0"
+    );
+    let said = || {
+        let log = server.log_text();
+        log.matches("database 5 are dropped").count()
+    };
+    assert_eq!(said(), 1);
+    let ticks = || server.info_number("dsync", "dsync_timer_ticks");
+    eventually("a timer that rests", SOON, || {
+        let before = ticks();
+        std::thread::sleep(A_WHILE);
+        ticks() - before < 5
+    });
+    assert_eq!(said(), 1);
+}
+
 /// The worker of docs/acl.md may not subscribe; with the channels of the places it may hear of its turn, and of nothing
 /// else.
 #[test]
@@ -234,4 +314,109 @@ fn replica_has_the_places_of_a_name_that_got_another_value() {
     assert_eq!(waiting(&mut client), ["a", "b"]);
     replica.wait_to_catch_up_with(&primary);
     assert_eq!(digest(&replica, "lock"), digest(&primary, "lock"));
+}
+
+/// Lets a run lapse and a round finish, and gives turns to two places whose clients nobody hears of.
+#[track_caller]
+fn displace(client: &mut Client) {
+    ask(client, "DONCE.BEGIN job TOKEN worker");
+    ask(client, "DONCE.BEGIN job TOKEN dead QUEUE 4000");
+    assert_eq!(ask(client, "DONCE.RENEW job worker PX 1"), 1);
+    ask(client, "DWG.ADD group TOKEN member").grant();
+    assert_eq!(ask(client, "DWG.DONE group member"), 1);
+    ask(client, "DWG.PAUSE group 60000");
+    ask(client, "DWG.ADD group TOKEN dead QUEUE 4000");
+    ask(client, "DWG.PAUSE group 0");
+    for key in ["DONCE.CHECK job", "DWG.CHECK group"] {
+        eventually("the turn of a dead client", SOON, || {
+            ask(client, format!("{key} dead")).as_int() > 0
+        });
+    }
+}
+
+/// Checks that the late DONE counts, and that the old tally comes back, after the dead clients' turns.
+#[track_caller]
+fn expect_given_back(server: &Server) {
+    let mut client = server.connect();
+    for (family, key) in [("once", "DONCE.CHECK job"), ("wg", "DWG.CHECK group")] {
+        let undelivered = format!("dsync_{family}_undelivered");
+        eventually("the end of a dead client's turn", SOON, || {
+            server.info_number("dsync", &undelivered) == 1
+        });
+        assert_eq!(ask(&mut client, format!("{key} dead")), 0);
+    }
+    let tally = ask(&mut client, "DWG.WAIT group");
+    assert_eq!(tally, Reply::Array(vec![Reply::Int(1), Reply::Int(0)]));
+    assert_eq!(ask(&mut client, "DONCE.DONE job worker RESULT r"), 1);
+    let done = ask(&mut client, "DONCE.BEGIN job");
+    assert_eq!(
+        (&done.as_array()[0], &done.as_array()[2]),
+        (&Reply::Bulk(b"DONE".to_vec()), &Reply::Int(1))
+    );
+}
+
+/// A server with a grace of no time, so that a dead client's turn ends in its time after a restart too.
+fn without_grace() -> Builder {
+    Server::builder()
+        .module_arg("takeover-grace-ms")
+        .module_arg(0)
+}
+
+#[test]
+fn displaced_token_and_tally_survive_a_restart() {
+    for (aof, rewrite) in [(false, false), (true, false), (true, true)] {
+        let mut server = without_grace()
+            .config("appendonly", if aof { "yes" } else { "no" })
+            .config("appendfsync", "always")
+            .config("aof-use-rdb-preamble", "no")
+            .start();
+        let mut client = server.connect();
+        displace(&mut client);
+        match (aof, rewrite) {
+            (false, _) => drop(ask(&mut client, "SAVE")),
+            (true, false) => {}
+            (true, true) => rewrite_aof(&server),
+        }
+        let digests = [digest(&server, "job"), digest(&server, "group")];
+        server.kill9();
+        server.start_again();
+        assert_eq!([digest(&server, "job"), digest(&server, "group")], digests);
+        expect_given_back(&server);
+    }
+}
+
+#[test]
+fn displaced_token_and_tally_survive_a_failover() {
+    for full_synchronisation in [false, true] {
+        let primary = without_grace().start();
+        let attach = || {
+            let replica = without_grace().replica_of(&primary).start();
+            replica.wait_for_sync();
+            replica
+        };
+        let early = (!full_synchronisation).then(attach);
+        displace(&mut primary.connect());
+        let replica = early.unwrap_or_else(attach);
+        replica.wait_to_catch_up_with(&primary);
+        for key in ["job", "group"] {
+            assert_eq!(digest(&replica, key), digest(&primary, key), "{key}");
+        }
+        assert_eq!(ask(&mut replica.connect(), "REPLICAOF NO ONE"), "OK");
+        expect_given_back(&replica);
+        assert_eq!(replica.info_number("dsync", "dsync_unapplied_changes"), 0);
+    }
+}
+
+#[test]
+fn late_done_counts_on_a_promoted_server_while_the_run_is_unheard() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    replica.wait_for_sync();
+    displace(&mut primary.connect());
+    replica.wait_to_catch_up_with(&primary);
+    let mut client = replica.connect();
+    assert_eq!(ask(&mut client, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(ask(&mut client, "DONCE.DONE job worker RESULT r"), 1);
+    let done = ask(&mut client, "DONCE.BEGIN job TOKEN dead QUEUE 4000");
+    assert_eq!(done.as_array()[1], *"r");
 }

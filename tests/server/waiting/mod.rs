@@ -8,6 +8,7 @@ mod kept_places_saved;
 mod leaving;
 mod no_blocking;
 mod odd_names;
+mod out_of_memory;
 mod places;
 mod retries;
 mod storm;

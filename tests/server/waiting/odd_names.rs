@@ -50,3 +50,35 @@ fn odd_key_names_are_waited_for_like_any_other() {
     }
     assert_calm(&server);
 }
+
+/// The turn for a key such as `api:}deploy` was announced on a channel with the name of the key alone. A worker whose ACL
+/// permits the channels of its keys did not hear of it, and a subscriber to `api:*` did.
+#[test]
+fn turn_of_odd_key_is_announced_under_the_prefix() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let rules = "resetchannels &dsync:{api:* -@all +@connection +subscribe";
+    let user = format!("ACL SETUSER hearer on nopass {rules}");
+    assert_eq!(ask(&mut client, user), "OK");
+    for (key, head) in [
+        ("api:}deploy", "dsync:{api:}deploy}:"),
+        ("api:{}", "dsync:{api:{}}:"),
+        ("}", "dsync:{}}:"),
+        ("", "dsync:{}:"),
+    ] {
+        call!(client, "DLOCK.ACQUIRE", key, "TOKEN", "held").grant();
+        let waits = call!(client, "DLOCK.ACQUIRE", key, "TOKEN", "t", "QUEUE", 60000);
+        let channel = waits.as_array()[2].as_str().to_owned();
+        assert!(channel.starts_with(head), "{key:?}: {channel}");
+        let mut hearer = server.connect();
+        if key.starts_with("api:") {
+            assert_eq!(ask(&mut hearer, "AUTH hearer any"), "OK");
+        }
+        let heard = call!(hearer, "SUBSCRIBE", &channel);
+        assert_eq!(heard.as_array()[0], "subscribe", "{key:?}: {heard:?}");
+        assert_eq!(call!(client, "DLOCK.RELEASE", key, "held"), 1);
+        let message = reply(&mut hearer);
+        assert_eq!(message.as_array()[1], *channel.as_str(), "{message:?}");
+    }
+    assert_calm(&server);
+}

@@ -116,6 +116,20 @@ fn try_by_queued_token_answers_nil_and_changes_nothing() {
     behind.expect_silence(A_WHILE);
 }
 
+/// A lock's queue had a vacant place when the name was deleted and used as a semaphore. The token's request for permits
+/// got MISMATCH, although nothing of the kind held or waited.
+#[test]
+fn vacant_place_of_another_family_does_not_refuse_its_token() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, KEEP_LONG), "OK");
+    ask(&mut client, "DLOCK.ACQUIRE k TOKEN held").grant();
+    queued(&server, "DLOCK.ACQUIRE k TOKEN t BLOCK 0").close();
+    wait_for_blocked(&server, 0);
+    assert_eq!(ask(&mut client, "DEL k"), 1);
+    ask(&mut client, "DSEM.ACQUIRE k LIMIT 1 TOKEN t").grant();
+}
+
 #[test]
 fn vacant_place_is_resumed_by_its_token_in_its_old_rank() {
     let server = Server::start();
