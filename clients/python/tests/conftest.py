@@ -1,4 +1,6 @@
-from typing import Any, AsyncIterator, Iterator
+import time
+from types import SimpleNamespace
+from typing import Any, AsyncIterator, Callable, Iterator
 
 import pytest
 import redis.asyncio
@@ -32,6 +34,20 @@ def proxy(server: Server) -> Iterator[Proxy]:
     proxy = Proxy(server.port)
     yield proxy
     proxy.close()
+
+
+@pytest.fixture
+def suspend(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Returns what happens to the clock that goes on when the machine is suspended; all waits stand still meanwhile."""
+    ahead = [0.0]
+    clock = SimpleNamespace(clock_gettime=lambda _: time.monotonic() + ahead[0])
+    monkeypatch.setattr("dsync._lease.time", clock)
+    monkeypatch.setattr("dsync._lease._CLOCK", "boottime")
+
+    def suspend(seconds: float) -> None:
+        ahead[0] += seconds
+
+    return suspend
 
 
 @pytest.fixture

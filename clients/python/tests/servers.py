@@ -218,6 +218,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self._target = port
         self._is_cut = threading.Event()
+        self._is_deaf = threading.Event()
         self._sockets: List[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -226,9 +227,14 @@ class Proxy:
     def cut(self) -> None:
         self._is_cut.set()
 
+    def cut_answers(self) -> None:
+        """What is sent still arrives, but nobody hears of it."""
+        self._is_deaf.set()
+
     def mend(self) -> None:
         """New connections work again. The old ones stay dead, as after the loss of a route."""
         self._is_cut = threading.Event()
+        self._is_deaf = threading.Event()
 
     def close(self) -> None:
         self._listener.close()
@@ -244,14 +250,14 @@ class Proxy:
                     continue
                 far = socket.create_connection(("127.0.0.1", self._target))
                 self._sockets.append(far)
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=self._forward, args=(source, sink, self._is_cut), daemon=True).start()
+                for ends in ((near, far, self._is_cut, self._is_cut), (far, near, self._is_cut, self._is_deaf)):
+                    threading.Thread(target=self._forward, args=ends, daemon=True).start()
 
     @staticmethod
-    def _forward(source: socket.socket, sink: socket.socket, is_cut: threading.Event) -> None:
+    def _forward(source: socket.socket, sink: socket.socket, is_cut: threading.Event, is_deaf: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
-                if not is_cut.is_set():
+                if not (is_cut.is_set() or is_deaf.is_set()):
                     sink.sendall(data)
-            if not is_cut.is_set():
+            if not (is_cut.is_set() or is_deaf.is_set()):
                 sink.shutdown(socket.SHUT_WR)

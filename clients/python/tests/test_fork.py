@@ -30,6 +30,115 @@ assert status == 0, status
 
 
 def test_parent_and_child_hold_locks_of_their_own(server: Server) -> None:
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM, str(server.port)]
+    run(PROGRAM, server)
+
+
+def run(program: str, server: Server) -> None:
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, str(server.port)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+CHILD_THAT_LEAVES = """
+import multiprocessing, os, sys, redis
+from dsync import HoldLost, group, lock, once
+
+client = redis.Redis(port=int(sys.argv[1]))
+
+def in_child(ends):
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0, "the child failed"
+    else:
+        ends()
+
+with lock(client, "k", lease=30) as hold:
+    in_child(lambda: sys.exit(0))           # unwinds the block
+    in_child(lambda: os._exit(0))
+    process = multiprocessing.get_context("fork").Process(target=int)
+    process.start()
+    process.join()
+    assert hold.renew()
+    assert not hold.lost.is_set()
+
+with once.begin(client, "w") as run:
+    in_child(lambda: sys.exit(0))
+    assert run.hold.renew()
+
+batch = group(client, "g")
+batch.expect(1)
+child = 1
+try:
+    with batch.member() as hold:
+        child = os.fork()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0, "the block of the child ended in silence"
+            assert hold.renew()
+except HoldLost as error:
+    os._exit(0 if child == 0 and "parent" in str(error) else 1)
+if not child:
+    os._exit(1)
+"""
+
+
+def test_child_that_leaves_its_block_ends_nothing(server: Server) -> None:
+    """sys.exit in a child went through the block and released the parent's lock, which was never told."""
+    run(CHILD_THAT_LEAVES, server)
+
+
+CHILD_THAT_STAYS = """
+import os, sys, redis
+from dsync import HoldLost, lock
+
+client = redis.Redis(port=int(sys.argv[1]))
+hold = lock(client, "k", lease=30).acquire()
+child = os.fork()
+if child == 0:
+    told = hold.lost.is_set() and hold.lost.wait(30) and hold.left() == 0
+    told = told and not hold.renew() and not hold.release()
+    try:
+        hold.raise_if_lost()
+    except HoldLost as error:
+        os._exit(0 if told and "parent" in str(error) else 1)
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0, "the child was not told"
+assert hold.release()
+"""
+
+
+def test_child_that_stays_is_told_that_it_holds_nothing(server: Server) -> None:
+    """A daemon forks after it has taken its lock and goes on with the work: nothing renewed, and nothing told."""
+    run(CHILD_THAT_STAYS, server)
+
+
+CHILD_OF_A_TASK = """
+import asyncio, os, sys, redis.asyncio
+from dsync import HoldLost
+from dsync.aio import lock
+
+async def main():
+    client = redis.asyncio.Redis(port=int(sys.argv[1]))
+    try:
+        async with lock(client, "k", lease=30) as hold:
+            child = os.fork()
+            if child == 0:
+                told = hold.lost.is_set() and await hold.lost.wait() and hold.left() == 0
+                told = told and not await hold.renew() and not await hold.release()
+                try:
+                    hold.raise_if_lost()
+                except HoldLost as error:
+                    sys.exit(0 if told and "parent" in str(error) else 1)
+                sys.exit(1)
+            assert os.waitpid(child, 0)[1] == 0, "the child was not told"
+            assert await hold.renew()
+    except SystemExit as error:
+        # The end of the loop would take from the parent what both wait for.
+        os._exit(error.code)
+    await client.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_child_of_a_task_ends_nothing_and_is_told(server: Server) -> None:
+    run(CHILD_OF_A_TASK, server)

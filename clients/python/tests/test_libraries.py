@@ -74,6 +74,30 @@ def test_lock_class_takes_the_place_of_the_librarys_own(
         held.release()
 
 
+def test_lock_class_grants_a_token_once(client: Any) -> None:
+    """Two objects with one token: the server took the second request for the first, and both had the lock."""
+    one, two = (client.lock("k", timeout=30, lock_class=dsync.redis_lock.Lock, thread_local=False) for _ in range(2))
+    assert one.acquire(token="task-7")
+    assert not two.acquire(blocking=False, token="task-7")
+    assert not two.acquire(blocking_timeout=0.3, token="task-7")
+    waiting = threading.Thread(target=two.acquire, kwargs={"token": "task-7"})
+    waiting.start()
+    one.release()
+    waiting.join(30)
+    assert two.owned()
+
+
+async def test_lock_class_of_asyncio_grants_a_token_once(server: Server) -> None:
+    client = redis.asyncio.Redis(port=server.port)
+    one, two = (client.lock("k", timeout=30, lock_class=dsync.aio.redis_lock.Lock) for _ in range(2))
+    assert await one.acquire(token="task-7")
+    assert not await two.acquire(blocking=False, token="task-7")
+    assert not await two.acquire(blocking_timeout=0.3, token="task-7")
+    await one.release()
+    assert await two.acquire(token="task-7")
+    await client.aclose()
+
+
 def test_lock_class_waits_in_the_queue(client: Any) -> None:
     first = client.lock("k", timeout=30, lock_class=dsync.redis_lock.Lock)
     assert first.acquire()

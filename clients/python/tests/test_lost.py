@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from typing import Any, Iterator, List
+from typing import Any, Callable, Iterator, List
 
 import pytest
 import redis
@@ -11,7 +11,8 @@ from servers import Proxy, Server, eventually, until_waiting
 from test_lock import holders, waiters
 
 import dsync
-from dsync import lock
+from dsync import all_of, lock
+from dsync._sync._alarm import Clock
 
 
 def test_revoked_hold_is_lost_and_its_block_raises(client: Any) -> None:
@@ -26,6 +27,143 @@ def test_revoked_hold_is_lost_and_its_block_raises(client: Any) -> None:
             hold.raise_if_lost()
     assert lost.value.fence == hold.fence
     eventually(lambda: told == [hold], "the callback")
+
+
+@pytest.mark.parametrize("command", ["DEL {}", "DLOCK.REVOKE {} {}", "SET {} value"])
+def test_block_whose_hold_was_gone_raises(client: Any, command: str) -> None:
+    """Another had held meanwhile: the server said so in its answer to the release, and the block ended in silence."""
+    with pytest.raises(dsync.HoldLost, match="revoked or removed"), lock(client, "k", lease=30) as hold:
+        client.execute_command(*command.format("k", hold.fence).split())
+
+
+def test_release_whose_answer_was_lost_is_no_loss(server: Server, proxy: Proxy, monkeypatch: Any) -> None:
+    """The first request has ended the hold, but only the second is answered: with 0, which says nothing then."""
+    monkeypatch.setattr("dsync._sync._hold.ANSWER_WITHIN", 1.0)
+    with lock(redis.Redis(port=proxy.port), "k", lease=30):
+        proxy.cut_answers()
+        threading.Timer(0.5, proxy.mend).start()
+    assert holders(server.client(), "k") == 0
+
+
+def test_renewal_by_hand_that_finds_another_type_tells_the_loss(client: Any) -> None:
+    hold = lock(client, "k").acquire()
+    client.set("k", "value")
+    assert not hold.renew()
+    assert hold.lost.is_set()
+
+
+def test_several_keys_are_not_entered_when_the_first_is_lost_meanwhile(client: Any) -> None:
+    """The hold of the first key was lost while the second was waited for, and the block began nevertheless."""
+    blocker = lock(client, "b").acquire()
+    entered = []
+
+    def lose_the_first() -> None:
+        eventually(lambda: waiters(client), "a waiter")
+        client.delete("a")
+        time.sleep(1)
+        blocker.release()
+
+    losing = threading.Thread(target=lose_the_first)
+    losing.start()
+    with pytest.raises(dsync.HoldLost), all_of(lock(client, "a", lease=1), lock(client, "b", lease=1)):
+        entered.append(True)
+    losing.join()
+    assert not entered
+    assert holders(client, "b") == 0
+
+
+def test_loss_by_a_suspension_is_told_when_the_machine_goes_on(client: Any, suspend: Callable[[float], None]) -> None:
+    """The wait for the end of the lease stood still with the machine: the loss was told 19 s after it went on."""
+    hold = lock(client, "k", lease=60).acquire()
+    # Lets the clock's thread begin its wait.
+    time.sleep(0.2)
+    suspend(120)
+    assert hold.left() == 0
+    assert hold.lost.wait(10)
+
+
+def test_suspension_that_is_shorter_than_the_lease_is_followed_by_a_renewal(
+    client: Any, suspend: Callable[[float], None]
+) -> None:
+    with lock(client, "k", lease=60) as hold:
+        suspend(25)
+        before = hold._lease.lost_at()
+        eventually(lambda: hold._lease.lost_at() > before, "the first renewal")
+        suspend(35)
+        before = hold._lease.lost_at()
+        eventually(lambda: hold._lease.lost_at() > before, "the next renewal", within=10)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0], ids=["new", "renewed"])
+def test_hold_that_nobody_refers_to_ends_with_its_lease(client: Any, seconds: float) -> None:
+    """An error between acquire() and try: the hold was renewed for as long as the process lived."""
+    hold = lock(client, "k", lease=1).acquire()
+    time.sleep(seconds)
+    assert holders(client, "k") == 1
+    del hold
+    eventually(lambda: not holders(client, "k"), "a free lock", within=10)
+
+
+def test_block_without_a_name_for_its_hold_keeps_it(client: Any) -> None:
+    with lock(client, "k", lease=1):
+        time.sleep(2)
+        assert holders(client, "k") == 1
+
+
+@pytest.fixture
+def no_threads(monkeypatch: Any) -> List[str]:
+    """The names of the threads that cannot be started, as with too many of them."""
+    start = threading.Thread.start
+    refused: List[str] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        if any(thread.name.startswith(name) for name in refused):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    return refused
+
+
+def test_loss_is_told_when_no_thread_can_renew(client: Any, no_threads: List[str], caplog: Any) -> None:
+    """The error ended the watch over the lease as well: the hold was gone, and its loss never told."""
+    no_threads += ["dsync-renews", "dsync-on-lost"]
+    hold = lock(client, "k", lease=1, on_lost=print).acquire()
+    assert hold.lost.wait(20)
+    eventually(lambda: "could not be called" in caplog.text, "the callback is tried")
+    with pytest.raises(dsync.HoldLost, match="can't start new thread"):
+        hold.raise_if_lost()
+
+
+def test_hold_is_renewed_by_a_thread_that_starts_at_last(client: Any, no_threads: List[str]) -> None:
+    no_threads.append("dsync-renews")
+    with lock(client, "k", lease=4) as hold:
+        time.sleep(1.6)
+        no_threads.clear()
+        time.sleep(3)
+        hold.raise_if_lost()
+
+
+def test_hold_that_nobody_can_watch_is_given_back(
+    client: Any, no_threads: List[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("dsync._sync._hold.CLOCK", clock)
+    no_threads.append("dsync-leases")
+    with pytest.raises(RuntimeError, match="new thread"):
+        lock(client, "k").acquire()
+    assert holders(client, "k") == 0
+    no_threads.clear()
+    with lock(client, "k", lease=1) as hold:
+        time.sleep(1.5)
+        hold.raise_if_lost()
+
+
+def test_callback_of_asyncio_is_refused(client: Any) -> None:
+    async def tell(_: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"dsync\.aio"):
+        lock(client, "k", on_lost=tell)
 
 
 def test_error_of_the_block_comes_before_the_loss(client: Any) -> None:
@@ -185,6 +323,27 @@ def test_interrupted_wait_leaves_nothing_behind(client: Any, own_connection: boo
             lock(client, "k", wait=60, own_connection=own_connection).acquire()
         assert waiters(client) == 0
     assert holders(client, "k") == 0
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["waiting", "out of reach"])
+def test_time_out_of_the_programs_own_ends_a_wait(own_server: Server, own_connection: bool, held: bool) -> None:
+    """Its name, and the library that waits in recv, had it taken for a time-out of the connection, which passes."""
+
+    def ring(*_: Any) -> None:
+        raise TimeoutError("the program's own")
+
+    client = own_server.client()
+    lock(own_server.client(), "k").acquire()
+    if not held:
+        own_server.kill()
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        with pytest.raises(TimeoutError, match="the program's own"):
+            lock(client, "k", wait=20, own_connection=own_connection).acquire()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_server_out_of_reach_raises_the_error_of_the_client(own_server: Server) -> None:

@@ -1,8 +1,13 @@
 """The scripts without a server: the clock and the replies are the test's."""
 
+import socket
+import threading
 from typing import Any, Callable, Iterator, List, Optional, Tuple, Union
 
 import pytest
+import redis
+import redis.exceptions
+import valkey.exceptions
 from servers import eventually
 
 import dsync
@@ -30,9 +35,8 @@ class Story:
         for module in (_lease, _retry, _steps):
             monkeypatch.setattr(module, "now", lambda: self.time)
 
-    def run(self, script: Script[Any], *replies: Union[Any, BaseException, Reply], stops_after: int = 99) -> Any:
+    def run(self, script: Script[Any], *replies: Union[Any, BaseException, Reply], stops_at: float = 9_999) -> Any:
         answers: Iterator[Any] = iter(replies)
-        pauses = 0
         result: Any = None
         error: Optional[BaseException] = None
         try:
@@ -49,8 +53,7 @@ class Story:
                     result, error = (None, reply) if isinstance(reply, BaseException) else (reply, None)
                 elif isinstance(step, Pause):
                     self.time += step.seconds
-                    pauses += 1
-                    result = pauses > stops_after
+                    result = self.time >= stops_at
                 elif isinstance(step, Turn):
                     self.said.append(f"turn {step.seconds:g}")
                     self.time += step.seconds
@@ -130,13 +133,20 @@ def test_try_is_asked_once_and_not_withdrawn(story: Story) -> None:
     "error",
     [
         ConnectionError("closed"),
-        TimeoutError("late"),
-        Exception("UNBLOCKED superseded"),
-        Exception("MOVED 1 127.0.0.1:7001"),
-        Exception("READONLY You can't write"),
-        Exception("TRYAGAIN"),
-        Exception("CLUSTERDOWN"),
-        Exception("NOREPLICAS"),
+        socket.gaierror("a name is not found for a moment"),
+        redis.TimeoutError("late"),
+        valkey.exceptions.ConnectionError("closed"),
+        redis.ResponseError("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        redis.exceptions.MovedError("1 127.0.0.1:7001"),
+        redis.exceptions.ReadOnlyError("You can't write"),
+        redis.exceptions.OutOfMemoryError("command not allowed"),
+        redis.ResponseError("TRYAGAIN"),
+        redis.ResponseError("CLUSTERDOWN"),
+        redis.ResponseError("NOREPLICAS"),
+        redis.ResponseError("MISCONF"),
+        redis.ResponseError("BUSY Redis is busy running a script"),
+        valkey.exceptions.ResponseError("OOM command not allowed"),
+        redis.exceptions.RedisClusterException("Redis Cluster cannot be connected"),
     ],
 )
 def test_request_is_repeated_with_its_token_over_errors_that_pass(story: Story, error: Exception) -> None:
@@ -144,9 +154,32 @@ def test_request_is_repeated_with_its_token_over_errors_that_pass(story: Story, 
     assert story.verbs() == ["ACQUIRE QUEUE 5000", "ACQUIRE BLOCK 10000", "ACQUIRE QUEUE 5000", "ACQUIRE BLOCK 10000"]
 
 
-def test_error_that_lasts_is_raised_at_once_and_the_request_withdrawn(story: Story) -> None:
-    with pytest.raises(Exception, match="TOOMANY"):
-        story.run(acquire(), Exception("TOOMANY"), 0, 0)
+class OwnTimeoutError(Exception):
+    """Called by a name that libraries use, too."""
+
+
+OwnTimeoutError.__name__ = "TimeoutError"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.ResponseError("TOOMANY"),
+        redis.ResponseError("BUSYKEY"),
+        redis.ResponseError("UNBLOCKED released: RELEASE with the token of this request has withdrawn it"),
+        redis.ResponseError("UNBLOCKED superseded: the same token asked again"),
+        redis.AuthenticationError("wrong"),
+        redis.exceptions.RedisClusterException("shard_hint is deprecated"),
+        TimeoutError("of signal.alarm"),
+        OwnTimeoutError("of the program"),
+        OSError("of the program"),
+        Exception("READONLY by name only"),
+    ],
+)
+def test_error_that_lasts_is_raised_at_once_and_the_request_withdrawn(story: Story, error: Exception) -> None:
+    """A name or a text is no proof: a wait of six seconds went on over the TimeoutError of the program's own alarm."""
+    with pytest.raises(type(error), match=str(error)):
+        story.run(acquire(), error, 0, 0)
     assert story.verbs() == ["ACQUIRE QUEUE 5000", "RELEASE t", "RELEASE t"]
 
 
@@ -187,7 +220,7 @@ def renewing(story: Story, lost: Callable[[str], None]) -> Tuple[Lease, Script[N
 
 def test_lease_is_renewed_at_each_third(story: Story) -> None:
     lease, script = renewing(story, pytest.fail)
-    story.run(script, (1, 0.5), (1, 0.5), stops_after=2)
+    story.run(script, (1, 0.5), (1, 0.5), stops_at=1_009.0)
     # Sent at 1003 and at 1006: a lease counts from there.
     assert lease.lost_at() == 1_006.0 + 9.0 - 0.9
 
@@ -204,6 +237,15 @@ def test_renewal_that_finds_no_hold_tells_the_loss(story: Story) -> None:
     _, script = renewing(story, told.append)
     story.run(script, 0)
     assert told == ["its lease ran out, or it was revoked or removed"]
+
+
+def test_renewal_that_finds_another_type_tells_the_loss_at_once(story: Story) -> None:
+    """SET over the key was taken for an error that passes: the loss was told when the lease was over."""
+    told: List[str] = []
+    _, script = renewing(story, told.append)
+    story.run(script, redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"))
+    assert story.time == 1_003.0
+    assert "WRONGTYPE" in told[0]
 
 
 def test_hold_counts_as_lost_a_margin_before_its_lease_ends(story: Story) -> None:
@@ -225,7 +267,8 @@ def test_older_renewal_does_not_shorten_the_lease(story: Story) -> None:
 
 
 def test_release_is_repeated_until_it_is_answered(story: Story) -> None:
-    assert story.run(_steps.finish(REQUEST.verb("RELEASE"), "k", 5), GONE, GONE, 1) == 1
+    assert story.run(_steps.finish(REQUEST.verb("RELEASE"), "k", 5), GONE, GONE, 1) == (True, False)
+    assert story.run(_steps.finish(REQUEST.verb("RELEASE"), "k", 5), 0) == (False, True)
     with pytest.raises(ConnectionError):
         story.run(_steps.finish(REQUEST.verb("RELEASE"), "k", 5), *[GONE] * 200)
 
@@ -252,6 +295,36 @@ def test_alarms_ring_in_order_and_not_when_cancelled() -> None:
     clock.at(start + 0.03, faulty)
     eventually(lambda: "late" in rung, "the last alarm")
     assert rung == ["again", "again", "late"]
+
+
+def test_alarms_that_are_cancelled_are_forgotten() -> None:
+    """A hold with a lease of a day left its alarm behind for eight hours after its release."""
+    clock = Clock()
+    rung = threading.Event()
+
+    def ring() -> Optional[float]:
+        rung.set()
+        return None
+
+    start = _lease.now()
+    for _ in range(1_000):
+        clock.at(start + 3_600, ring).cancel()
+    kept = [clock.at(start + 3_600, ring) for _ in range(100)]
+    clock.at(start + 0.1, ring)
+    for alarm in kept[:90]:
+        alarm.cancel()
+        alarm.cancel()
+    assert len(clock._due) <= 20
+    assert rung.wait(10)
+
+
+def test_errors_of_others_are_printable() -> None:
+    """The OWNER of another client went to the terminal as it was, with all that a terminal does at it."""
+    holder = dsync.Holder(fence=7, owner="evil\x1b[2J\nroot@\u202edb Zoë", lease_left=1, held_for=1)
+    assert "evil\\x1b[2J\\nroot@\\u202edb Zoë (fence 7" in str(dsync.NotAcquired("k", [holder]))
+    assert holder.owner is not None
+    assert "\n" in holder.owner
+    assert "failure: a\\nb" in str(dsync.WorkFailed("k", "a\nb", 1))
 
 
 def test_errors_are_of_one_family() -> None:

@@ -7,9 +7,11 @@ own count began. The hold counts as lost a margin before the lease is over, so t
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from typing import Optional
+import weakref
+from typing import Any, Callable, Optional
 
 # CLOCK_BOOTTIME, where there is one, goes on while the machine is suspended, as the server's leases do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
@@ -25,16 +27,28 @@ def default_margin(lease: float) -> float:
     return min(lease / 10, 2.0)
 
 
+#: Seconds of the shortest slice of a wait.
+SHORTEST_SLICE = 0.05
+
+
+#: Why the child of a fork holds nothing.
+OF_THE_PARENT = "it belongs to the parent of this process, which was forked since"
+
+
 class Lease:
-    """The lease of one hold. Thread-safe."""
+    """The lease of one hold. Thread-safe. In the child of a fork it has ended: the parent goes on, unheard."""
 
     def __init__(self, seconds: float, margin: float, sent: float) -> None:
         self.seconds = seconds
         self._margin = margin
         self._sent = sent
+        #: Seconds after which a wait for a moment of the lease looks at the clock again: no wait that the system offers
+        #: goes on while the machine is suspended, and after that it would last as long as before.
+        self.slice = max(SHORTEST_SLICE, min(margin or seconds, default_margin(seconds)))
         self._ended: Optional[str] = None
         self._trouble: Optional[BaseException] = None
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def renewed(self, sent: float) -> None:
         """Notes that the server has renewed the lease, for a request that was sent at this moment."""
@@ -48,13 +62,23 @@ class Lease:
 
     def end(self, why: str) -> None:
         """Notes that the hold has ended. The first reason stays."""
-        with self._lock:
-            self._ended = self._ended or why
+        if not self.is_of_the_parent:
+            with self._lock:
+                self._ended = self._ended or why
+
+    def forget(self) -> None:
+        """Notes that nobody refers to the hold any more. Without the lock: garbage is collected at any moment."""
+        self._ended = self._ended or "nobody refers to it any more"
+
+    @property
+    def is_of_the_parent(self) -> bool:
+        """Whether this process is a child of the one that got the hold. Asks first of all: a lock may stay locked."""
+        return self._pid != os.getpid()
 
     @property
     def has_ended(self) -> bool:
         """Whether :meth:`end` was called; not whether the time is over."""
-        return self._ended is not None
+        return self._ended is not None or self.is_of_the_parent
 
     def lost_at(self) -> float:
         """Returns the moment from which the hold counts as lost, unless it is renewed before."""
@@ -68,13 +92,30 @@ class Lease:
 
     def left(self) -> float:
         """Returns the seconds until the hold counts as lost, 0 once it does."""
-        return 0.0 if self._ended is not None else max(0.0, self.lost_at() - now())
+        return 0.0 if self.has_ended else max(0.0, self.lost_at() - now())
+
+    def watch_for(self) -> float:
+        """Returns for how many seconds to wait until :meth:`why_lost` is worth asking again."""
+        return min(self.left(), self.slice)
 
     def why_lost(self) -> Optional[str]:
         """Returns why the hold is lost, or ``None`` while it is not."""
+        if self.is_of_the_parent:
+            return OF_THE_PARENT
         if self._ended is not None:
             return self._ended
         if now() < self.lost_at():
             return None
         trouble = f" ({self._trouble})" if self._trouble is not None else ""
         return f"no renewal was answered in time{trouble}"
+
+
+def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns what calls this method of a hold without keeping the hold. Once it is gone, nothing is called."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> Any:
+        found = reference()
+        return None if found is None else found(*arguments)
+
+    return call

@@ -10,12 +10,15 @@ from __future__ import annotations
 from typing import Any, Optional, Type
 
 from . import _protocol, _steps
+from ._lease import now
 from ._protocol import LOCK, Request, milliseconds
 from ._settings import Settings
-from ._steps import Outcome, Script, Waits
+from ._steps import Outcome, Pause, Script, Waits
 
 #: Seconds of the lease of a lock without ``timeout``: the longest that the server allows by default.
 NO_TIMEOUT = 86_400.0
+#: Seconds between two looks at a token that the caller gave and that holds the lock already.
+POLL = 0.1
 
 
 class OtherType(Exception):
@@ -26,9 +29,25 @@ def request(name: Any, token: Any, timeout: Optional[float]) -> Request:
     return Request(LOCK, name, token, timeout or NO_TIMEOUT, _protocol.default_owner())
 
 
-def acquire(asked: Request, wait: Optional[float]) -> Script[Outcome]:
+def acquire(asked: Request, wait: Optional[float], token_is_given: bool) -> Script[Outcome]:
+    if token_is_given:
+        deadline = None if wait is None else now() + wait
+        if not (yield from _until_not_held(asked, deadline)):
+            return None
+        wait = None if deadline is None else max(0.0, deadline - now())
     script = _steps.acquire(asked, Waits(wait, own_connection=True, retry_for=Settings.retry_for))
-    return _own_type(script)
+    outcome: Outcome = yield from _own_type(script)
+    return outcome
+
+
+def _until_not_held(asked: Request, deadline: Optional[float]) -> Script[bool]:
+    """Waits until the token holds nothing: for the server the request of another would be the same one once more."""
+    while (yield from left(asked)):
+        pause = POLL if deadline is None else min(POLL, deadline - now())
+        if pause <= 0:
+            return False
+        yield Pause(pause)
+    return True
 
 
 def holders(asked: Request) -> Script[int]:
@@ -47,7 +66,8 @@ def left(asked: Request) -> Script[int]:
 
 def release(asked: Request) -> Script[bool]:
     try:
-        return bool((yield from _own_type(_steps.finish(asked.verb("RELEASE"), asked.key, Settings.retry_for))))
+        ended = yield from _own_type(_steps.finish(asked.verb("RELEASE"), asked.key, Settings.retry_for))
+        return bool(ended.is_ended)
     except OtherType:
         return False
 

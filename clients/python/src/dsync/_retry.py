@@ -5,10 +5,11 @@ Repeating a request is safe, because its token tells the server that it is the s
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-from typing import Optional
+import socket
+import sys
+from typing import Any, Optional, Tuple, Type
 
 from ._lease import now
 
@@ -19,7 +20,7 @@ FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 
 # Replies of a server that is in the way at the moment; another attempt, perhaps on another server, can succeed.
-_CODES = (
+_CODES = {
     "UNBLOCKED",
     "MOVED",
     "ASK",
@@ -30,37 +31,65 @@ _CODES = (
     "MASTERDOWN",
     "NOREPLICAS",
     "MISCONF",
-    # redis-py words it like this when no node of a cluster answers.
-    "Redis Cluster cannot be connected",
-)
+    "BUSY",
+    "OOM",
+}
 
-# redis-py and valkey-py have the same names for their classes, and cut the code off the message of some.
-_PASSING = {
+# What UNBLOCKED says to a request that is over: its token was withdrawn, or is used by another.
+_OVER = {"released", "superseded"}
+
+# Classes of redis-py and valkey-py. They cut the code off the message of the replies that have a class of their own.
+_PASSING = (
     "ConnectionError",
     "TimeoutError",
-    "OSError",
     "AskError",
     "MovedError",
     "ReadOnlyError",
     "TryAgainError",
     "ClusterDownError",
     "MasterDownError",
-    "MasterNotFoundError",
     "SlotNotCoveredError",
     "BusyLoadingError",
-}
+    "OutOfMemoryError",
+)
 
 # These are connection errors by inheritance, but no repetition mends them.
-_LASTING = {"AuthenticationError", "AuthenticationWrongNumberOfArgsError", "AuthorizationError"}
+_LASTING = ("AuthenticationError", "AuthenticationWrongNumberOfArgsError", "AuthorizationError")
 
 
 def passes(error: BaseException) -> bool:
-    """Returns whether another attempt can succeed."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if names & _LASTING:
-        return False
-    # On Python 3.9 and 3.10 asyncio has a class of its own.
-    return bool(names & _PASSING) or isinstance(error, asyncio.TimeoutError) or str(error).startswith(_CODES)
+    """Returns whether another attempt can succeed.
+
+    It goes by the classes of the libraries, not by their names: a TimeoutError that a program raises in its handler of
+    a signal is meant to end the wait.
+    """
+    # A look-up of a name can fail for a moment.
+    if isinstance(error, (ConnectionError, socket.gaierror)):
+        return True
+    for library in ("redis", "valkey"):
+        exceptions = sys.modules.get(f"{library}.exceptions")
+        if isinstance(error, _classes(exceptions, *_LASTING)):
+            return False
+        if isinstance(error, _classes(exceptions, *_PASSING)):
+            return True
+        if isinstance(error, _classes(exceptions, "ResponseError")):
+            code, _, message = str(error).partition(" ")
+            return code in _CODES and not (code == "UNBLOCKED" and message.split(":")[0] in _OVER)
+        if isinstance(error, _classes(exceptions, f"{library.capitalize()}ClusterException")):
+            # They word it like this when no node of a cluster answers.
+            return "Cluster cannot be connected" in str(error)
+    return False
+
+
+def _classes(exceptions: Any, *names: str) -> Tuple[Type[BaseException], ...]:
+    """Returns those of the classes that this version of the library has; none if it is not loaded."""
+    found = (getattr(exceptions, name, None) for name in names)
+    return tuple(kind for kind in found if kind is not None)
+
+
+def tells_the_end(error: BaseException) -> bool:
+    """Returns whether this answer to a renewal says that there is no hold: the key has a value of another type."""
+    return str(error).startswith("WRONGTYPE")
 
 
 class Patience:

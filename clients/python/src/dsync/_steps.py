@@ -13,7 +13,7 @@ from typing import Any, Callable, Generator, NamedTuple, Optional, Tuple, TypeVa
 from . import _protocol
 from ._lease import Lease, now
 from ._protocol import Done, GivenUp, Granted, Request, Waiting, Words, milliseconds
-from ._retry import FIRST_PAUSE, Patience
+from ._retry import FIRST_PAUSE, Patience, tells_the_end
 
 #: Seconds in which a server answers a command that does not block, unless something is wrong.
 ANSWER_WITHIN = 5.0
@@ -111,10 +111,10 @@ def acquire(request: Request, waits: Waits) -> Script[Outcome]:
         raise
     except BaseException:
         if asking.may_be_known:
-            yield from _withdraw(asking.request)
+            yield from withdraw(asking.request)
         raise
     if asking.may_be_known:
-        yield from _withdraw(asking.request)
+        yield from withdraw(asking.request)
     return outcome
 
 
@@ -218,7 +218,7 @@ def _await_turn(channel: str, watched: Optional[str], deadline: Optional[float])
     return channel
 
 
-def _withdraw(request: Request) -> Script[None]:
+def withdraw(request: Request) -> Script[None]:
     """Takes back a request that nobody waits for any more."""
     for _ in range(2):
         try:
@@ -229,24 +229,33 @@ def _withdraw(request: Request) -> Script[None]:
         # Nothing was withdrawn: the request was over, or has not arrived yet.
 
 
+#: Why a hold is lost that RENEW does not find.
+NOT_RENEWED = "its lease ran out, or it was revoked or removed"
+
+
 def renew(request: Request, lease: Lease, on_lost: Callable[[str], None]) -> Script[None]:
     """Renews at each third of the lease until a pause says to stop, or until the hold is lost."""
     while True:
-        if (yield Pause(max(0.0, lease.renewal_due_at() - now()))):
+        if (yield Pause(max(0.0, min(lease.renewal_due_at() - now(), lease.slice)))):
             return
+        if now() < lease.renewal_due_at():
+            continue
         pause = FIRST_PAUSE
         while not lease.has_ended:
             sent = now()
             try:
                 is_renewed = int((yield Ask(request.renewal(), min(ANSWER_WITHIN, max(request.lease / 3, 0.1)))))
             except Exception as error:
+                if tells_the_end(error):
+                    on_lost(str(error))
+                    return
                 lease.not_renewed(error)
                 if lease.left() == 0.0 or (yield Pause(min(pause, request.lease / 10))):
                     return
                 pause = min(2 * pause, request.lease / 10)
                 continue
             if not is_renewed:
-                on_lost("its lease ran out, or it was revoked or removed")
+                on_lost(NOT_RENEWED)
                 return
             lease.renewed(sent)
             break
@@ -254,13 +263,36 @@ def renew(request: Request, lease: Lease, on_lost: Callable[[str], None]) -> Scr
             return
 
 
-def finish(words: Words, key: str, retry_for: float) -> Script[int]:
+def renew_now(request: Request) -> Script[Optional[str]]:
+    """Renews once, and raises the error if there is no answer. Returns why the hold has ended, if it has."""
+    try:
+        is_renewed = int((yield Ask(request.renewal())))
+    except Exception as error:
+        if tells_the_end(error):
+            return str(error)
+        raise
+    return None if is_renewed else NOT_RENEWED
+
+
+class Finished(NamedTuple):
+    #: Whether the server has ended the hold now.
+    is_ended: bool
+    #: Whether it was asked once only. Otherwise an earlier request can have ended the hold, and its answer was lost.
+    at_once: bool
+
+
+def finish(words: Words, key: str, retry_for: float) -> Script[Finished]:
     """Sends RELEASE, DONE or FAIL until it is answered. Raises the last error after ``retry_for`` seconds without."""
     patience = Patience(key, retry_for)
+    at_once = True
     while True:
         try:
-            return int((yield Ask(words, min(ANSWER_WITHIN, max(retry_for, WITHDRAW_WITHIN)), is_last=True)))
+            reply = yield Ask(words, min(ANSWER_WITHIN, max(retry_for, WITHDRAW_WITHIN)), is_last=True)
+            return Finished(int(reply) > 0, at_once)
         except Exception as error:
+            if tells_the_end(error):
+                return Finished(False, at_once)
+            at_once = False
             yield Pause(patience.pause_after(error))
 
 

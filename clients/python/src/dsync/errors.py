@@ -9,6 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Sequence
 
 
+def _printable(text: str) -> str:
+    """Returns a text of another client as it may stand in a log or on a terminal: without control characters."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 class Holder(NamedTuple):
     """Someone who holds a key, as INFO shows it."""
 
@@ -21,7 +26,7 @@ class Holder(NamedTuple):
     held_for: float
 
     def __str__(self) -> str:
-        owner = self.owner or "a client that gave no owner"
+        owner = _printable(self.owner or "") or "a client that gave no owner"
         return f"{owner} (fence {self.fence}, for {self.held_for:.1f} s, {self.lease_left:.1f} s of lease left)"
 
 
@@ -68,4 +73,4 @@ class WorkFailed(DsyncError):
         #: The reason of the last failure: ``lapsed`` or ``revoked``, or what the worker reported.
         self.reason = reason
         self.attempts = attempts
-        super().__init__(f"{key!r} is given up after {attempts} attempts; the last failure: {reason}")
+        super().__init__(f"{key!r} is given up after {attempts} attempts; the last failure: {_printable(reason)}")

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import sys
 import time
-from typing import Any, List
+from typing import Any, Callable, List
 
 import pytest
 import redis
@@ -15,7 +15,8 @@ from test_lock import holders as sync_holders
 from waiting import eventually, holders, waiters
 
 import dsync
-from dsync.aio import lock, once
+from dsync.aio import all_of, lock, once
+from dsync.aio._lines import timeout
 
 
 async def test_revoked_hold_cancels_its_block(aclient: Any) -> None:
@@ -27,6 +28,116 @@ async def test_revoked_hold_cancels_its_block(aclient: Any) -> None:
     assert told == [hold]
     # The cancellation was the block's alone: the task goes on.
     await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("command", ["DEL {}", "DLOCK.REVOKE {} {}", "SET {} value"])
+async def test_block_whose_hold_was_gone_raises(aclient: Any, command: str) -> None:
+    """Another had held meanwhile: the server said so in its answer to the release, and the block ended in silence."""
+    with pytest.raises(dsync.HoldLost, match="revoked or removed"):
+        async with lock(aclient, "k", lease=30) as hold:
+            await aclient.execute_command(*command.format("k", hold.fence).split())
+
+
+async def test_renewal_by_hand_that_finds_another_type_tells_the_loss(aclient: Any) -> None:
+    hold = await lock(aclient, "k").acquire()
+    await aclient.set("k", "value")
+    assert not await hold.renew()
+    assert hold.lost.is_set()
+
+
+async def test_several_keys_are_not_entered_when_the_first_is_lost_meanwhile(aclient: Any) -> None:
+    blocker = await lock(aclient, "b").acquire()
+
+    async def waits() -> bool:
+        return await waiters(aclient) == 1
+
+    async def lose_the_first() -> None:
+        await eventually(waits, "a waiter")
+        await aclient.delete("a")
+
+    losing = asyncio.create_task(lose_the_first())
+    with pytest.raises(dsync.HoldLost, match="'a'"):
+        async with all_of(lock(aclient, "a", lease=1), lock(aclient, "b")):
+            pytest.fail("entered")
+    await losing
+    assert await blocker.release()
+    assert await holders(aclient, "b") == 0
+
+
+async def test_loss_by_a_suspension_is_told_when_the_machine_goes_on(
+    aclient: Any, suspend: Callable[[float], None]
+) -> None:
+    """The wait for the end of the lease stood still with the machine: the loss was told 19 s after it went on."""
+    with pytest.raises(dsync.HoldLost):
+        async with lock(aclient, "k", lease=60):
+            await aclient.delete("k")
+            suspend(120)
+            await asyncio.sleep(10)
+            pytest.fail("the work goes on")
+
+
+async def test_suspension_that_is_shorter_than_the_lease_is_followed_by_a_renewal(
+    aclient: Any, suspend: Callable[[float], None]
+) -> None:
+    async with lock(aclient, "k", lease=60) as hold:
+        # Lets the wait for the renewal begin.
+        await asyncio.sleep(0.2)
+        suspend(25)
+        before = hold._lease.lost_at()
+
+        async def renewed() -> bool:
+            return hold._lease.lost_at() > before
+
+        async with timeout(10):
+            await eventually(renewed, "a renewal")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0], ids=["new", "renewed"])
+async def test_hold_that_nobody_refers_to_ends_with_its_lease(aclient: Any, seconds: float) -> None:
+    """An error between acquire() and try: the hold was renewed for as long as the process lived."""
+    hold = await lock(aclient, "k", lease=1).acquire()
+    await asyncio.sleep(seconds)
+    assert await holders(aclient, "k") == 1
+    del hold
+
+    async def is_free() -> bool:
+        return await holders(aclient, "k") == 0
+
+    async with timeout(10):
+        await eventually(is_free, "a free lock")
+
+
+async def test_block_without_a_name_for_its_hold_keeps_it(aclient: Any) -> None:
+    async with lock(aclient, "k", lease=1):
+        await asyncio.sleep(2)
+        assert await holders(aclient, "k") == 1
+
+
+async def test_callback_that_raises_does_not_keep_the_block_from_its_end(aclient: Any, caplog: Any) -> None:
+    """The task was cancelled after on_lost only, and so not at all: its work went on behind the next holder's back."""
+    with pytest.raises(dsync.HoldLost, match="revoked"):
+        async with lock(aclient, "k", lease=1, on_lost=lambda _: 1 / 0) as hold:
+            await aclient.execute_command("DLOCK.REVOKE", "k", hold.fence)
+            await asyncio.sleep(10)
+            pytest.fail("the work goes on")
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_callback_that_is_a_coroutine_is_awaited(aclient: Any, caplog: Any) -> None:
+    told: List[Any] = []
+
+    async def tell(hold: Any) -> None:
+        await asyncio.sleep(0)
+        told.append(hold)
+        raise OSError("no mail")
+
+    with pytest.raises(dsync.HoldLost):
+        async with lock(aclient, "k", lease=1, on_lost=tell) as hold:
+            await aclient.execute_command("DLOCK.REVOKE", "k", hold.fence)
+            await asyncio.sleep(60)
+    await asyncio.sleep(0.05)
+    assert told == [hold]
+    assert "no mail" in caplog.text
 
 
 async def test_loss_is_told_when_the_block_swallows_its_cancellation(aclient: Any) -> None:

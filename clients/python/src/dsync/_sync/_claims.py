@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Tuple, Type
 
 from .. import _steps
+from .._blocks import ByHand, exit_of_each_block
 from .._protocol import GivenUp, Request
 from .._settings import Kind, Settings, lock_kind, member_kind, semaphore_kind
 from .._source import check_client
@@ -30,10 +32,12 @@ class Claim:
 
     def __init__(self, client: Any, key: str, kind: Kind, settings: Settings) -> None:
         check_client(client, is_async=False)
+        if inspect.iscoroutinefunction(settings.on_lost):
+            raise TypeError("on_lost is a coroutine function, which belongs to dsync.aio")
         self._client = client
         self._kind = kind
         self._settings = settings
-        self._entered = _Entered()
+        self._by_hand = ByHand(threading.get_ident)
         self.key = key
 
     def acquire(self) -> Hold:
@@ -47,24 +51,30 @@ class Claim:
         raise self._refusal(request, outcome)
 
     def __enter__(self) -> Hold:
+        enters = self._by_hand.entering()
         hold = self.acquire()
-        self._entered.holds.append(hold)
+        enters(hold)
         return hold
 
+    @exit_of_each_block
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        hold: Hold,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
-        hold: Hold = self._entered.holds.pop()
         why = hold._lease.why_lost()
         if self._kind.success != "RELEASE" and error is None:
             # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            if not hold._end(self._kind.success, retry_for=self._settings.retry_for):
+            ended = hold._end(self._kind.success, retry_for=self._settings.retry_for)
+            if not ended.is_ended:
                 raise HoldLost(hold.key, hold.fence, why or "it had ended before it was done")
             return
-        hold._end_quietly("RELEASE")
-        if why is not None and error is None:
+        had_ended = hold._end_quietly("RELEASE")
+        if (why is not None or had_ended) and error is None:
             # The block has gone on without its hold, and must not end as if nothing had happened.
-            raise HoldLost(hold.key, hold.fence, why)
+            raise HoldLost(hold.key, hold.fence, why or _steps.NOT_RENEWED)
 
     def _ask(self) -> Tuple[_steps.Outcome, Request]:
         request = self._kind.request(self.key, self._settings)
@@ -78,13 +88,6 @@ class Claim:
 
     def _run(self, script: Any) -> Any:
         return run(script, self._client, self.key, self._settings.own_connection)
-
-
-class _Entered(threading.local):
-    """What the blocks of this thread hold, the innermost last."""
-
-    def __init__(self) -> None:
-        self.holds: List[Any] = []
 
 
 def lock(client: Any, key: str, *, shared: bool = False, **options: Unpack[Options]) -> Claim:
@@ -162,4 +165,7 @@ def all_of(*claims: Claim) -> Iterator[Tuple[Hold, ...]]:
         raise ValueError("a key that is asked for twice would wait for itself")
     with ExitStack() as stack:
         held = {claim.key: stack.enter_context(claim) for claim in sorted(claims, key=lambda claim: claim.key)}
+        for hold in held.values():
+            # The first ones can be lost while the last one is waited for.
+            hold.raise_if_lost()
         yield tuple(held[key] for key in keys)

@@ -6,20 +6,43 @@ import threading
 from typing import Any, Optional
 
 from .. import _steps
-from .._lease import Lease, now
+from .._lease import Lease, now, weakly
 from .._protocol import Word
 from .._retry import log, passes
 from .._settings import Settings
-from .._steps import ANSWER_WITHIN, Grant
+from .._steps import ANSWER_WITHIN, Finished, Grant, Script
 from ..errors import HoldLost
 from ._alarm import CLOCK
 from ._talk import run
 
 
+def _renew(script: Script[None], client: Any, key: str, own_connection: bool, stop: threading.Event) -> None:
+    """The work of a thread, which must not keep the hold: it would live for ever by its own renewal."""
+    try:
+        run(script, client, key, own_connection, stop)
+    except Exception:
+        log.exception("%r is not renewed any more", key)
+
+
+class _Lost(threading.Event):
+    """Set in the child of a fork as well: nobody is there to set it."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__()
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        return self._lease.is_of_the_parent or super().is_set()
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        return self._lease.is_of_the_parent or super().wait(timeout)
+
+
 class Hold:
     """A lock, permits, a membership or a run that this process holds.
 
-    It is renewed in the background at each third of its lease, until it is released or lost.
+    It is renewed in the background at each third of its lease, until it is released or lost, or until nobody refers to
+    it any more.
     """
 
     def __init__(self, client: Any, grant: Grant, settings: Settings) -> None:
@@ -36,9 +59,18 @@ class Hold:
         #: Which attempt at the work this is, from 1; ``None`` outside work-once.
         self.attempt = grant.attempt
         #: Set when the hold is lost.
-        self.lost = threading.Event()
+        self.lost: threading.Event = _Lost(self._lease)
         # A thread is needed only by holds that live long enough to be renewed.
-        self._alarm = CLOCK.at(min(self._lease.renewal_due_at(), self._lease.lost_at()), self._wake)
+        try:
+            moment = min(self._lease.renewal_due_at(), self._lease.lost_at())
+            self._alarm = CLOCK.at(moment, weakly(self._wake), self._lease.slice)
+        except BaseException:
+            # No thread can be started, so nobody would renew the hold or tell its loss.
+            self._run(_steps.withdraw(self._request))
+            raise
+
+    def __del__(self) -> None:
+        self._lease.forget()
 
     def __repr__(self) -> str:
         return f"<Hold of {self.key!r}, fence {self.fence}, {self.left():.1f} s left>"
@@ -60,11 +92,14 @@ class Hold:
         There is seldom a reason to: the background does it. Raises the error of the connection if the server does not
         answer.
         """
+        if self._lease.is_of_the_parent:
+            return False
         sent = now()
-        if int(self._run(_steps.ask(self._request.renewal(), self.key, 0))):
+        why = self._run(_steps.renew_now(self._request))
+        if why is None:
             self._lease.renewed(sent)
             return True
-        self._lose("its lease ran out, or it was revoked or removed")
+        self._lose(why)
         return False
 
     def release(self) -> bool:
@@ -72,26 +107,35 @@ class Hold:
 
         Raises the error of the connection if the server does not answer for five seconds; the lease ends the hold then.
         """
-        return self._end("RELEASE", retry_for=self._patience()) > 0
+        return self._end("RELEASE", retry_for=self._patience()).is_ended
 
     def _patience(self) -> float:
         """Seconds for which a release is worth being repeated: then the lease ends the hold anyway."""
         return min(ANSWER_WITHIN, self._lease.left())
 
-    def _end_quietly(self, verb: str, *more: Word) -> None:
-        """Ends the hold after its block. The work is over, so a server out of reach is no error of the block."""
+    def _end_quietly(self, verb: str, *more: Word) -> bool:
+        """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
+
+        Returns whether the server says that the hold had ended before.
+        """
         try:
-            self._end(verb, *more, retry_for=self._patience())
+            ended = self._end(verb, *more, retry_for=self._patience())
         except Exception as error:
             if not passes(error):
                 raise
             log.warning("%r could not be released, its lease will end it: %s", self.key, error)
+            return False
+        return ended.at_once and not ended.is_ended
 
-    def _end(self, verb: str, *more: Word, retry_for: float) -> int:
+    def _end(self, verb: str, *more: Word, retry_for: float) -> Finished:
         """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
+        if self._lease.is_of_the_parent:
+            return Finished(is_ended=False, at_once=True)
         self._is_ending = True
         try:
-            return int(self._run(_steps.finish(self._request.verb(verb, *more), self.key, retry_for)))
+            finishing = _steps.finish(self._request.verb(verb, *more), self.key, retry_for)
+            ended: Finished = self._run(finishing)
+            return ended
         finally:
             self._stop.set()
             self._alarm.cancel()
@@ -107,25 +151,31 @@ class Hold:
             self._lose(why)
             return None
         if self._renewer is None:
-            self._renewer = threading.Thread(target=self._renew, name=f"dsync-renews-{self.key}", daemon=True)
-            self._renewer.start()
+            script = _steps.renew(self._request, self._lease, weakly(self._lose))
+            parts = (script, self._client, self.key, self._settings.own_connection, self._stop)
+            renewer = threading.Thread(target=_renew, args=parts, name=f"dsync-renews-{self.key}", daemon=True)
+            try:
+                renewer.start()
+            except RuntimeError as error:
+                # There are too many threads at the moment. The loss has to be told all the same.
+                log.warning("%r cannot be renewed: %s", self.key, error)
+                self._lease.not_renewed(error)
+                return min(now() + self._lease.seconds / 10, self._lease.lost_at())
+            self._renewer = renewer
         return self._lease.lost_at()
-
-    def _renew(self) -> None:
-        script = _steps.renew(self._request, self._lease, self._lose)
-        try:
-            run(script, self._client, self.key, self._settings.own_connection, self._stop)
-        except Exception:
-            log.exception("%r is not renewed any more", self.key)
 
     def _lose(self, why: str) -> None:
         # A renewal can overtake the answer to the release, and finds no hold then.
         if self._is_ending or self.lost.is_set():
-            return
+            return  # Also in the child of a fork, for which `lost` is set from the beginning.
         self._lease.end(why)
         self._stop.set()
         self.lost.set()
         log.warning("%s", HoldLost(self.key, self.fence, why))
         if self._settings.on_lost is not None:
             # In a thread of its own: the clock tells other holds, too.
-            threading.Thread(target=self._settings.on_lost, args=(self,), name="dsync-on-lost", daemon=True).start()
+            told = threading.Thread(target=self._settings.on_lost, args=(self,), name="dsync-on-lost", daemon=True)
+            try:
+                told.start()
+            except RuntimeError:
+                log.exception("on_lost of %r could not be called", self.key)

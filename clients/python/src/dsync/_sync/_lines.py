@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import selectors
 import threading
+import time
 from typing import Any, Dict, Hashable, List, Optional
 
 from .._protocol import Words
@@ -13,6 +15,9 @@ from .._steps import ANSWER_WITHIN
 
 #: How many connections without work are kept for each server.
 KEPT_IDLE = 4
+
+# Unlike others it needs no file of its own.
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 #: No reply, as opposed to a reply that is null.
 NOTHING = object()
@@ -46,10 +51,25 @@ class Line:
     def receive(self, within: float) -> Any:
         """Returns the next reply, or :data:`NOTHING` if none comes in so many seconds."""
         try:
-            return self._connection.read_response() if self._connection.can_read(timeout=within) else NOTHING
+            return self._connection.read_response() if self._comes(within) else NOTHING
         except BaseException:
             self.close()
             raise
+
+    def _comes(self, within: float) -> bool:
+        """Waits for something to read.
+
+        Not in the library, which takes each TimeoutError for its own, also one of the program's handler of a signal.
+        """
+        deadline = time.monotonic() + within
+        while not self._connection.can_read(timeout=0):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            with _Selector() as selector:
+                selector.register(self._connection._sock, selectors.EVENT_READ)
+                selector.select(left)
+        return True
 
     def ask(self, words: Words, within: float) -> Any:
         self.send(words)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Optional, Type, TypeVar, Union, cast
 
+from .._blocks import ByHand, exit_of_each_block
+from .._lease import OF_THE_PARENT
 from .._protocol import Done
 from .._run import Run
 from .._settings import Settings, failure_words, result_words, run_kind
@@ -34,8 +37,10 @@ class Begin:
         self._keep = keep
         self._forever = forever
         self._retry_delay = retry_delay
+        self._by_hand = ByHand(threading.get_ident)
 
     def __enter__(self) -> Run[Hold]:
+        enters = self._by_hand.entering()
         outcome, request = self._claim._ask()
         if isinstance(outcome, Grant):
             run = Run(Hold(self._claim._client, outcome, self._settings), outcome.attempt or 1)
@@ -43,21 +48,27 @@ class Begin:
             run = Run.done(outcome)
         else:
             raise self._claim._refusal(request, outcome)
-        self._claim._entered.holds.append(run)
+        enters(run)
         return run
 
+    @exit_of_each_block
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        run: Run[Hold],
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
-        run: Run[Hold] = self._claim._entered.holds.pop()
         hold = run.hold
         if hold is None:
             return
         if error is None:
             words = result_words(run.result, self._keep, self._forever)
             # The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
-            if not hold._end("DONE", *words, retry_for=self._settings.retry_for):
-                raise HoldLost(hold.key, hold.fence, "another attempt has begun since, and this result is not recorded")
+            ended = hold._end("DONE", *words, retry_for=self._settings.retry_for)
+            if not ended.is_ended:
+                why = "another attempt has begun since, and this result is not recorded"
+                raise HoldLost(hold.key, hold.fence, OF_THE_PARENT if hold._lease.is_of_the_parent else why)
         elif isinstance(error, Exception):
             hold._end_quietly("FAIL", *failure_words(error, self._retry_delay))
         else:

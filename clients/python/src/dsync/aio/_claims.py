@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Coroutine, Optional, Tuple, Type
 
 from .. import _steps
+from .._blocks import ByHand, exit_of_each_block
 from .._protocol import GivenUp, Request
 from .._settings import Kind, Settings, lock_kind, member_kind, semaphore_kind
 from .._source import check_client
@@ -33,7 +34,7 @@ class Claim:
         self._client = client
         self._kind = kind
         self._settings = settings
-        self._entered = Entered()
+        self._by_hand = ByHand(asyncio.current_task)
         self.key = key
 
     async def acquire(self) -> Hold:
@@ -46,26 +47,35 @@ class Claim:
             return Hold(self._client, outcome, self._settings)
         raise await self._refusal(request, outcome)
 
-    async def __aenter__(self) -> Hold:
+    def __aenter__(self) -> Coroutine[Any, Any, Hold]:
+        # No coroutine itself: the next look-up of an exit may come before the first step of one.
+        return self._enter(self._by_hand.entering())
+
+    async def _enter(self, enters: Callable[[Hold], None]) -> Hold:
         hold = await self.acquire()
         hold._enter()
-        self._entered.push(hold)
+        enters(hold)
         return hold
 
+    @exit_of_each_block
     async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        hold: Hold,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
-        hold: Hold = self._entered.pop()
         is_ours = hold._leave(error)
         why = hold._lease.why_lost()
         if self._kind.success != "RELEASE" and error is None:
             # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            if not await hold._end(self._kind.success, retry_for=self._settings.retry_for):
+            ended = await hold._end(self._kind.success, retry_for=self._settings.retry_for)
+            if not ended.is_ended:
                 raise HoldLost(hold.key, hold.fence, why or "it had ended before it was done")
             return
-        await hold._end_quietly("RELEASE")
-        if is_ours or (why is not None and error is None):
-            raise HoldLost(hold.key, hold.fence, why or "its lease ran out") from None
+        had_ended = await hold._end_quietly("RELEASE")
+        if is_ours or ((why is not None or had_ended) and error is None):
+            raise HoldLost(hold.key, hold.fence, why or _steps.NOT_RENEWED) from None
 
     async def _ask(self) -> Tuple[_steps.Outcome, Request]:
         request = self._kind.request(self.key, self._settings)
@@ -79,23 +89,6 @@ class Claim:
 
     async def _run(self, script: Any) -> Any:
         return await run(script, self._client, self.key, self._settings.own_connection)
-
-
-class Entered:
-    """What the blocks of each task hold, the innermost last."""
-
-    def __init__(self) -> None:
-        self._by_task: Dict[Any, List[Any]] = {}
-
-    def push(self, held: Any) -> None:
-        self._by_task.setdefault(asyncio.current_task(), []).append(held)
-
-    def pop(self) -> Any:
-        task = asyncio.current_task()
-        held = self._by_task[task].pop()
-        if not self._by_task[task]:
-            del self._by_task[task]
-        return held
 
 
 def lock(client: Any, key: str, *, shared: bool = False, **options: Unpack[Options]) -> Claim:
@@ -154,4 +147,7 @@ async def all_of(*claims: Claim) -> AsyncIterator[Tuple[Hold, ...]]:
         held = {
             claim.key: await stack.enter_async_context(claim) for claim in sorted(claims, key=lambda claim: claim.key)
         }
+        for hold in held.values():
+            # The first ones can be lost while the last one is waited for.
+            hold.raise_if_lost()
         yield tuple(held[key] for key in keys)

@@ -3,24 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
-from typing import Any, Optional
+from typing import Any, Callable, Literal, Optional, Set
 
 from .. import _steps
-from .._lease import Lease, now
+from .._lease import Lease, now, weakly
 from .._protocol import Word
 from .._retry import log, passes
 from .._settings import Settings
-from .._steps import ANSWER_WITHIN, Grant
+from .._steps import ANSWER_WITHIN, Finished, Grant, Script
 from ..errors import HoldLost
 from ._talk import run
+
+# The coroutines of on_lost: asyncio itself keeps no task alive.
+_CALLED: Set[asyncio.Future[Any]] = set()
+
+
+def _called(task: asyncio.Future[Any]) -> None:
+    _CALLED.discard(task)
+    if not task.cancelled() and task.exception() is not None:
+        log.error("on_lost failed", exc_info=task.exception())
+
+
+async def _renew(script: Script[None], client: Any, key: str, own_connection: bool) -> None:
+    """The work of a task, which must not keep the hold: it would live for ever by its own renewal."""
+    try:
+        await run(script, client, key, own_connection)
+    except Exception:
+        log.exception("%r is not renewed any more", key)
+
+
+class _Lost(asyncio.Event):
+    """Set in the child of a fork as well: nobody is there to set it."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__()
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        return self._lease.is_of_the_parent or super().is_set()
+
+    async def wait(self) -> Literal[True]:
+        return True if self._lease.is_of_the_parent else await super().wait()
 
 
 class Hold:
     """A lock, permits, a membership or a run that this process holds.
 
-    A task renews it at each third of its lease, until it is released or lost. While a block (``async with``) is inside,
-    the loss of the hold cancels the task of the block.
+    A task renews it at each third of its lease, until it is released or lost, or until nobody refers to it any more.
+    While a block (``async with``) is inside, the loss of the hold cancels the task of the block.
     """
 
     def __init__(self, client: Any, grant: Grant, settings: Settings) -> None:
@@ -38,11 +70,15 @@ class Hold:
         #: Which attempt at the work this is, from 1; ``None`` outside work-once.
         self.attempt = grant.attempt
         #: Set when the hold is lost.
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Event = _Lost(self._lease)
         self._loop = asyncio.get_running_loop()
-        self._renewer = asyncio.create_task(self._renew())
+        script = _steps.renew(self._request, self._lease, weakly(self._lose))
+        self._renewer = asyncio.create_task(_renew(script, client, self.key, settings.own_connection))
         # Not a part of that task: no server that keeps it waiting can keep the loss from being told.
-        self._alarm = self._loop.call_later(self._lease.left(), self._watch)
+        self._alarm = self._loop.call_later(self._lease.watch_for(), weakly(self._watch))
+
+    def __del__(self) -> None:
+        self._lease.forget()
 
     def __repr__(self) -> str:
         return f"<Hold of {self.key!r}, fence {self.fence}, {self.left():.1f} s left>"
@@ -67,11 +103,14 @@ class Hold:
         There is seldom a reason to: the background does it. Raises the error of the connection if the server does not
         answer.
         """
+        if self._lease.is_of_the_parent:
+            return False
         sent = now()
-        if int(await self._run(_steps.ask(self._request.renewal(), self.key, 0))):
+        why = await self._run(_steps.renew_now(self._request))
+        if why is None:
             self._lease.renewed(sent)
             return True
-        self._lose("its lease ran out, or it was revoked or removed")
+        self._lose(why)
         return False
 
     async def release(self) -> bool:
@@ -79,26 +118,35 @@ class Hold:
 
         Raises the error of the connection if the server does not answer for five seconds; the lease ends the hold then.
         """
-        return await self._end("RELEASE", retry_for=self._patience()) > 0
+        return (await self._end("RELEASE", retry_for=self._patience())).is_ended
 
     def _patience(self) -> float:
         """Seconds for which a release is worth being repeated: then the lease ends the hold anyway."""
         return min(ANSWER_WITHIN, self._lease.left())
 
-    async def _end_quietly(self, verb: str, *more: Word) -> None:
-        """Ends the hold after its block. The work is over, so a server out of reach is no error of the block."""
+    async def _end_quietly(self, verb: str, *more: Word) -> bool:
+        """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
+
+        Returns whether the server says that the hold had ended before.
+        """
         try:
-            await self._end(verb, *more, retry_for=self._patience())
+            ended = await self._end(verb, *more, retry_for=self._patience())
         except Exception as error:
             if not passes(error):
                 raise
             log.warning("%r could not be released, its lease will end it: %s", self.key, error)
+            return False
+        return ended.at_once and not ended.is_ended
 
-    async def _end(self, verb: str, *more: Word, retry_for: float) -> int:
+    async def _end(self, verb: str, *more: Word, retry_for: float) -> Finished:
         """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
+        if self._lease.is_of_the_parent:
+            return Finished(is_ended=False, at_once=True)
         self._is_ending = True
         try:
-            return int(await self._run(_steps.finish(self._request.verb(verb, *more), self.key, retry_for)))
+            finishing = _steps.finish(self._request.verb(verb, *more), self.key, retry_for)
+            ended: Finished = await self._run(finishing)
+            return ended
         finally:
             self._renewer.cancel()
             self._alarm.cancel()
@@ -107,33 +155,38 @@ class Hold:
     async def _run(self, script: Any) -> Any:
         return await run(script, self._client, self.key, self._settings.own_connection)
 
-    async def _renew(self) -> None:
-        try:
-            await self._run(_steps.renew(self._request, self._lease, self._lose))
-        except Exception:
-            log.exception("%r is not renewed any more", self.key)
-
     def _watch(self) -> None:
         why = self._lease.why_lost()
         if why is None:
-            self._alarm = self._loop.call_later(self._lease.left(), self._watch)
+            self._alarm = self._loop.call_later(self._lease.watch_for(), weakly(self._watch))
         else:
             self._lose(why)
 
     def _lose(self, why: str) -> None:
         # A renewal can overtake the answer to the release, and finds no hold then.
         if self._is_ending or self.lost.is_set():
-            return
+            return  # Also in the child of a fork, which has neither a loop nor a task.
         self._lease.end(why)
         self._alarm.cancel()
         self.lost.set()
         log.warning("%s", HoldLost(self.key, self.fence, why))
-        if self._settings.on_lost is not None:
-            self._settings.on_lost(self)
-        # The task of the block hears of it at once if it asked itself.
+        # First of all the work ends. The task of the block hears of it at once if it asked itself.
         if self._inside is not None and self._inside is not asyncio.current_task():
             self._has_cancelled = True
             self._inside.cancel()
+        if self._settings.on_lost is not None:
+            self._call(self._settings.on_lost)
+
+    def _call(self, on_lost: Callable[[Any], object]) -> None:
+        try:
+            result = on_lost(self)
+        except Exception:
+            log.exception("on_lost of %r failed", self.key)
+            return
+        if inspect.isawaitable(result):
+            task = asyncio.ensure_future(result)
+            _CALLED.add(task)
+            task.add_done_callback(_called)
 
     def _enter(self) -> None:
         """Has the loss of the hold cancel the task that runs now."""
@@ -144,7 +197,8 @@ class Hold:
     def _leave(self, error: Optional[BaseException]) -> bool:
         """Takes :meth:`_enter` back. Returns whether ``error`` is nothing but the cancellation by the loss."""
         task, self._inside = self._inside, None
-        if not self._has_cancelled:
+        # A generator's block can be left in another task than the one that was cancelled.
+        if not self._has_cancelled or task is not asyncio.current_task():
             return False
         is_only_ours = True
         # Python 3.11 counts cancellations, so that ours can be told from one that came from elsewhere as well.

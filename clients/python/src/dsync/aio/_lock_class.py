@@ -43,13 +43,15 @@ class LockClass:
         token: Any = None,
     ) -> bool:
         """Takes the lock, and returns whether it did. Nobody polls, so the object's ``sleep`` is ignored."""
+        is_given = token is not None
         if token is None:
             token = _protocol.new_token()
         token = self._client.get_encoder().encode(token)
         blocking = self.blocking if blocking is None else blocking
         wait = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         try:
-            outcome = await self._run(_lock_words.acquire(self._request(token), wait if blocking else 0))
+            acquiring = _lock_words.acquire(self._request(token), wait if blocking else 0, is_given)
+            outcome = await self._run(acquiring)
         except OtherType as error:
             raise self._told(self._error, f"{self.name!r} is no dsync lock: {error}") from error
         if not isinstance(outcome, Grant):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Optional, Type, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Coroutine, Optional, Type, TypeVar, Union, cast
 
+from .._blocks import ByHand, exit_of_each_block
+from .._lease import OF_THE_PARENT
 from .._protocol import Done
 from .._run import Run
 from .._settings import Settings, failure_words, result_words, run_kind
@@ -34,8 +37,13 @@ class Begin:
         self._keep = keep
         self._forever = forever
         self._retry_delay = retry_delay
+        self._by_hand = ByHand(asyncio.current_task)
 
-    async def __aenter__(self) -> Run[Hold]:
+    def __aenter__(self) -> Coroutine[Any, Any, Run[Hold]]:
+        # No coroutine itself: the next look-up of an exit may come before the first step of one.
+        return self._enter(self._by_hand.entering())
+
+    async def _enter(self, enters: Callable[[Run[Hold]], None]) -> Run[Hold]:
         outcome, request = await self._claim._ask()
         if isinstance(outcome, Grant):
             hold = Hold(self._claim._client, outcome, self._settings)
@@ -45,13 +53,17 @@ class Begin:
             run = Run.done(outcome)
         else:
             raise await self._claim._refusal(request, outcome)
-        self._claim._entered.push(run)
+        enters(run)
         return run
 
+    @exit_of_each_block
     async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        run: Run[Hold],
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
-        run: Run[Hold] = self._claim._entered.pop()
         hold = run.hold
         if hold is None:
             return
@@ -59,8 +71,10 @@ class Begin:
         if error is None:
             words = result_words(run.result, self._keep, self._forever)
             # The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
-            if not await hold._end("DONE", *words, retry_for=self._settings.retry_for):
-                raise HoldLost(hold.key, hold.fence, "another attempt has begun since, and this result is not recorded")
+            ended = await hold._end("DONE", *words, retry_for=self._settings.retry_for)
+            if not ended.is_ended:
+                why = "another attempt has begun since, and this result is not recorded"
+                raise HoldLost(hold.key, hold.fence, OF_THE_PARENT if hold._lease.is_of_the_parent else why)
         elif is_ours:
             lost = HoldLost(hold.key, hold.fence, hold._lease.why_lost() or "its lease ran out")
             await hold._end_quietly("FAIL", *failure_words(lost, self._retry_delay))

@@ -46,6 +46,7 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.is_over = False
         self._prefix = "S" if is_sharded else ""
+        self._source = source
         self._line = Line(source)
         self._sending = asyncio.Lock()
         self._watches: List[Watch] = []
@@ -60,8 +61,11 @@ class Listener:
                 await self._line.send([f"{self._prefix}SUBSCRIBE", channel])
                 if self._task is None:
                     self._task = asyncio.create_task(self._listen())
-            async with timeout(ANSWER_WITHIN):
-                await watch.confirmed.wait()
+            try:
+                async with timeout(ANSWER_WITHIN):
+                    await watch.confirmed.wait()
+            except asyncio.TimeoutError:
+                raise self._source.timeout_error("the server did not confirm a subscription") from None
         except BaseException:
             await self.forget(watch)
             raise
