@@ -44,6 +44,8 @@ cd "$home"
 
 node_modules/.bin/eslint src test
 node_modules/.bin/tsc --project test/types
+# Users whose compiler checks the packages' own declarations too.
+node_modules/.bin/tsc --noEmit --strict --skipLibCheck false --lib es2022,esnext.disposable --types node src/index.d.ts
 node --test --test-concurrency=3 "$@" test/*.test.js
 
 # Only what all versions have in common: the newest libraries want Node.js 20.

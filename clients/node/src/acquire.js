@@ -8,6 +8,7 @@
 const { Claim, ms } = require('./claim.js');
 const { DsyncError, NotAcquired, WorkFailed } = require('./errors.js');
 const { Hold } = require('./hold.js');
+const { Moment } = require('./lease.js');
 const { OwnConnection } = require('./own_connection.js');
 const { holdersOf, outcomeOf } = require('./replies.js');
 const { Backoff, isRetryable, untilAnswered } = require('./retry.js');
@@ -19,6 +20,10 @@ const UNHEARD_ASKS_EVERY_MS = 1_000;
 const MOVABLE_ASKS_EVERY_MS = 2_000;
 /** How long who gives up waits for the server to confirm it, or to say who holds. */
 const FAREWELL_MS = 1_000;
+/** How long a try lasts at most, whatever the server does. */
+const TRY_MS = 2_000;
+/** The option by which `allOf` tells the deadline of all its tries. */
+const TRY_UNTIL = Symbol('until when a try lasts');
 
 /**
  * Resolves to `{ hold }`, or to `{ done }` for work that is done already. Rejects with NotAcquired, WorkFailed, the reason
@@ -28,13 +33,13 @@ async function acquire(client, family, key, options, words, { Class = Hold } = {
     takeSignal(options.signal);
     const waitMs = options.waitMs === undefined ? Infinity : ms('waitMs', options.waitMs);
     const isTry = waitMs === 0;
-    const deadline = performance.now() + waitMs;
+    const deadline = isTry ? (options[TRY_UNTIL] ?? performance.now() + TRY_MS) : performance.now() + waitMs;
     for (;;) {
         const claim = new Claim(client, family, key, options, words);
         const { found, sent, cause } = await new Asking(claim, options, isTry, deadline).outcome();
         switch (found.kind) {
             case 'granted': {
-                const since = await freshSince(claim, sent);
+                const since = await freshSince(claim, sent, isTry ? deadline : Infinity);
                 if (since !== undefined) {
                     return { hold: new Class(claim, found.fence, since, found.attempt) };
                 }
@@ -46,28 +51,34 @@ async function acquire(client, family, key, options, words, { Class = Hold } = {
                 return { done: { result: found.result, attempt: found.attempt } };
             case 'failed':
                 throw new WorkFailed(key, found.reason, found.attempts);
-            default:
-                throw new NotAcquired(key, await holders(claim), cause);
+            default: {
+                // A try asks for nothing else if it was not answered.
+                const isOver = isTry && cause !== undefined;
+                const patienceMs = isTry ? Math.min(FAREWELL_MS, deadline - performance.now()) : FAREWELL_MS;
+                const told = isOver ? [] : await holders(claim, patienceMs);
+                throw new NotAcquired(key, told, claim.server, cause);
+            }
         }
     }
 }
 
 /**
- * Resolves to the moment from which the lease of a grant is counted, `sent` or later; undefined if the lease has ended. A
+ * Resolves to the Moment from which the lease of a grant is counted, `sent` or later; undefined if the lease has ended. A
  * grant that came by waiting was asked for long ago, so it is renewed first.
  */
-async function freshSince(claim, sent) {
-    if (performance.now() - sent <= claim.marginMs) {
+async function freshSince(claim, sent, deadline) {
+    if (sent.agoMs <= claim.marginMs) {
         return sent;
     }
-    const renewedAt = performance.now();
-    const renewal = claim.send('RENEW', 'PX', claim.leaseMs).catch(() => undefined);
-    const answer = await bounded(renewal, claim.leaseMs - claim.marginMs);
+    const renewedAt = new Moment();
+    const renew = () => claim.send('RENEW', 'PX', claim.leaseMs);
+    const forMs = Math.min(claim.leaseMs - claim.marginMs, deadline - performance.now());
+    const answer = await untilAnswered(claim.library, claim.key, renew, forMs).catch(() => undefined);
     return Number(answer) === 1 ? renewedAt : undefined;
 }
 
-async function holders(claim) {
-    const reply = await bounded(claim.info(5), FAREWELL_MS).catch(() => null);
+async function holders(claim, patienceMs) {
+    const reply = await bounded(claim.info(5), patienceMs).catch(() => null);
     return holdersOf(reply);
 }
 
@@ -120,11 +131,11 @@ class Asking {
                 answer = await this.#send(shared, waiting, this.#leftMs);
                 cause = undefined;
             } catch (error) {
-                if (this.#isTry || this.#claim.library.isClosed || !isRetryable(error)) {
+                if (this.#claim.library.isClosed || !isRetryable(this.#claim.library, error)) {
                     throw error;
                 }
                 cause = error;
-                if (this.#leftMs > 0) {
+                if (!this.#isTry && this.#leftMs > 0) {
                     if (error.message.startsWith('READONLY')) {
                         // The primary has become a replica: nothing is announced there.
                         this.#claim.turns.close();
@@ -150,12 +161,12 @@ class Asking {
     }
 
     get #leftMs() {
-        return this.#isTry ? Infinity : this.#deadline - performance.now();
+        return this.#deadline - performance.now();
     }
 
     /** Sends the request. Resolves to undefined when nobody waits for its answer any more. */
     async #send(through, waiting, forMs) {
-        const sent = performance.now();
+        const sent = new Moment();
         this.#mayHold = true;
         const asked = through(this.#claim.request(waiting)).then((reply) => ({ found: outcomeOf(reply), sent }));
         this.#unanswered = asked;
@@ -217,7 +228,7 @@ class Asking {
             return answer;
         } catch (error) {
             this.#ownConnection.close();
-            if (!isRetryable(error)) {
+            if (!isRetryable(this.#claim.library, error)) {
                 throw error;
             }
             await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
@@ -228,11 +239,11 @@ class Asking {
     /** Gives the place up. Otherwise the turn would come to a request that nobody waits for, and hold up the others. */
     async #withdraw() {
         const release = () => this.#claim.send('RELEASE');
-        const withdrawn = untilAnswered(this.#claim.library, release, this.#claim.placeMs).catch(() => {});
-        // A request that is still on its way may arrive after the RELEASE.
-        this.#unanswered?.then(release).catch(() => {});
-        await bounded(withdrawn, FAREWELL_MS);
+        const withdrawn = untilAnswered(this.#claim.library, this.#claim.key, release, this.#claim.placeMs).catch(() => {});
+        // A request that is still on its way may arrive after the RELEASE, also one whose connection was closed.
+        this.#unanswered?.then(release, release).catch(() => {});
+        await bounded(withdrawn, this.#isTry ? Math.min(FAREWELL_MS, this.#leftMs) : FAREWELL_MS);
     }
 }
 
-module.exports = { acquire };
+module.exports = { acquire, FAREWELL_MS, TRY_MS, TRY_UNTIL };

@@ -2,9 +2,12 @@
 
 'use strict';
 
+const { FAREWELL_MS, TRY_MS, TRY_UNTIL } = require('./acquire.js');
 const { ms } = require('./claim.js');
 const { lock } = require('./lock.js');
+const { checkNames } = require('./options.js');
 const { semaphore } = require('./semaphore.js');
+const { bounded } = require('./timing.js');
 
 /** Holds of several keys, released together. */
 class Holds {
@@ -78,7 +81,9 @@ class Holds {
  * wait for each other. `inGivenOrder` keeps the order of the caller, which must then be the same everywhere. The wait and
  * the signal are for all together. Resolves to the holds once it has them all.
  */
-async function allOf(client, keys, { inGivenOrder = false, ...options } = {}) {
+async function allOf(client, keys, given = {}) {
+    checkNames('allOf', given);
+    const { inGivenOrder = false, ...options } = given;
     const wants = keys.map(wantOf);
     if (new Set(wants.map(({ key }) => key)).size < wants.length) {
         throw new TypeError('allOf was given the same key twice: it would wait for itself');
@@ -88,11 +93,13 @@ async function allOf(client, keys, { inGivenOrder = false, ...options } = {}) {
     }
     const order = inGivenOrder ? wants : [...wants].sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
     const deadline = options.waitMs === undefined ? undefined : performance.now() + ms('waitMs', options.waitMs);
+    // Together too a try is short; so is each try that a wait becomes when it has run out.
+    const tryUntil = (deadline ?? Infinity) + TRY_MS;
     const holds = new Map();
     try {
         for (const want of order) {
             // A wait of 0 stays a try, and a wait that has run out becomes one.
-            const left = deadline === undefined ? {} : { waitMs: Math.max(0, deadline - performance.now()) };
+            const left = deadline === undefined ? {} : { waitMs: Math.max(0, deadline - performance.now()), [TRY_UNTIL]: tryUntil };
             const acquire = want.isLock ? lock : semaphore;
             holds.set(want, await acquire(client, want.key, { ...options, ...want.options, ...left }));
         }
@@ -100,7 +107,9 @@ async function allOf(client, keys, { inGivenOrder = false, ...options } = {}) {
         all.throwIfLost();
         return all;
     } catch (error) {
-        await Promise.all([...holds.values()].map((hold) => hold[Symbol.asyncDispose]()));
+        // The releases go on if the server does not answer now.
+        const released = Promise.all([...holds.values()].map((hold) => hold[Symbol.asyncDispose]()));
+        await bounded(released, Math.min(FAREWELL_MS, tryUntil - performance.now()));
         throw error;
     }
 }

@@ -47,6 +47,11 @@ class Claim {
         this.#words = [...words, ...(owner === '' ? [] : ['OWNER', owner])];
     }
 
+    /** The address of the server that has the key, for errors. */
+    get server() {
+        return this.library.serverOf(this.key);
+    }
+
     /** The request for the hold; `waiting` is its QUEUE or BLOCK, if it has one. */
     request(waiting) {
         const words = [`${this.#prefix}.${this.#grant}`, this.key, 'TOKEN', this.token, 'PX', this.leaseMs];

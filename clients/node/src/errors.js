@@ -13,15 +13,16 @@ class DsyncError extends Error {
 /**
  * The key was not acquired: a try was refused, or the wait ran out. `holders` is who held the key a moment later, as far as
  * INFO told: a client without the permission for INFO, or without a connection, gets an empty list. `cause` is the error
- * that kept the last request from an answer, if one did.
+ * that kept the last request from an answer, if one did; the message then has its reason and the address of the server.
  */
 class NotAcquired extends DsyncError {
-    constructor(key, holders, cause) {
+    constructor(key, holders, server, cause) {
         const names = holders.map(
             ({ owner, fence, leaseLeftMs }) => `${owner ?? 'a client without owner'} (fence ${fence}, ${leaseLeftMs} ms left)`,
         );
         const held = names.length > 0 ? `, held by ${names.join(', ')}` : '';
-        super(`'${key}' was not acquired${held}`, cause === undefined ? undefined : { cause });
+        const why = cause === undefined ? '' : `: ${server}: ${reasonOf(cause)}`;
+        super(`'${key}' was not acquired${held}${why}`, cause === undefined ? undefined : { cause });
         this.key = key;
         this.holders = holders;
     }
@@ -46,4 +47,12 @@ class WorkFailed extends DsyncError {
     }
 }
 
-module.exports = { DsyncError, NotAcquired, HoldLost, WorkFailed };
+/** Returns what an error says. An error of Node.js that stands for those of several addresses has no message of its own. */
+function reasonOf(error) {
+    if (error.message) {
+        return error.message;
+    }
+    return error.errors?.length > 0 ? error.errors.map(reasonOf).join(', ') : String(error.code ?? error.name);
+}
+
+module.exports = { reasonOf, DsyncError, NotAcquired, HoldLost, WorkFailed };

@@ -7,6 +7,7 @@ const { clientOf } = require('./client.js');
 const { ms, texts } = require('./claim.js');
 const { HoldLost } = require('./errors.js');
 const { Hold } = require('./hold.js');
+const { checkNames } = require('./options.js');
 const { OwnConnection } = require('./own_connection.js');
 const { Backoff, isRetryable, untilAnswered } = require('./retry.js');
 const { bounded, takeSignal } = require('./timing.js');
@@ -14,8 +15,6 @@ const { bounded, takeSignal } = require('./timing.js');
 /** A WAIT is repeated so often, so that a server which has vanished is noticed. */
 const LONGEST_BLOCK_MS = 10_000;
 const ANSWER_MS = 2_000;
-/** The group is gone before its round was finished. Asked again, the server would say that nothing is left to wait for. */
-const REMOVED = 'UNBLOCKED the group was removed';
 const EXPECT_FOR_MS = 10_000;
 
 /** A member of a wait group. `done` counts its job; `release`, or the end of `await using`, leaves the job owed. */
@@ -40,6 +39,7 @@ class Group {
 
     /** Adds a member, and waits until fewer than `limit` live, if there is a limit. Resolves to the member. */
     async add(options = {}) {
+        checkNames('group', options);
         const all = { ...this.#options, ...options };
         const words = all.limit === undefined ? [] : ['LIMIT', all.limit];
         const { hold } = await acquire(this.#client, 'group', this.key, all, words, { Class: Member });
@@ -69,14 +69,16 @@ class Group {
     /** Says how many jobs the round has in all. Resolves to how many are still owed. */
     async expect(jobs) {
         const send = () => this.#library.send(this.key, texts(['DWG.EXPECT', this.key, jobs]));
-        return Number(await untilAnswered(this.#library, send, EXPECT_FOR_MS));
+        return Number(await untilAnswered(this.#library, this.key, send, EXPECT_FOR_MS));
     }
 
     /**
      * Waits until the round is finished. Resolves to `{ done, lapsed }`, or to null when it is not finished after `waitMs`.
      * It waits on a connection of its own, because a round has no place in a queue. Rejects when the group is removed.
      */
-    async wait({ waitMs, signal } = {}) {
+    async wait(options = {}) {
+        checkNames('group.wait', options);
+        const { waitMs, signal } = options;
         takeSignal(signal);
         const deadline = waitMs === undefined ? Infinity : performance.now() + ms('waitMs', waitMs);
         const words = (more = []) => texts(['DWG.WAIT', this.key, ...more]);
@@ -100,7 +102,7 @@ class Group {
                     backoff.reset();
                 } catch (error) {
                     connection.close();
-                    if (this.#library.isClosed || !isRetryable(error) || error.message.startsWith(REMOVED)) {
+                    if (this.#library.isClosed || !isRetryable(this.#library, error)) {
                         throw error;
                     }
                     await backoff.pause(deadline - performance.now(), signal);
@@ -127,6 +129,7 @@ class Group {
 
 /** Returns the wait group of the key. `options` are those of all its members. */
 function group(client, key, options = {}) {
+    checkNames('group', options);
     return new Group(client, key, options);
 }
 

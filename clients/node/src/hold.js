@@ -3,12 +3,25 @@
 'use strict';
 
 const { HoldLost } = require('./errors.js');
-const { Lease } = require('./lease.js');
-const { untilAnswered } = require('./retry.js');
+const { Lease, Moment } = require('./lease.js');
+const { isAnswer, untilAnswered } = require('./retry.js');
 
-/** How long the server is told of the end of a hold, when its lease has run out anyway. */
-const LAST_WORD_MS = 1_000;
+/**
+ * The server can know the token for so long after its lease: it adds `dsync.takeover-grace-ms`, which is this by default, to
+ * the leases after a restart or a failover.
+ */
+const TAKEOVER_GRACE_MS = 5_000;
 const SHORTEST_PAUSE_MS = 50;
+const SHORTEST_SLICE_MS = 20;
+
+/** The key has another value now, so the hold has ended, as the answer 0 says it. */
+function zeroIfReplaced(error) {
+    return isAnswer(error, 'WRONGTYPE') ? 0 : rethrow(error);
+}
+
+function rethrow(error) {
+    throw error;
+}
 
 /** A lock, permits of a semaphore, a membership of a group or a run of work-once. */
 class Hold {
@@ -18,6 +31,8 @@ class Hold {
     #timer;
     #renewAt;
     #isRenewing = false;
+    /** Whether a renewal was asked for because of a jump of the clocks since the last one that was answered. */
+    #isJumpSeen = false;
     #failure;
     #state = 'held';
 
@@ -28,7 +43,7 @@ class Hold {
         this.key = claim.key;
         /** The public number of the hold, which only grows. The resource should refuse a smaller one than it has seen. */
         this.fence = fence;
-        this.#renewAt = sent + claim.leaseMs / 3;
+        this.#renewAt = performance.now() - sent.agoMs + claim.leaseMs / 3;
         this.#look();
     }
 
@@ -57,8 +72,8 @@ class Hold {
 
     /** Renews the lease now. Resolves to whether the hold still lived; if not, it is lost. */
     async renew() {
-        const sent = performance.now();
-        const answer = Number(await this.#claim.send('RENEW', 'PX', this.#lease.leaseMs));
+        const sent = new Moment();
+        const answer = Number(await this.#claim.send('RENEW', 'PX', this.#lease.leaseMs).catch(zeroIfReplaced));
         if (this.#state !== 'held') {
             return false;
         }
@@ -68,18 +83,19 @@ class Hold {
         }
         this.#lease.renewed(sent);
         this.#failure = undefined;
-        this.#renewAt = sent + this.#lease.leaseMs / 3;
+        this.#renewAt = performance.now() - sent.agoMs + this.#lease.leaseMs / 3;
+        this.#isJumpSeen = false;
         this.#look();
         return true;
     }
 
     /**
      * Ends the hold. Resolves to whether the server ended it now: false if it was released or lost before. When the answer
-     * is lost with its connection the request is repeated, for as long as the lease lasts; then false can also mean that the
-     * first request did it. Rejects when the server has not answered by then.
+     * is lost with its connection the request is repeated, for a lease and five seconds; then false can also mean that
+     * the first request did it. Rejects when the server has not answered by then.
      */
     release() {
-        return this._end(['RELEASE']);
+        return this._end(['RELEASE'], zeroIfReplaced);
     }
 
     /** `await using` releases the hold. It does not fail: a server that cannot be reached ends the hold with its lease. */
@@ -89,11 +105,12 @@ class Hold {
         }
     }
 
-    /** Ends the hold with a verb of its family, tried for the rest of the lease or longer. For this package only. */
-    async _end(words, atLeastMs = LAST_WORD_MS) {
+    /** Ends the hold with a verb of its family, tried for a lease and the takeover grace. For this package only. */
+    async _end(words, onError = rethrow) {
         this.#stop(this.#state === 'lost' ? 'lost' : 'ended');
-        const forMs = Math.max(this.#lease.wholeLeftMs, atLeastMs);
-        const reply = await untilAnswered(this.#claim.library, () => this.#claim.send(...words), forMs);
+        const forMs = this.#lease.leaseMs + TAKEOVER_GRACE_MS;
+        const send = () => this.#claim.send(...words);
+        const reply = await untilAnswered(this.#claim.library, this.key, send, forMs).catch(onError);
         return Number(reply) >= 1;
     }
 
@@ -117,7 +134,7 @@ class Hold {
     }
 
     #loseByClock() {
-        this.#lose('its lease runs out, and the server has not renewed it', this.#failure);
+        this.#lose(`its lease runs out, and ${this.#claim.server} has not renewed it`, this.#failure);
     }
 
     /** Does what has come due, and sets the timer for what comes next. */
@@ -131,12 +148,18 @@ class Hold {
             this.#loseByClock();
             return;
         }
+        if (this.#lease.isBeforeJump && !this.#isJumpSeen) {
+            this.#isJumpSeen = true;
+            this.#renewAt = performance.now();
+        }
         const dueMs = this.#renewAt - performance.now();
         if (dueMs <= 0 && !this.#isRenewing) {
             this.#renewInBackground();
         }
         // While a renewal is on its way nothing else is sent; but the clock goes on, whether the server answers or not.
-        this.#timer = setTimeout(() => this.#look(), Math.ceil(this.#isRenewing ? leftMs : Math.min(leftMs, dueMs)));
+        // A timer stands still while the machine is suspended: so it looks at the clocks at least once in a margin.
+        const sliceMs = Math.min(leftMs, Math.max(this.#lease.marginMs, SHORTEST_SLICE_MS));
+        this.#timer = setTimeout(() => this.#look(), Math.ceil(this.#isRenewing ? sliceMs : Math.min(sliceMs, dueMs)));
         // The hold alone does not keep the process alive.
         this.#timer.unref();
     }

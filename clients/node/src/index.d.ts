@@ -20,7 +20,7 @@ export interface HoldOptions {
     /** How long the hold lasts unless renewed. It is renewed at a third of this. 1 to `dsync.max-lease-ms`; default 30000. */
     leaseMs?: number;
     /**
-     * How long to wait at most. 0 is a try, answered at once. Default: without limit.
+     * How long to wait at most. 0 is a try, answered at once, or given up after two seconds. Default: without limit.
      */
     waitMs?: number;
     /** Gives up the wait when it aborts: the call rejects with its reason. It does not end a hold that was granted. */
@@ -83,7 +83,7 @@ export interface WaitOptions {
 
 /** A lock, permits of a semaphore, a membership or a run that is held, and renewed until it is released or lost. */
 export class Hold {
-    private constructor();
+    protected constructor();
     readonly key: string;
     /** The public number of the hold. It only grows, so the resource can refuse a smaller one than it has seen. */
     readonly fence: number;
@@ -99,7 +99,7 @@ export class Hold {
     renew(): Promise<boolean>;
     /**
      * Ends the hold. Resolves to whether the server ended it now: false if it had been released or lost before. Rejects when
-     * the server has not answered by the end of the lease.
+     * the server has not answered for a lease and five seconds.
      */
     release(): Promise<boolean>;
     /** Releases the hold. Does not reject. */

@@ -7,13 +7,14 @@ const { texts } = require('./claim.js');
 const { clientOf } = require('./client.js');
 const { HoldLost } = require('./errors.js');
 const { Hold } = require('./hold.js');
+const { checkNames } = require('./options.js');
 const { doneOf } = require('./replies.js');
+const { untilAnswered } = require('./retry.js');
 
 /** A reason is for people to read. The server takes much longer ones. */
 const REASON_CHARACTERS = 1_000;
 
-/** The server takes DONE after the lease as well, unless a newer attempt has begun; so it is worth a longer try. */
-const DONE_FOR_MS = 10_000;
+const GET_FOR_MS = 10_000;
 
 /** A run of the work: the hold of who does it. It ends by done, fail or release; otherwise its lease ends it, as failed. */
 class Run extends Hold {
@@ -27,14 +28,18 @@ class Run extends Hold {
      * The work is done: everybody gets the result, a text or null, for `keepMs` milliseconds (by default for as long as the
      * setting dsync.once-keep-ms says), or `forever`. Resolves to whether it counted: not if a newer attempt has begun.
      */
-    done(result, { keepMs, forever = false } = {}) {
+    async done(result, options = {}) {
+        checkNames('run.done', options);
+        const { keepMs, forever = false } = options;
         const text = textOf(result);
         const kept = forever ? ['PERSIST'] : keepMs === undefined ? [] : ['PX', keepMs];
-        return this._end(['DONE', ...(text === null ? [] : ['RESULT', text]), ...kept], DONE_FOR_MS);
+        return this._end(['DONE', ...(text === null ? [] : ['RESULT', text]), ...kept]);
     }
 
     /** This attempt has failed. The next begins at once, or in `delayMs` milliseconds. Resolves to whether it counted. */
-    fail(reason, { delayMs } = {}) {
+    async fail(reason, options = {}) {
+        checkNames('run.fail', options);
+        const { delayMs } = options;
         const delay = delayMs === undefined ? [] : ['DELAY', delayMs];
         return this._end(['FAIL', 'REASON', String(reason).slice(0, REASON_CHARACTERS), ...delay]);
     }
@@ -46,7 +51,8 @@ class Run extends Hold {
  * fails here, and with WorkFailed when `maxAttempts` have failed.
  */
 async function once(client, key, work, options = {}) {
-    const { run, result } = await begin(client, key, options);
+    checkNames('once', options);
+    const { run, result } = await begun(client, key, options);
     if (run === undefined) {
         return result;
     }
@@ -77,6 +83,11 @@ async function once(client, key, work, options = {}) {
  * done already.
  */
 async function begin(client, key, options = {}) {
+    checkNames('once.begin', options);
+    return begun(client, key, options);
+}
+
+async function begun(client, key, options) {
     const words = options.maxAttempts === undefined ? [] : ['MAX', options.maxAttempts];
     const { hold, done } = await acquire(client, 'once', key, options, words, { Class: Run });
     return hold === undefined ? done : { run: hold };
@@ -84,7 +95,9 @@ async function begin(client, key, options = {}) {
 
 /** Resolves to `{ result, attempt }` if the work is done, otherwise to null. It begins nothing. */
 async function get(client, key) {
-    return doneOf(await clientOf(client).library.send(key, texts(['DONCE.GET', key])));
+    const { library } = clientOf(client);
+    const send = () => library.send(key, texts(['DONCE.GET', key]));
+    return doneOf(await untilAnswered(library, key, send, GET_FOR_MS));
 }
 
 /** A result is kept as text. An object becomes its JSON, here as for everybody who gets it later. */

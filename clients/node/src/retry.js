@@ -4,27 +4,60 @@
 'use strict';
 
 const { bounded, pause } = require('./timing.js');
-const { DsyncError } = require('./errors.js');
+const { DsyncError, reasonOf } = require('./errors.js');
 
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 1_000;
 
-/** The server was in the way, and another one, or the same one later, may answer. */
-const OF_SERVER = /^(UNBLOCKED|READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|NOREPLICAS)\b/;
-/** The connection was in the way. The libraries have no error class in common for this, only these texts. */
-const OF_CONNECTION = new RegExp(
-    [
-        'ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH',
-        'Connection is closed|Stream isn\'t writeable|Command timed out|max retries per request', // ioredis
-        'Cluster redirections|ClusterAllFailed|Failed to refresh slots',
-        'Socket closed|closed unexpectedly|client is offline|Disconnects client|Timeout', // node-redis
-        'command redirections|None of the root nodes',
-    ].join('|'),
-    'i',
-);
+/** The server is in the way, and another one, or the same one later, may answer. */
+const PASSING_ANSWER =
+    /^(UNBLOCKED|READONLY|MOVED|ASK|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|NOREPLICAS|MISCONF|BUSY|OOM)(?![\w-])/;
+/** The token was withdrawn or has asked again elsewhere, or the group is gone: asking again would change nothing. */
+const FINAL_ANSWER = /^UNBLOCKED (released|superseded|the group was removed)/;
+/** The codes of Node.js for connections that are refused, closed or too slow, and for names that are not resolved now. */
+const PASSING_CODES = new Set([
+    ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT', 'ERR_SOCKET_CONNECTION_TIMEOUT'],
+    ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EAI_AGAIN', 'ENOTFOUND'],
+]);
 
-function isRetryable(error) {
-    return OF_SERVER.test(error.message) || OF_CONNECTION.test(`${error.name} ${error.code} ${error.message}`);
+/** Whether the same request may be answered later: the one table of this package, for all its commands. */
+function isRetryable(library, error) {
+    const classes = classesOf(error);
+    if (classes.some((name) => ANSWER_CLASSES.has(name))) {
+        return PASSING_ANSWER.test(error.message) && !FINAL_ANSWER.test(error.message);
+    }
+    return isOfConnection(library, error, classes);
+}
+
+/** Whether the server has answered with the error of this code. */
+function isAnswer(error, code) {
+    return classesOf(error).some((name) => ANSWER_CLASSES.has(name)) && error.message.split(' ', 1)[0] === code;
+}
+
+function isOfConnection(library, error, classes = classesOf(error)) {
+    return (
+        PASSING_CODES.has(error.code) ||
+        // An error for several addresses, and one of node-redis that has given up to connect again.
+        [...(error.errors ?? []), error.originalError].some((one) => one && isOfConnection(library, one)) ||
+        classes.some((name) => library.connectionClasses.has(name)) ||
+        // ioredis has classes for a few of these errors only.
+        (library.connectionMessages?.test(error.message) ?? false)
+    );
+}
+
+/** What the libraries make of an error that the server answers. */
+const ANSWER_CLASSES = new Set(['ReplyError', 'ErrorReply']);
+
+/**
+ * Returns the names of the classes of an error. The classes themselves are in the caller's copy of the library, which this
+ * package cannot import. `error.name` would not do: anything may be called a TimeoutError.
+ */
+function classesOf(error) {
+    const names = [];
+    for (let at = Object.getPrototypeOf(error); at !== null && at !== Error.prototype; at = Object.getPrototypeOf(at)) {
+        names.push(at.constructor?.name);
+    }
+    return names;
 }
 
 /** The pauses between attempts: from 50 ms to a second, with some chance in them so that clients do not return all at once. */
@@ -43,29 +76,35 @@ class Backoff {
 }
 
 /**
- * Sends a request until the server answers it, for `forMs` milliseconds at most. Rejects then, on an error that will not
+ * Sends a request for the key until the server answers it, for `forMs` milliseconds at most. Rejects then, on an error that will not
  * pass, and when the caller has closed the client.
  */
-async function untilAnswered(library, send, forMs) {
+async function untilAnswered(library, key, send, forMs) {
     const deadline = performance.now() + forMs;
     const backoff = new Backoff();
+    let cause;
     for (;;) {
         try {
             const reply = await bounded(
                 send().then((answer) => ({ answer })),
                 deadline - performance.now(),
             );
-            if (reply === undefined) {
-                throw new DsyncError(`the server has not answered in ${Math.round(forMs)} ms`);
+            if (reply !== undefined) {
+                return reply.answer;
             }
-            return reply.answer;
         } catch (error) {
-            if (library.isClosed || performance.now() >= deadline || !isRetryable(error)) {
+            if (library.isClosed || !isRetryable(library, error)) {
                 throw error;
             }
+            cause = error;
+        }
+        if (performance.now() >= deadline) {
+            const why = cause === undefined ? '' : `: ${reasonOf(cause)}`;
+            const message = `${library.serverOf(key)} has not answered for '${key}' in ${Math.round(forMs)} ms${why}`;
+            throw new DsyncError(message, cause === undefined ? undefined : { cause });
         }
         await backoff.pause(deadline - performance.now());
     }
 }
 
-module.exports = { Backoff, isRetryable, untilAnswered };
+module.exports = { Backoff, isAnswer, isRetryable, untilAnswered };

@@ -12,6 +12,9 @@ const { Proxy, Server, eventually, infoOf, queued, startPair } = require('./serv
 
 const { DsyncError, HoldLost, NotAcquired } = dsync;
 
+/** How late a busy machine may be. */
+const SLACK_MS = 2_500;
+
 /** Resolves when the hold is lost. */
 const lost = (hold) => eventually(() => hold.signal.aborted, 'the hold is lost');
 
@@ -123,6 +126,64 @@ describe('faults', { concurrency: true }, () => {
                 const free = async () => (await server.call('EXISTS', 'k')) === 0;
                 await eventually(free, 'the lock is free');
                 assert.ok(fence > 0);
+            });
+
+            // A try, "answered at once", lasted for as long as the server was stopped; of a server that was killed it ended
+            // after the library's own time-outs, with an error that said nothing.
+            for (const [what, fail] of [
+                ['stopped', ({ server }) => server.signal('SIGSTOP')],
+                ['killed', ({ server }) => server.crash()],
+            ]) {
+                test(`try of a server that is ${what} ends in two seconds, and says which server and key`, { timeout: 60_000 }, async (t) => {
+                    const around = await world(t, library);
+                    const { server, direct } = around;
+                    const held = await dsync.lock(direct, 'a');
+                    await fail(around);
+                    const tries = [
+                        () => dsync.lock(direct, 'k', { waitMs: 0 }),
+                        () => dsync.semaphore(direct, 'k', { limit: 1, waitMs: 0, ownConnection: true }),
+                        () => dsync.once(direct, 'k', () => assert.fail('it is not granted'), { waitMs: 0 }),
+                        () => dsync.allOf(direct, ['k', 'l', 'm'], { waitMs: 0 }),
+                    ];
+                    const began = performance.now();
+                    const outcomes = await Promise.allSettled(tries.map((attempt) => attempt()));
+                    assert.ok(performance.now() - began < 2_000 + SLACK_MS, 'a try lasts two seconds at most');
+                    for (const { reason } of outcomes) {
+                        assert.ok(reason instanceof NotAcquired, `${reason}`);
+                        assert.ok(reason.message.startsWith(`'k' was not acquired: 127.0.0.1:${server.port}: `), reason.message);
+                        assert.notEqual(reason.cause.message, '');
+                    }
+                    server.signal('SIGCONT');
+                    if (what === 'killed') {
+                        await server.startAgain();
+                    }
+                    assert.equal(await held.release(), true);
+                    // What was sent late has left nothing behind.
+                    const isFree = async () => (await server.call('EXISTS', 'k', 'l', 'm')) === 0;
+                    await eventually(isFree, 'nothing is held');
+                });
+            }
+
+            // The server was away for longer than what was left of the lease. It had added its takeover grace, and still held
+            // the lock, but nobody released it any more.
+            test('release is repeated until the takeover grace is over', async (t) => {
+                const { server, direct } = await world(t, library);
+                // From the start on the server gives the hold its lease anew, in which the library connects again.
+                const hold = await dsync.lock(direct, 'k', { leaseMs: 4_000 });
+                await server.crash();
+                const released = hold.release();
+                released.catch(() => {});
+                await sleep(4_500);
+                await server.startAgain();
+                assert.equal(await released, true);
+            });
+
+            test('release that is not answered says which server and key', async (t) => {
+                const { proxy, proxied } = await world(t, library);
+                const hold = await dsync.lock(proxied, 'k', { leaseMs: 1_000 });
+                proxy.cut();
+                const said = new RegExp(`127.0.0.1:${proxy.port} has not answered for 'k'`);
+                await assert.rejects(hold.release(), said);
             });
 
             for (const ownConnection of [false, true]) {

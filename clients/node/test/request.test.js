@@ -5,6 +5,10 @@
 const assert = require('node:assert/strict');
 const { test } = require('node:test');
 
+const { ReplyError } = require('ioredis5');
+const { MaxRetriesPerRequestError } = require('ioredis5/built/errors');
+const nodeRedis = require('redis5');
+
 const dsync = require('dsync-client');
 const { eventually } = require('./servers.js');
 
@@ -22,53 +26,121 @@ function standIn(answer) {
     return { commands, status: 'ready', call, duplicate: () => assert.fail('nothing is to be subscribed to') };
 }
 
+/** The same as a client of node-redis. */
+function nodeRedisStandIn(answer) {
+    const { commands, call, duplicate } = standIn(answer);
+    return { commands, isOpen: true, sendCommand: (words) => call(...words), duplicate };
+}
+
 const tokenOf = (words) => (words[0] === 'DLOCK.ACQUIRE' ? words[words.indexOf('TOKEN') + 1] : words[2]);
 const granted = (words) => [tokenOf(words), 7];
 
-test('request is repeated with the same token after errors that pass', async () => {
-    const errors = [
-        'UNBLOCKED force unblock',
-        "READONLY You can't write against a read only replica.",
-        'MOVED 1234 127.0.0.1:7000',
-        'ASK 1234 127.0.0.1:7000',
-        'TRYAGAIN Multiple keys request during rehashing of slot',
-        'CLUSTERDOWN The cluster is down',
-        'MASTERDOWN Link with MASTER is down',
-        'LOADING the dataset in memory',
-        'NOREPLICAS Not enough good replicas to write.',
-        'Connection is closed.',
-        'Socket closed unexpectedly',
-        'read ECONNRESET',
-        'connect ECONNREFUSED 127.0.0.1:6379',
-        'Command timed out',
-        'Reached the max retries per request limit (which is 20).',
-    ].map((message) => new Error(message));
-    const expected = errors.length + 1;
-    const client = standIn((...words) => errors.shift() ?? granted(words));
-    const hold = await dsync.lock(client, 'k');
-    assert.equal(hold.fence, 7);
-    assert.equal(client.commands.length, expected);
-    assert.equal(new Set(client.commands.map(tokenOf)).size, 1);
-    await hold.release();
-});
+const PASSING_ANSWERS = [
+    'UNBLOCKED force unblock',
+    "READONLY You can't write against a read only replica.",
+    'MOVED 1234 127.0.0.1:7000',
+    'ASK 1234 127.0.0.1:7000',
+    'TRYAGAIN Multiple keys request during rehashing of slot',
+    'CLUSTERDOWN The cluster is down',
+    'MASTERDOWN Link with MASTER is down',
+    'LOADING the dataset in memory',
+    'NOREPLICAS Not enough good replicas to write.',
+    'MISCONF Errors writing to the AOF file',
+    'BUSY Redis is busy running a script.',
+    "OOM command not allowed when used memory > 'maxmemory'.",
+];
+const LASTING_ANSWERS = [
+    'NOPERM no permissions',
+    'WRONGTYPE another type',
+    'QUEUEFULL too many',
+    'ERR syntax',
+    'BUSYGROUP another code',
+    'UNBLOCKED released: RELEASE with the token of this request has withdrawn it',
+    'UNBLOCKED superseded: the same token asked again and has taken over the place',
+];
+const withCode = (code) => Object.assign(new Error('the message may say anything'), { code });
+const CODES = ['ECONNRESET', 'ECONNREFUSED', 'EPIPE', 'ETIMEDOUT', 'EAI_AGAIN', 'ENOTFOUND'];
 
-test('other errors end the request, and its place is given up', async () => {
-    for (const message of ['NOPERM no permissions', 'WRONGTYPE another type', 'QUEUEFULL too many', 'ERR syntax', 'OOM full']) {
-        const client = standIn((name) => (name === 'DLOCK.RELEASE' ? 0 : new Error(message)));
-        await assert.rejects(dsync.lock(client, 'k'), { message });
-        assert.deepEqual(client.commands.map(([name]) => name), ['DLOCK.ACQUIRE', 'DLOCK.RELEASE']);
-    }
+/** For each library: an error that the server answers, and what breaks with the connection. */
+const KINDS = [
+    {
+        name: 'ioredis',
+        client: standIn,
+        answered: (message) => new ReplyError(message),
+        ofConnection: [
+            new Error('Connection is closed.'),
+            new Error('Command timed out'),
+            new MaxRetriesPerRequestError(20),
+            new (Object.getPrototypeOf(MaxRetriesPerRequestError))('Command aborted due to connection close'),
+        ],
+    },
+    {
+        name: 'node-redis',
+        client: nodeRedisStandIn,
+        answered: (message) => new nodeRedis.ErrorReply(message),
+        ofConnection: [
+            new nodeRedis.SocketClosedUnexpectedlyError(),
+            new nodeRedis.ConnectionTimeoutError(),
+            new nodeRedis.DisconnectsClientError(),
+            new nodeRedis.ReconnectStrategyError(withCode('EAI_AGAIN'), withCode('EAI_AGAIN')),
+        ],
+    },
+];
+
+for (const { name, client: clientOf, answered, ofConnection } of KINDS) {
+    // A name that was not resolved for a moment ended a wait of node-redis. A full disk, a slow script or a full memory ended
+    // waits, and DONE was not repeated: the work was done twice.
+    test(`${name}: requests are repeated as they are after errors that pass`, async () => {
+        const errors = [...PASSING_ANSWERS.map(answered), ...ofConnection, ...CODES.map(withCode)];
+        await Promise.all(
+            errors.map(async (error) => {
+                const left = { 'DLOCK.ACQUIRE': [error], 'DLOCK.RELEASE': [error] };
+                const answer = (...words) => left[words[0]].shift() ?? (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1);
+                const client = clientOf(answer);
+                const hold = await dsync.lock(client, 'k');
+                assert.equal(hold.fence, 7);
+                assert.equal(await hold.release(), true);
+                const names = client.commands.map(([command]) => command);
+                assert.deepEqual(names, ['DLOCK.ACQUIRE', 'DLOCK.ACQUIRE', 'DLOCK.RELEASE', 'DLOCK.RELEASE']);
+                assert.equal(new Set(client.commands.map(tokenOf)).size, 1);
+            }),
+        );
+    });
+
+    test(`${name}: other errors end the request, and its place is given up`, async () => {
+        const called = Object.assign(new Error('of no class of the library'), { name: 'TimeoutError' });
+        for (const error of [...LASTING_ANSWERS.map(answered), called]) {
+            const client = clientOf((command) => (command === 'DLOCK.RELEASE' ? 0 : error));
+            await assert.rejects(dsync.lock(client, 'k'), (thrown) => thrown === error);
+            assert.deepEqual(client.commands.map(([command]) => command), ['DLOCK.ACQUIRE', 'DLOCK.RELEASE']);
+        }
+    });
+}
+
+test('result of work is asked for again after errors that pass', async () => {
+    const errors = [new ReplyError('LOADING the dataset'), withCode('ECONNRESET')];
+    const client = standIn(() => errors.shift() ?? ['DONE', 'r', 1]);
+    assert.deepEqual(await dsync.once.get(client, 'k'), { result: 'r', attempt: 1 });
 });
 
 test('try is sent once', async () => {
-    const client = standIn((name) => (name === 'DLOCK.RELEASE' ? 0 : new Error('READONLY')));
+    const client = standIn((name) => (name === 'DLOCK.RELEASE' ? 0 : new ReplyError('READONLY')));
     await assert.rejects(dsync.lock(client, 'k', { waitMs: 0 }), /READONLY/);
     assert.equal(client.commands[0].includes('QUEUE'), false);
     assert.deepEqual(client.commands.map(([name]) => name), ['DLOCK.ACQUIRE', 'DLOCK.RELEASE']);
 });
 
+test('error without a message of its own is told by what it stands for', async () => {
+    // A name with two addresses where nothing listens: the error of Node.js has an empty message.
+    const refused = ['::1', '127.0.0.1'].map((host) => new Error(`connect ECONNREFUSED ${host}:6379`));
+    const client = standIn(() => Object.assign(new AggregateError(refused), { code: 'ECONNREFUSED' }));
+    client.options = { host: 'localhost', port: 6379 };
+    const message = "'k' was not acquired: localhost:6379: connect ECONNREFUSED ::1:6379, connect ECONNREFUSED 127.0.0.1:6379";
+    await assert.rejects(dsync.lock(client, 'k', { waitMs: 0 }), { name: 'NotAcquired', message });
+});
+
 test('error that lasts is the cause when the wait runs out', async () => {
-    const client = standIn(() => new Error('READONLY'));
+    const client = standIn(() => new ReplyError('READONLY'));
     await assert.rejects(dsync.lock(client, 'k', { waitMs: 100 }), (error) => {
         assert.ok(error instanceof dsync.NotAcquired);
         assert.equal(error.cause.message, 'READONLY');
@@ -120,7 +192,7 @@ test('request that cannot subscribe asks about once a second', async () => {
 });
 
 test('release is repeated after errors that pass, and rejects after others', async () => {
-    const errors = [new Error('READONLY'), new Error('Connection is closed.')];
+    const errors = [new ReplyError('READONLY'), new Error('Connection is closed.')];
     const client = standIn((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : (errors.shift() ?? 1)));
     const hold = await dsync.lock(client, 'k');
     assert.equal(await hold.release(), true);
@@ -133,7 +205,7 @@ test('renewal that fails is tried again before the lease is over', async () => {
     const client = standIn((...words) => {
         if (words[0] === 'DLOCK.RENEW') {
             renewals += 1;
-            return renewals === 1 ? new Error('READONLY') : 1;
+            return renewals === 1 ? new ReplyError('READONLY') : 1;
         }
         return words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1;
     });
@@ -142,4 +214,71 @@ test('renewal that fails is tried again before the lease is over', async () => {
     await eventually(() => renewals >= 2, 'it is renewed');
     assert.ok(hold.isHeld);
     await hold.release();
+});
+
+for (const { name, client: clientOf, answered } of KINDS) {
+    // SET over the key ended the hold, RENEW was answered WRONGTYPE, and the work was told only when the lease had run out.
+    test(`${name}: hold whose key has another value is lost at the renewal`, async () => {
+        const wrong = answered('WRONGTYPE Operation against a key holding the wrong kind of value');
+        const client = clientOf((...words) => (words[0] === 'DLOCK.ACQUIRE' ? granted(words) : wrong));
+        const hold = await dsync.lock(client, 'k', { leaseMs: 3_000 });
+        await eventually(() => hold.signal.aborted, 'the hold is lost');
+        assert.match(hold.signal.reason.message, /the server says that it has ended/);
+        assert.equal(await hold.release(), false);
+        await assert.rejects(dsync.withLock(client, 'k', () => {}), dsync.HoldLost);
+    });
+}
+
+/** The wall clock goes on by so much, as after a suspension: the monotonic clock of Node.js stands still meanwhile. */
+function suspend(t, forMs) {
+    const now = Date.now;
+    t.mock.method(Date, 'now', () => now() + forMs);
+}
+
+for (const { name, client: clientOf } of KINDS) {
+    const answer = (renewals) => (...words) => {
+        renewals.push(...(words[0] === 'DLOCK.RENEW' ? [words] : []));
+        return words[0] === 'DLOCK.ACQUIRE' ? granted(words) : 1;
+    };
+
+    // A laptop was closed for longer than the lease. When it was opened the hold said for seconds that it was held.
+    test(`${name}: hold is lost when the machine was suspended for longer than its lease`, async (t) => {
+        const hold = await dsync.lock(clientOf(answer([])), 'k', { leaseMs: 60_000 });
+        suspend(t, 61_000);
+        assert.ok(!hold.isHeld && hold.leftMs === 0);
+        const told = eventually(() => hold.signal.aborted, 'the loss is told', 10_000);
+        await told;
+        assert.throws(() => hold.throwIfLost(), dsync.HoldLost);
+    });
+
+    test(`${name}: hold is renewed at once when the machine was suspended for less than its lease`, async (t) => {
+        const renewals = [];
+        const hold = await dsync.lock(clientOf(answer(renewals)), 'k', { leaseMs: 60_000 });
+        suspend(t, 30_000);
+        assert.ok(hold.leftMs < 30_000);
+        await eventually(() => renewals.length > 0, 'it is renewed', 10_000);
+        await eventually(() => hold.leftMs > 50_000, 'it has a new lease', 10_000);
+        await hold.release();
+    });
+}
+
+// `lease: 5` for leaseMs was left out in silence, and the hold lasted for thirty seconds.
+test('unknown option is an error that names it, and nothing is sent', async () => {
+    const client = standIn(() => assert.fail('nothing is to be sent'));
+    const work = () => assert.fail('nothing is granted');
+    const wrong = { leaseMs: 5_000, lease: 5 };
+    for (const call of [
+        () => dsync.lock(client, 'k', wrong),
+        () => dsync.withLock(client, 'k', work, wrong),
+        () => dsync.semaphore(client, 'k', wrong),
+        async () => dsync.group(client, 'k', wrong),
+        () => dsync.group(client, 'k').add(wrong),
+        () => dsync.group(client, 'k').run(work, wrong),
+        () => dsync.group(client, 'k').wait({ waitMs: 1, lease: 5 }),
+        () => dsync.once(client, 'k', work, wrong),
+        () => dsync.once.begin(client, 'k', wrong),
+        () => dsync.allOf(client, ['k'], wrong),
+    ]) {
+        await assert.rejects(call(), { name: 'TypeError', message: /has no option 'lease', only / });
+    }
 });

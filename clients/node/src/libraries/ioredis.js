@@ -16,8 +16,21 @@ const NO_RECONNECT = {
     socketTimeout: undefined,
 };
 
+/** The classes of errors of its connections. */
+const CONNECTION_CLASSES = new Set(['MaxRetriesPerRequestError', 'ClusterAllFailedError', 'AbortError']);
+/** Those that are of class Error, without a code. */
+const CONNECTION_MESSAGES = new RegExp(
+    [
+        '^Connection is closed|^Command timed out|^Socket timeout|^connect ETIMEDOUT|^timeout$',
+        '^Stream isn\'t writeable|^Node is disconnected|^None of startup nodes|^All sentinels are unreachable',
+        '^Cluster isn\'t ready|^Cluster is disconnect|^Too many Cluster redirections',
+    ].join('|'),
+);
+
 class Ioredis {
     #client;
+    connectionClasses = CONNECTION_CLASSES;
+    connectionMessages = CONNECTION_MESSAGES;
 
     constructor(client) {
         this.#client = client;
@@ -71,6 +84,15 @@ class Ioredis {
     /** Names the server that has the key. Subscriptions to the same server share a connection. */
     async addressOf(key) {
         return this.isCluster ? this.#client.slots[slotOf(key)]?.[0] : 'primary';
+    }
+
+    /** Names the server that has the key, for people. */
+    serverOf(key) {
+        const { host, port, path, sentinels, name } = this.#client.options ?? {};
+        if (this.isCluster) {
+            return this.#client.slots[slotOf(key)]?.[0] ?? 'the cluster';
+        }
+        return sentinels ? `the primary of '${name}'` : (path ?? `${host}:${port}`);
     }
 
     #primaryOf(key) {

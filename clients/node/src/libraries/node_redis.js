@@ -4,8 +4,20 @@
 
 const slotOf = require('cluster-key-slot');
 
+/** The classes of errors of its connections. */
+const CONNECTION_CLASSES = new Set([
+    ...['ConnectionTimeoutError', 'SocketTimeoutError', 'TimeoutError', 'SocketClosedUnexpectedlyError'],
+    ...['ClientOfflineError', 'ClientClosedError', 'DisconnectsClientError'],
+    ...['RootNodesUnavailableError', 'MaxCommandRedirectionsError'],
+]);
+
+/** The primary of a key is not known now: an error of this package, like those of the library. */
+class PrimaryUnknownError extends Error {}
+CONNECTION_CLASSES.add(PrimaryUnknownError.name);
+
 class NodeRedis {
     #client;
+    connectionClasses = CONNECTION_CLASSES;
     #isSentinel;
 
     constructor(client) {
@@ -49,12 +61,24 @@ class NodeRedis {
         return this.isCluster ? this.#client.slots[slotOf(key)]?.master?.address : 'primary';
     }
 
+    /** Names the server that has the key, for people. */
+    serverOf(key) {
+        if (this.isCluster) {
+            return this.#client.slots[slotOf(key)]?.master?.address ?? 'the cluster';
+        }
+        if (this.#isSentinel) {
+            return 'the primary that Sentinel names';
+        }
+        const { host = 'localhost', port = 6379, path } = this.#client.options?.socket ?? {};
+        return path ?? `${host}:${port}`;
+    }
+
     async #plain(key) {
         let primary = this.#client;
         if (this.isCluster) {
             const node = this.#client.slots[slotOf(key)]?.master;
             if (node === undefined) {
-                throw new Error('Connection is closed: the primary of the key is not known');
+                throw new PrimaryUnknownError(`the primary of '${key}' is not known`);
             }
             primary = await this.#client.nodeClient(node);
         }
