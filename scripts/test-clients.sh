@@ -5,7 +5,8 @@
 # Each part has a test.sh of its own, which gets the path of a server in DSYNC_TEST_SERVER and that of the module in
 # DSYNC_TEST_MODULE, starts its own servers on 127.0.0.1, and installs libraries in pinned versions under target/. Every
 # part runs on a Redis and on a Valkey, and JOBS parts at a time (2), because most tests wait most of the time. What a part
-# prints comes at its end. SERVERS names other servers, PARTS only some of the parts: for instance
+# prints comes at its end. One that has not ended after LIMIT seconds on a server (1200) is ended, with what it started, and has
+# failed. SERVERS names other servers, PARTS only some of the parts: for instance
 # `make test-clients PARTS=clients/python SERVERS=/usr/bin/redis-server`. Unlike `make test` this needs Python and Node,
 # which need.sh installs where they are missing.
 set -eu
@@ -17,13 +18,14 @@ test_part() {
     mkdir -p "${log%/*}"
     for server in $SERVERS; do
         echo "dsync: $1 with $("$server" --version | cut -d ' ' -f 1-3)" >"$log"
-        if DSYNC_TEST_SERVER=$server sh "$1/test.sh" >>"$log" 2>&1; then
-            cat "$log"
-        else
+        status=0
+        DSYNC_TEST_SERVER=$server timeout --kill-after=10 "$LIMIT" sh "$1/test.sh" >>"$log" 2>&1 || status=$?
+        if [ $status -ne 0 ]; then
+            case $status in 124 | 137) echo "dsync: $1 did not end within $LIMIT seconds." >>"$log" ;; esac
             echo "dsync: $1 FAILED with $server" >>"$log"
-            cat "$log"
-            return 1
         fi
+        cat "$log"
+        [ $status -eq 0 ] || return 1
     done
 }
 
@@ -38,7 +40,7 @@ sh scripts/need.sh build peers
 if [ -z "${SERVERS:-}" ]; then
     SERVERS="$(sh scripts/server.sh redis) $(sh scripts/server.sh valkey)"
 fi
-export SERVERS
+export SERVERS LIMIT="${LIMIT:-1200}"
 CARGO_TARGET_DIR="$PWD/target" cargo build --release
 # Each part builds in a folder of its own.
 unset CARGO_TARGET_DIR
