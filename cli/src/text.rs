@@ -1,18 +1,39 @@
-//! Text for terminals: bytes of other people made harmless, and tables.
+//! Text for terminals: what other people wrote made harmless, and tables.
+//!
+//! Everything that is printed as text goes through [`printable`] or [`lines`]: keys, owners, and what a server says. JSON
+//! does not: it is for programs, which need the exact text, and JSON escapes the control characters by itself.
 
 use std::io::{self, Write};
 
-/// Returns bytes as text, with control characters escaped: a key or an owner must not move the cursor or colour the screen.
+/// Returns bytes as one line of text that shows what is there: control characters must not move the cursor or colour the
+/// screen, and characters without a width or that turn the direction must not make one name look like another. They are
+/// escaped (`\u{1b}`, `\u{202e}`). Escaping twice changes nothing.
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for c in String::from_utf8_lossy(bytes).chars() {
-        if c.is_control() {
+        if is_deceptive(c) {
             text.extend(c.escape_default());
         } else {
             text.push(c);
         }
     }
     text
+}
+
+/// The same for a text of several lines.
+pub fn lines(text: &str) -> String {
+    let lines: Vec<String> = text
+        .split('\n')
+        .map(|line| printable(line.as_bytes()))
+        .collect();
+    lines.join("\n")
+}
+
+fn is_deceptive(c: char) -> bool {
+    let turns_direction = matches!(c,
+        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let has_no_width = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
+    c.is_control() || turns_direction || has_no_width
 }
 
 /// Returns text, or a dash where there is none.
@@ -46,7 +67,8 @@ impl Table {
 
     pub fn row(&mut self, row: Vec<String>) {
         debug_assert_eq!(row.len(), self.headings.len());
-        self.rows.push(row);
+        let row = row.iter().map(|value| printable(value.as_bytes()));
+        self.rows.push(row.collect());
     }
 
     /// Returns the lines, the headings first.
@@ -90,6 +112,20 @@ mod tests {
         assert_eq!(
             printable(b"web-1\x1b[2J\n\xff"),
             "web-1\\u{1b}[2J\\n\u{fffd}"
+        );
+        assert_eq!(lines("a\u{9b}\nb\t"), "a\\u{9b}\nb\\t");
+    }
+
+    #[test]
+    fn characters_that_hide_or_turn_text_are_escaped() {
+        for c in "\u{61c}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}".chars() {
+            let escaped = printable(format!("a{c}b").as_bytes());
+            assert_eq!(escaped, format!("a\\u{{{:x}}}b", u32::from(c)));
+            assert_eq!(printable(escaped.as_bytes()), escaped);
+        }
+        assert_eq!(
+            printable("größer \u{2026} \u{2010}".as_bytes()),
+            "größer … ‐"
         );
     }
 

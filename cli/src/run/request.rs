@@ -8,6 +8,7 @@ use dsync_client::{Begun, Cancel, Client, Error, Hold, Member, Progress, Run};
 use super::child::Ending;
 use super::schedule::Schedule;
 use crate::args;
+use crate::text::printable;
 
 type Answer = Result<Outcome, Error>;
 
@@ -128,12 +129,13 @@ impl Request {
 
     /// Returns what is asked for, in words: `lock 'nightly'`.
     pub fn name(&self) -> String {
-        match &self.key {
-            Key::Lock { key, .. } => format!("lock '{key}'"),
-            Key::Semaphore { key, .. } => format!("semaphore '{key}'"),
-            Key::Once { key, .. } => format!("work '{key}'"),
-            Key::Group { key, .. } => format!("group '{key}'"),
-        }
+        let (kind, key) = match &self.key {
+            Key::Lock { key, .. } => ("lock", key),
+            Key::Semaphore { key, .. } => ("semaphore", key),
+            Key::Once { key, .. } => ("work", key),
+            Key::Group { key, .. } => ("group", key),
+        };
+        format!("{kind} '{}'", printable(key.as_bytes()))
     }
 
     /// Asks, and waits as long as allowed.

@@ -109,7 +109,7 @@ impl Report<'_> {
         let counters = self.now.counters();
         let time = humantime::format_rfc3339_seconds(self.now.time);
         let servers = match self.now.servers.as_slice() {
-            [one] => one.clone(),
+            [one] => printable(one.as_bytes()),
             several => format!("{} primaries", several.len()),
         };
         let mut lines = vec![format!(
