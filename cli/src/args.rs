@@ -1,16 +1,22 @@
 //! The command line: every option, its bounds and its help. What the options mean is carried out elsewhere.
 
+mod server;
+
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 
 use crate::duration;
+pub use server::Server;
 
 const AFTER: &str = "\
-The server is a Redis or Valkey server that has loaded the dsync module. Durations are written like 500ms, 90 (seconds), \
-5m, 1h30m or 7d.";
+The server is a Redis or Valkey server that has loaded the dsync module. Its options stand before the subcommand or behind \
+it. Durations are written like 500ms, 90 (seconds), 5m, 1h30m or 7d.
+
+Environment:
+  REDIS_URL       where the server is, without --url
+  REDISCLI_AUTH   the password, if neither an option nor the URL has one";
 
 /// Run commands under locks of a Redis or Valkey server, and see who holds them
 #[derive(Parser, Debug)]
@@ -22,61 +28,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-#[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Server (before the subcommand)")]
-pub struct Server {
-    /// Where the server is: redis://, rediss:// (TLS) or unix:// [default: REDIS_URL, or redis://127.0.0.1:6379]
-    ///
-    /// redis://USER:PASSWORD@HOST:PORT/DATABASE, rediss:// for TLS, or unix:///PATH?db=DATABASE&user=USER&pass=PASSWORD.
-    /// With --cluster any node will do.
-    #[arg(short, long, value_name = "URL")]
-    pub url: Option<String>,
-    /// The ACL user; it wins over the one in the URL
-    #[arg(long, value_name = "NAME")]
-    pub user: Option<String>,
-    /// The password; it wins over the one in the URL [default: REDISCLI_AUTH]
-    ///
-    /// Other users of this machine can see the command line; the environment variable REDISCLI_AUTH is hidden from them.
-    #[arg(short = 'a', long, value_name = "PASSWORD")]
-    pub pass: Option<String>,
-    /// The database number; it wins over the one in the URL
-    #[arg(short = 'n', long, value_name = "NUMBER")]
-    pub db: Option<i64>,
-    /// The server is a node of a cluster: find the node of the key, or ask all primaries
-    #[arg(short, long)]
-    pub cluster: bool,
-    /// Ask these sentinels for the primary; needs --master. May be given several times
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "master", conflicts_with_all = ["url", "cluster"])]
-    pub sentinel: Vec<String>,
-    /// The name of the primary at the sentinels
-    #[arg(long, value_name = "NAME", requires = "sentinel")]
-    pub master: Option<String>,
-    /// The ACL user at the sentinels
-    #[arg(long, value_name = "NAME", requires = "sentinel")]
-    pub sentinel_user: Option<String>,
-    /// The password at the sentinels
-    #[arg(long, value_name = "PASSWORD", requires = "sentinel")]
-    pub sentinel_pass: Option<String>,
-    /// Use TLS, as a rediss:// URL does
-    #[arg(long)]
-    pub tls: bool,
-    /// File with the certificates (PEM) of those who may sign the server's [default: the system's]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub cacert: Option<PathBuf>,
-    /// File with the client's certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "key", value_hint = ValueHint::FilePath)]
-    pub cert: Option<PathBuf>,
-    /// File with the client's private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
-    pub key: Option<PathBuf>,
-    /// Use TLS and accept any certificate, also a forged one
-    #[arg(long)]
-    pub insecure: bool,
-    /// How long to wait for a connection or an answer
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_positive)]
-    pub timeout: Duration,
-}
-
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Run(Run),
@@ -84,12 +35,6 @@ pub enum Command {
     Revoke(Revoke),
     Log(Log),
     Top(Top),
-    /// Write the man pages and shell completions into a folder
-    #[command(hide = true)]
-    Generate {
-        #[arg(value_hint = ValueHint::DirPath)]
-        folder: PathBuf,
-    },
     /// Print the completion script of a shell: source <(dsync completions bash)
     Completions {
         shell: clap_complete::Shell,
@@ -115,6 +60,7 @@ Exit status:
   127  there is no such command
 With --once, 0 also says that the work was done already.
 
+Environment:
 The command's environment has DSYNC_FENCE, the number of the hold, which only grows: let what the command writes to refuse \
 a lower one than it has seen. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1.";
 
@@ -359,17 +305,6 @@ mod tests {
                 "{options}"
             );
         }
-    }
-
-    #[test]
-    fn server_options_stand_before_the_subcommand() {
-        let cli = parse("dsync -u rediss://h:1 --cacert ca.pem --user u -n 3 ls --owner web-*");
-        assert!(cli.is_ok_and(|cli| cli.server.db == Some(3)));
-        assert!(parse("dsync --sentinel a:1,b:2 ls").is_err());
-        let cli = parse("dsync --sentinel a:1,b:2 --sentinel c:3 --master m ls");
-        assert!(cli.is_ok_and(|cli| cli.server.sentinel.len() == 3));
-        assert!(parse("dsync --sentinel a:1 --master m --cluster ls").is_err());
-        assert!(parse("dsync --cert c.pem ls").is_err());
     }
 
     #[test]

@@ -1,29 +1,35 @@
-//! Connects to the servers that the command line names.
+//! Connects to the servers that the command line names, for the commands that look at one moment: `dsync run` hands the
+//! servers to the client library instead, see `library`.
 //!
-//! `dsync run` hands them to the client library, which follows failovers and moved slots by itself. The other commands look
-//! at one moment: they connect to each primary once, and a failure ends them.
+//! Connecting takes no longer than the time-out in all, whatever is on the way: names that are looked up, several addresses,
+//! TLS, the login, sentinels and nodes of a cluster. Sentinels and nodes are asked all at the same time, and the first good
+//! answer counts, so one that is dead or stopped costs no time.
 
-use dsync_client::Server;
-use redis::cluster::ClusterClientBuilder;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     Client, Cmd, Connection, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo,
-    RedisResult, TlsMode, Value, from_redis_value_ref,
+    RedisConnectionInfo, RedisResult, Value, from_redis_value_ref,
 };
 
-use crate::endpoint::Endpoint;
+use crate::address::Endpoint;
+use crate::explain::unknown_master;
 use crate::failure::{Failure, Result, Status};
-use crate::servers::{Place, Sentinels, Servers};
+use crate::race;
+use crate::servers::{Peer, Place, Sentinels, Servers};
 
-/// A connection to one primary.
+/// A connection to one server.
 pub struct Node {
-    /// Its address, as messages and lists show it.
-    pub name: String,
+    pub peer: Peer,
     pub connection: Connection,
+    pub address: ConnectionAddr,
     db: i64,
 }
 
 impl Node {
+    /// Returns its address, as messages and lists show it.
+    pub fn name(&self) -> &str {
+        &self.peer.address
+    }
+
     /// Selects a database, unless it is selected already.
     pub fn select(&mut self, db: i64) -> Result<()> {
         if self.db != db {
@@ -36,43 +42,44 @@ impl Node {
     /// Sends a command. The failure names the server.
     pub fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T> {
         let reply = command.query(&mut self.connection);
-        reply.map_err(|error| Failure::of_server(&self.name, &error))
+        reply.map_err(|error| Failure::of_server(&self.peer, &error))
     }
 }
 
 impl Servers {
-    /// Returns the servers for the client library.
-    pub fn server(&self) -> Result<Server> {
-        let server = match &self.place {
-            Place::Single(address) => self.client(address).map(Server::from),
-            Place::Cluster(address) => self.cluster(address),
-            Place::Sentinel(sentinels) => self.sentinel(sentinels).map(Server::from),
-        };
-        server.map_err(|error| self.failure(&error))
-    }
-
     /// Connects to all primaries: one, or all of the cluster.
     pub fn primaries(&self) -> Result<Vec<Node>> {
-        match &self.place {
-            Place::Single(address) => Ok(vec![self.node(address)?]),
-            Place::Cluster(address) => self.cluster_primaries(address),
-            Place::Sentinel(sentinels) => {
-                let client = self
-                    .sentinel(sentinels)
-                    .and_then(|mut sentinel| sentinel.get_client());
-                let client = client.map_err(|error| self.failure(&error))?;
-                Ok(vec![self.node(client.get_connection_info().addr())?])
+        self.in_time(|servers| match &servers.place {
+            Place::Cluster(nodes) => {
+                let addresses = servers.primaries_of_cluster(nodes)?;
+                addresses
+                    .iter()
+                    .map(|address| servers.open(address))
+                    .collect()
             }
-        }
+            _ => Ok(vec![servers.open_any()?]),
+        })
     }
 
     /// Connects to the server that is asked first: the primary, or in a cluster any node.
     pub fn first(&self) -> Result<Node> {
-        if let Place::Cluster(address) = &self.place {
-            return self.node(address);
-        }
-        let primary = self.primaries()?.pop();
-        primary.ok_or_else(|| Failure::new(Status::Unreachable, "there is no primary"))
+        self.in_time(Servers::open_any)
+    }
+
+    /// Finds the addresses of all primaries. Of a cluster the known ones may tell them too.
+    pub fn addresses(&self, known: &[ConnectionAddr]) -> Result<Vec<ConnectionAddr>> {
+        let known = known.to_vec();
+        self.in_time(move |servers| match &servers.place {
+            Place::Single(address) => Ok(vec![address.clone()]),
+            Place::Cluster(nodes) => servers.primaries_of_cluster(&[nodes.clone(), known].concat()),
+            Place::Sentinel(_) => Ok(vec![servers.open_any()?.address]),
+        })
+    }
+
+    /// Connects to one of them.
+    pub fn connect(&self, address: &ConnectionAddr) -> Result<Node> {
+        let address = address.clone();
+        self.in_time(move |servers| servers.open(&address))
     }
 
     /// Sends a command about one key, in a cluster to the node that has the key, which then replaces `node`.
@@ -88,55 +95,131 @@ impl Servers {
         for _ in 0..MOST_REDIRECTS {
             let reply = command.query(&mut node.connection);
             match (&self.place, &reply) {
-                (Place::Cluster(asked), Err(error)) if error.code() == Some("MOVED") => {
+                (Place::Cluster(_), Err(error)) if error.code() == Some("MOVED") => {
                     let endpoint = error.redirect_node().and_then(|to| Endpoint::read(to.0));
                     match endpoint {
-                        Some(endpoint) => *node = self.node(&endpoint.beside(asked))?,
+                        Some(endpoint) => *node = self.connect(&endpoint.beside(&node.address))?,
                         None => return Ok(reply),
                     }
                 }
                 _ => return Ok(reply),
             }
         }
-        let message = format!("{}: the nodes do not agree about the key's slot", node.name);
+        let message = format!("{}: the nodes do not agree about the key's slot", node.peer);
         Err(Failure::new(Status::Unreachable, message))
     }
 
-    fn cluster_primaries(&self, address: &ConnectionAddr) -> Result<Vec<Node>> {
-        let mut any = self.node(address)?;
-        let mut addresses = primaries_of_slots(&mut any)?;
-        addresses.sort();
-        addresses.dedup();
-        if addresses.is_empty() {
-            let message = format!("{}: this cluster has no node that serves slots", any.name);
-            return Err(Failure::new(Status::Unreachable, message));
-        }
-        addresses
-            .iter()
-            .map(|endpoint| self.node(&endpoint.beside(address)))
-            .collect()
+    /// Does the work, or gives up when the time-out is over: the library bounds its steps, and the look-up of names has no
+    /// bound at all.
+    fn in_time<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Servers) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let servers = self.clone();
+        let done = race::within(self.timeout, move || work(&servers))?;
+        done.unwrap_or_else(|| {
+            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            Err(Failure::of_server(&self.name(), &late.into()))
+        })
     }
 
-    fn node(&self, address: &ConnectionAddr) -> Result<Node> {
+    fn open_any(&self) -> Result<Node> {
+        match &self.place {
+            Place::Single(address) => self.open(address),
+            Place::Cluster(nodes) => self.first_of(nodes, Servers::open),
+            Place::Sentinel(sentinels) => {
+                self.first_of(&sentinels.addresses, Servers::open_by_sentinel)
+            }
+        }
+    }
+
+    /// Tries all addresses at the same time. Returns the first success.
+    fn first_of<T: Send + 'static>(
+        &self,
+        addresses: &[ConnectionAddr],
+        attempt: fn(&Servers, &ConnectionAddr) -> Result<T>,
+    ) -> Result<T> {
+        let attempts = addresses.iter().map(|address| {
+            let (servers, address) = (self.clone(), address.clone());
+            move || attempt(&servers, &address)
+        });
+        race::first_of(attempts)?.map_err(Failure::of_all)
+    }
+
+    /// Asks a node for the primaries that serve slots, the first node that answers.
+    fn primaries_of_cluster(&self, nodes: &[ConnectionAddr]) -> Result<Vec<ConnectionAddr>> {
+        self.first_of(nodes, |servers, address| {
+            let mut node = servers.open(address)?;
+            let mut endpoints = primaries_of_slots(&mut node)?;
+            endpoints.sort();
+            endpoints.dedup();
+            if endpoints.is_empty() {
+                let message = format!("{}: this cluster has no node that serves slots", node.peer);
+                return Err(Failure::new(Status::Unreachable, message));
+            }
+            let addresses = endpoints.iter().map(|endpoint| endpoint.beside(address));
+            Ok(addresses.collect())
+        })
+    }
+
+    /// Connects to the primary that a sentinel names. One that is no primary is not taken: the sentinel has not yet heard of
+    /// a failover.
+    fn open_by_sentinel(&self, address: &ConnectionAddr) -> Result<Node> {
+        let Place::Sentinel(Sentinels { master, login, .. }) = &self.place else {
+            return self.open(address);
+        };
+        let mut sentinel = self.open_as(address, login)?;
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+        let Some((host, port)) = sentinel.ask::<Option<(String, u16)>>(&question)? else {
+            return Err(unknown_master(&sentinel.peer, master));
+        };
+        let host = Some(host);
+        let mut node = self.open(&Endpoint { host, port }.beside(address))?;
+        let role: RedisResult<Vec<Value>> = redis::cmd("ROLE").query(&mut node.connection);
+        let is_other = |role: Vec<Value>| {
+            let name = role.first().map(from_redis_value_ref::<String>);
+            !name.is_some_and(|name| name.is_ok_and(|name| name == "master"))
+        };
+        // A user who may not ask for the role learns it from the answers.
+        if role.is_ok_and(is_other) {
+            let message = format!(
+                "{}: the sentinel {} names it as primary, but it is none",
+                node.peer, sentinel.peer
+            );
+            return Err(Failure::new(Status::Unreachable, message));
+        }
+        Ok(node)
+    }
+
+    fn open(&self, address: &ConnectionAddr) -> Result<Node> {
+        self.open_as(address, &self.login)
+    }
+
+    fn open_as(&self, address: &ConnectionAddr, login: &RedisConnectionInfo) -> Result<Node> {
         let connect = || -> RedisResult<Connection> {
-            let connection = self
-                .client(address)?
-                .get_connection_with_timeout(self.timeout)?;
+            let client = self.client(address, login)?;
+            let connection = client.get_connection_with_timeout(self.timeout)?;
             connection.set_read_timeout(Some(self.timeout))?;
             connection.set_write_timeout(Some(self.timeout))?;
             Ok(connection)
         };
-        let name = address.to_string();
-        let connection = connect().map_err(|error| Failure::of_server(&name, &error))?;
+        let peer = Peer::new(address, login);
+        let connection = connect().map_err(|error| Failure::of_server(&peer, &error))?;
         Ok(Node {
-            name,
+            peer,
             connection,
-            db: self.login.db(),
+            address: address.clone(),
+            db: login.db(),
         })
     }
 
-    fn client(&self, address: &ConnectionAddr) -> RedisResult<Client> {
-        let info = self.info(address)?;
+    pub fn client(
+        &self,
+        address: &ConnectionAddr,
+        login: &RedisConnectionInfo,
+    ) -> RedisResult<Client> {
+        let info = info(address, login)?;
         match address {
             ConnectionAddr::TcpTls { .. } => {
                 Client::build_with_tls(info, self.certificates.clone())
@@ -144,66 +227,11 @@ impl Servers {
             _ => Client::open(info),
         }
     }
+}
 
-    fn info(&self, address: &ConnectionAddr) -> RedisResult<ConnectionInfo> {
-        let info = address.clone().into_connection_info()?;
-        Ok(info.set_redis_settings(self.login.clone()))
-    }
-
-    fn cluster(&self, address: &ConnectionAddr) -> RedisResult<Server> {
-        // One repetition follows MOVED and ASK. The client library makes all others, with the same token.
-        let mut builder = ClusterClientBuilder::new([self.info(address)?]).retries(1);
-        builder = builder.connection_timeout(self.timeout);
-        if let ConnectionAddr::TcpTls { insecure, .. } = address {
-            let mode = if *insecure {
-                TlsMode::Insecure
-            } else {
-                TlsMode::Secure
-            };
-            builder = builder.tls(mode).certs(self.certificates.clone());
-        }
-        Ok(builder.build()?.into())
-    }
-
-    fn sentinel(&self, sentinels: &Sentinels) -> RedisResult<SentinelClient> {
-        let Sentinels {
-            addresses,
-            master,
-            login,
-        } = sentinels;
-        let kind = SentinelServerType::Master;
-        let mut builder = SentinelClientBuilder::new(addresses.clone(), master.clone(), kind)?;
-        builder = builder.set_client_to_redis_db(self.login.db());
-        if let Some(user) = self.login.username() {
-            builder = builder.set_client_to_redis_username(user);
-        }
-        if let Some(password) = self.login.password() {
-            builder = builder.set_client_to_redis_password(password);
-        }
-        if let Some(user) = login.username() {
-            builder = builder.set_client_to_sentinel_username(user);
-        }
-        if let Some(password) = login.password() {
-            builder = builder.set_client_to_sentinel_password(password);
-        }
-        if let Some(ConnectionAddr::TcpTls { insecure, .. }) = addresses.first() {
-            let mode = if *insecure {
-                TlsMode::Insecure
-            } else {
-                TlsMode::Secure
-            };
-            builder = builder
-                .set_client_to_redis_tls_mode(mode)
-                .set_client_to_sentinel_tls_mode(mode)
-                .set_client_to_redis_certificates(self.certificates.clone())
-                .set_client_to_sentinel_certificates(self.certificates.clone());
-        }
-        builder.build()
-    }
-
-    fn failure(&self, error: &redis::RedisError) -> Failure {
-        Failure::of_server(&self.name(), error)
-    }
+pub fn info(address: &ConnectionAddr, login: &RedisConnectionInfo) -> RedisResult<ConnectionInfo> {
+    let info = address.clone().into_connection_info()?;
+    Ok(info.set_redis_settings(login.clone()))
 }
 
 /// Returns the primaries that serve slots.

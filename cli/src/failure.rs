@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use redis::{ErrorKind, RedisError};
+use crate::text::lines;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
@@ -48,10 +48,25 @@ impl Failure {
         Failure { status, message }
     }
 
-    /// What a server, or the way to it, answered; `place` is its address.
-    pub fn of_server(place: &str, error: &RedisError) -> Failure {
-        let (status, hint) = classify(error);
-        Failure::new(status, format!("{place}: {}{hint}", plain(error)))
+    /// Returns one failure of several attempts. There was at least one attempt.
+    pub fn of_all(mut failures: Vec<Failure>) -> Failure {
+        let told: Vec<&str> = failures.iter().map(Failure::first_line).collect();
+        let told = told.join("; ");
+        let Some(last) = failures.pop() else {
+            return Failure::new(Status::Unreachable, "there is no server to ask");
+        };
+        // The advice of one is enough.
+        let advice = last.message.split_once('\n').map(|parts| parts.1);
+        let message = match advice {
+            Some(advice) => format!("{told}\n{advice}"),
+            None => told,
+        };
+        Failure::new(last.status, message)
+    }
+
+    /// Returns the message without the advice that may follow it.
+    pub fn first_line(&self) -> &str {
+        self.message.lines().next().unwrap_or_default()
     }
 }
 
@@ -68,62 +83,6 @@ impl From<std::io::Error> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-/// Returns the error in the server's own words, without the library's around them.
-pub fn plain(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some("ERR"), Some(detail)) => detail.to_owned(),
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        (None, Some(detail)) if error.kind() != ErrorKind::Io => detail.to_owned(),
-        _ if error.is_timeout() => "no answer in time".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-/// Returns the status for an error, and what the user can do about it.
-fn classify(error: &RedisError) -> (Status, &'static str) {
-    if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() {
-        return (
-            Status::Unreachable,
-            "\nIs this the right address? Give it with --url or REDIS_URL.",
-        );
-    }
-    if error.kind() == ErrorKind::AuthenticationFailed {
-        return (
-            Status::Refused,
-            "\nGive user and password in the URL, with --user and --pass, or the password in REDISCLI_AUTH.",
-        );
-    }
-    let detail = error.detail().unwrap_or_default();
-    if detail.contains("unknown command") {
-        let hint =
-            "\nThis server has not loaded the dsync module: see `loadmodule` in its documentation.";
-        return (Status::Refused, hint);
-    }
-    match error.code() {
-        Some("READONLY") => (
-            Status::Refused,
-            "\nThis is a replica: give the primary's address, or use --sentinel or --cluster.",
-        ),
-        Some("NOPERM") => (
-            Status::Refused,
-            "\nThe user of this connection needs an ACL rule for it: see the operator in dsync's documentation.",
-        ),
-        Some("NOAUTH" | "WRONGPASS") => (
-            Status::Refused,
-            "\nGive user and password in the URL, with --user and --pass, or the password in REDISCLI_AUTH.",
-        ),
-        Some("MOVED" | "ASK" | "CROSSSLOT") => (
-            Status::Refused,
-            "\nThis is a node of a cluster: add --cluster.",
-        ),
-        // The server lives, but does not serve now: trying later may help.
-        Some("LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF" | "BUSY") => {
-            (Status::Unreachable, "")
-        }
-        _ => (Status::Refused, ""),
+        f.write_str(&lines(&self.message))
     }
 }

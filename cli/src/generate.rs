@@ -1,29 +1,56 @@
 //! The man pages and shell completions, made of the command line's definition, so that they say what it says.
+//!
+//! `dsync generate` is for those who make packages. It is no part of that definition, so neither pages nor completions
+//! name it.
 
-use std::fs;
-use std::io::Write;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
+use clap::{Arg, ArgMatches, Command, CommandFactory, value_parser};
 use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
 
 use crate::args::Cli;
 use crate::failure::Result;
+
+const NAME: &str = "generate";
+const FOLDER: &str = "folder";
+
+/// Returns the subcommand, to be added to those of the definition.
+pub fn subcommand() -> Command {
+    let folder = Arg::new(FOLDER).value_parser(value_parser!(PathBuf));
+    Command::new(NAME)
+        .about("Write the man pages and shell completions into a folder")
+        .hide(true)
+        .arg(folder.required(true))
+}
+
+/// Returns the folder if the subcommand was given.
+pub fn folder(matches: &ArgMatches) -> Option<PathBuf> {
+    let matches = matches.subcommand_matches(NAME)?;
+    matches.get_one(FOLDER).cloned()
+}
 
 /// Writes `man/dsync.1`, a page for each subcommand, and `completions/` for the shells that packages install them for.
 pub fn run(folder: &Path) -> Result<()> {
     let pages = folder.join("man");
     fs::create_dir_all(&pages)?;
-    clap_mangen::generate_to(Cli::command(), &pages)?;
-    let completions = folder.join("completions");
-    fs::create_dir_all(&completions)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    page(&command, &pages)?;
+    for subcommand in command.get_subcommands() {
+        page(subcommand, &pages)?;
+    }
+    let scripts = folder.join("completions");
+    fs::create_dir_all(&scripts)?;
     for (shell, name) in [
         (Shell::Bash, "dsync.bash"),
         (Shell::Zsh, "_dsync"),
         (Shell::Fish, "dsync.fish"),
     ] {
-        let mut file = fs::File::create(completions.join(name))?;
-        clap_complete::generate(shell, &mut Cli::command(), "dsync", &mut file);
+        completions(shell, &mut File::create(scripts.join(name))?)?;
     }
     Ok(())
 }
@@ -33,4 +60,75 @@ pub fn completions(shell: Shell, out: &mut impl Write) -> Result<()> {
     clap_complete::generate(shell, &mut Cli::command(), "dsync", &mut script);
     out.write_all(&script)?;
     Ok(())
+}
+
+/// Writes a page. The library would put all that stands behind the options into one section, EXTRA.
+fn page(command: &Command, folder: &Path) -> io::Result<()> {
+    let man = Man::new(command.clone()).source(concat!("dsync ", env!("CARGO_PKG_VERSION")));
+    let mut out = Vec::new();
+    man.render_title(&mut out)?;
+    man.render_name_section(&mut out)?;
+    man.render_synopsis_section(&mut out)?;
+    man.render_description_section(&mut out)?;
+    man.render_options_section(&mut out)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut out)?;
+    }
+    if let Some(text) = command.get_after_help() {
+        sections(&text.to_string()).to_writer(&mut out)?;
+    }
+    if command.get_version().is_some() {
+        man.render_version_section(&mut out)?;
+    }
+    fs::write(folder.join(man.get_filename()), out)
+}
+
+/// Makes sections of what stands behind the options: a line such as `Exit status:` begins one, indented lines stay lines.
+fn sections(text: &str) -> Roff {
+    let mut roff = Roff::new();
+    let mut has_heading = false;
+    for paragraph in text.split("\n\n") {
+        let mut lines = paragraph.lines().peekable();
+        let title = lines.next_if(|line| line.ends_with(':') && !line.starts_with(' '));
+        match title {
+            Some(title) => {
+                let title = title.trim_end_matches(':').to_uppercase();
+                roff.control("SH", [title.as_str()]);
+            }
+            None if !has_heading => drop(roff.control("SH", ["NOTES"])),
+            None => drop(roff.control("PP", [])),
+        }
+        has_heading = true;
+        while let Some(line) = lines.next() {
+            let is_indented = |line: &str| line.starts_with(' ');
+            if !is_indented(line) {
+                roff.text([roman(line)]);
+                continue;
+            }
+            roff.control("nf", []);
+            roff.text([roman(line)]);
+            while let Some(line) = lines.next_if(|line| is_indented(line)) {
+                roff.text([roman(line)]);
+            }
+            roff.control("fi", []);
+        }
+    }
+    roff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_become_sections_and_indented_lines_stay_lines() {
+        let page =
+            sections("Some words.\n\nExit status:\n   64  wrong\n   69  away\nAnd words.\n\nMore.")
+                .render();
+        let page = page.split_once(".SH NOTES").unwrap().1;
+        assert_eq!(
+            page,
+            "\nSome words.\n.SH \"EXIT STATUS\"\n.nf\n   64  wrong\n   69  away\n.fi\nAnd words.\n.PP\nMore.\n"
+        );
+    }
 }

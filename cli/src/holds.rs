@@ -49,10 +49,10 @@ impl Hold {
         }
     }
 
-    pub fn json(&self, node: &str) -> Json {
+    pub fn json(&self, server: &str) -> Json {
         let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
         json!({
-            "node": node,
+            "server": server,
             "db": self.place.as_ref().map(|place| place.db),
             "key": self.place.as_ref().map(|place| text(&place.key)),
             "type": self.family,

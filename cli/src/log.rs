@@ -70,10 +70,10 @@ impl Row {
         humantime::format_rfc3339_millis(moment).to_string()
     }
 
-    fn json(&self, node: &str) -> Json {
+    fn json(&self, server: &str) -> Json {
         let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
         json!({
-            "node": node,
+            "server": server,
             "id": self.id,
             "time": self.time(),
             "unix_ms": self.unix_ms,
@@ -117,7 +117,7 @@ fn quoted(bytes: &[u8]) -> String {
 
 pub fn run(servers: &Servers, options: &args::Log, out: &mut impl Write) -> Result<()> {
     let mut nodes = servers.primaries()?;
-    let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+    let names: Vec<String> = nodes.iter().map(|node| node.name().to_owned()).collect();
     let mut seen = vec![None; nodes.len()];
     loop {
         let mut rows = Vec::new();

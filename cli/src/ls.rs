@@ -16,10 +16,17 @@ pub fn run(servers: &Servers, options: &args::Ls, out: &mut impl Write) -> Resul
     let mut holds = Vec::new();
     for node in &mut nodes {
         let of_node = holds::list(node, options.owner.as_deref())?;
-        holds.extend(of_node.into_iter().map(|hold| (node.name.clone(), hold)));
+        holds.extend(
+            of_node
+                .into_iter()
+                .map(|hold| (node.name().to_owned(), hold)),
+        );
     }
     if options.json {
-        let rows: Vec<Json> = holds.iter().map(|(node, hold)| hold.json(node)).collect();
+        let rows: Vec<Json> = holds
+            .iter()
+            .map(|(server, hold)| hold.json(server))
+            .collect();
         writeln!(out, "{}", Json::Array(rows))?;
         return Ok(());
     }

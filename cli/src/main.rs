@@ -1,14 +1,19 @@
 //! `dsync`: runs commands under locks of a Redis or Valkey server with the dsync module, and shows who holds them.
 
+mod acl;
+mod address;
 mod args;
 mod connect;
 mod duration;
-mod endpoint;
+mod explain;
 mod failure;
 mod generate;
 mod holds;
+mod library;
 mod log;
 mod ls;
+mod password;
+mod race;
 mod revoke;
 mod run;
 mod servers;
@@ -16,28 +21,38 @@ mod text;
 mod top;
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command};
 use failure::{Failure, Result, Status};
 use servers::Servers;
 
+/// What the command line asks for.
+enum Task {
+    Generate(PathBuf),
+    Command(Box<Cli>),
+}
+
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are no errors. What the terminal does not take is lost.
+    let done = match parse() {
+        Ok(Task::Generate(folder)) => generate::run(&folder).map(|()| 0),
+        Ok(Task::Command(cli)) => carry_out(&cli),
+        // Help and version are no errors. What the terminal does not take is lost.
+        Err(error) if !error.use_stderr() => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() {
-                Status::Usage as u8
-            } else {
-                0
-            });
+            return ExitCode::SUCCESS;
         }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            return ExitCode::from(Status::Usage as u8);
+        }
+        Err(error) => Err(usage(&error)),
     };
-    match carry_out(cli) {
+    match done {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
             eprintln!("dsync: {failure}");
@@ -46,11 +61,36 @@ fn main() -> ExitCode {
     }
 }
 
+fn parse() -> std::result::Result<Task, clap::Error> {
+    let mut command = Cli::command().subcommand(generate::subcommand());
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    match generate::folder(&matches) {
+        Some(folder) => Ok(Task::Generate(folder)),
+        None => Cli::from_arg_matches(&matches)
+            .map(|cli| Task::Command(Box::new(cli)))
+            .map_err(|error| error.format(&mut command)),
+    }
+}
+
+/// Returns the error of a wrong command line, which begins as all errors do.
+fn usage(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    Failure::new(Status::Usage, text.trim_end())
+}
+
 /// Carries out a command. Returns its exit status.
-fn carry_out(cli: Cli) -> Result<u8> {
+fn carry_out(cli: &Cli) -> Result<u8> {
     // Fails only if one was chosen already, which is nowhere done.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let servers = || Servers::of(&cli.server);
+    let is_quiet = matches!(&cli.command, Command::Run(options) if options.quiet);
+    let servers = || -> Result<Servers> {
+        let servers = Servers::of(&cli.server)?;
+        if let Some(warning) = password::warning(&cli.server).filter(|_| !is_quiet) {
+            eprintln!("dsync: {warning}");
+        }
+        Ok(servers)
+    };
     let mut out = io::stdout().lock();
     let done = match &cli.command {
         Command::Run(options) => return run::run(&servers()?, options),
@@ -58,7 +98,6 @@ fn carry_out(cli: Cli) -> Result<u8> {
         Command::Revoke(options) => revoke::run(&servers()?, options, &mut out),
         Command::Log(options) => log::run(&servers()?, options, &mut out),
         Command::Top(options) => top::run(&servers()?, options, &mut out),
-        Command::Generate { folder } => generate::run(folder),
         Command::Completions { shell } => generate::completions(*shell, &mut out),
     };
     match done {

@@ -8,6 +8,7 @@ use crate::failure::{Failure, Result, Status};
 use crate::holds::{self, FAMILIES, Hold};
 use crate::ls;
 use crate::servers::Servers;
+use crate::text::printable;
 
 pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> Result<()> {
     match (&options.key, options.fence, &options.owner) {
@@ -23,26 +24,27 @@ pub fn run(servers: &Servers, options: &args::Revoke, out: &mut impl Write) -> R
 /// Ends one hold. The command differs by the family of the key, so each is tried until one has the right type.
 fn one(servers: &Servers, key: &str, fence: u64, out: &mut impl Write) -> Result<()> {
     let mut node = servers.first()?;
+    let name = printable(key.as_bytes());
     for (_, prefix) in FAMILIES {
         let command = format!("{prefix}.REVOKE");
         let mut revoke = redis::cmd(&command);
         revoke.arg(key).arg(fence);
         match servers.ask_about_key::<u64>(&mut node, &revoke)? {
             Ok(1) => {
-                writeln!(out, "revoked {key} {fence}")?;
+                writeln!(out, "revoked {} {fence}", name)?;
                 return Ok(());
             }
             Ok(_) => {
                 let message = format!(
-                    "'{key}' has no hold with the fence {fence}; it may have ended. `dsync ls` lists the holds that live"
+                    "'{name}' has no hold with the fence {fence}; it may have ended. `dsync ls` lists the holds that live"
                 );
                 return Err(Failure::new(Status::Nothing, message));
             }
             Err(error) if error.code() == Some("WRONGTYPE") => {}
-            Err(error) => return Err(Failure::of_server(&node.name, &error)),
+            Err(error) => return Err(Failure::of_server(&node.peer, &error)),
         }
     }
-    let message = format!("'{key}' is no key of dsync: it has another type");
+    let message = format!("'{name}' is no key of dsync: it has another type");
     Err(Failure::new(Status::Nothing, message))
 }
 
@@ -106,7 +108,7 @@ fn confirm(nodes: &[Node], holds: &[(usize, Hold)]) -> Result<()> {
     }
     let named: Vec<(&str, &Hold)> = holds
         .iter()
-        .map(|(nth, hold)| (nodes[*nth].name.as_str(), hold))
+        .map(|(nth, hold)| (nodes[*nth].name(), hold))
         .collect();
     let mut stderr = io::stderr().lock();
     ls::table(&named).write(&mut stderr)?;

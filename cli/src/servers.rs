@@ -2,170 +2,231 @@
 //!
 //! Read from the options of the command line, REDIS_URL and REDISCLI_AUTH, and the files that they name.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use redis::{
-    ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
+    ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, TlsCertificates,
 };
 
+use crate::address::{has_tls, list, parse_sentinels, parse_url, tls};
 use crate::args;
-use crate::endpoint::tls;
 use crate::failure::{Failure, Result, Status};
+use crate::password;
 
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
-const SENTINEL_PORT: u16 = 26379;
 
 /// The servers that the command line names.
+#[derive(Clone)]
 pub struct Servers {
     pub place: Place,
     pub login: RedisConnectionInfo,
     pub certificates: TlsCertificates,
-    /// How long to wait for an answer.
+    /// How long connecting may take in all, and how long a server may be silent in an answer.
     pub timeout: Duration,
 }
 
+#[derive(Clone)]
 pub enum Place {
     Single(ConnectionAddr),
-    /// Any node of the cluster.
-    Cluster(ConnectionAddr),
+    /// Some nodes of the cluster; there is at least one.
+    Cluster(Vec<ConnectionAddr>),
     Sentinel(Sentinels),
 }
 
 /// The sentinels that know the address of a primary.
+#[derive(Clone)]
 pub struct Sentinels {
     pub addresses: Vec<ConnectionAddr>,
     pub master: String,
     pub login: RedisConnectionInfo,
 }
 
+/// Whom a message is about: the server, and the user that asks it.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub address: String,
+    pub user: String,
+    pub has_tls: bool,
+}
+
+impl Peer {
+    pub fn new(address: &ConnectionAddr, login: &RedisConnectionInfo) -> Peer {
+        Peer {
+            address: address.to_string(),
+            user: login.username().unwrap_or("default").to_owned(),
+            has_tls: has_tls(address),
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
 impl Servers {
-    /// Reads the options of the command line, REDIS_URL and REDISCLI_AUTH, and the files that they name. Connects to nothing.
+    /// Reads the options of the command line, REDIS_URL and REDISCLI_AUTH, and the files that they name. Sends nothing.
     pub fn of(options: &args::Server) -> Result<Servers> {
-        let url = match &options.url {
-            Some(url) => url.clone(),
-            None => variable("REDIS_URL").unwrap_or_else(|| DEFAULT_URL.into()),
-        };
+        check_combination(options)?;
         let uses_sentinel = !options.sentinel.is_empty();
         // Sentinels know the address. The URL of the environment is meant for other programs then.
-        let info = if uses_sentinel {
-            DEFAULT_URL.into_connection_info()
-        } else {
-            url.as_str().into_connection_info()
+        let urls = match &options.url {
+            given if !given.is_empty() => given.clone(),
+            _ if uses_sentinel => vec![DEFAULT_URL.into()],
+            _ => variable("REDIS_URL")
+                .unwrap_or_else(|| DEFAULT_URL.into())
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect(),
         };
-        let info = info.map_err(|error| {
-            let why = crate::failure::plain(&error);
-            usage(format!(
-                "'{}': {why}\nA URL is redis://HOST:PORT, rediss://… or unix:///PATH.",
-                without_password(&url)
-            ))
-        })?;
-
+        let infos = urls
+            .iter()
+            .map(|url| parse_url(url, options.insecure))
+            .collect::<Result<Vec<ConnectionInfo>>>()?;
+        let Some((first, others)) = infos.split_first() else {
+            return Err(usage("REDIS_URL has only blanks"));
+        };
+        if !others.is_empty() && !options.cluster {
+            return Err(usage(
+                "several URLs are several nodes of a cluster: add --cluster, or give one URL",
+            ));
+        }
         let asks_for_tls =
             options.tls || options.cacert.is_some() || options.cert.is_some() || options.insecure;
-        let insecure = options.insecure;
-        let address = match info.addr().clone() {
-            ConnectionAddr::Tcp(host, port) if asks_for_tls => tls(host, port, insecure),
-            ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: by_url,
-                ..
-            } => tls(host, port, insecure || by_url),
-            ConnectionAddr::Unix(_) if asks_for_tls || options.cluster => {
-                return Err(usage(
-                    "a unix socket has neither TLS nor --cluster; give a redis:// or rediss:// URL",
-                ));
-            }
-            other => other,
+        let addresses = infos
+            .iter()
+            .map(|info| address(info, asks_for_tls, options))
+            .collect::<Result<Vec<ConnectionAddr>>>()?;
+        let is_like_first = |(other, address): (&ConnectionInfo, &ConnectionAddr)| {
+            let (one, other) = (first.redis_settings(), other.redis_settings());
+            one.username() == other.username()
+                && one.password() == other.password()
+                && has_tls(address) == has_tls(&addresses[0])
         };
-
-        let mut login = info.redis_settings().clone();
-        if let Some(user) = &options.user {
-            login = login.set_username(user);
+        if !infos.iter().zip(&addresses).all(is_like_first) {
+            return Err(usage(
+                "the nodes of a cluster have user, password and TLS in common: write them the same in all URLs",
+            ));
         }
-        // The password of the environment belongs to the default user or to --user, not to another one in a URL.
-        let from_environment = || variable("REDISCLI_AUTH").filter(|_| login.password().is_none());
-        if let Some(password) = options.pass.clone().or_else(from_environment) {
-            login = login.set_password(password);
-        }
-        if let Some(db) = options.db {
-            login = login.set_db(db);
-        }
-        login = login.set_lib_name("dsync-cli", env!("CARGO_PKG_VERSION"));
 
         let place = match (uses_sentinel, options.cluster) {
             (true, _) => Place::Sentinel(Sentinels {
-                addresses: sentinels(&options.sentinel, asks_for_tls.then_some(insecure))?,
+                addresses: parse_sentinels(
+                    &options.sentinel,
+                    asks_for_tls.then_some(options.insecure),
+                )?,
                 master: options.master.clone().unwrap_or_default(),
-                login: sentinel_login(options),
+                login: sentinel_login(options)?,
             }),
-            (_, true) => Place::Cluster(address),
-            _ => Place::Single(address),
+            (_, true) => Place::Cluster(addresses),
+            _ => Place::Single(addresses[0].clone()),
         };
-        let certificates = certificates(options)?;
         Ok(Servers {
             place,
-            login,
-            certificates,
+            login: login(first.redis_settings().clone(), options)?,
+            certificates: certificates(options)?,
             timeout: options.timeout,
         })
     }
 
-    /// Returns the address, as messages show it.
-    pub fn name(&self) -> String {
-        match &self.place {
-            Place::Single(address) | Place::Cluster(address) => address.to_string(),
+    /// Returns the server that messages name, where no single one of several is meant.
+    pub fn name(&self) -> Peer {
+        let (first, address) = match &self.place {
+            Place::Single(address) => (address, address.to_string()),
+            Place::Cluster(nodes) => (&nodes[0], list(nodes)),
             Place::Sentinel(sentinels) => {
-                let addresses: Vec<String> = sentinels
-                    .addresses
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect();
-                let master = &sentinels.master;
-                format!("{master} (sentinels {})", addresses.join(", "))
+                let Sentinels {
+                    addresses, master, ..
+                } = sentinels;
+                let text = format!("{master} (sentinels {})", list(addresses));
+                (&addresses[0], text)
             }
+        };
+        Peer {
+            address,
+            ..Peer::new(first, &self.login)
         }
     }
 }
 
-/// Reads `host:port`, `[ipv6]:port` or a host alone. With TLS if `tls_mode` says how.
-fn sentinels(addresses: &[String], tls_mode: Option<bool>) -> Result<Vec<ConnectionAddr>> {
-    let read = |text: &String| {
-        let (host, port) = match text.rsplit_once(':') {
-            // A colon inside brackets, or one of several, belongs to an IPv6 address.
-            Some((host, port))
-                if !port.ends_with(']') && (!host.contains(':') || host.ends_with(']')) =>
-            {
-                let wrong = |_| usage(format!("--sentinel '{text}': '{port}' is no port"));
-                (host, port.parse().map_err(wrong)?)
-            }
-            _ => (text.as_str(), SENTINEL_PORT),
-        };
-        let host = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned();
-        if host.is_empty() {
-            return Err(usage(format!("--sentinel '{text}' has no host")));
-        }
-        Ok(match tls_mode {
-            Some(insecure) => tls(host, port, insecure),
-            None => ConnectionAddr::Tcp(host, port),
-        })
+/// Refuses options that contradict each other, or that lack another. They can stand on both sides of the subcommand.
+fn check_combination(options: &args::Server) -> Result<()> {
+    let uses_sentinel = !options.sentinel.is_empty();
+    let has_sentinel_login = options.sentinel_user.is_some()
+        || options.sentinel_pass.is_some()
+        || options.sentinel_password_file.is_some();
+    let wrong = if uses_sentinel && (!options.url.is_empty() || options.cluster) {
+        "--sentinel names the server: leave out --url and --cluster"
+    } else if uses_sentinel && options.master.is_none() {
+        "--sentinel needs --master NAME, the name of the primary at the sentinels"
+    } else if !uses_sentinel && (options.master.is_some() || has_sentinel_login) {
+        "--master, --sentinel-user, --sentinel-pass and --sentinel-password-file need --sentinel HOST:PORT"
+    } else if options.cert.is_some() != options.private_key.is_some() {
+        "--cert and --key need each other: the client's certificate and its private key"
+    } else if options.pass.is_some() && options.password_file.is_some()
+        || options.sentinel_pass.is_some() && options.sentinel_password_file.is_some()
+    {
+        "give the password or a file that has it, not both"
+    } else {
+        return Ok(());
     };
-    addresses.iter().map(read).collect()
+    Err(usage(wrong))
 }
 
-fn sentinel_login(options: &args::Server) -> RedisConnectionInfo {
+/// Returns the address of a URL, with TLS if an option asks for it.
+fn address(
+    info: &ConnectionInfo,
+    asks_for_tls: bool,
+    options: &args::Server,
+) -> Result<ConnectionAddr> {
+    match info.addr().clone() {
+        ConnectionAddr::Tcp(host, port) if asks_for_tls => Ok(tls(host, port, options.insecure)),
+        ConnectionAddr::TcpTls { host, port, .. } => Ok(tls(host, port, options.insecure)),
+        ConnectionAddr::Unix(_) if asks_for_tls || options.cluster => Err(usage(
+            "a unix socket has neither TLS nor --cluster; give a redis:// or rediss:// URL",
+        )),
+        other => Ok(other),
+    }
+}
+
+/// Returns user, password and database: an option wins over the URL, the URL over the environment.
+fn login(of_url: RedisConnectionInfo, options: &args::Server) -> Result<RedisConnectionInfo> {
+    let mut login = of_url;
+    if let Some(user) = &options.user {
+        login = login.set_username(user);
+    }
+    let given = given_password(options.pass.as_ref(), options.password_file.as_deref())?;
+    // The password of the environment belongs to the default user or to --user, not to another one in a URL.
+    let from_environment = || variable("REDISCLI_AUTH").filter(|_| login.password().is_none());
+    if let Some(password) = given.or_else(from_environment) {
+        login = login.set_password(password);
+    }
+    if let Some(db) = options.db {
+        login = login.set_db(db);
+    }
+    Ok(login.set_lib_name("dsync-cli", env!("CARGO_PKG_VERSION")))
+}
+
+fn sentinel_login(options: &args::Server) -> Result<RedisConnectionInfo> {
     let mut login = RedisConnectionInfo::default();
     if let Some(user) = &options.sentinel_user {
         login = login.set_username(user);
     }
-    if let Some(password) = &options.sentinel_pass {
+    let file = options.sentinel_password_file.as_deref();
+    if let Some(password) = given_password(options.sentinel_pass.as_ref(), file)? {
         login = login.set_password(password);
     }
-    login
+    Ok(login)
+}
+
+fn given_password(password: Option<&String>, file: Option<&Path>) -> Result<Option<String>> {
+    match (password, file) {
+        (None, Some(file)) => password::read(file).map(Some),
+        (password, _) => Ok(password.cloned()),
+    }
 }
 
 fn certificates(options: &args::Server) -> Result<TlsCertificates> {
@@ -173,7 +234,7 @@ fn certificates(options: &args::Server) -> Result<TlsCertificates> {
         let wrong = |error| Failure::new(Status::System, format!("{}: {error}", path.display()));
         std::fs::read(path).map_err(wrong)
     };
-    let client_tls = match (&options.cert, &options.key) {
+    let client_tls = match (&options.cert, &options.private_key) {
         (Some(cert), Some(key)) => Some(ClientTlsConfig {
             client_cert: read(cert)?,
             client_key: read(key)?,
@@ -189,14 +250,6 @@ fn certificates(options: &args::Server) -> Result<TlsCertificates> {
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// Returns the URL for a message: what stands before the `@` can be a password.
-fn without_password(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => format!("{}…{}", &url[..scheme + 3], &url[at..]),
-        _ => url.to_owned(),
-    }
 }
 
 fn usage(message: impl Into<String>) -> Failure {
@@ -217,10 +270,10 @@ mod tests {
     #[test]
     fn url_and_options_say_where_the_server_is() {
         let mut given = options();
-        given.url = Some("redis://alice:secret@example.com:7000/2".into());
+        given.url = vec!["redis://alice:secret@example.com:7000/2".into()];
         given.user = Some("bob".into());
         let servers = Servers::of(&given).unwrap();
-        assert_eq!(servers.name(), "example.com:7000");
+        assert_eq!(servers.name().to_string(), "example.com:7000");
         assert_eq!(servers.login.username(), Some("bob"));
         assert_eq!(servers.login.password(), Some("secret"));
         assert_eq!(servers.login.db(), 2);
@@ -229,38 +282,72 @@ mod tests {
     #[test]
     fn insecure_and_certificates_ask_for_tls() {
         let mut given = options();
-        given.url = Some("redis://example.com".into());
+        given.url = vec!["redis://example.com".into()];
         given.insecure = true;
         let servers = Servers::of(&given).unwrap();
         assert!(matches!(
             servers.place,
             Place::Single(ConnectionAddr::TcpTls { insecure: true, .. })
         ));
-        given.url = Some("unix:///tmp/socket".into());
+        given.url = vec!["unix:///tmp/socket".into()];
         assert!(Servers::of(&given).is_err());
     }
 
     #[test]
-    fn message_about_a_wrong_url_hides_the_password() {
+    fn insecure_url_needs_the_option_too() {
         let mut given = options();
-        given.url = Some("rediss//alice:secret@h".into());
-        assert!(Servers::of(&given).is_err());
-        given.url = Some("http://alice:secret@example.com".into());
+        given.url = vec!["rediss://example.com/#insecure".into()];
         let failure = Servers::of(&given).err().unwrap();
         assert_eq!(failure.status, Status::Usage);
-        assert!(!failure.message.contains("secret"), "{failure}");
+        assert!(failure.message.contains("--insecure"), "{failure}");
+        given.insecure = true;
+        assert!(Servers::of(&given).is_ok());
     }
 
     #[test]
-    fn sentinels_have_a_default_port() {
-        let texts = ["a", "b:1", "[::1]:2", "[::1]", "::1"].map(String::from);
-        let names: Vec<String> = sentinels(&texts, None)
-            .unwrap()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(names, ["a:26379", "b:1", "::1:2", "::1:26379", "::1:26379"]);
-        assert!(sentinels(&["a:x".into()], None).is_err());
-        assert!(sentinels(&[":1".into()], None).is_err());
+    fn cluster_takes_several_urls_of_one_login() {
+        let mut given = options();
+        given.url = vec!["redis://a:1".into(), "redis://b:2".into()];
+        let failure = Servers::of(&given).err().unwrap();
+        assert!(failure.message.contains("--cluster"), "{failure}");
+        given.cluster = true;
+        let servers = Servers::of(&given).unwrap();
+        assert_eq!(servers.name().to_string(), "a:1, b:2");
+        given.url[1] = "redis://alice:secret@b:2".into();
+        assert!(Servers::of(&given).is_err());
+        given.url[1] = "rediss://b:2".into();
+        assert!(Servers::of(&given).is_err());
+        given.tls = true;
+        assert!(Servers::of(&given).is_ok());
+    }
+
+    #[test]
+    fn options_that_contradict_or_lack_another_are_refused() {
+        let refuses = |change: fn(&mut args::Server), word: &str| {
+            let mut given = options();
+            change(&mut given);
+            let failure = Servers::of(&given).err().unwrap();
+            assert_eq!(failure.status, Status::Usage);
+            assert!(failure.message.contains(word), "{failure}");
+        };
+        refuses(|given| given.sentinel = vec!["a:1".into()], "--master");
+        refuses(|given| given.master = Some("m".into()), "--sentinel");
+        refuses(|given| given.sentinel_user = Some("u".into()), "--sentinel");
+        refuses(|given| given.cert = Some("c.pem".into()), "--key");
+        refuses(
+            |given| {
+                given.sentinel = vec!["a:1".into()];
+                given.master = Some("m".into());
+                given.cluster = true;
+            },
+            "--cluster",
+        );
+        refuses(
+            |given| {
+                given.pass = Some("x".into());
+                given.password_file = Some("f".into());
+            },
+            "not both",
+        );
     }
 }

@@ -85,7 +85,7 @@ fn watch(
                     "dsync top: no answer; trying again".to_owned(),
                     String::new(),
                 ];
-                lines.extend(failure.message.lines().map(str::to_owned));
+                lines.extend(failure.to_string().lines().map(str::to_owned));
                 draw(out, &lines)?;
             }
         }

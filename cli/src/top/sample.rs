@@ -140,7 +140,7 @@ impl Sample {
         Ok(Sample {
             taken: Instant::now(),
             time: SystemTime::now(),
-            servers: nodes.iter().map(|node| node.name.clone()).collect(),
+            servers: nodes.iter().map(|node| node.name().to_owned()).collect(),
             counters,
             keys,
         })
@@ -158,7 +158,7 @@ fn contended(node: &mut Node, count: u32) -> Result<Vec<Key>> {
     for (db, key, family, waiters, longest_wait_ms) in rows {
         let info = info(node, db, &key, &family)?;
         keys.push(Key {
-            server: node.name.clone(),
+            server: node.name().to_owned(),
             db,
             family,
             waiters,
@@ -191,7 +191,7 @@ fn info(node: &mut Node, db: i64, key: &[u8], family: &str) -> Result<Value> {
         Err(error) if matches!(error.code(), Some("WRONGTYPE" | "NOPERM" | "MOVED" | "ASK")) => {
             Ok(Value::Nil)
         }
-        other => other.map_err(|error| Failure::of_server(&node.name, &error)),
+        other => other.map_err(|error| Failure::of_server(&node.peer, &error)),
     }
 }
 

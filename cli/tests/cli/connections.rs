@@ -1,6 +1,7 @@
 //! The ways to a server: TLS, users, unix sockets, sentinels and clusters.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -54,6 +55,9 @@ fn user_and_password_come_from_url_options_and_environment() {
         run("redis://127.0.0.1:1", &["-u", &with_user]).output().0,
         0
     );
+    // It stands on either side of the subcommand.
+    let behind = ["ls", "-u", &with_user, "-n", "3"];
+    assert_eq!(dsync("redis://127.0.0.1:1", &behind).output().0, 0);
     let denied = dsync(&with_user, &["run", "--lock", "other", "--", "true"]).output();
     assert_eq!(denied.0, 76);
     assert!(denied.2.contains("NOPERM"), "{}", denied.2);
@@ -118,24 +122,6 @@ fn unix_sockets_and_databases_are_reached() {
 }
 
 #[test]
-fn server_without_the_module_is_told() {
-    let server = Server::bare();
-    let (status, _, stderr) = server.dsync(&["ls"]).output();
-    assert_eq!(status, 76);
-    assert!(
-        stderr.contains("has not loaded the dsync module"),
-        "{stderr}"
-    );
-    assert_eq!(
-        server
-            .dsync(&["run", "--lock", "k", "--", "true"])
-            .output()
-            .0,
-        76
-    );
-}
-
-#[test]
 fn tls_checks_the_server_and_shows_a_certificate() {
     let folder = Folder::new();
     let mut authority = CertificateParams::default();
@@ -192,21 +178,54 @@ fn tls_checks_the_server_and_shows_a_certificate() {
         run(&url, &["--insecure", "--cert", &cert, "--key", &key]).0,
         0
     );
-    assert_ne!(
-        run(&url, &["--cert", &cert, "--key", &key]).0,
-        0,
-        "an unknown authority"
-    );
-    assert_ne!(
-        run(&url, &["--cacert", &ca]).0,
-        0,
-        "no certificate of the client"
-    );
-    assert_ne!(
-        run(&format!("rediss://127.0.0.1:{port}"), &trusted).0,
-        0,
-        "another name than the certificate's"
-    );
+    let plain = format!("redis://localhost:{port}");
+    let tls_to_plain = format!("rediss://127.0.0.1:{}", server.as_ref().unwrap().port);
+    let cases: [(&str, &str, &[&str], &[&str]); 5] = [
+        (
+            "an unknown authority",
+            &url,
+            &["--cert", &cert, "--key", &key],
+            &["authority", "--cacert"],
+        ),
+        (
+            "no certificate of the client",
+            &url,
+            &["--cacert", &ca],
+            &["this client's certificate", "--cert"],
+        ),
+        (
+            "another name than the certificate's",
+            &format!("rediss://127.0.0.1:{port}"),
+            &trusted,
+            &["for another host"],
+        ),
+        (
+            "a port with TLS",
+            &plain,
+            &[],
+            &["wants TLS", "rediss://", "--tls", "--cacert"],
+        ),
+        (
+            "a port without TLS",
+            &tls_to_plain,
+            &["--timeout", "1s"],
+            &["without TLS", "redis://", "--tls"],
+        ),
+    ];
+    for (what, url, options, words) in cases {
+        let mut list = options.to_vec();
+        list.push("ls");
+        for (status, _, stderr) in [run(url, options), dsync(url, &list).output()] {
+            assert_eq!(status, 69, "{what}: {stderr}");
+            for word in words {
+                assert!(stderr.contains(word), "{what}, {word}: {stderr}");
+            }
+        }
+    }
+    let unchecked = format!("{url}/#insecure");
+    let (status, _, stderr) = run(&unchecked, &["--cert", &cert, "--key", &key]);
+    assert_eq!(status, 64, "{stderr}");
+    assert!(stderr.contains("--insecure"), "{stderr}");
     assert_eq!(run(&url, &["--cacert", "/nonexistent"]).0, 71);
 }
 
@@ -330,6 +349,34 @@ fn all_primaries_of_a_cluster_are_asked() {
         run.signal(Signal::SIGKILL);
         run.status();
     }
+    // A node that is dead and one that is stopped cost nothing while another one answers.
+    let stopped = Server::bare();
+    stopped.signal(Signal::SIGSTOP);
+    let several = |nodes: &[&str], arguments: &[&str]| {
+        let mut all = vec!["--timeout", "60s", "--cluster"];
+        all.extend(nodes.iter().flat_map(|node| ["--url", node]));
+        all.extend(arguments);
+        dsync("redis://127.0.0.1:2", &all).output()
+    };
+    let (dead, stopped, living) = ("redis://127.0.0.1:1", stopped.url(), nodes[1].url());
+    let start = Instant::now();
+    let (status, _, stderr) = several(&[dead, &stopped, &living], &["ls"]);
+    assert_eq!(status, 0, "{stderr}");
+    let (status, _, stderr) = several(&[dead, &stopped, &living], &["revoke", "a", "1"]);
+    assert_eq!(status, 1, "{stderr}");
+    let run = ["run", "--lock", "b", "--", "true"];
+    let (status, _, stderr) = several(&[dead, &living], &run);
+    assert_eq!(status, 0, "{stderr}");
+    assert!(start.elapsed() < Duration::from_secs(30), "{start:?}");
+    let mut of_environment = nodes[0].dsync(&["-c", "ls"]);
+    of_environment = of_environment.with("REDIS_URL", format!("{dead} {living}"));
+    assert_eq!(of_environment.output().0, 0);
+    let (status, _, stderr) = several(&[dead, "redis://127.0.0.1:2"], &["ls"]);
+    assert_eq!(status, 69, "{stderr}");
+    assert!(
+        stderr.contains("127.0.0.1:1:") && stderr.contains("127.0.0.1:2:"),
+        "{stderr}"
+    );
     // A single node names the other one.
     let (status, _, stderr) = nodes[0]
         .dsync(&["run", "--lock", "a", "--try", "--", "true"])

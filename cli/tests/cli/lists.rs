@@ -1,11 +1,10 @@
-//! `ls`, `revoke`, `log` and `top`, and what is generated.
+//! `ls`, `revoke`, `log` and `top`.
 
-use std::fs;
 use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::support::{Folder, Server};
+use crate::support::Server;
 
 fn json(text: &str) -> Json {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -14,8 +13,8 @@ fn json(text: &str) -> Json {
 #[test]
 fn ls_shows_holds_of_all_families_and_databases_and_of_one_owner() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN a OWNER web-1/1");
-    let _: redis::Value = server.ask("DSEM.ACQUIRE api LIMIT 5 PX 60000 TOKEN b OWNER web-2/1");
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN a OWNER app@web-1:1");
+    let _: redis::Value = server.ask("DSEM.ACQUIRE api LIMIT 5 PX 60000 TOKEN b OWNER app@web-2:1");
     let _: redis::Value = server.ask("DONCE.BEGIN report PX 60000 TOKEN c");
     let table = server.dsync(&["ls"]).stdout();
     assert_eq!(table.lines().count(), 4, "{table}");
@@ -28,12 +27,14 @@ fn ls_shows_holds_of_all_families_and_databases_and_of_one_owner() {
     );
     let holds = json(
         &server
-            .dsync(&["ls", "--owner", "web-1*", "--json"])
+            .dsync(&["ls", "--owner", "app@web-1:*", "--json"])
             .stdout(),
     );
     assert_eq!(holds.as_array().map(Vec::len), Some(1));
-    assert_eq!(holds[0]["owner"], "web-1/1");
+    assert_eq!(holds[0]["owner"], "app@web-1:1");
     assert!(holds[0]["lease_left_ms"].as_u64().unwrap() <= 60_000);
+    assert_eq!(holds[0]["server"], format!("127.0.0.1:{}", server.port));
+    assert!(holds[0].get("node").is_none(), "{holds}");
 }
 
 #[test]
@@ -45,6 +46,65 @@ fn names_of_others_do_not_control_the_terminal() {
         table.contains("\\u{1b}[2Jkey") && !table.contains('\x1b'),
         "{table}"
     );
+    let _: u64 = server.ask("DEL \x1b[2Jkey");
+    // Written from right to left, and a letter that cannot be seen.
+    let _: redis::Value = server.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN a OWNER web\u{202e}1-\u{200b}x");
+    let _: redis::Value =
+        server.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN b QUEUE 60000 OWNER web\u{2066}2");
+    let owner = "web\\u{202e}1-\\u{200b}x";
+    let table = server.dsync(&["ls"]).stdout();
+    assert!(table.contains(owner), "{table}");
+    let top = server
+        .dsync(&["top", "--once", "--interval", "100ms"])
+        .stdout();
+    assert!(
+        top.contains(owner) && top.contains("web\\u{2066}2"),
+        "{top}"
+    );
+    let log = server.dsync(&["log"]).stdout();
+    assert!(log.contains("\\u{1b}[2Jkey"), "{log}");
+    let busy = server
+        .dsync(&[
+            "run",
+            "--semaphore",
+            "k",
+            "--try",
+            "--quiet",
+            "--owner",
+            "me",
+            "--",
+            "true",
+        ])
+        .output();
+    assert_eq!((busy.0, busy.2.as_str()), (75, ""));
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE \x1b[2Jother\u{202e} TOKEN a OWNER x\u{feff}y");
+    let arguments = [
+        "run",
+        "--lock",
+        "\x1b[2Jother\u{202e}",
+        "--try",
+        "--",
+        "true",
+    ];
+    let (status, _, stderr) = server.dsync(&arguments).output();
+    assert_eq!(status, 75);
+    assert!(
+        stderr.contains("'\\u{1b}[2Jother\\u{202e}'") && stderr.contains("x\\u{feff}y"),
+        "{stderr}"
+    );
+    let revoked = server
+        .dsync(&["revoke", "\x1b[2Jother\u{202e}", "1"])
+        .output();
+    assert!(!revoked.2.contains('\x1b'), "{}", revoked.2);
+    // JSON is for programs: what it escapes itself, and nothing else.
+    let holds = json(&server.dsync(&["ls", "--json"]).stdout());
+    let owners: Vec<&str> = holds
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|hold| hold["owner"].as_str())
+        .collect();
+    assert!(owners.contains(&"web\u{202e}1-\u{200b}x"), "{holds}");
 }
 
 #[test]
@@ -84,22 +144,22 @@ fn revoke_ends_a_hold_of_any_family_by_its_fence() {
 #[test]
 fn revoke_of_an_owner_asks_first() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE a OWNER web-1/1");
-    let _: redis::Value = server.ask("DSEM.ACQUIRE b LIMIT 1 OWNER web-1/2");
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE c OWNER web-2/1");
-    let (status, _, stderr) = server.dsync(&["revoke", "--owner", "web-1/*"]).output();
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE a OWNER app@web-1:1");
+    let _: redis::Value = server.ask("DSEM.ACQUIRE b LIMIT 1 OWNER app@web-1:2");
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE c OWNER app@web-2:1");
+    let (status, _, stderr) = server.dsync(&["revoke", "--owner", "app@web-1:*"]).output();
     assert_eq!(status, 64, "nobody can be asked: {stderr}");
     assert_eq!(server.metric("dsync_holds"), 3);
     assert_eq!(
         server
-            .dsync(&["-n", "5", "revoke", "--owner", "web-1/*", "--yes"])
+            .dsync(&["-n", "5", "revoke", "--owner", "app@web-1:*", "--yes"])
             .stdout(),
         "revoked 2 of 2 holds\n"
     );
     assert_eq!(server.metric("dsync_holds"), 1);
     assert_eq!(
         server
-            .dsync(&["revoke", "--owner", "web-1/*", "--yes"])
+            .dsync(&["revoke", "--owner", "app@web-1:*", "--yes"])
             .output()
             .0,
         1
@@ -133,6 +193,7 @@ fn log_tells_how_holds_ended() {
     // A busy machine may stall the server at any time, which has a row too.
     let newest = rows[0]["what"].as_str();
     assert!(matches!(newest, Some("removed" | "stall")), "{rows}");
+    assert_eq!(rows[0]["server"], format!("127.0.0.1:{}", server.port));
 }
 
 #[test]
@@ -214,40 +275,4 @@ fn output_that_nobody_reads_is_no_error() {
     );
     let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "0\n");
-}
-
-#[test]
-fn man_pages_and_completions_name_every_subcommand() {
-    let folder = Folder::new();
-    let tool = |arguments: &[&str]| crate::support::dsync("redis://127.0.0.1:1", arguments);
-    tool(&["generate", &folder.text(".")]).stdout();
-    let page = fs::read_to_string(folder.path("man/dsync-run.1")).unwrap();
-    assert!(
-        page.contains("DSYNC_FENCE") && page.contains("semaphore"),
-        "{page}"
-    );
-    for name in [
-        "dsync",
-        "dsync-ls",
-        "dsync-revoke",
-        "dsync-log",
-        "dsync-top",
-    ] {
-        assert!(folder.has(&format!("man/{name}.1")), "{name}");
-    }
-    assert!(
-        !folder.has("man/dsync-generate.1"),
-        "a hidden command has no page"
-    );
-    let bash = folder.text("completions/dsync.bash");
-    let script = format!(
-        ". '{bash}'; COMP_WORDS=(dsync re); COMP_CWORD=1; _dsync dsync re dsync; echo \"${{COMPREPLY[*]}}\""
-    );
-    let output = Command::new("bash").arg("-c").arg(script).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "revoke\n");
-    assert!(folder.has("completions/_dsync") && folder.has("completions/dsync.fish"));
-    assert_eq!(
-        tool(&["completions", "bash"]).stdout(),
-        folder.read("completions/dsync.bash")
-    );
 }

@@ -7,8 +7,11 @@
 )]
 
 mod connections;
+mod errors;
+mod generated;
 mod lists;
 mod losses;
+mod passwords;
 mod runs;
 mod support;
 mod terminals;

@@ -163,7 +163,11 @@ impl Server {
 
     /// Starts a server without the module.
     pub fn bare() -> Server {
-        Server::program(&[], &[]).unwrap()
+        Server::bare_with(&[])
+    }
+
+    pub fn bare_with(arguments: &[&str]) -> Server {
+        Server::program(arguments, &[]).unwrap()
     }
 
     /// Starts a sentinel that watches a primary named `locks`.
@@ -175,50 +179,63 @@ impl Server {
         Server::program(&["--sentinel"], lines.as_bytes()).unwrap()
     }
 
+    /// Starts a server with the module on a port that another one had before.
+    pub fn again(port: u16) -> Server {
+        let module = variable("DSYNC_TEST_MODULE");
+        let started = Server::on(port, &["--loadmodule", &module], &[]);
+        started.unwrap_or_else(|log| panic!("the server did not start again:\n{log}"))
+    }
+
     fn program(arguments: &[&str], configuration: &[u8]) -> Result<Server, String> {
         let mut log = String::new();
         // Another process can take the free port before the server does.
         for _ in 0..5 {
-            let port = free_port();
-            let folder = Folder::new();
-            fs::write(folder.path("conf"), configuration).unwrap();
-            let mut command = Command::new(variable("DSYNC_TEST_SERVER"));
-            command
-                .arg(folder.path("conf"))
-                .arg("--dir")
-                .arg(folder.path("."));
-            command.args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--logfile",
-                "log",
-            ]);
-            let child = command
-                .args(arguments)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let mut process = Process(child);
-            let mut is_up = false;
-            until("the server answers or ends", || {
-                is_up = ping(port);
-                is_up || process.has_ended()
-            });
-            if is_up && !process.has_ended() {
-                return Ok(Server {
-                    port,
-                    folder,
-                    process,
-                });
+            match Server::on(free_port(), arguments, configuration) {
+                Ok(server) => return Ok(server),
+                Err(of_server) => log = of_server,
             }
-            log = folder.read("log");
         }
         Err(log)
+    }
+
+    fn on(port: u16, arguments: &[&str], configuration: &[u8]) -> Result<Server, String> {
+        let folder = Folder::new();
+        fs::write(folder.path("conf"), configuration).unwrap();
+        let mut command = Command::new(variable("DSYNC_TEST_SERVER"));
+        command
+            .arg(folder.path("conf"))
+            .arg("--dir")
+            .arg(folder.path("."));
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--logfile",
+            "log",
+        ]);
+        let child = command
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut process = Process(child);
+        let mut is_up = false;
+        until("the server answers or ends", || {
+            is_up = ping(port);
+            is_up || process.has_ended()
+        });
+        if is_up && !process.has_ended() {
+            return Ok(Server {
+                port,
+                folder,
+                process,
+            });
+        }
+        Err(folder.read("log"))
     }
 
     pub fn url(&self) -> String {

@@ -1,0 +1,284 @@
+//! What an error of a server, or of the way to it, means, and what the user can do about it.
+//!
+//! Codes and classes decide, not texts, where there is one. The server's own words are shown only where they say more than
+//! ours, and never the arguments of a command, which a server repeats to a client when it does not know the command: a
+//! token could be among them.
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+
+use redis::{ErrorKind, RedisError};
+use rustls::{AlertDescription, CertificateError, Error as TlsError};
+
+use crate::acl;
+use crate::failure::{Failure, Status};
+use crate::servers::Peer;
+
+const LOG_IN: &str = "Give user and password in REDIS_URL or with --user and --password-file, or the password in \
+                      REDISCLI_AUTH.";
+
+impl Failure {
+    /// Returns the failure that an answer of a server, or of the way to it, is, in words that name the server.
+    pub fn of_server(peer: &Peer, error: &RedisError) -> Failure {
+        explain(peer, error)
+    }
+}
+
+fn explain(peer: &Peer, error: &RedisError) -> Failure {
+    let says = |status, what: String, advice: &str| {
+        Failure::new(status, format!("{peer}: {what}\n{advice}"))
+    };
+    let refused = |what: String, advice: &str| says(Status::Refused, what, advice);
+    let detail = error.detail().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => return refused(plain(error), LOG_IN),
+        ErrorKind::MasterNameNotFoundBySentinel => {
+            let what = "no sentinel names a primary of this name that is up".into();
+            return says(Status::Unreachable, what, UNKNOWN_MASTER);
+        }
+        ErrorKind::ClusterConnectionNotFound => {
+            let what =
+                "--cluster: no node tells who serves the slots; is this a cluster, and whole?"
+                    .into();
+            let advice = "For a server that stands alone leave out --cluster (-c).";
+            return says(Status::Unreachable, what, advice);
+        }
+        ErrorKind::Io | ErrorKind::Parse => return of_connection(peer, error),
+        _ => {}
+    }
+    if detail.contains("unknown command") {
+        return unknown_command(peer, detail);
+    }
+    if detail.contains("cluster support disabled") {
+        let what = "--cluster: this server is no node of a cluster".into();
+        return refused(
+            what,
+            "Leave out --cluster (-c), or give the --url of a node.",
+        );
+    }
+    match error.code() {
+        Some("NOPERM") => {
+            let (what, advice) = acl::denial(&peer.user, detail);
+            refused(what, &advice)
+        }
+        Some("NOAUTH" | "WRONGPASS") => refused(plain(error), LOG_IN),
+        Some("READONLY") => refused(
+            "this is a replica, which takes no writes".into(),
+            "Give the primary's address, or use --sentinel or --cluster.",
+        ),
+        Some("MOVED" | "ASK" | "CROSSSLOT") => refused(
+            "this is a node of a cluster, and the key belongs to another one".into(),
+            "Add --cluster.",
+        ),
+        Some("WRONGTYPE") => refused(
+            "the key has another type: it is not what the command works on".into(),
+            "`redis-cli TYPE KEY` tells what it is. Choose another key, or look who writes to this one.",
+        ),
+        Some("NOLIMIT") => refused(
+            "the semaphore has no limit in force, and none is given".into(),
+            "Say how many permits there are: --limit N.",
+        ),
+        Some("TOOMANY") => refused(
+            format!("more permits than the semaphore has: {detail}"),
+            "Take fewer with --permits, or raise the limit with DSEM.LIMIT.",
+        ),
+        Some("QUEUEFULL") => refused(
+            format!("too many wait: {detail}"),
+            "Come back later. `dsync top` shows which keys they wait for.",
+        ),
+        Some("NOREPLICAS" | "MISCONF" | "OOM") => says(
+            Status::Unreachable,
+            plain(error),
+            "The server lives, but takes no writes now.",
+        ),
+        // The server lives, but does not serve now: trying later may help.
+        Some("LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" | "UNBLOCKED") => {
+            Failure::new(Status::Unreachable, format!("{peer}: {}", plain(error)))
+        }
+        _ => Failure::new(Status::Refused, format!("{peer}: {}", plain(error))),
+    }
+}
+
+/// Returns what a sentinel that does not know the primary's name says.
+pub fn unknown_master(sentinel: &Peer, master: &str) -> Failure {
+    let message =
+        format!("--master '{master}': the sentinel {sentinel} knows no primary of this name");
+    Failure::new(Status::Unreachable, format!("{message}\n{UNKNOWN_MASTER}"))
+}
+
+const UNKNOWN_MASTER: &str =
+    "`redis-cli -p PORT SENTINEL MASTERS`, asked of a sentinel, lists the names for --master.";
+
+/// Returns the error in the server's own words, without the library's around them.
+pub fn plain(error: &RedisError) -> String {
+    // Nothing that a server repeats of the command may be shown.
+    let without_arguments = |text: &str| -> String {
+        let text = text.split(", with args").next().unwrap_or_default();
+        text.trim_end().to_owned()
+    };
+    let text = match (error.code(), error.detail()) {
+        (Some("ERR"), Some(detail)) => without_arguments(detail),
+        (Some(code), Some(detail)) => format!("{code} {}", without_arguments(detail)),
+        (None, Some(detail)) => without_arguments(detail),
+        (Some(code), None) => code.to_owned(),
+        _ if error.is_timeout() => "no answer in time".to_owned(),
+        // The library adds its own name of the kind.
+        _ => {
+            let text = without_arguments(&error.to_string());
+            let kind = format!(" - {:?}", error.kind());
+            text.strip_suffix(&kind).unwrap_or(&text).to_owned()
+        }
+    };
+    match text.is_empty() {
+        true => error.category().to_owned(),
+        false => text,
+    }
+}
+
+fn unknown_command(peer: &Peer, detail: &str) -> Failure {
+    const OURS: [&str; 5] = ["DSYNC.", "DLOCK.", "DSEM.", "DWG.", "DONCE."];
+    let command = acl::quoted_word(detail).unwrap_or_default().to_uppercase();
+    if command == "SENTINEL" {
+        let message =
+            format!("{peer}: --sentinel: this server is no sentinel\nTheir usual port is 26379.");
+        return Failure::new(Status::Refused, message);
+    }
+    let message = if OURS.iter().any(|prefix| command.starts_with(prefix)) {
+        format!(
+            "{peer}: this server has not loaded the dsync module, or an old version of it: it does not know {command}\n\
+             Load the module with a line `loadmodule FILE` in the server's configuration, or give another --url."
+        )
+    } else {
+        format!("{peer}: this server does not know the command {command}")
+    };
+    Failure::new(Status::Refused, message)
+}
+
+/// Explains what went wrong on the way.
+fn of_connection(peer: &Peer, error: &RedisError) -> Failure {
+    let (what, advice) = if let Some(tls) = tls_error(error) {
+        of_tls(tls)
+    } else if error.is_timeout() && peer.has_tls {
+        (
+            plain(error),
+            "Is this the right address, and has its port TLS? For a port without TLS write redis:// and leave out --tls, \
+             --cacert, --cert, --key and --insecure.",
+        )
+    } else if !peer.has_tls && closed_early(error) {
+        (
+            format!("the server closed the connection ({})", plain(error)),
+            "If this port wants TLS, write rediss:// or add --tls, with --cacert FILE for an authority of your own.",
+        )
+    } else if error.detail().is_some() && peer.has_tls {
+        // The cluster's client passes on the texts of its nodes only.
+        (
+            plain(error),
+            "Is this the right address? For an authority of your own give --cacert FILE; for a port without TLS write \
+             redis:// and leave out --tls.",
+        )
+    } else if error.detail().is_some() {
+        (
+            plain(error),
+            "Is this the right address? For a port with TLS write rediss:// or add --tls.",
+        )
+    } else {
+        (
+            plain(error),
+            "Is this the right address? Give it with --url or REDIS_URL.",
+        )
+    };
+    Failure::new(Status::Unreachable, format!("{peer}: {what}\n{advice}"))
+}
+
+fn of_tls(error: &TlsError) -> (String, &'static str) {
+    match error {
+        TlsError::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => (
+            "the server's certificate is for another host".into(),
+            "Give the address with a host that stands in the certificate.",
+        ),
+        TlsError::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => (
+            "the server's certificate has expired".into(),
+            "The server needs a new one. Is the clock of this machine right?",
+        ),
+        TlsError::InvalidCertificate(CertificateError::UnknownIssuer) => (
+            "the server's certificate is signed by an authority that this machine does not know"
+                .into(),
+            "Give the authority's certificate with --cacert FILE.",
+        ),
+        TlsError::InvalidCertificate(_) => (
+            format!("the server's certificate is not accepted: {error}"),
+            "Give the certificate of the authority that signed it with --cacert FILE.",
+        ),
+        TlsError::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnknownCA
+            | AlertDescription::HandshakeFailure,
+        ) => (
+            format!("the server does not accept this client's certificate: {error}"),
+            "Give one that the server's authority has signed, with --cert FILE and --key FILE.",
+        ),
+        TlsError::InvalidMessage(_) => (
+            "this port does not speak TLS".into(),
+            "Write redis:// instead of rediss://, and leave out --tls, --cacert, --cert, --key and --insecure.",
+        ),
+        other => (
+            format!("no TLS connection: {other}"),
+            "Is this the right address? --cacert FILE names the authority; for a port without TLS write redis://.",
+        ),
+    }
+}
+
+/// Finds the TLS error inside the library's.
+fn tls_error(error: &RedisError) -> Option<&TlsError> {
+    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    let inner = error.source()?.downcast_ref::<Shared>()?;
+    let io: &io::Error = inner.downcast_ref()?;
+    io.get_ref()?.downcast_ref()
+}
+
+/// Whether the server hung up, or answered what is no answer of a Redis server: as a port with TLS does.
+fn closed_early(error: &RedisError) -> bool {
+    let hung_up = error.is_connection_dropped() && !error.is_connection_refusal();
+    hung_up && error.detail().is_none() || error.kind() == ErrorKind::Parse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_a_server_repeats_are_never_shown() {
+        let detail = "unknown subcommand 'X', with args beginning with: 'k' 'TOKEN' 'secret'";
+        let peer = Peer {
+            address: "h:1".into(),
+            user: "default".into(),
+            has_tls: false,
+        };
+        for error in [
+            redis::make_extension_error("ERR".into(), Some(detail.into())),
+            redis::make_extension_error("OTHER".into(), Some(detail.into())),
+            RedisError::from((ErrorKind::Io, "no startup node", detail.into())),
+            RedisError::from((ErrorKind::Client, "refused", detail.into())),
+            RedisError::from(io::Error::other(detail)),
+        ] {
+            let message = Failure::of_server(&peer, &error).message;
+            assert!(message.starts_with("h:1: "), "{message}");
+            assert!(message.contains("unknown subcommand 'X'"), "{message}");
+            assert!(!message.contains("secret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn error_without_a_text_is_not_empty() {
+        let error = redis::make_extension_error("ODD".into(), None);
+        assert_eq!(plain(&error), "ODD");
+        let error = RedisError::from((ErrorKind::UnexpectedReturnType, "not a list"));
+        assert_eq!(plain(&error), "not a list");
+    }
+}

@@ -1,0 +1,222 @@
+//! What is said when something is wrong: whom it is about, what it is and what to do; and never a token.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::support::{Server, Tool, dsync};
+
+/// Runs a command that fails, and checks what all errors have in common. Returns the status and stderr.
+#[track_caller]
+fn failure(tool: Tool) -> (i32, String) {
+    let (status, _, stderr) = tool.output();
+    assert_ne!(status, 0, "{stderr}");
+    assert!(stderr.starts_with("dsync: "), "{stderr}");
+    assert!(!stderr.contains("with args"), "{stderr}");
+    assert!(!has_token(&stderr), "{stderr}");
+    (status, stderr)
+}
+
+/// Whether a text has a UUID, as the tokens of `dsync run` are.
+fn has_token(text: &str) -> bool {
+    let is_token = |word: &[u8]| {
+        word.iter().enumerate().all(|(nth, byte)| match nth {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+    };
+    text.as_bytes().windows(36).any(is_token)
+}
+
+const TAKE: [&str; 9] = [
+    "run", "--lock", "k", "--try", "--owner", "me", "--", "echo", "x",
+];
+
+#[test]
+fn tokens_are_recognised() {
+    assert!(has_token("'PX' '5bff12c2-7ff7-46c3-9e2d-4a3397c4644f' 'x'"));
+    assert!(!has_token("127.0.0.1:24002: no 5bff12c2 here"));
+}
+
+#[test]
+fn server_without_the_module_is_told_and_no_argument_is_shown() {
+    let server = Server::bare();
+    let cluster = Server::bare_with(&["--cluster-enabled", "yes"]);
+    let _: String = cluster.ask("CLUSTER ADDSLOTSRANGE 0 16383");
+    crate::support::until("the cluster is whole", || {
+        let info: String = cluster.ask("CLUSTER INFO");
+        info.contains("cluster_state:ok")
+    });
+    for arguments in [
+        vec!["ls"],
+        vec!["log"],
+        vec!["top", "--once"],
+        vec!["revoke", "k", "1"],
+        vec!["revoke", "--owner", "x", "--yes"],
+        TAKE.to_vec(),
+        vec!["run", "--semaphore", "k", "--limit", "1", "--", "true"],
+        vec!["run", "--once", "k", "--", "true"],
+        vec!["run", "--group", "k", "--", "true"],
+    ] {
+        let (status, stderr) = failure(server.dsync(&arguments));
+        assert_eq!(status, 76, "{stderr}");
+        let name = format!("127.0.0.1:{}", server.port);
+        assert!(
+            stderr.contains(&name) && stderr.contains("has not loaded the dsync module"),
+            "{stderr}"
+        );
+        let mut in_cluster = vec!["--cluster"];
+        in_cluster.extend(arguments);
+        let (status, stderr) = failure(cluster.dsync(&in_cluster));
+        assert_eq!(status, 76, "{stderr}");
+        assert!(stderr.contains("has not loaded"), "{stderr}");
+    }
+}
+
+#[test]
+fn refusals_are_told_in_own_words() {
+    let server = Server::start();
+    let _: String = server.ask("SET k text");
+    let _: redis::Value = server.ask("DSEM.ACQUIRE two LIMIT 2 PX 60000 TOKEN a");
+    let cases: [(&[&str], &str); 5] = [
+        (&TAKE, "has another type"),
+        (&["run", "--semaphore", "new", "--", "true"], "--limit N"),
+        (
+            &["run", "--semaphore", "two", "--permits", "5", "--", "true"],
+            "PERMITS 5 is more than the limit in force, 2",
+        ),
+        (&["run", "--once", "k", "--", "true"], "has another type"),
+        (&["revoke", "k", "1"], "no key of dsync"),
+    ];
+    for (arguments, text) in cases {
+        let (_, stderr) = failure(server.dsync(arguments));
+        assert!(stderr.contains(text), "{arguments:?}: {stderr}");
+        for code in ["WRONGTYPE", "NOLIMIT", "TOOMANY"] {
+            assert!(!stderr.contains(code), "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn denied_user_learns_which_command_and_which_rule() {
+    let server = Server::start();
+    for user in [
+        "worker on nopass resetchannels ~jobs:* -@all +@connection +dlock.acquire",
+        "nobody on nopass resetchannels ~* -@all +@connection",
+    ] {
+        let _: String = server.ask(&format!("ACL SETUSER {user}"));
+    }
+    let as_user = |user: &str, arguments: &[&str]| {
+        let url = format!("redis://{user}:any@127.0.0.1:{}", server.port);
+        let (status, stderr) = failure(dsync(&url, arguments));
+        assert_eq!(status, 76, "{stderr}");
+        let is_complete = stderr.contains(&format!("the user '{user}'"))
+            && stderr.contains("NOPERM")
+            && stderr.contains("docs/acl.md");
+        assert!(is_complete, "{stderr}");
+        stderr
+    };
+    let stderr = as_user("nobody", &TAKE);
+    assert!(
+        stderr.contains("may not use DLOCK.ACQUIRE") && stderr.contains("`worker`"),
+        "{stderr}"
+    );
+    for arguments in [&["ls"][..], &["top", "--once"]] {
+        let stderr = as_user("nobody", arguments);
+        assert!(stderr.contains("`observer`"), "{stderr}");
+    }
+    let stderr = as_user("worker", &["log"]);
+    assert!(
+        stderr.contains("may not use DSYNC.LOG") && stderr.contains("`operator`"),
+        "{stderr}"
+    );
+    let stderr = as_user("worker", &["revoke", "jobs:1", "1"]);
+    assert!(stderr.contains("+dlock.revoke"), "{stderr}");
+    let stderr = as_user("worker", &TAKE);
+    assert!(stderr.contains("this key"), "{stderr}");
+    let stderr = as_user("worker", &["--cluster", "ls"]);
+    assert!(stderr.contains("+cluster|slots"), "{stderr}");
+}
+
+#[test]
+fn cluster_option_at_a_server_that_stands_alone_is_named() {
+    let server = Server::start();
+    for arguments in [vec!["ls"], TAKE.to_vec()] {
+        let mut all = vec!["-c"];
+        all.extend(arguments);
+        let (_, stderr) = failure(server.dsync(&all));
+        let name = format!("127.0.0.1:{}", server.port);
+        let is_told = stderr.contains(&name) && stderr.contains("leave out --cluster (-c)");
+        assert!(
+            is_told || stderr.contains("Leave out --cluster (-c)"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn unknown_primary_and_what_is_no_sentinel_are_told() {
+    let server = Server::start();
+    let sentinel = Server::sentinel(server.port);
+    let address = format!("127.0.0.1:{}", sentinel.port);
+    let tool = |address: &str, master: &str, arguments: &[&str]| {
+        let mut all = vec!["--sentinel", address, "--master", master];
+        all.extend(arguments);
+        failure(dsync("redis://127.0.0.1:1", &all)).1
+    };
+    for arguments in [&["ls"][..], &TAKE] {
+        let stderr = tool(&address, "unknown", arguments);
+        for word in ["--master", "unknown", &address, "SENTINEL MASTERS"] {
+            assert!(stderr.contains(word), "{word}: {stderr}");
+        }
+    }
+    let stderr = tool(&format!("127.0.0.1:{}", server.port), "locks", &["ls"]);
+    assert!(stderr.contains("no sentinel"), "{stderr}");
+}
+
+#[test]
+fn usage_errors_begin_as_all_others_and_keep_their_hints() {
+    for (arguments, hint) in [
+        (&["ls", "--ower", "x"][..], "'--owner'"),
+        (&["revok"][..], "'revoke'"),
+        (&["log", "--count", "0"][..], "1..=5000"),
+        (
+            &["run", "--lock", "a", "--lease", "1x", "--", "true"][..],
+            "no duration",
+        ),
+        (&["run"][..], "Usage: dsync run"),
+        (&["--sentinel", "a", "ls"][..], "--master"),
+    ] {
+        let (status, stderr) = failure(dsync("redis://127.0.0.1:1", arguments));
+        assert_eq!(status, 64);
+        assert!(stderr.contains(hint), "{stderr}");
+        assert!(!stderr.contains("error:"), "{stderr}");
+    }
+    let (status, stdout, _) = dsync("redis://127.0.0.1:1", &["--help"]).output();
+    assert!(status == 0 && stdout.contains("Usage: dsync"));
+    let (status, _, stderr) = dsync("redis://127.0.0.1:1", &[]).output();
+    assert!(status == 64 && stderr.contains("Usage: dsync"), "{stderr}");
+}
+
+#[test]
+fn timeout_bounds_connecting_in_all() {
+    let server = Server::start();
+    let _: String = server.ask("ACL SETUSER worker on >secret ~* +@all");
+    let _: String = server.ask("CONFIG SET requirepass other");
+    server.signal(Signal::SIGSTOP);
+    // Password, database and the client's name are four answers.
+    let url = format!("redis://worker:secret@127.0.0.1:{}/3", server.port);
+    for arguments in [&["ls"][..], &["log"], &["revoke", "k", "1"]] {
+        let mut all = vec!["--timeout", "2s"];
+        all.extend(arguments);
+        let start = Instant::now();
+        let (status, stderr) = failure(dsync(&url, &all));
+        assert_eq!(status, 69, "{stderr}");
+        assert!(stderr.contains("no answer in time"), "{stderr}");
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+}
