@@ -1,7 +1,8 @@
 //! `dsync log`: the last ends that no holder asked for.
 
+mod follow;
+
 use std::io::Write;
-use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value as Json, json};
@@ -12,15 +13,6 @@ use crate::duration::short_ms;
 use crate::failure::Result;
 use crate::servers::Servers;
 use crate::text::printable;
-
-/// How long `--follow` waits between two looks.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// The most rows that the server lists.
-const MOST: u32 = 5000;
-
-/// The number of rows that `--follow` asks for first; it asks for more when all of them are new.
-const FEW: u32 = 100;
 
 type Reply = (
     u64,
@@ -89,8 +81,8 @@ impl Row {
     }
 
     /// Returns a line of names and values; what does not apply is left out. The server is named if there are several.
-    fn line(&self, node: Option<&str>) -> String {
-        let mut line = format!("{} {}", self.time(), self.what);
+    fn line(&self, server: Option<&str>) -> String {
+        let mut line = format!("{} {}", self.time(), quoted(self.what.as_bytes()));
         let mut field = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 line.push_str(&format!(" {name}={value}"));
@@ -98,12 +90,17 @@ impl Row {
         };
         field("key", self.key.as_deref().map(quoted));
         field("db", self.db.filter(|db| *db != 0).map(|db| db.to_string()));
-        field("type", self.family.clone());
+        field(
+            "type",
+            self.family
+                .as_deref()
+                .map(|family| quoted(family.as_bytes())),
+        );
         field("owner", self.owner.as_deref().map(quoted));
         field("fence", self.fence.map(|fence| fence.to_string()));
         field("held", self.held_ms.map(short_ms));
         field("late", self.late_ms.map(short_ms));
-        field("server", node.map(str::to_owned));
+        field("server", server.map(|server| quoted(server.as_bytes())));
         line
     }
 }
@@ -116,44 +113,26 @@ fn quoted(bytes: &[u8]) -> String {
 }
 
 pub fn run(servers: &Servers, options: &args::Log, out: &mut impl Write) -> Result<()> {
-    let mut nodes = servers.primaries()?;
-    let names: Vec<String> = nodes.iter().map(|node| node.name().to_owned()).collect();
-    let mut seen = vec![None; nodes.len()];
-    loop {
-        let mut rows = Vec::new();
-        for (nth, node) in nodes.iter_mut().enumerate() {
-            let new = match seen[nth] {
-                None => ask(node, options.count)?,
-                Some(id) => newer(node, id)?,
-            };
-            let newest = new.first().map(|row| row.id);
-            seen[nth] = newest.or(seen[nth]).or(Some(0));
-            rows.extend(new.into_iter().map(|row| (nth, row)));
-        }
-        // The servers list the newest first; a log reads from top to bottom.
-        rows.sort_by_key(|(nth, row)| (row.unix_ms, *nth, row.id));
-        if options.json && !options.follow {
-            let rows: Vec<Json> = rows
-                .iter()
-                .map(|(nth, row)| row.json(&names[*nth]))
-                .collect();
-            writeln!(out, "{}", Json::Array(rows))?;
-            return Ok(());
-        }
-        for (nth, row) in &rows {
-            let name = names[*nth].as_str();
-            if options.json {
-                writeln!(out, "{}", row.json(name))?;
-            } else {
-                writeln!(out, "{}", row.line((names.len() > 1).then_some(name)))?;
-            }
-        }
-        out.flush()?;
-        if !options.follow {
-            return Ok(());
-        }
-        thread::sleep(PAUSE);
+    if options.follow {
+        return follow::run(servers, options, out);
     }
+    let mut nodes = servers.primaries()?;
+    let mut rows = Vec::new();
+    for node in &mut nodes {
+        let of_node = ask(node, options.count)?;
+        rows.extend(of_node.into_iter().map(|row| (node.name().to_owned(), row)));
+    }
+    sort(&mut rows);
+    if options.json {
+        let rows: Vec<Json> = rows.iter().map(|(server, row)| row.json(server)).collect();
+        writeln!(out, "{}", Json::Array(rows))?;
+        return Ok(());
+    }
+    for (server, row) in &rows {
+        let is_one_of_several = nodes.len() > 1;
+        writeln!(out, "{}", row.line(is_one_of_several.then_some(server)))?;
+    }
+    Ok(())
 }
 
 fn ask(node: &mut Node, count: u32) -> Result<Vec<Row>> {
@@ -161,25 +140,11 @@ fn ask(node: &mut Node, count: u32) -> Result<Vec<Row>> {
     Ok(rows.into_iter().map(Row::of).collect())
 }
 
-/// Returns the rows that came after this one.
-fn newer(node: &mut Node, id: u64) -> Result<Vec<Row>> {
-    let mut count = FEW;
-    loop {
-        let mut rows = ask(node, count)?;
-        let are_all = (rows.len() as u64) < u64::from(count) || count == MOST;
-        // A server that has started again counts from the beginning: all of its rows are new.
-        let has_restarted = rows.first().is_some_and(|row| row.id < id);
-        let known = rows.iter().position(|row| row.id <= id);
-        match known {
-            Some(_) if has_restarted => return Ok(rows),
-            Some(known) => {
-                rows.truncate(known);
-                return Ok(rows);
-            }
-            None if are_all => return Ok(rows),
-            None => count = (count * 4).min(MOST),
-        }
-    }
+/// The servers list the newest first; a log reads from top to bottom.
+fn sort(rows: &mut [(String, Row)]) {
+    rows.sort_by(|(server, row), (other, later)| {
+        (row.unix_ms, server, row.id).cmp(&(later.unix_ms, other, later.id))
+    });
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 
 mod connections;
 mod errors;
+mod follow;
 mod generated;
 mod lists;
 mod losses;

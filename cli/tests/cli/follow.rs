@@ -1,0 +1,157 @@
+//! `dsync log --follow`: nothing is lost, and nothing comes twice.
+
+use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::support::{Folder, Process, Server, Tool, until};
+
+/// A `dsync log --follow` whose output goes to files.
+struct Follower {
+    _process: Process,
+    folder: Folder,
+}
+
+impl Follower {
+    fn start(mut tool: Tool) -> Follower {
+        let folder = Folder::new();
+        tool.0.stdout(File::create(folder.path("stdout")).unwrap());
+        tool.0.stderr(File::create(folder.path("stderr")).unwrap());
+        Follower {
+            _process: Process(tool.0.spawn().unwrap()),
+            folder,
+        }
+    }
+
+    /// Returns the keys of the rows, in their order.
+    fn keys(&self) -> Vec<String> {
+        let text = self.folder.read("stdout");
+        let key = |line: &str| {
+            let (_, rest) = line.split_once(" key=")?;
+            Some(rest.split(' ').next()?.to_owned())
+        };
+        text.lines().filter_map(key).collect()
+    }
+
+    #[track_caller]
+    fn until_it_says(&self, text: &str) {
+        until(text, || self.folder.read("stderr").contains(text));
+    }
+
+    #[track_caller]
+    fn until_keys(&self, keys: &[&str]) {
+        let start = Instant::now();
+        until("the rows are shown", || {
+            let shown = self.keys().len() >= keys.len();
+            shown || start.elapsed() > Duration::from_secs(20)
+        });
+        assert_eq!(self.keys(), keys, "{}", self.folder.read("stderr"));
+    }
+}
+
+/// Makes a row of the log.
+fn remove(server: &Server, key: &str) {
+    let _: redis::Value = server.ask(&format!("DLOCK.ACQUIRE {key}"));
+    let _: u64 = server.ask(&format!("DEL {key}"));
+}
+
+/// Waits until the server was asked for its log.
+fn until_asked(server: &Server) {
+    until("the log was asked for", || {
+        let stats: String = server.ask("INFO commandstats");
+        stats.to_lowercase().contains("dsync.log")
+    });
+}
+
+#[test]
+fn first_row_of_an_empty_log_is_shown() {
+    let server = Server::start();
+    let follower = Follower::start(server.dsync(&["log", "--follow"]));
+    until_asked(&server);
+    remove(&server, "a");
+    follower.until_keys(&["a"]);
+    remove(&server, "b");
+    follower.until_keys(&["a", "b"]);
+}
+
+#[test]
+fn following_begins_with_the_newest_rows_and_shows_each_once() {
+    let server = Server::start();
+    let _: String = server.ask("CONFIG SET dsync.log-max-len 1000");
+    for key in ["a", "b", "c"] {
+        remove(&server, key);
+    }
+    let follower = Follower::start(server.dsync(&["log", "-f", "--count", "2"]));
+    follower.until_keys(&["b", "c"]);
+    // More than are asked for at once.
+    let many: Vec<String> = (0..150).map(|nth| format!("k{nth}")).collect();
+    for key in &many {
+        remove(&server, key);
+    }
+    let mut all = vec!["b", "c"];
+    all.extend(many.iter().map(String::as_str));
+    follower.until_keys(&all);
+    let _: String = server.ask("DSYNC.LOG RESET");
+    remove(&server, "after");
+    all.push("after");
+    follower.until_keys(&all);
+}
+
+#[test]
+fn following_goes_on_after_a_restart_of_the_server() {
+    let server = Server::start();
+    let port = server.port;
+    for key in ["a", "b"] {
+        remove(&server, key);
+    }
+    let follower = Follower::start(server.dsync(&["log", "-f"]));
+    follower.until_keys(&["a", "b"]);
+    server.signal(Signal::SIGKILL);
+    drop(server);
+    follower.until_it_says("trying again");
+    let server = Server::again(port);
+    // The ids begin anew: these rows have those of the rows before.
+    for key in ["c", "d", "e"] {
+        remove(&server, key);
+    }
+    follower.until_it_says("answers again");
+    follower.until_keys(&["a", "b", "c", "d", "e"]);
+    remove(&server, "f");
+    follower.until_keys(&["a", "b", "c", "d", "e", "f"]);
+    assert_eq!(follower.folder.read("stderr").lines().count(), 2);
+}
+
+#[test]
+fn following_goes_over_to_the_primary_that_sentinel_promotes() {
+    let primary = Server::start();
+    let replica = Server::with(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
+    until("the replica follows", || {
+        let info: String = replica.ask("INFO replication");
+        info.contains("master_link_status:up")
+    });
+    let sentinel = Server::sentinel(primary.port);
+    until("the sentinel knows the replica", || {
+        let info: String = sentinel.ask("INFO sentinel");
+        info.contains("slaves=1")
+    });
+    // The replica lists the same end at a later moment.
+    replica.signal(Signal::SIGSTOP);
+    remove(&primary, "a");
+    thread::sleep(Duration::from_millis(50));
+    replica.signal(Signal::SIGCONT);
+    until("the replica has the row too", || {
+        let rows: Vec<Vec<redis::Value>> = replica.ask("DSYNC.LOG");
+        let removed = redis::Value::BulkString(b"removed".to_vec());
+        rows.iter().any(|row| row[2] == removed)
+    });
+    let address = format!("127.0.0.1:{}", sentinel.port);
+    let tool = ["--sentinel", &address, "--master", "locks", "log", "-f"];
+    let follower = Follower::start(crate::support::dsync("redis://127.0.0.1:1", &tool));
+    follower.until_keys(&["a"]);
+    primary.signal(Signal::SIGKILL);
+    follower.until_it_says(&format!("127.0.0.1:{} is a primary now", replica.port));
+    remove(&replica, "b");
+    follower.until_keys(&["a", "b"]);
+}
