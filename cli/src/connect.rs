@@ -5,6 +5,8 @@
 //! TLS, the login, sentinels and nodes of a cluster. Sentinels and nodes are asked all at the same time, and the first good
 //! answer counts, so one that is dead or stopped costs no time.
 
+use std::time::Duration;
+
 use redis::{
     Client, Cmd, Connection, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo,
     RedisConnectionInfo, RedisResult, Value, from_redis_value_ref,
@@ -107,6 +109,22 @@ impl Servers {
         }
         let message = format!("{}: the nodes do not agree about the key's slot", node.peer);
         Err(Failure::new(Status::Unreachable, message))
+    }
+
+    /// Returns what no repetition would change: the server is no node of a cluster, or no sentinel knows the name of the
+    /// primary, or the login is refused. What cannot be told in a moment is left to those who repeat their requests.
+    pub fn check(&self) -> Result<()> {
+        const MOMENT: Duration = Duration::from_millis(500);
+        let servers = self.clone();
+        let checked = race::within(self.timeout.min(MOMENT), move || match &servers.place {
+            Place::Single(_) => Ok(()),
+            Place::Cluster(nodes) => servers.primaries_of_cluster(nodes).map(drop),
+            Place::Sentinel(_) => servers.open_any().map(drop),
+        })?;
+        match checked {
+            Some(Err(failure)) if failure.status == Status::Refused => Err(failure),
+            _ => Ok(()),
+        }
     }
 
     /// Does the work, or gives up when the time-out is over: the library bounds its steps, and the look-up of names has no

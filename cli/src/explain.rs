@@ -104,7 +104,7 @@ fn explain(peer: &Peer, error: &RedisError) -> Failure {
 pub fn unknown_master(sentinel: &Peer, master: &str) -> Failure {
     let message =
         format!("--master '{master}': the sentinel {sentinel} knows no primary of this name");
-    Failure::new(Status::Unreachable, format!("{message}\n{UNKNOWN_MASTER}"))
+    Failure::new(Status::Refused, format!("{message}\n{UNKNOWN_MASTER}"))
 }
 
 const UNKNOWN_MASTER: &str =

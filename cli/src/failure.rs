@@ -52,10 +52,11 @@ impl Failure {
     pub fn of_all(mut failures: Vec<Failure>) -> Failure {
         let told: Vec<&str> = failures.iter().map(Failure::first_line).collect();
         let told = told.join("; ");
+        // One that answered tells more than one that cannot be reached.
+        failures.sort_by_key(|failure| failure.status == Status::Refused);
         let Some(last) = failures.pop() else {
             return Failure::new(Status::Unreachable, "there is no server to ask");
         };
-        // The advice of one is enough.
         let advice = last.message.split_once('\n').map(|parts| parts.1);
         let message = match advice {
             Some(advice) => format!("{told}\n{advice}"),

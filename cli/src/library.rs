@@ -10,8 +10,9 @@ use crate::failure::{Failure, Result};
 use crate::servers::{Place, Sentinels, Servers};
 
 impl Servers {
-    /// Returns the servers for the client library.
+    /// Returns the servers for the client library, unless it is plain at once that they are not what the options say.
     pub fn server(&self) -> Result<Server> {
+        self.check()?;
         let server = match &self.place {
             Place::Single(address) => self.client(address, &self.login).map(Server::from),
             Place::Cluster(nodes) => self.cluster(nodes),

@@ -141,16 +141,17 @@ fn denied_user_learns_which_command_and_which_rule() {
 #[test]
 fn cluster_option_at_a_server_that_stands_alone_is_named() {
     let server = Server::start();
-    for arguments in [vec!["ls"], TAKE.to_vec()] {
+    // Also a wait is refused at once: it does not become a cluster.
+    let wait = ["run", "--lock", "k", "--", "true"];
+    for arguments in [&["ls"][..], &TAKE, &wait] {
         let mut all = vec!["-c"];
         all.extend(arguments);
-        let (_, stderr) = failure(server.dsync(&all));
+        let (status, stderr) = failure(server.dsync(&all));
+        assert_eq!(status, 76, "{stderr}");
         let name = format!("127.0.0.1:{}", server.port);
-        let is_told = stderr.contains(&name) && stderr.contains("leave out --cluster (-c)");
-        assert!(
-            is_told || stderr.contains("Leave out --cluster (-c)"),
-            "{stderr}"
-        );
+        for word in [&name, "no node of a cluster", "Leave out --cluster (-c)"] {
+            assert!(stderr.contains(word), "{arguments:?}, {word}: {stderr}");
+        }
     }
 }
 
@@ -158,20 +159,27 @@ fn cluster_option_at_a_server_that_stands_alone_is_named() {
 fn unknown_primary_and_what_is_no_sentinel_are_told() {
     let server = Server::start();
     let sentinel = Server::sentinel(server.port);
-    let address = format!("127.0.0.1:{}", sentinel.port);
+    let living = format!("127.0.0.1:{}", sentinel.port);
     let tool = |address: &str, master: &str, arguments: &[&str]| {
         let mut all = vec!["--sentinel", address, "--master", master];
         all.extend(arguments);
-        failure(dsync("redis://127.0.0.1:1", &all)).1
+        let (status, stderr) = failure(dsync("redis://127.0.0.1:1", &all));
+        assert_eq!(status, 76, "{stderr}");
+        stderr
     };
-    for arguments in [&["ls"][..], &TAKE] {
-        let stderr = tool(&address, "unknown", arguments);
-        for word in ["--master", "unknown", &address, "SENTINEL MASTERS"] {
-            assert!(stderr.contains(word), "{word}: {stderr}");
+    let wait = ["run", "--lock", "k", "--", "true"];
+    for arguments in [&["ls"][..], &TAKE, &wait] {
+        for address in [&living, &format!("127.0.0.1:1,{living}")] {
+            let stderr = tool(address, "unknown", arguments);
+            for word in ["--master 'unknown'", &living, "SENTINEL MASTERS"] {
+                assert!(stderr.contains(word), "{word}: {stderr}");
+            }
         }
     }
-    let stderr = tool(&format!("127.0.0.1:{}", server.port), "locks", &["ls"]);
-    assert!(stderr.contains("no sentinel"), "{stderr}");
+    for arguments in [&["ls"][..], &wait] {
+        let stderr = tool(&format!("127.0.0.1:{}", server.port), "locks", arguments);
+        assert!(stderr.contains("no sentinel"), "{stderr}");
+    }
 }
 
 #[test]
