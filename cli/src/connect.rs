@@ -114,7 +114,7 @@ impl Servers {
     /// Returns what no repetition would change: the server is no node of a cluster, or no sentinel knows the name of the
     /// primary, or the login is refused. What cannot be told in a moment is left to those who repeat their requests.
     pub fn check(&self) -> Result<()> {
-        const MOMENT: Duration = Duration::from_millis(500);
+        const MOMENT: Duration = Duration::from_secs(1);
         let servers = self.clone();
         let checked = race::within(self.timeout.min(MOMENT), move || match &servers.place {
             Place::Single(_) => Ok(()),

@@ -165,7 +165,12 @@ fn of_connection(peer: &Peer, error: &RedisError) -> Failure {
             "Is this the right address, and has its port TLS? For a port without TLS write redis:// and leave out --tls, \
              --cacert, --cert, --key and --insecure.",
         )
-    } else if !peer.has_tls && closed_early(error) {
+    } else if error.kind() == ErrorKind::Parse {
+        (
+            "the answer is not one of a Redis or Valkey server".into(),
+            "Is this the right address? If its port wants TLS, write rediss:// or add --tls.",
+        )
+    } else if !peer.has_tls && hung_up(error) {
         (
             format!("the server closed the connection ({})", plain(error)),
             "If this port wants TLS, write rediss:// or add --tls, with --cacert FILE for an authority of your own.",
@@ -242,10 +247,9 @@ fn tls_error(error: &RedisError) -> Option<&TlsError> {
     io.get_ref()?.downcast_ref()
 }
 
-/// Whether the server hung up, or answered what is no answer of a Redis server: as a port with TLS does.
-fn closed_early(error: &RedisError) -> bool {
-    let hung_up = error.is_connection_dropped() && !error.is_connection_refusal();
-    hung_up && error.detail().is_none() || error.kind() == ErrorKind::Parse
+/// Whether the server closed the connection, as a port with TLS does.
+fn hung_up(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal() && error.detail().is_none()
 }
 
 #[cfg(test)]

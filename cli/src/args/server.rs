@@ -70,7 +70,7 @@ pub struct Server {
     /// How long connecting may take in all, and how long the server may be silent in an answer
     ///
     /// Connecting includes the look-up of names, all addresses, TLS, the login, and asking sentinels or nodes of a cluster.
-    /// Waiting for a lock is not limited by it: see `dsync run --wait`.
+    /// `dsync run` waits so long for each reply, and asks again. Waiting for a lock is not limited by it: see --wait there.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_positive, global = true)]
     pub timeout: Duration,
 }

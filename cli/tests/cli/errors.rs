@@ -1,5 +1,8 @@
 //! What is said when something is wrong: whom it is about, what it is and what to do; and never a token.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -179,6 +182,34 @@ fn unknown_primary_and_what_is_no_sentinel_are_told() {
     for arguments in [&["ls"][..], &wait] {
         let stderr = tool(&format!("127.0.0.1:{}", server.port), "locks", arguments);
         assert!(stderr.contains("no sentinel"), "{stderr}");
+    }
+}
+
+#[test]
+fn port_of_another_service_is_told() {
+    // A web server, and a port with TLS that says so before it closes the connection.
+    let answers: [&[u8]; 2] = [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        &[21, 3, 1, 0, 2, 2, 70],
+    ];
+    for answer in answers {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            for mut client in listener.incoming().map_while(Result::ok) {
+                let _ = client.read(&mut [0; 1000]);
+                let _ = client.write_all(answer);
+            }
+        });
+        for arguments in [&["ls"][..], &TAKE] {
+            let url = format!("redis://127.0.0.1:{port}");
+            let (status, stderr) = failure(dsync(&url, arguments));
+            assert_eq!(status, 69, "{stderr}");
+            assert!(
+                stderr.contains("not one of a Redis or Valkey server") && stderr.contains("--tls"),
+                "{stderr}"
+            );
+        }
     }
 }
 
