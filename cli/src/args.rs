@@ -60,7 +60,6 @@ Exit status:
   127  there is no such command
 With --once, 0 also says that the work was done already.
 
-Environment:
 The command's environment has DSYNC_FENCE, the number of the hold, which only grows: let what the command writes to refuse \
 a lower one than it has seen. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1.";
 

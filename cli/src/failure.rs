@@ -37,6 +37,7 @@ pub enum Status {
 #[derive(Debug)]
 pub struct Failure {
     pub status: Status,
+    /// What others wrote is escaped. Advice may follow on a line of its own.
     pub message: String,
 }
 
@@ -44,7 +45,7 @@ pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
     pub fn new(status: Status, message: impl Into<String>) -> Failure {
-        let message = message.into();
+        let message = lines(&message.into());
         Failure { status, message }
     }
 
@@ -84,6 +85,6 @@ impl From<std::io::Error> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&lines(&self.message))
+        f.write_str(&self.message)
     }
 }

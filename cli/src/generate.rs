@@ -83,10 +83,11 @@ fn page(command: &Command, folder: &Path) -> io::Result<()> {
     fs::write(folder.join(man.get_filename()), out)
 }
 
-/// Makes sections of what stands behind the options: a line such as `Exit status:` begins one, indented lines stay lines.
+/// Makes sections of what stands behind the options: a paragraph whose first line is like `Exit status:` is one, all others
+/// are notes. Indented lines stay lines.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
-    let mut has_heading = false;
+    let mut is_in_notes = false;
     for paragraph in text.split("\n\n") {
         let mut lines = paragraph.lines().peekable();
         let title = lines.next_if(|line| line.ends_with(':') && !line.starts_with(' '));
@@ -95,10 +96,10 @@ fn sections(text: &str) -> Roff {
                 let title = title.trim_end_matches(':').to_uppercase();
                 roff.control("SH", [title.as_str()]);
             }
-            None if !has_heading => drop(roff.control("SH", ["NOTES"])),
-            None => drop(roff.control("PP", [])),
+            None if is_in_notes => drop(roff.control("PP", [])),
+            None => drop(roff.control("SH", ["NOTES"])),
         }
-        has_heading = true;
+        is_in_notes = title.is_none();
         while let Some(line) = lines.next() {
             let is_indented = |line: &str| line.starts_with(' ');
             if !is_indented(line) {
@@ -123,12 +124,12 @@ mod tests {
     #[test]
     fn titles_become_sections_and_indented_lines_stay_lines() {
         let page =
-            sections("Some words.\n\nExit status:\n   64  wrong\n   69  away\nAnd words.\n\nMore.")
+            sections("Some words.\n\nExit status:\n   64  wrong\n   69  away\nAnd words.\n\nMore.\n\nAnd more.")
                 .render();
         let page = page.split_once(".SH NOTES").unwrap().1;
         assert_eq!(
             page,
-            "\nSome words.\n.SH \"EXIT STATUS\"\n.nf\n   64  wrong\n   69  away\n.fi\nAnd words.\n.PP\nMore.\n"
+            "\nSome words.\n.SH \"EXIT STATUS\"\n.nf\n   64  wrong\n   69  away\n.fi\nAnd words.\n.SH NOTES\nMore.\n.PP\nAnd more.\n"
         );
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use dsync_client::{Holder, Progress};
 
 use crate::duration::short;
-use crate::text::{lines, printable};
+use crate::text::printable;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
@@ -36,7 +36,6 @@ impl Notice {
     /// Shows where the request stands. Rewrites the line on a terminal; elsewhere writes one if asked to be verbose.
     pub fn waiting(&self, what: &str, progress: &Progress) {
         let text = format!("dsync: {}", waiting_line(what, progress));
-        let text = printable(text.as_bytes());
         if self.is_terminal && self.level >= Level::Normal {
             let width = crossterm::terminal::size().map_or(80, |size| usize::from(size.0));
             let text: String = text.chars().take(width.saturating_sub(1).max(20)).collect();
@@ -82,7 +81,7 @@ impl Notice {
     fn tell(&self, level: Level, text: &str) {
         if self.level >= level {
             self.clear();
-            self.write(&format!("dsync: {}\n", lines(text)), false);
+            self.write(&format!("dsync: {text}\n"), false);
         }
     }
 

@@ -129,13 +129,12 @@ impl Request {
 
     /// Returns what is asked for, in words: `lock 'nightly'`.
     pub fn name(&self) -> String {
-        let (kind, key) = match &self.key {
-            Key::Lock { key, .. } => ("lock", key),
-            Key::Semaphore { key, .. } => ("semaphore", key),
-            Key::Once { key, .. } => ("work", key),
-            Key::Group { key, .. } => ("group", key),
-        };
-        format!("{kind} '{}'", printable(key.as_bytes()))
+        match &self.key {
+            Key::Lock { key, .. } => format!("lock '{}'", printable(key.as_bytes())),
+            Key::Semaphore { key, .. } => format!("semaphore '{}'", printable(key.as_bytes())),
+            Key::Once { key, .. } => format!("work '{}'", printable(key.as_bytes())),
+            Key::Group { key, .. } => format!("group '{}'", printable(key.as_bytes())),
+        }
     }
 
     /// Asks, and waits as long as allowed.

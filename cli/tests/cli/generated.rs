@@ -49,9 +49,9 @@ fn man_pages_name_every_subcommand_and_their_sections_have_names() {
     assert_eq!(pages, names.len(), "a hidden command has no page");
     let run = folder.read("man/dsync-run.1");
     let (_, status) = run.split_once(".SH \"EXIT STATUS\"\n.nf\n").unwrap();
-    let (status, environment) = status.split_once(".SH ENVIRONMENT").unwrap();
+    let (status, notes) = status.split_once(".SH NOTES").unwrap();
     assert!(status.contains("\n   75  busy"), "{status}");
-    assert!(environment.contains("DSYNC_FENCE"), "{environment}");
+    assert!(notes.contains("DSYNC_FENCE"), "{notes}");
     let main = folder.read("man/dsync.1");
     let (_, environment) = main.split_once(".SH ENVIRONMENT\n").unwrap();
     assert!(environment.contains("REDISCLI_AUTH"), "{main}");
