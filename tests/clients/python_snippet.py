@@ -1,129 +1,33 @@
-"""Runs the Python lines of docs/clients.md against servers whose roles change, and those of docs/failover.md.
+"""Runs the Python lines of docs/clients.md against servers whose roles change, and against addresses that never answer.
 
-python_snippet.sh runs this file. DSYNC_TEST_SERVER is the server's program, DSYNC_TEST_MODULE the module. The lines of
-docs/clients.md get a shorter lease and an address that always leads to the present primary, as a service address or a proxy
-does.
+python_snippet.sh runs this file, and servers.py says what it needs. The lines get a shorter lease and an address that always
+leads to the present primary, as a service address or a proxy does.
 """
 
 import contextlib
 import os
-import random
 import re
-import shutil
 import socket
-import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import redis
+from servers import SOON, Address, eventually, primary_and_replica
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
-CONFIRMING_PAGE = PAGE.with_name("failover.md")
-SOON = 30  # seconds
 
 
-def eventually(what, condition):
-    """Waits until the condition is true. Fails with `what` if that does not happen soon."""
-    until = time.monotonic() + SOON
-    while time.monotonic() < until:
-        try:
-            if condition():
-                return
-        except redis.RedisError:
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"not within {SOON} s: {what}")
-
-
-def free_port():
-    # Below the ports that Linux gives to outgoing connections: none of them takes the port of a server that starts again.
-    while True:
-        port = random.randrange(11_000, 30_000)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-class Server:
-    """A server with the module, on a free port, in a directory of its own."""
-
-    def __init__(self, directory, *options):
-        os.makedirs(directory)
-        while True:
-            self.port = free_port()
-            self.process = subprocess.Popen(
-                [os.environ["DSYNC_TEST_SERVER"], "--port", str(self.port), "--bind", "127.0.0.1", "--dir", directory]
-                + ["--save", "", "--logfile", "log", "--loadmodule", os.environ["DSYNC_TEST_MODULE"]]
-                + ["--repl-diskless-sync-delay", "0", *options]
-            )
-            self.client = redis.Redis(port=self.port, decode_responses=True)
-            eventually("a server that answers or has ended", lambda: self.process.poll() is not None or self.client.ping())
-            if self.process.poll() is None:
-                return
-            # Another program has taken the port in the meantime.
-
-    def info(self, section):
-        return self.client.info(section)
-
-    def hand_over_to(self, other):
-        """Makes the other server, which must be a replica of this one, the primary."""
-        eventually("a replica that follows", lambda: other.info("replication")["master_link_status"] == "up")
-        # Refused until the replica, which follows already, has reported that for the first time.
-        failover = ("FAILOVER", "TO", "127.0.0.1", other.port, "TIMEOUT", 10000)
-        eventually("a failover that begins", lambda: self.client.execute_command(*failover))
-        eventually("a new primary", lambda: other.info("replication")["role"] == "master")
-
-    def waiters(self):
-        return self.info("dsync")["dsync_waiters"]
-
-    def calls(self, command):
-        """How many calls of the command have been carried out. Refused ones do not count."""
-        stats = {name.lower(): value for name, value in self.info("commandstats").items()}
-        counts = stats.get(f"cmdstat_{command}", {"calls": 0, "failed_calls": 0})
-        return counts["calls"] - counts["failed_calls"]
-
-
-class Address:
-    """A port that forwards each new connection to the server that is the target then."""
-
-    def __init__(self, target):
-        self.target = target
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            client, _ = self.listener.accept()
-            server = socket.create_connection(("127.0.0.1", self.target.port))
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def _forward(source, sink):
-        try:
-            while data := source.recv(65536):
-                sink.sendall(data)
-        except OSError:
-            pass
-        for end in (source, sink):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-
-def lines_of_the_page(address):
-    """The names that the page's block of Python with imports defines, for this address."""
+def lines_of_the_page(address, lease=6):
+    """The names that the page's block of Python with imports defines, for this host and port."""
     text = PAGE.read_text(encoding="utf-8")
     block = re.search(r"```python\n(import .*?)```", text, re.S).group(1)
     setting = "LEASE, BLOCK = 30, 60"
     assert setting in block
-    os.environ["REDIS_URL"] = f"redis://127.0.0.1:{address.port}"
+    os.environ["REDIS_URL"] = f"redis://{address}"
     names = {}
-    exec(compile(block.replace(setting, "LEASE, BLOCK = 6, 40"), str(PAGE), "exec"), names)
+    exec(compile(block.replace(setting, f"LEASE, BLOCK = {lease}, 40"), str(PAGE), "exec"), names)
     return names
 
 
@@ -135,7 +39,7 @@ def usage_of_the_page(names):
 
 
 def acquire_and_hold_over_failovers(first, second, address):
-    names = lines_of_the_page(address)
+    names = lines_of_the_page(f"127.0.0.1:{address.port}")
     _, fence_before = first.client.execute_command("DLOCK.ACQUIRE", "jobs:1", "EX", 600, "TOKEN", "before")
     fences, end, ended = [], threading.Event(), threading.Event()
 
@@ -184,8 +88,8 @@ def acquire_and_hold_over_failovers(first, second, address):
 
 
 def give_up(first, address):
-    """A wait that ends in vain withdraws its request."""
-    names = lines_of_the_page(address)
+    """A wait that ends in vain withdraws its request: once more if it was not there, as it could have been on its way."""
+    names = lines_of_the_page(f"127.0.0.1:{address.port}")
     names["BLOCK"] = 0.5
     first.client.execute_command("DLOCK.ACQUIRE", "jobs:2", "EX", 600, "TOKEN", "before")
     before = first.calls("dlock.release")
@@ -194,55 +98,54 @@ def give_up(first, address):
             raise AssertionError("the lock is held by another")
     except TimeoutError as error:
         assert "still held" in str(error), error
-    assert first.calls("dlock.release") == before + 1
+    assert first.calls("dlock.release") == before + 2
     eventually("an empty queue", lambda: first.waiters() == 0)
 
 
-def release_what_no_replica_and_no_disk_has(first, second):
-    """A grant that WAIT or WAITAOF confirms is kept, any other is released."""
-    block = re.search(r"```python\n(def .*?)```", CONFIRMING_PAGE.read_text(encoding="utf-8"), re.S).group(1)
-    names = {}
-    exec(compile(block, str(CONFIRMING_PAGE), "exec"), names)
-    client = redis.Redis(port=first.port, decode_responses=True)
-    confirmations = {"acquire_on_replica": ("on-replica", lambda: second.client.exists("on-replica") == 1)}
-    if "waitaof" in {name.lower() for name in client.command()}:
-        first.client.config_set("appendonly", "yes")
-        confirmations["acquire_on_disk"] = ("on-disk", lambda: True)
-    for function, (key, is_there) in confirmations.items():
-        eventually("a replica that follows", lambda: second.info("replication")["master_link_status"] == "up")
-        acquire = names[function]
-        grant = acquire(client, key, "confirmed", within=SOON)
-        assert grant and grant[0] == "confirmed" and is_there(), grant
-        assert client.execute_command("DLOCK.RELEASE", key, "confirmed") == 1
-    second.client.execute_command("REPLICAOF", "NO", "ONE")
-    eventually("a primary without replicas", lambda: first.info("replication")["connected_slaves"] == 0)
-    assert names["acquire_on_replica"](client, "on-replica", "unconfirmed") is None
-    assert client.exists("on-replica") == 0
+@contextlib.contextmanager
+def address_that_swallows():
+    """An address with a full backlog: connections to it neither come about nor are refused."""
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):
+            filler = sockets.enter_context(socket.socket())
+            filler.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                filler.connect(listener.getsockname())
+        yield listener.getsockname()
+
+
+def tell_the_loss_while_connecting(server):
+    """The renewals try one address after the other, none of which answers. The loss is told within the lease all the same."""
+    lease, resolve, lead_to = 12, socket.getaddrinfo, [("127.0.0.1", server.port)]
+
+    def addresses(host, *more, **options):
+        if host != "locks.example":
+            return resolve(host, *more, **options)
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address) for address in lead_to]
+
+    with mock.patch("socket.getaddrinfo", addresses), address_that_swallows() as swallows:
+        names = lines_of_the_page(f"locks.example:{server.port}", lease)
+        with names["lock"]("jobs:3") as (_, lost):
+            lead_to[:] = [swallows] * 9
+            names["short"].connection_pool.disconnect()
+            # From here on no renewal is answered. Nine connections take as long as a lease: 1.2 s each.
+            since = time.monotonic()
+            assert lost.wait(SOON), "the loss is not told"
+            took = time.monotonic() - since
+            lead_to[:] = [("127.0.0.1", server.port)]
+        assert took <= lease, f"told after {took:.1f} s with a lease of {lease} s"
 
 
 def main():
-    directory = tempfile.mkdtemp(prefix="dsync-snippet-")
-    servers = []
-    try:
-        first = Server(f"{directory}/first")
-        servers.append(first)
-        second = Server(f"{directory}/second", "--replicaof", f"127.0.0.1 {first.port}")
-        servers.append(second)
+    with primary_and_replica() as (first, second):
         address = Address(first)
         acquire_and_hold_over_failovers(first, second, address)
         give_up(first, address)
-        release_what_no_replica_and_no_disk_has(first, second)
-    except BaseException:
-        for server in ("first", "second"):
-            log = Path(directory, server, "log")
-            print(log, log.read_text() if log.exists() else "is not there", sep="\n")
-        raise
-    finally:
-        for server in servers:
-            server.process.kill()
-            server.process.wait()
-        shutil.rmtree(directory, ignore_errors=True)
-    print("dsync: the Python lines of docs/clients.md follow the primary, those of docs/failover.md confirm grants.")
+        tell_the_loss_while_connecting(first)
+    print("dsync: the Python lines of docs/clients.md follow the primary, and tell a loss in time.")
 
 
 if __name__ == "__main__":

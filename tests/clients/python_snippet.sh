@@ -1,5 +1,6 @@
 #!/bin/sh
-# python_snippet.sh: runs the Python lines of docs/clients.md and docs/failover.md against real servers, see python_snippet.py.
+# python_snippet.sh: runs the Python lines of docs/clients.md and docs/failover.md against real servers, see
+# python_snippet.py and python_confirming.py.
 #
 # DSYNC_TEST_SERVER is the server's program, DSYNC_TEST_MODULE the module; both have the defaults of a developer's machine.
 # Installs redis-py, in the version that the page names, under target/clients/python_snippet.
@@ -17,4 +18,5 @@ if ! "$home/bin/python" -c "import redis; assert redis.__version__ == '$version'
     python3 -m venv "$home"
     "$home/bin/pip" install -q --disable-pip-version-check "redis==$version"
 fi
-exec "$home/bin/python" tests/clients/python_snippet.py
+"$home/bin/python" tests/clients/python_confirming.py
+"$home/bin/python" tests/clients/python_snippet.py
