@@ -1,7 +1,8 @@
 #!/bin/sh
 # deb.sh: builds the Debian packages into target/dist. `make deb` calls it.
 #
-#     dsync      the module, in the folder that Debian's services may load from; the example configuration; the docs
+#     dsync      the module, in the folder that Debian's services may load from; the example configuration; the docs;
+#                contrib/ with the alerts, the dashboard and the exporter's script, in /usr/share/doc/dsync/contrib
 #     dsync-cli  the command-line tool with its man pages and completions
 #
 # They are two packages, because the module belongs on the hosts with a server and the tool on those with the jobs, and
@@ -67,10 +68,11 @@ pack() {
 
 sh scripts/stage.sh module "$work/dsync"
 add_docs dsync Cargo.toml
-install -D -m 644 README.md "$docs/README.md"
 copy_docs "$docs"
 mkdir "$docs/examples"
 sed 's|^# loadmodule /path/to/.*|loadmodule /usr/lib/redis/modules/dsync.so|' redis.conf.example >"$docs/examples/redis.conf.example"
+perl scripts/relink.pl "$docs" redis.conf.example=examples/redis.conf.example CHANGELOG.md=changelog.gz \
+    LICENSE-MIT=copyright LICENSE-APACHE=copyright
 pack dsync /usr/lib/redis/modules/dsync.so
 
 sh scripts/stage.sh tool "$work/dsync-cli"

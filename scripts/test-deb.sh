@@ -1,7 +1,7 @@
 #!/bin/sh
 # test-deb.sh: tests the packages of `make deb` as a user of Debian meets them: installed by apt beside Debian's
 # redis-server and valkey-server, loaded by the command line of their services under the restrictions of their units,
-# used, and removed again.
+# used, and removed again. Their pages have no dead link.
 #
 # Everything happens in a copy of this machine's root folder that exists only while the test runs: an overlay in a mount
 # namespace, with its changes in memory, and the servers in a network and a process namespace. So no package of the
@@ -157,6 +157,13 @@ install_packages() {
     for file in man/man1/dsync.1.gz man/man1/dsync-run.1.gz bash-completion/completions/dsync zsh/vendor-completions/_dsync \
         fish/vendor_completions.d/dsync.fish; do
         grep -q " ./usr/share/$file\$" "$changes/contents" || fail "dsync-cli has no $file"
+    done
+    # For the same reason the pages are unpacked apart.
+    dpkg-deb --extract "$debs"/dsync_*.deb "$changes/unpacked"
+    docs=$changes/unpacked/usr/share/doc/dsync
+    sh scripts/test-links.sh "$docs" || fail 'the installed pages have dead links, see above'
+    for file in prometheus/alerts.yml prometheus/alerts_test.yml prometheus/dsync.lua grafana/dsync.json; do
+        cmp "contrib/$file" "$docs/contrib/$file" || fail "dsync has no contrib/$file, or another"
     done
 }
 

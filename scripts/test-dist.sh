@@ -1,9 +1,10 @@
 #!/bin/sh
-# test-dist.sh: tests the archive of `make dist`: its checksum, its files, that building it again gives the same bytes, and
-# that a server loads the module from where it was unpacked, and the tool takes a lock there. It builds with `make dist`, and
-# starts the server in DSYNC_TEST_SERVER, or the machine's or Debian's Redis, on a Unix socket.
+# test-dist.sh: tests the archive of `make dist`: its checksum, its files and links, that building it again gives the same
+# bytes, and that a server loads the module from where it was unpacked, and the tool takes a lock there. It builds with
+# `make dist`, and starts the server in DSYNC_TEST_SERVER, or the machine's or Debian's Redis, on a Unix socket.
 set -eu
 cd "$(dirname "$0")/.."
+sources=$PWD
 
 fail() {
     echo "test-dist: $*" >&2
@@ -35,10 +36,13 @@ tar -xzf "${archive##*/}"
 name=${archive##*/}
 cd "${name%.tar.gz}" || fail "$archive has no folder of its name"
 for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY-NOTICES.txt redis.conf.example \
-    docs/upgrading.md lib/redis/modules/dsync.so bin/dsync share/man/man1/dsync.1 \
+    docs/upgrading.md contrib/prometheus/alerts.yml contrib/prometheus/dsync.lua contrib/grafana/dsync.json \
+    clients/python/pyproject.toml clients/python/src/dsync/__init__.py clients/node/package.json clients/node/src/index.js \
+    clients/rust/Cargo.toml clients/rust/src/lib.rs lib/redis/modules/dsync.so bin/dsync share/man/man1/dsync.1 \
     share/bash-completion/completions/dsync; do
     [ -s "$file" ] || fail "$archive has no $file"
 done
+sh "$sources/scripts/test-links.sh" "$PWD" || fail 'the pages of the archive have dead links, see above'
 
 socket=$work/socket
 "$program" --port 0 --unixsocket "$socket" --dir "$work" --save '' --loadmodule "$PWD/lib/redis/modules/dsync.so" \
