@@ -16,7 +16,7 @@ from pathlib import Path
 
 import redis
 
-SOON = 30  # seconds
+SOON = 60  # seconds
 
 
 def eventually(what, condition):
