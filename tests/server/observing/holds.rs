@@ -336,14 +336,17 @@ fn script_of_operations_page_ends_everything_of_one_owner() {
     let mut line = |line: &str| ask(&mut client, line);
     for n in 0..250 {
         line(&format!(
-            "DSEM.ACQUIRE sem LIMIT 1000 OWNER web-1/{n} EX 600"
+            "DSEM.ACQUIRE sem LIMIT 1000 OWNER app@web-1:{n} EX 600"
         ));
-        line(&format!("DLOCK.ACQUIRE k{n} OWNER web-{}/9 EX 600", n % 25));
+        line(&format!(
+            "DLOCK.ACQUIRE k{n} OWNER app@web-{}:9 EX 600",
+            n % 25
+        ));
     }
     line("SELECT 5");
-    line("DWG.ADD 'a group' OWNER web-1/7 EX 600");
-    line("DONCE.BEGIN once OWNER web-1/7 EX 600");
-    line("DONCE.BEGIN other OWNER web-11/7 EX 600");
+    line("DWG.ADD 'a group' OWNER app@web-1:7 EX 600");
+    line("DONCE.BEGIN once OWNER app@web-1:7 EX 600");
+    line("DONCE.BEGIN other OWNER app@web-11:7 EX 600");
     // Otherwise a redis-cli that cannot log in goes on as the default user.
     assert_eq!(ask(&mut client, "ACL SETUSER default off"), "OK");
     let bin = folder_with_cli(&server);
@@ -360,7 +363,7 @@ fn script_of_operations_page_ends_everything_of_one_owner() {
     let (rows, _) = walk(&mut client, &["COUNT", "1000"]);
     let is_ours = |row: &HeldRow| {
         let owner = row.owner.as_deref().unwrap_or_default();
-        owner.starts_with("web-1/")
+        owner.starts_with("app@web-1:")
     };
     let left: Vec<_> = rows.iter().filter(|row| is_ours(row)).collect();
     assert!(left.is_empty(), "{left:?}");
