@@ -9,8 +9,8 @@ fail() {
     exit 1
 }
 
-workflows=.github/workflows/*.yml
-dockerfiles=packaging/docker/Dockerfile.*
+workflows='.github/workflows/*.yml'
+dockerfiles='packaging/docker/Dockerfile.*'
 
 # shellcheck disable=SC2086 # patterns
 loose=$(grep -n 'uses:' $workflows | grep -v 'uses: [^@ ]*@[0-9a-f]\{40\} # v[0-9.]*$' || true)

@@ -40,7 +40,9 @@ class Group:
     """A primary and two replicas under three sentinels, with the settings of the page, their ports and paths apart."""
 
     def __init__(self, directory, at_end):
-        lines = [line for line in settings_of_the_page("redis.conf") if not line.startswith(("#", "loadmodule", "replicaof"))]
+        lines = [
+            line for line in settings_of_the_page("redis.conf") if not line.startswith(("#", "loadmodule", "replicaof"))
+        ]
         options = [word for line in lines for word in f"--{line}".split()]
         self.servers = []
         for number in range(3):
@@ -175,7 +177,9 @@ def main():
             columns = zip(*[measure(group, switch) for _ in range(rounds)])
             for what, got in zip(("s until named", "s without a grant", "grants lost"), columns):
                 middle, low, high = statistics.median(got), min(got), max(got)
-                print(f"{switch.__name__}: {middle:.1f} {what} ({low:.1f} to {high:.1f}, {rounds} switches)", flush=True)
+                print(
+                    f"{switch.__name__}: {middle:.1f} {what} ({low:.1f} to {high:.1f}, {rounds} switches)", flush=True
+                )
         if not rounds:
             waiter_is_served(group)
             print("dsync: after SENTINEL FAILOVER all sentinels name the new primary, and a waiter is served there.")

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from unittest import mock
 
-import redis
 from servers import SOON, Address, eventually, primary_and_replica
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"

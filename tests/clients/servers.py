@@ -54,7 +54,9 @@ class Server:
                 + ["--repl-diskless-sync-delay", "0", *options]
             )
             self.client = redis.Redis(port=self.port, decode_responses=True)
-            eventually("a server that answers or has ended", lambda: self.process.poll() is not None or self.client.ping())
+            eventually(
+                "a server that answers or has ended", lambda: self.process.poll() is not None or self.client.ping()
+            )
             if self.process.poll() is None:
                 return
             # Another program has taken the port in the meantime.
