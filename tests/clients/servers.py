@@ -19,9 +19,9 @@ import redis
 SOON = 60  # seconds
 
 
-def eventually(what, condition):
-    """Waits until the condition is true. Fails with `what` if that does not happen soon."""
-    until = time.monotonic() + SOON
+def eventually(what, condition, within=SOON):
+    """Waits until the condition is true. Fails with `what` if that does not happen within so many seconds."""
+    until = time.monotonic() + within
     while time.monotonic() < until:
         try:
             if condition():
@@ -29,7 +29,7 @@ def eventually(what, condition):
         except redis.RedisError:
             pass
         time.sleep(0.02)
-    raise AssertionError(f"not within {SOON} s: {what}")
+    raise AssertionError(f"not within {within} s: {what}")
 
 
 def free_port():
