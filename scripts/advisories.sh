@@ -26,7 +26,7 @@ check() {
 }
 
 for lock in $(locks Cargo.lock); do
-    check "$lock" cargo deny --manifest-path "${lock%.lock}.toml" --workspace check --config "$PWD/deny.toml" advisories
+    check "$lock" cargo deny --manifest-path "${lock%.lock}.toml" --config "$PWD/deny.toml" --workspace check advisories
 done
 for lock in $(locks package-lock.json); do
     check "$lock" npm audit --package-lock-only --prefix "${lock%/package-lock.json}"
