@@ -117,7 +117,7 @@ def address_that_swallows():
 
 
 def tell_the_loss_while_connecting(server):
-    """The renewals try one address after the other, none of which answers. The loss is told within the lease nevertheless."""
+    """None of the addresses that the renewals try answers. The loss is told within the lease nevertheless."""
     lease, resolve, lead_to = 12, socket.getaddrinfo, [("127.0.0.1", server.port)]
 
     def addresses(host, *more, **options):
