@@ -1,12 +1,15 @@
 #!/bin/sh
-# test-clients.sh: tests what is built on the module: the client packages in clients/, the command-line tool in cli/, the
-# recipes in docs/recipes, and client libraries whose users share one connection.
+# test-clients.sh: tests what is built on the module: the client packages in clients/ and what all of them must do
+# (clients/conformance), the command-line tool in cli/, the recipes in docs/recipes, and client libraries whose users share
+# one connection.
 #
 # Each part has a test.sh of its own, which gets the path of a server in DSYNC_TEST_SERVER and that of the module in
 # DSYNC_TEST_MODULE, starts its own servers on 127.0.0.1, and installs libraries in pinned versions under target/. Every
 # part runs on a Redis and on a Valkey, and JOBS parts at a time (2), because most tests wait most of the time. What a part
-# prints comes at its end. One that has not ended after LIMIT seconds on a server (1200) is ended, with what it started, and has
-# failed. SERVERS names other servers, PARTS only some of the parts: for instance
+# prints comes at its end. A part that has not ended on a server after LIMIT seconds (1200) has failed, and is ended with
+# all that it started.
+#
+# SERVERS names other servers, PARTS only some of the parts: for instance
 # `make test-clients PARTS=clients/python SERVERS=/usr/bin/redis-server`. Unlike `make test` this needs Python and Node,
 # which need.sh installs where they are missing.
 set -eu
@@ -35,7 +38,7 @@ if [ "${1:-}" = part ]; then
 fi
 
 # Those that build a lot come beside those that mostly wait.
-parts=${PARTS:-cli clients/python clients/rust clients/node docs/recipes tests/clients}
+parts=${PARTS:-cli clients/python clients/rust clients/node clients/conformance docs/recipes tests/clients}
 sh scripts/need.sh build peers
 if [ -z "${SERVERS:-}" ]; then
     SERVERS="$(sh scripts/server.sh redis) $(sh scripts/server.sh valkey)"

@@ -1,0 +1,83 @@
+//! An order of the runner, and its answer: one JSON object a line.
+
+use std::io::Write;
+use std::time::Duration;
+
+use dsync_client::redis::sentinel::{SentinelClient, SentinelServerType};
+use dsync_client::{Error, Server};
+use serde_json::{Value, json};
+
+pub struct Order(Value);
+
+impl Order {
+    pub fn read(line: &str) -> Order {
+        Order(serde_json::from_str(line).expect("an order is JSON"))
+    }
+
+    pub fn what(&self) -> &str {
+        self.text("do")
+    }
+
+    pub fn name(&self) -> String {
+        self.text("as").to_owned()
+    }
+
+    pub fn text(&self, field: &str) -> &str {
+        self.0[field]
+            .as_str()
+            .unwrap_or_else(|| panic!("{field} in {}", self.0))
+    }
+
+    pub fn number(&self, field: &str) -> Option<u64> {
+        self.0[field].as_u64()
+    }
+
+    pub fn time(&self, field: &str) -> Option<Duration> {
+        self.number(field).map(Duration::from_millis)
+    }
+
+    pub fn count(&self, field: &str) -> Option<u32> {
+        self.number(field)
+            .map(|count| u32::try_from(count).expect("a small number"))
+    }
+
+    /// The servers that `connect` names.
+    pub fn server(&self) -> dsync_client::Result<Server> {
+        let ports = self.0["ports"].as_array().expect("ports");
+        let urls: Vec<String> = ports
+            .iter()
+            .map(|port| format!("redis://127.0.0.1:{port}"))
+            .collect();
+        match self.text("mode") {
+            "one" => Server::at(urls[0].as_str()),
+            "cluster" => Server::cluster(urls.iter().map(String::as_str)),
+            _ => {
+                let group = SentinelClient::build(
+                    urls,
+                    "locks".to_owned(),
+                    None,
+                    SentinelServerType::Master,
+                )?;
+                Ok(group.into())
+            }
+        }
+    }
+
+    pub fn answer(&self, answer: Result<Value, Error>) {
+        let mut said = answer.unwrap_or_else(|error| {
+            let is = match error {
+                Error::NotAcquired { .. } => "busy",
+                Error::HoldLost { .. } => "lost",
+                Error::Cancelled { .. } => "given up",
+                Error::WorkFailed { .. } => "failed",
+                _ => "error",
+            };
+            json!({ "is": is, "text": error.to_string() })
+        });
+        said["id"] = self.0["id"].clone();
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{said}")
+            .and_then(|()| out.flush())
+            .expect("somebody reads the answers");
+    }
+}

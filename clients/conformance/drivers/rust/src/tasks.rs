@@ -1,0 +1,189 @@
+//! The client for tasks. Each order has a task.
+
+use std::collections::HashMap;
+use std::io::stdin;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use dsync_client::aio::{Client, Hold, Run, Waits};
+use dsync_client::{Begun, Result};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::task::AbortHandle;
+
+use crate::order::Order;
+
+enum Held {
+    Hold(Hold),
+    Run(Run),
+}
+
+impl std::ops::Deref for Held {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        match self {
+            Held::Hold(hold) => hold,
+            Held::Run(run) => run,
+        }
+    }
+}
+
+struct Driver {
+    waits: Waits,
+    client: OnceLock<Client>,
+    held: Mutex<HashMap<String, Held>>,
+    asking: Mutex<HashMap<String, AbortHandle>>,
+}
+
+pub fn main(waits: Waits) {
+    let driver = Arc::new(Driver {
+        waits,
+        client: OnceLock::new(),
+        held: Mutex::default(),
+        asking: Mutex::default(),
+    });
+    let runtime = Runtime::new().expect("a runtime");
+    for line in stdin().lines() {
+        let order = Arc::new(Order::read(&line.expect("an order")));
+        let driver = Arc::clone(&driver);
+        runtime.spawn(async move {
+            let work = tokio::spawn({
+                let (driver, order) = (Arc::clone(&driver), Arc::clone(&order));
+                async move { driver.obey(&order).await }
+            });
+            if order.what() == "acquire" {
+                driver
+                    .asking
+                    .lock()
+                    .expect("asking")
+                    .insert(order.name(), work.abort_handle());
+            }
+            match work.await {
+                Ok(answer) => order.answer(answer),
+                Err(gone) if gone.is_cancelled() => order.answer(Ok(json!({ "is": "given up" }))),
+                Err(gone) => order.answer(Ok(json!({ "is": "error", "text": gone.to_string() }))),
+            }
+        });
+    }
+}
+
+impl Driver {
+    async fn obey(&self, order: &Order) -> Result<Value> {
+        match order.what() {
+            "connect" => {
+                let client = Client::new(order.server()?).with_waits(self.waits);
+                assert!(self.client.set(client).is_ok(), "one client");
+                Ok(json!({ "is": "connected" }))
+            }
+            "acquire" => self.acquire(order).await,
+            "give_up" => {
+                self.asking.lock().expect("asking")[&order.name()].abort();
+                Ok(json!({ "is": "cancelled" }))
+            }
+            "until_lost" => Ok(self.until_lost(order).await),
+            "look" => Ok(json!({ "is": self.state_of(order) })),
+            "show" => {
+                let held = self.held.lock().expect("held");
+                let text = match &held[&order.name()] {
+                    Held::Hold(hold) => format!("{hold:?}"),
+                    Held::Run(run) => format!("{run:?}"),
+                };
+                Ok(json!({ "is": "shown", "text": text }))
+            }
+            ending => self.end(order, ending).await,
+        }
+    }
+
+    async fn acquire(&self, order: &Order) -> Result<Value> {
+        let client = self.client.get().expect("a client");
+        let (key, wait) = (order.text("key"), order.time("wait"));
+        let lease = order.time("lease").expect("a lease");
+        // A try, a wait that ends, or one without an end.
+        macro_rules! ask {
+            ($options:expr, $asks:ident, $asks_for:ident, $tries:ident) => {{
+                let options = $options.lease(lease);
+                match wait {
+                    None => options.$asks().await?,
+                    Some(Duration::ZERO) => options.$tries().await?,
+                    Some(time) => options.$asks_for(time).await?,
+                }
+            }};
+        }
+        let held = match order.text("family") {
+            "once" => {
+                let mut once = client.once(key);
+                if let Some(attempts) = order.count("attempts") {
+                    once = once.max_attempts(attempts);
+                }
+                match ask!(once, begin, begin_for, try_begin) {
+                    Begun::Run(run) => Held::Run(run),
+                    Begun::Done { result, .. } => {
+                        let text =
+                            String::from_utf8_lossy(&result.unwrap_or_default()).into_owned();
+                        return Ok(json!({ "is": "done", "text": text }));
+                    }
+                }
+            }
+            "semaphore" => {
+                let limit = order.count("limit").expect("a limit");
+                Held::Hold(ask!(
+                    client.semaphore(key).limit(limit),
+                    acquire,
+                    acquire_for,
+                    try_acquire
+                ))
+            }
+            _ => Held::Hold(ask!(client.lock(key), acquire, acquire_for, try_acquire)),
+        };
+        let attempt = match &held {
+            Held::Run(run) => Some(run.attempt()),
+            Held::Hold(_) => None,
+        };
+        let fence = held.fence();
+        self.held.lock().expect("held").insert(order.name(), held);
+        Ok(json!({ "is": "held", "fence": fence, "attempt": attempt }))
+    }
+
+    async fn until_lost(&self, order: &Order) -> Value {
+        let end = Instant::now() + order.time("ms").expect("a time");
+        while self.state_of(order) == "held" && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        json!({ "is": self.state_of(order) })
+    }
+
+    fn state_of(&self, order: &Order) -> &'static str {
+        let held = self.held.lock().expect("held");
+        if held[&order.name()].is_lost() {
+            "lost"
+        } else {
+            "held"
+        }
+    }
+
+    async fn end(&self, order: &Order, ending: &str) -> Result<Value> {
+        let held = self
+            .held
+            .lock()
+            .expect("held")
+            .remove(&order.name())
+            .expect("a hold");
+        let said = match (ending, held) {
+            ("release", Held::Hold(hold)) => {
+                hold.release().await?;
+                "released"
+            }
+            ("done", Held::Run(run)) => {
+                run.done(Some(order.text("result").as_bytes())).await?;
+                "done"
+            }
+            ("forget", held) => {
+                drop(held);
+                "forgotten"
+            }
+            _ => panic!("no order {ending} for this hold"),
+        };
+        Ok(json!({ "is": said }))
+    }
+}

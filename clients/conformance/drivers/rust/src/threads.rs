@@ -1,0 +1,167 @@
+//! The client for threads. Each order has a thread.
+
+use std::collections::HashMap;
+use std::io::stdin;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dsync_client::{Begun, Cancel, Client, Hold, Result, Run};
+use serde_json::{Value, json};
+
+use crate::order::Order;
+
+enum Held {
+    Hold(Hold),
+    Run(Run),
+}
+
+impl std::ops::Deref for Held {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        match self {
+            Held::Hold(hold) => hold,
+            Held::Run(run) => run,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Driver {
+    client: OnceLock<Client>,
+    held: Mutex<HashMap<String, Held>>,
+    asking: Mutex<HashMap<String, Cancel>>,
+}
+
+pub fn main() {
+    let driver = Arc::new(Driver::default());
+    for line in stdin().lines() {
+        let order = Order::read(&line.expect("an order"));
+        let driver = Arc::clone(&driver);
+        thread::spawn(move || order.answer(driver.obey(&order)));
+    }
+}
+
+impl Driver {
+    fn obey(&self, order: &Order) -> Result<Value> {
+        match order.what() {
+            "connect" => {
+                let client = Client::new(order.server()?);
+                assert!(self.client.set(client).is_ok(), "one client");
+                Ok(json!({ "is": "connected" }))
+            }
+            "acquire" => self.acquire(order),
+            "give_up" => {
+                self.asking.lock().expect("asking")[&order.name()].cancel();
+                Ok(json!({ "is": "cancelled" }))
+            }
+            "until_lost" => Ok(self.until_lost(order)),
+            "look" => {
+                Ok(json!({ "is": state_of(&self.held.lock().expect("held")[&order.name()]) }))
+            }
+            "show" => {
+                let held = self.held.lock().expect("held");
+                let text = match &held[&order.name()] {
+                    Held::Hold(hold) => format!("{hold:?}"),
+                    Held::Run(run) => format!("{run:?}"),
+                };
+                Ok(json!({ "is": "shown", "text": text }))
+            }
+            ending => self.end(order, ending),
+        }
+    }
+
+    fn acquire(&self, order: &Order) -> Result<Value> {
+        let client = self.client.get().expect("a client");
+        let cancel = Cancel::new();
+        self.asking
+            .lock()
+            .expect("asking")
+            .insert(order.name(), cancel.clone());
+        let (key, wait) = (order.text("key"), order.time("wait"));
+        let lease = order.time("lease").expect("a lease");
+        // A try, a wait that ends, or one without an end.
+        macro_rules! ask {
+            ($options:expr, $asks:ident, $asks_for:ident, $tries:ident) => {{
+                let options = $options.lease(lease).cancel(&cancel);
+                match wait {
+                    None => options.$asks()?,
+                    Some(Duration::ZERO) => options.$tries()?,
+                    Some(time) => options.$asks_for(time)?,
+                }
+            }};
+        }
+        let held = match order.text("family") {
+            "once" => {
+                let mut once = client.once(key);
+                if let Some(attempts) = order.count("attempts") {
+                    once = once.max_attempts(attempts);
+                }
+                match ask!(once, begin, begin_for, try_begin) {
+                    Begun::Run(run) => Held::Run(run),
+                    Begun::Done { result, .. } => {
+                        let text =
+                            String::from_utf8_lossy(&result.unwrap_or_default()).into_owned();
+                        return Ok(json!({ "is": "done", "text": text }));
+                    }
+                }
+            }
+            "semaphore" => {
+                let limit = order.count("limit").expect("a limit");
+                Held::Hold(ask!(
+                    client.semaphore(key).limit(limit),
+                    acquire,
+                    acquire_for,
+                    try_acquire
+                ))
+            }
+            _ => Held::Hold(ask!(client.lock(key), acquire, acquire_for, try_acquire)),
+        };
+        let attempt = match &held {
+            Held::Run(run) => Some(run.attempt()),
+            Held::Hold(_) => None,
+        };
+        let fence = held.fence();
+        self.held.lock().expect("held").insert(order.name(), held);
+        Ok(json!({ "is": "held", "fence": fence, "attempt": attempt }))
+    }
+
+    fn until_lost(&self, order: &Order) -> Value {
+        let end = Instant::now() + order.time("ms").expect("a time");
+        let is_lost = || self.held.lock().expect("held")[&order.name()].is_lost();
+        while !is_lost() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(10));
+        }
+        json!({ "is": if is_lost() { "lost" } else { "held" } })
+    }
+
+    fn end(&self, order: &Order, ending: &str) -> Result<Value> {
+        let held = self
+            .held
+            .lock()
+            .expect("held")
+            .remove(&order.name())
+            .expect("a hold");
+        let said = match (ending, held) {
+            ("release", Held::Hold(hold)) => {
+                hold.release()?;
+                "released"
+            }
+            ("done", Held::Run(run)) => {
+                run.done(Some(order.text("result").as_bytes()))?;
+                "done"
+            }
+            ("forget", held) => {
+                drop(held);
+                "forgotten"
+            }
+            _ => panic!("no order {ending} for this hold"),
+        };
+        Ok(json!({ "is": said }))
+    }
+}
+
+fn state_of(hold: &Hold) -> &'static str {
+    if hold.is_lost() { "lost" } else { "held" }
+}

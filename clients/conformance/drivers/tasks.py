@@ -1,0 +1,117 @@
+"""The driver of dsync.aio: `tasks.py redis|valkey own|shared`. Its orders are those of the README."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import json
+import logging
+import sys
+from typing import Any, Dict
+
+import dsync
+from dsync import aio
+
+library = importlib.import_module(f"{sys.argv[1]}.asyncio")
+options: Dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
+held: Dict[str, Any] = {}
+asking: Dict[str, asyncio.Task[None]] = {}
+
+
+def connect(mode: str, ports: list[int]) -> Any:
+    if mode == "one":
+        return library.Redis(port=ports[0]) if sys.argv[1] == "redis" else library.Valkey(port=ports[0])
+    if mode == "sentinel":
+        sentinels = importlib.import_module(f"{sys.argv[1]}.asyncio.sentinel")
+        group = sentinels.Sentinel([("127.0.0.1", port) for port in ports], socket_timeout=1)
+        return group.master_for("locks", socket_timeout=5)
+    nodes = importlib.import_module(f"{sys.argv[1]}.asyncio.cluster")
+    cluster = nodes.RedisCluster if sys.argv[1] == "redis" else nodes.ValkeyCluster
+    return cluster(startup_nodes=[nodes.ClusterNode("127.0.0.1", port) for port in ports], socket_timeout=5)
+
+
+async def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
+    words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
+    key = order["key"]
+    if order["family"] == "once":
+        block = aio.once.begin(client, key, max_attempts=order.get("attempts"), **words)
+        run = await block.__aenter__()
+        if run.is_done:
+            return {"is": "done", "text": (run.result or b"").decode()}
+        held[order["as"]] = (run.hold, run, block)
+        return {"is": "held", "fence": run.hold.fence, "attempt": run.attempt}
+    if order["family"] == "semaphore":
+        claim = aio.semaphore(client, key, limit=order["limit"], **words)
+    else:
+        claim = aio.lock(client, key, **words)
+    hold = await claim.acquire()
+    held[order["as"]] = (hold, None, None)
+    return {"is": "held", "fence": hold.fence}
+
+
+async def obey(order: Dict[str, Any]) -> Dict[str, Any]:
+    global client
+    what = order["do"]
+    if what == "connect":
+        client = connect(order["mode"], order["ports"])
+        return {"is": "connected"}
+    if what == "acquire":
+        asking[order["as"]] = asyncio.current_task()
+        return await acquire(order)
+    if what == "give_up":
+        asking[order["as"]].cancel()
+        return {"is": "cancelled"}
+    hold, run, block = held[order["as"]]
+    if what == "until_lost":
+        try:
+            await asyncio.wait_for(hold.lost.wait(), order["ms"] / 1000)
+        except asyncio.TimeoutError:
+            return {"is": "held"}
+        return {"is": "lost"}
+    if what == "look":
+        return {"is": "held" if hold.left() > 0 else "lost"}
+    if what == "show":
+        return {"is": "shown", "text": repr(hold) + str(hold) + repr(run)}
+    del held[order["as"]]
+    if what == "release":
+        return {"is": "released" if await hold.release() else "lost"}
+    if what == "done":
+        run.result = order["result"]
+        await block.__aexit__(None, None, None)
+        return {"is": "done"}
+    assert what == "forget", what
+    del hold, run, block
+    gc.collect()
+    return {"is": "forgotten"}
+
+
+async def answer(order: Dict[str, Any]) -> None:
+    try:
+        said = await obey(order)
+    except dsync.NotAcquired as busy:
+        said = {"is": "busy", "text": str(busy)}
+    except dsync.WorkFailed as failed:
+        said = {"is": "failed", "text": str(failed)}
+    except dsync.HoldLost as lost:
+        said = {"is": "lost", "text": str(lost)}
+    except asyncio.CancelledError:
+        said = {"is": "given up"}
+    except Exception as error:  # The runner shows it.
+        said = {"is": "error", "text": f"{type(error).__name__}: {error}"}
+    print(json.dumps({"id": order["id"], **said}), flush=True)
+
+
+async def main() -> None:
+    logging.basicConfig()
+    tasks = set()
+    lines = asyncio.StreamReader(limit=1 << 20)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while line := await lines.readline():
+        task = asyncio.create_task(answer(json.loads(line)))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+
+asyncio.run(main())

@@ -1,0 +1,99 @@
+"""The driver of dsync for threads: `threads.py redis|valkey own|shared`. Its orders are those of the README."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import logging
+import sys
+import threading
+from typing import Any, Dict
+
+import dsync
+
+library = importlib.import_module(sys.argv[1])
+options: Dict[str, Any] = {"own_connection": sys.argv[2] == "own"}
+held: Dict[str, Any] = {}
+speaking = threading.Lock()
+
+
+def connect(mode: str, ports: list[int]) -> Any:
+    if mode == "one":
+        return library.Redis(port=ports[0]) if sys.argv[1] == "redis" else library.Valkey(port=ports[0])
+    if mode == "sentinel":
+        sentinels = importlib.import_module(f"{sys.argv[1]}.sentinel")
+        group = sentinels.Sentinel([("127.0.0.1", port) for port in ports], socket_timeout=1)
+        return group.master_for("locks", socket_timeout=5)
+    nodes = importlib.import_module(f"{sys.argv[1]}.cluster")
+    cluster = library.RedisCluster if sys.argv[1] == "redis" else library.ValkeyCluster
+    return cluster(startup_nodes=[nodes.ClusterNode("127.0.0.1", port) for port in ports], socket_timeout=5)
+
+
+def acquire(order: Dict[str, Any]) -> Dict[str, Any]:
+    words = {"lease": order["lease"] / 1000, "wait": None if order["wait"] is None else order["wait"] / 1000, **options}
+    key = order["key"]
+    if order["family"] == "once":
+        block = dsync.once.begin(client, key, max_attempts=order.get("attempts"), **words)
+        run = block.__enter__()
+        if run.is_done:
+            return {"is": "done", "text": (run.result or b"").decode()}
+        held[order["as"]] = (run.hold, run, block)
+        return {"is": "held", "fence": run.hold.fence, "attempt": run.attempt}
+    if order["family"] == "semaphore":
+        claim = dsync.semaphore(client, key, limit=order["limit"], **words)
+    else:
+        claim = dsync.lock(client, key, **words)
+    hold = claim.acquire()
+    held[order["as"]] = (hold, None, None)
+    return {"is": "held", "fence": hold.fence}
+
+
+def obey(order: Dict[str, Any]) -> Dict[str, Any]:
+    global client
+    what = order["do"]
+    if what == "connect":
+        client = connect(order["mode"], order["ports"])
+        return {"is": "connected"}
+    if what == "acquire":
+        return acquire(order)
+    if what == "give_up":
+        return {"is": "cannot", "why": "a thread cannot be interrupted; `wait` bounds it"}
+    hold, run, block = held[order["as"]]
+    if what == "until_lost":
+        return {"is": "lost" if hold.lost.wait(order["ms"] / 1000) else "held"}
+    if what == "look":
+        return {"is": "held" if hold.left() > 0 else "lost"}
+    if what == "show":
+        return {"is": "shown", "text": repr(hold) + str(hold) + repr(run)}
+    del held[order["as"]]
+    if what == "release":
+        return {"is": "released" if hold.release() else "lost"}
+    if what == "done":
+        run.result = order["result"]
+        block.__exit__(None, None, None)
+        return {"is": "done"}
+    assert what == "forget", what
+    del hold, run, block
+    gc.collect()
+    return {"is": "forgotten"}
+
+
+def answer(order: Dict[str, Any]) -> None:
+    try:
+        said = obey(order)
+    except dsync.NotAcquired as busy:
+        said = {"is": "busy", "text": str(busy)}
+    except dsync.WorkFailed as failed:
+        said = {"is": "failed", "text": str(failed)}
+    except dsync.HoldLost as lost:
+        said = {"is": "lost", "text": str(lost)}
+    except Exception as error:  # The runner shows it.
+        said = {"is": "error", "text": f"{type(error).__name__}: {error}"}
+    with speaking:
+        print(json.dumps({"id": order["id"], **said}), flush=True)
+
+
+logging.basicConfig()
+for line in sys.stdin:
+    threading.Thread(target=answer, args=(json.loads(line),), daemon=True).start()

@@ -1,0 +1,94 @@
+"""Where a row is played: servers, and a driver that is connected to them."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Optional
+
+from servers import Cluster, Server, eventually, replica_of
+
+from driver import Driver
+
+
+class Lab:
+    """Servers of one mode (`one`, `sentinel`, `cluster`), and the driver."""
+
+    def __init__(self, command: List[str], mode: str) -> None:
+        self._command = command
+        self.mode = mode
+        self._servers: List[Server] = []
+        self._drivers: List[Driver] = []
+        self._aside = ThreadPoolExecutor()
+        self._cluster: Optional[Cluster] = None
+        #: A key of `server`.
+        self.key = "k"
+
+    def __enter__(self) -> Lab:
+        try:
+            self.driver = self.another(self.mode, self._start())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for driver in self._drivers:
+            driver.kill()
+        for server in self._servers:
+            server.close()
+        if self._cluster is not None:
+            self._cluster.close()
+        self._aside.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self) -> List[int]:
+        """Starts the servers: `server`, which has the key, `standby`, which takes over. Returns the ports to know."""
+        if self.mode == "cluster":
+            self._cluster = Cluster()
+            self.server, self.elsewhere = self.cluster.nodes[:2]
+            self.standby = self.cluster.replica
+            self.key = self.cluster.key_on(self.server)
+            return [node.port for node in self.cluster.nodes]
+        self.server = Server()
+        self._servers.append(self.server)
+        if self.mode == "one":
+            return [self.server.port]
+        self.standby = replica_of(self.server)
+        self._servers.append(self.standby)
+        self._sentinel = Server(sentinel_of=self.server.port)
+        self._servers.append(self._sentinel)
+        sentinel = self._sentinel.client()
+        eventually(lambda: sentinel.sentinel_master("locks")["num-slaves"] == 1, "a sentinel that knows the replica")
+        return [self._sentinel.port]
+
+    @property
+    def cluster(self) -> Cluster:
+        assert self._cluster is not None
+        return self._cluster
+
+    def another(self, mode: str, ports: List[int]) -> Driver:
+        """Starts one more driver, which is ended with the lab."""
+        driver = Driver(self._command, mode, ports)
+        self._drivers.append(driver)
+        return driver
+
+    def begin_failover(self) -> None:
+        """The standby takes over, as an operator orders it."""
+        if self.mode == "cluster":
+            self.standby.client().execute_command("CLUSTER", "FAILOVER")
+        else:
+            self._sentinel.client().execute_command("SENTINEL", "FAILOVER", "locks")
+
+    def ask(self, *words: Any, server: Optional[Server] = None) -> Any:
+        """Sends a command of the runner's own, to the server that has the key unless another is named."""
+        return (server or self.server).client(protocol=2, decode_responses=True).execute_command(*words)
+
+    def aside(self, work: Callable[[], Any]) -> Future[Any]:
+        """Does something that takes long, while the row goes on."""
+        return self._aside.submit(work)
+
+    def info(self, key: str, server: Optional[Server] = None) -> Dict[str, Any]:
+        reply = self.ask("DLOCK.INFO", key, server=server) or []
+        return dict(zip(reply[::2], reply[1::2]))
+
+    def waiters(self, key: str) -> int:
+        return int(self.info(key).get("waiters", 0))

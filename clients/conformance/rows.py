@@ -1,0 +1,70 @@
+"""A row of the table: what happens, and what a helper must answer. A row gets a lab, and asserts.
+
+`row(modes)` says where a row is played: on one server, behind Sentinel, in a cluster. A driver that cannot do what a
+row needs answers `cannot` and why.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from servers import Server, eventually
+
+from driver import Answer, Driver
+from lab import Lab
+
+
+class Cannot(Exception):
+    """The language does not have the case."""
+
+
+class Row(NamedTuple):
+    name: str
+    mode: str
+    play: Callable[[Lab], None]
+
+
+ROWS: List[Row] = []
+
+
+def row(*modes: str) -> Callable[[Callable[[Lab], None]], Callable[[Lab], None]]:
+    def add(play: Callable[[Lab], None]) -> Callable[[Lab], None]:
+        name = play.__name__.replace("_", " ")
+        ROWS.extend(Row(name, mode, play) for mode in modes)
+        return play
+
+    return add
+
+
+def is_(answer: Answer, expected: str) -> Answer:
+    if answer["is"] == "cannot":
+        raise Cannot(answer["why"])
+    assert answer["is"] == expected, f"{expected} expected, {answer}"
+    return answer
+
+
+def hold(lab: Lab, key: str = "k", *, family: str = "lock", lease: int = 6_000, **words: Any) -> Answer:
+    """The driver holds the key from now on, as `h`."""
+    words = {"wait": None, "limit": 1, **words}
+    return is_(lab.driver.ask("acquire", family=family, key=key, lease=lease, **{"as": "h"}, **words), "held")
+
+
+def wait_for(lab: Lab, driver: Driver, key: str, name: str = "w", lease: int = 30_000) -> Future[Answer]:
+    """The driver waits for the key from now on; another one holds it."""
+    others = lab.waiters(key)
+    answer = driver.begin("acquire", family="lock", key=key, lease=lease, wait=None, limit=1, **{"as": name})
+    eventually(lambda: lab.waiters(key) > others or answer.done(), "a waiter more")
+    assert not answer.done(), answer.result()
+    return answer
+
+
+def first_holder(lab: Lab, key: str, server: Optional[Server] = None) -> Dict[str, Any]:
+    fields = lab.info(key, server)["first-holders"][0]
+    return dict(zip(fields[::2], fields[1::2]))
+
+
+def told(lab: Lab, within: float) -> None:
+    """The loss is told within so many seconds, and from then on the hold is not called held."""
+    is_(lab.driver.ask("until_lost", ms=int(within * 1000), **{"as": "h"}), "lost")
+    is_(lab.driver.ask("look", **{"as": "h"}), "lost")

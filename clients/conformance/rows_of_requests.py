@@ -1,0 +1,140 @@
+"""Rows of requests: tries, who gives up, who is killed, and what people see of all that."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+
+from servers import SOON, Proxy, eventually
+
+from lab import Lab
+from rows import Cannot, first_holder, hold, is_, row, wait_for
+
+# A try is short: two seconds in all, whatever the server does, and its error names the server and the key.
+
+
+def try_is_short(lab: Lab, port: int) -> None:
+    begun = time.monotonic()
+    answer = lab.driver.ask("acquire", family="lock", key="the:key", lease=30_000, wait=0, **{"as": "t"})
+    took = time.monotonic() - begun
+    assert answer["is"] in ("busy", "error"), answer
+    assert took < 4, f"a try took {took:.1f} s"
+    for part in ("the:key", str(port)):
+        assert part in answer["text"], answer["text"]
+
+
+@row("one")
+def try_of_a_stopped_server_is_short(lab: Lab) -> None:
+    lab.server.stop()
+    try_is_short(lab, lab.server.port)
+
+
+@row("one")
+def try_of_a_dead_server_is_short(lab: Lab) -> None:
+    lab.server.kill()
+    try_is_short(lab, lab.server.port)
+
+
+@row("one")
+def try_behind_a_cut_network_is_short(lab: Lab) -> None:
+    proxy = Proxy(lab.server.port)
+    driver = lab.another("one", [proxy.port])
+    is_(driver.ask("acquire", family="lock", key="a", lease=30_000, wait=0, **{"as": "a"}), "held")
+    proxy.cut()
+    lab.driver = driver
+    try_is_short(lab, proxy.port)
+    proxy.close()
+
+
+@row("one")
+def try_of_a_busy_key_names_its_holder(lab: Lab) -> None:
+    lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60_000, "OWNER", "ops\x1b[2J\u202e@host:1")
+    answer = is_(lab.driver.ask("acquire", family="lock", key="k", lease=30_000, wait=0, **{"as": "t"}), "busy")
+    assert "ops" in answer["text"], answer["text"]
+    assert not {"\x1b", "\u202e"} & set(answer["text"]), answer["text"]
+
+
+# Who gives up is out, a forgotten hold ends, and who is killed costs the others little.
+
+
+@row("one")
+def who_gives_up_leaves_the_queue(lab: Lab) -> None:
+    lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60_000)
+    answer = wait_for(lab, lab.driver, "k")
+    if lab.driver.ask("give_up", **{"as": "w"})["is"] == "cannot":
+        raise Cannot("its wait is bounded by time only")
+    is_(answer.result(timeout=SOON), "given up")
+    eventually(lambda: lab.waiters("k") == 0, "nobody waits")
+    assert lab.ask("DLOCK.RELEASE", "k", "mine") == 1
+    assert lab.ask("DLOCK.INFO", "k") is None
+
+
+@row("one")
+def wait_that_runs_out_leaves_the_queue(lab: Lab) -> None:
+    lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60_000)
+    answer = lab.driver.ask("acquire", family="lock", key="k", lease=30_000, wait=500, **{"as": "w"})
+    is_(answer, "busy")
+    eventually(lambda: lab.waiters("k") == 0, "nobody waits")
+
+
+@row("one")
+def semaphore_lets_in_as_many_as_its_limit(lab: Lab) -> None:
+    words = {"family": "semaphore", "key": "s", "lease": 30_000, "limit": 2}
+    for name in ("a", "b"):
+        is_(lab.driver.ask("acquire", wait=None, **{"as": name}, **words), "held")
+    is_(lab.driver.ask("acquire", wait=0, **{"as": "c"}, **words), "busy")
+    third = lab.driver.begin("acquire", wait=None, **{"as": "d"}, **words)
+    eventually(lambda: lab.ask("DSEM.INFO", "s") and "waiters" in lab.ask("DSEM.INFO", "s"), "a queue")
+    is_(lab.driver.ask("release", **{"as": "a"}), "released")
+    is_(third.result(timeout=SOON), "held")
+
+
+@row("one")
+def forgotten_hold_ends(lab: Lab) -> None:
+    hold(lab, lease=2_000)
+    is_(lab.driver.ask("forget", **{"as": "h"}), "forgotten")
+    eventually(lambda: lab.ask("DLOCK.INFO", "k") is None, "the end of a hold that nobody has", within=12)
+
+
+@row("one")
+def killed_waiter_costs_the_next_five_seconds(lab: Lab) -> None:
+    lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "mine", "PX", 60_000)
+    wait_for(lab, lab.driver, "k")
+    next_one = lab.aside(lambda: lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "next", "PX", 60_000, "BLOCK", 60_000))
+    lab.driver.kill()
+    begun = time.monotonic()
+    lab.ask("DLOCK.RELEASE", "k", "mine")
+    assert next_one.result(timeout=SOON) is not None
+    took = time.monotonic() - begun
+    assert took < 8, f"the next one waited {took:.1f} s for a dead one"
+
+
+@row("one")
+def killed_holder_costs_its_lease(lab: Lab) -> None:
+    hold(lab, lease=3_000)
+    next_one = lab.aside(lambda: lab.ask("DLOCK.ACQUIRE", "k", "TOKEN", "next", "PX", 60_000, "BLOCK", 60_000))
+    lab.driver.kill()
+    assert next_one.result(timeout=12) is not None
+
+
+# What people and logs see.
+
+
+@row("one")
+def owner_is_user_host_and_process(lab: Lab) -> None:
+    hold(lab)
+    owner = first_holder(lab, "k")["owner"]
+    assert re.fullmatch(rf"[^@:\s]+@{re.escape(socket.gethostname())}:{lab.driver.pid}", owner), owner
+
+
+@row("one")
+def token_is_never_shown(lab: Lab) -> None:
+    watch = lab.server.client()
+    with watch.monitor() as monitor:
+        hold(lab)
+        line = next(line["command"] for line in monitor.listen() if line["command"].upper().startswith("DLOCK.ACQUIRE"))
+    words = line.split(" ")
+    token = words[[word.upper() for word in words].index("TOKEN") + 1]
+    shown = is_(lab.driver.ask("show", **{"as": "h"}), "shown")["text"]
+    assert token not in shown, shown

@@ -1,0 +1,90 @@
+"""Plays the rows with each driver, and prints the table: `run.py [-d DRIVER] [-r PART-OF-A-ROW]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import product
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Tuple
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "python" / "tests"))
+
+import rows_of_failovers  # noqa: E402, F401
+import rows_of_holds  # noqa: E402, F401
+import rows_of_requests  # noqa: E402, F401
+from lab import Lab  # noqa: E402
+from rows import ROWS, Cannot, Row  # noqa: E402
+
+#: How many rows are played at a time: they wait most of the time.
+AT_A_TIME = 20
+
+
+class Result(NamedTuple):
+    driver: str
+    row: Row
+    said: str
+    details: str = ""
+
+
+def drivers() -> Dict[str, List[str]]:
+    """The command of each driver, by its name."""
+    python, node, rust = (os.environ[f"DSYNC_{name}"] for name in ("PYTHON", "NODE_DRIVER", "RUST_DRIVER"))
+    found = {}
+    for world, library, waits in product(("threads", "tasks"), ("redis", "valkey"), ("own", "shared")):
+        found[f"python {library}-py {world} {waits}"] = [python, str(HERE / f"drivers/{world}.py"), library, waits]
+    for library, waits in product(("ioredis", "redis"), ("own", "shared")):
+        name = "ioredis" if library == "ioredis" else "node-redis"
+        found[f"node {name} {waits}"] = ["node", "--expose-gc", node, library, waits]
+    for waits in ("own", "shared"):
+        found[f"rust tasks {waits}"] = [rust, "tasks", waits]
+    found["rust threads"] = [rust, "threads"]
+    return found
+
+
+def play(driver: str, command: List[str], row: Row) -> Result:
+    try:
+        with Lab(command, row.mode) as lab:
+            row.play(lab)
+    except Cannot as cannot:
+        return Result(driver, row, "cannot", str(cannot))
+    except BaseException:
+        return Result(driver, row, "FAILED", traceback.format_exc())
+    return Result(driver, row, "ok")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-d", "--driver", default="", help="only drivers whose name contains this")
+    parser.add_argument("-r", "--row", default="", help="only rows whose name or mode contains this")
+    asked = parser.parse_args()
+    chosen: List[Tuple[str, List[str]]] = [item for item in drivers().items() if asked.driver in item[0]]
+    asked_rows = [row for row in ROWS if asked.row in f"{row.mode}: {row.name}"]
+    # The longest first.
+    asked_rows.sort(key=lambda row: row.mode == "one")
+    with ThreadPoolExecutor(AT_A_TIME) as players:
+        games = [players.submit(play, name, command, row) for row in asked_rows for name, command in chosen]
+        counts: Dict[str, Counter[str]] = defaultdict(Counter)
+        for game in as_completed(games):
+            result = game.result()
+            counts[result.driver][result.said] += 1
+            if result.said != "ok":
+                print(
+                    f"{result.said}: {result.driver}: {result.row.mode}: {result.row.name}: {result.details}",
+                    flush=True,
+                )
+    for name, _ in chosen:
+        count = counts[name]
+        print(f"{name:30} {count['ok']:3} ok, {count['cannot']} cannot, {count['FAILED']} failed")
+    failed = sum(count["FAILED"] for count in counts.values())
+    print(f"{sum(count['ok'] for count in counts.values())} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
