@@ -61,8 +61,8 @@ pub(super) const HOLDS: Row = Row {
                 ])),
             ),
         ]),
-        before: &["DLOCK.ACQUIRE jobs:1 TOKEN a-41 OWNER web-1/241"],
-        example: "0 OWNER web-1/* COUNT 100",
+        before: &["DLOCK.ACQUIRE jobs:1 TOKEN a-41 OWNER app@web-1:241"],
+        example: "0 OWNER *@web-1:* COUNT 100",
     }],
     errors: &[SYNTAX.by(&[], "1")],
     #[cfg(test)]
