@@ -54,6 +54,7 @@ Exit status:
    71  this machine refused to start or to watch a process
    75  busy: others hold or wait, and --try or --wait left no more time (-E changes it)
    76  the server answered with an error
+   77  the hold was lost, and a process of the command may not be stopped, because it became another user: it works on
    79  the hold was lost, and the command stopped
    80  given up: the work has failed --max times
   126  the command cannot be executed
@@ -61,13 +62,19 @@ Exit status:
 With --once, 0 also says that the work was done already.
 
 The command's environment has DSYNC_FENCE, the number of the hold, which only grows: let what the command writes to refuse \
-a lower one than it has seen. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1.";
+a lower one than it has seen. With --once, DSYNC_ATTEMPT is the number of the attempt, from 1. REDIS_URL and REDISCLI_AUTH \
+are inherited unless --hide-server is given.
+
+A request that waits has a place that the server keeps for 5 s after it last heard of it, so the death of a waiter (kill -9) \
+costs the next in line 5 s at most. When the command has ended and the server does not answer, dsync goes on telling it the \
+end of the hold for the lease and 5 s (at most 35 s where no success is to be told); SIGTERM ends that.";
 
 /// Run a command while holding a lock, permits of a semaphore, a work-once key or a place in a group
 ///
 /// Waits in the server's queue, first come, first served; renews the lease while the command runs; releases when the
-/// command and all processes of its group have ended. If the hold is lost, because the server cannot be reached or somebody
-/// revoked it, the command gets SIGTERM, and SIGKILL before the lease has run out by this machine's clock.
+/// command and what it left behind in its session have ended. If the hold is lost, because the server cannot be reached or
+/// somebody revoked it, the command and all that descends from it get SIGTERM, and SIGKILL before the lease has run out by
+/// this machine's clock.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_AFTER, group = ArgGroup::new("what").required(true).args(["lock", "semaphore", "once", "group"]))]
 pub struct Run {
@@ -123,14 +130,17 @@ pub struct Run {
     /// The exit status for busy, instead of 75
     #[arg(short = 'E', long, value_name = "STATUS", default_value_t = 75)]
     pub conflict_exit_code: u8,
+    /// The command does not inherit REDIS_URL, REDISCLI_AUTH and what begins with DSYNC_, apart from what describes its hold
+    #[arg(long)]
+    pub hide_server: bool,
     /// Print nothing but errors
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say on stderr what happens, also where it is no terminal: waiting, granted, released
+    /// Say on stderr what happens, also where it is no terminal: waiting, granted, the server is back, released
     #[arg(short, long)]
     pub verbose: bool,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    /// The command and its arguments, after -- if it begins with a dash
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
 
@@ -260,6 +270,14 @@ mod tests {
         assert_eq!(run.command, ["./job.sh", "--lock", "x", "-v"]);
         assert!(!run.verbose);
         assert_eq!(run.lease, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn command_begins_at_the_first_word_that_is_no_option() {
+        let run = run("dsync run --lock nightly -q ./job.sh --lock x -v -- -y");
+        assert_eq!(run.command, ["./job.sh", "--lock", "x", "-v", "--", "-y"]);
+        assert!(run.quiet && !run.verbose);
+        assert!(parse("dsync run --lock nightly -job").is_err());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub enum Status {
     Busy = 75,
     /// The server answered with an error (EX_PROTOCOL).
     Refused = 76,
+    /// The hold was lost, and a process of the command may not be stopped (EX_NOPERM).
+    Unstoppable = 77,
     /// The hold was lost while the command ran.
     Lost = 79,
     /// The work has failed as often as it may.

@@ -93,7 +93,7 @@ fn carry_out(cli: &Cli) -> Result<u8> {
     };
     let mut out = io::stdout().lock();
     let done = match &cli.command {
-        Command::Run(options) => return run::run(&servers()?, options),
+        Command::Run(options) => return run::run(servers()?, options),
         Command::Ls(options) => ls::run(&servers()?, options, &mut out),
         Command::Revoke(options) => revoke::run(&servers()?, options, &mut out),
         Command::Log(options) => log::run(&servers()?, options, &mut out),

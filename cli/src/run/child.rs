@@ -1,24 +1,31 @@
-//! The command that runs while something is held, and all processes of its group.
+//! The command that runs while something is held, and all processes that descend from it.
 //!
-//! The command is the leader of a process group of its own, so that a signal reaches everything that it has started, and so
-//! that its end can be told from the end of the group: a background process that it left behind still works under the hold.
-//! Processes that leave the group (daemons that call setsid) are not followed.
+//! The command is the leader of a process group of its own, so that signals that this process is sent can be passed on to it
+//! and to what it works with, as a terminal does. Its end is not the end of the work: what it leaves behind in its session
+//! still works under the hold. A process that makes a session of its own (a daemon, setsid) asks to be left alone, and the
+//! hold does not last for it. When the hold is lost no such wish counts: then all descendants are ended, whatever group or
+//! session they made, because timeout(1), sudo(8) and shells with `set -m` make some for work like any other.
 //!
-//! On Linux this process adopts the orphans of the group (PR_SET_CHILD_SUBREAPER), because in a container nobody else may
-//! wait for them, and a zombie keeps its group alive. And the command is killed when this process dies first
-//! (PR_SET_PDEATHSIG), because then nobody renews its lease.
+//! Where the kernel does not tell the descendants (see [`descendants`]), all of this is about the process group.
+//!
+//! On Linux the command is killed when this process dies first (PR_SET_PDEATHSIG), because then nobody renews its lease.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getsid};
 
+use super::descendants::{self, Process};
 use crate::failure::{Failure, Result, Status};
+
+/// How often processes are looked for that begin while the others are being stopped.
+const MOST_ROUNDS: u32 = 32;
 
 /// How the command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,33 +60,32 @@ pub struct Child {
     /// The command's process id, which is also the group's.
     pid: Pid,
     ending: Option<Ending>,
+    /// Children of this process that are not of the command: a shell may have started them before it became this program.
+    others: HashSet<Pid>,
+    /// Whether this process had no child at the last [`Child::reap`].
+    is_childless: bool,
 }
 
-/// What was new at [`Child::reap`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum News {
-    /// The group has ended.
-    Ended(Ending),
-    /// The command was stopped by this signal, which the terminal sent.
-    Stopped(Signal),
-    Nothing,
+/// What became of a signal.
+#[derive(Default)]
+pub struct Sent {
+    /// Whether a process got it.
+    pub is_received: bool,
+    /// The processes of another user, which may not be signalled.
+    pub refused: Vec<Process>,
 }
 
 impl Child {
-    /// Starts the command with these variables in its environment.
-    pub fn start(command: &[OsString], variables: &[(&str, Option<String>)]) -> Result<Child> {
+    /// Starts the command.
+    pub fn start(command: &[OsString], environment: impl FnOnce(&mut Command)) -> Result<Child> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| Failure::new(Status::Usage, "no command"))?;
-        adopt_orphans();
+        descendants::adopt_orphans();
+        let others = descendants::children(Pid::this()).unwrap_or_default();
         let mut process = Command::new(program);
         process.args(arguments).process_group(0);
-        for (name, value) in variables {
-            match value {
-                Some(value) => process.env(name, value),
-                None => process.env_remove(name),
-            };
-        }
+        environment(&mut process);
         die_with_this_process(&mut process);
         let child = process
             .spawn()
@@ -87,6 +93,8 @@ impl Child {
         Ok(Child {
             pid: Pid::from_raw(child.id().cast_signed()),
             ending: None,
+            others: others.into_iter().collect(),
+            is_childless: false,
         })
     }
 
@@ -94,40 +102,131 @@ impl Child {
         self.pid
     }
 
-    /// Sends a signal to all processes of the group. One that has ended is no error.
-    pub fn signal(&self, signal: Signal) {
-        let _ = killpg(self.pid, signal);
-    }
-
-    /// Collects the processes that have ended or stopped.
-    pub fn reap(&mut self) -> News {
+    /// Collects the processes that have ended, orphans too. Returns the signal by which the terminal has stopped the command.
+    pub fn reap(&mut self) -> Option<Signal> {
         let mut stopped = None;
         loop {
-            match waitpid(None, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
+            let status = waitpid(None, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED));
+            match status {
                 Ok(WaitStatus::Exited(pid, status)) if pid == self.pid => {
                     self.ending = Some(Ending::Exited(status));
                 }
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.pid => {
                     self.ending = Some(Ending::Killed(signal));
                 }
-                Ok(WaitStatus::Stopped(pid, signal)) if pid == self.pid => stopped = Some(signal),
-                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => break,
-                // An orphan that this process has adopted; or a signal came in between.
+                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => {
+                    self.others.remove(&pid);
+                }
+                // SIGSTOP comes from somebody who looks into the command, and who will also continue it.
+                Ok(WaitStatus::Stopped(pid, signal))
+                    if pid == self.pid && signal != Signal::SIGSTOP =>
+                {
+                    stopped = Some(signal);
+                }
+                Ok(WaitStatus::StillAlive) => break,
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(_) => break,
+                Err(error) => {
+                    self.is_childless = error == Errno::ECHILD;
+                    break;
+                }
             }
         }
-        match (self.ending, stopped) {
-            (Some(ending), _) if !self.group_lives() => News::Ended(ending),
-            // SIGSTOP comes from somebody who looks into the command, and who will also continue it.
-            (None, Some(signal)) if signal != Signal::SIGSTOP => News::Stopped(signal),
-            _ => News::Nothing,
+        stopped.filter(|_| self.ending.is_none())
+    }
+
+    /// Returns how the command ended, once nothing works on in its session.
+    pub fn finished(&self) -> Option<Ending> {
+        let session = getsid(None).ok();
+        let works_on = |process: &Process| Some(process.session) == session;
+        self.ending.filter(|_| self.none_is_left(works_on))
+    }
+
+    /// Returns how the command ended, once no descendant is left.
+    pub fn gone(&self) -> Option<Ending> {
+        self.ending.filter(|_| self.none_is_left(|_| true))
+    }
+
+    /// Passes a signal on: to the command's group, or to what it has left behind in its session.
+    pub fn pass_on(&self, signal: Signal) {
+        let left = self.ending.and_then(|_| self.list());
+        let Some(left) = left else {
+            let _ = killpg(self.pid, signal);
+            return;
+        };
+        let session = getsid(None).ok();
+        for process in left
+            .iter()
+            .filter(|process| Some(process.session) == session)
+        {
+            let _ = kill(process.pid, signal);
         }
     }
 
-    fn group_lives(&self) -> bool {
-        // EPERM: there are processes, of another user.
-        killpg(self.pid, None) != Err(Errno::ESRCH)
+    /// Sends signals to all descendants.
+    pub fn signal_all(&self, signals: &[Signal]) -> Sent {
+        let Some(processes) = self.list() else {
+            return self.signal_group(signals);
+        };
+        let mut sent = Sent::default();
+        for process in processes {
+            let results = signals.iter().map(|signal| kill(process.pid, *signal));
+            match results.fold(Ok(()), std::result::Result::and) {
+                Ok(()) => sent.is_received = true,
+                Err(Errno::EPERM) => sent.refused.push(process),
+                // It has just ended.
+                Err(_) => {}
+            }
+        }
+        sent
+    }
+
+    /// Kills all descendants. They are stopped first, because one that runs could start another that is not listed yet.
+    pub fn kill_all(&self) -> Sent {
+        let mut stopped = HashSet::new();
+        for _ in 0..MOST_ROUNDS {
+            let Some(processes) = self.list() else { break };
+            let before = stopped.len();
+            for process in processes {
+                if stopped.insert(process.pid) {
+                    let _ = kill(process.pid, Signal::SIGSTOP);
+                }
+            }
+            if stopped.len() == before {
+                break;
+            }
+        }
+        self.signal_all(&[Signal::SIGKILL])
+    }
+
+    fn signal_group(&self, signals: &[Signal]) -> Sent {
+        let results = signals.iter().map(|signal| killpg(self.pid, *signal));
+        let mut sent = Sent::default();
+        match results.fold(Ok(()), std::result::Result::and) {
+            Ok(()) => sent.is_received = true,
+            Err(Errno::EPERM) => sent.refused.push(Process {
+                pid: self.pid,
+                session: self.pid,
+                name: "the command".into(),
+            }),
+            Err(_) => {}
+        }
+        sent
+    }
+
+    fn none_is_left(&self, wanted: impl Fn(&Process) -> bool) -> bool {
+        if self.is_childless {
+            return true;
+        }
+        // A list that is read while processes end can miss one, two lists do not miss the same.
+        (0..2).all(|_| match self.list() {
+            Some(processes) => !processes.iter().any(&wanted),
+            // EPERM: there are processes, of another user.
+            None => killpg(self.pid, None) == Err(Errno::ESRCH),
+        })
+    }
+
+    fn list(&self) -> Option<Vec<Process>> {
+        descendants::list(&self.others)
     }
 }
 
@@ -144,15 +243,6 @@ fn cannot_start(program: &OsString, error: &io::Error) -> Failure {
         format!("cannot run '{}': {error}", program.display()),
     )
 }
-
-#[cfg(target_os = "linux")]
-fn adopt_orphans() {
-    // Without it, whoever is process 1 waits for the orphans.
-    let _ = nix::sys::prctl::set_child_subreaper(true);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn adopt_orphans() {}
 
 #[cfg(target_os = "linux")]
 fn die_with_this_process(process: &mut Command) {

@@ -1,14 +1,25 @@
 //! What `dsync run` says on stderr: a line that is rewritten while it waits, and messages.
 //!
 //! The line is shown on a terminal only; in a log file it would be noise. Errors are always shown.
+//!
+//! A thread of its own writes, because stderr can be a pipe whose reader has stopped, or a terminal after Ctrl-S: the thread
+//! that ends a command whose hold is lost must not wait for it. What the thread cannot keep up with is dropped.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use dsync_client::{Holder, Progress};
 
 use crate::duration::short;
 use crate::text::printable;
+
+/// How many messages wait to be written at most.
+const MOST_UNWRITTEN: usize = 256;
+
+/// How long to wait for stderr at most where what was said must be seen first: before the command starts, and at the end.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
@@ -20,17 +31,30 @@ pub enum Level {
 pub struct Notice {
     level: Level,
     is_terminal: bool,
-    /// Whether the waiting line stands on the terminal now.
-    shown: Mutex<bool>,
+    writer: SyncSender<Piece>,
+}
+
+enum Piece {
+    Message(String),
+    /// Replaces the waiting line.
+    Waiting(String),
+    /// Removes the waiting line.
+    Clear,
+    /// Tells that all before it is written.
+    Written(Sender<()>),
 }
 
 impl Notice {
-    pub fn new(level: Level) -> Notice {
-        Notice {
+    /// Starts the thread that writes.
+    pub fn start(level: Level) -> io::Result<Notice> {
+        let (writer, pieces) = sync_channel(MOST_UNWRITTEN);
+        let thread = thread::Builder::new().name("stderr".into());
+        thread.spawn(move || write_all(&pieces))?;
+        Ok(Notice {
             level,
             is_terminal: io::stderr().is_terminal(),
-            shown: Mutex::new(false),
-        }
+            writer,
+        })
     }
 
     /// Shows where the request stands. Rewrites the line on a terminal; elsewhere writes one if asked to be verbose.
@@ -39,18 +63,15 @@ impl Notice {
         if self.is_terminal && self.level >= Level::Normal {
             let width = crossterm::terminal::size().map_or(80, |size| usize::from(size.0));
             let text: String = text.chars().take(width.saturating_sub(1).max(20)).collect();
-            self.write(&format!("\r\x1b[K{text}"), true);
+            self.write(Piece::Waiting(text));
         } else if self.level >= Level::Verbose {
-            self.write(&format!("{text}\n"), false);
+            self.write(Piece::Message(text));
         }
     }
 
     /// Removes the waiting line.
     pub fn clear(&self) {
-        let is_shown = self.shown.lock().map_or(true, |shown| *shown);
-        if is_shown {
-            self.write("\r\x1b[K", false);
-        }
+        self.write(Piece::Clear);
     }
 
     /// Says what most users want to know.
@@ -78,22 +99,54 @@ impl Notice {
         self.tell(Level::Quiet, text);
     }
 
+    /// Waits until all is written, for half a second at most.
+    pub fn flush(&self) {
+        let end = Instant::now() + PATIENCE;
+        let (sender, written) = channel();
+        let mut last = Piece::Written(sender);
+        while let Err(TrySendError::Full(unsent)) = self.writer.try_send(last) {
+            if Instant::now() >= end {
+                return;
+            }
+            last = unsent;
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = written.recv_timeout(end.saturating_duration_since(Instant::now()));
+    }
+
     fn tell(&self, level: Level, text: &str) {
         if self.level >= level {
-            self.clear();
-            self.write(&format!("dsync: {text}\n"), false);
+            self.write(Piece::Message(format!("dsync: {text}")));
         }
     }
 
-    /// Writes in one piece. What stderr does not take is lost: there is nobody else to tell.
-    fn write(&self, text: &str, is_waiting_line: bool) {
-        let mut stderr = io::stderr().lock();
-        let _ = stderr
-            .write_all(text.as_bytes())
-            .and_then(|()| stderr.flush());
-        if let Ok(mut shown) = self.shown.lock() {
-            *shown = is_waiting_line;
-        }
+    fn write(&self, piece: Piece) {
+        // Nobody reads what is dropped here.
+        let _ = self.writer.try_send(piece);
+    }
+}
+
+/// Writes each piece at once. What stderr does not take is lost: there is nobody else to tell.
+fn write_all(pieces: &Receiver<Piece>) {
+    const REMOVE: &str = "\r\x1b[K";
+    let mut is_waiting_shown = false;
+    for piece in pieces {
+        let remove = if is_waiting_shown { REMOVE } else { "" };
+        let text = match piece {
+            Piece::Message(text) => format!("{remove}{text}\n"),
+            Piece::Clear => remove.to_owned(),
+            Piece::Waiting(text) => {
+                let _ = io::stderr().write_all(format!("{REMOVE}{text}").as_bytes());
+                is_waiting_shown = true;
+                continue;
+            }
+            Piece::Written(told) => {
+                let _ = told.send(());
+                continue;
+            }
+        };
+        let _ = io::stderr().write_all(text.as_bytes());
+        is_waiting_shown = false;
     }
 }
 

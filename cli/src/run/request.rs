@@ -137,6 +137,16 @@ impl Request {
         }
     }
 
+    /// Returns how the commands of the key begin, and the key.
+    pub fn family(&self) -> (&'static str, &str) {
+        match &self.key {
+            Key::Lock { key, .. } => ("DLOCK", key),
+            Key::Semaphore { key, .. } => ("DSEM", key),
+            Key::Once { key, .. } => ("DONCE", key),
+            Key::Group { key, .. } => ("DWG", key),
+        }
+    }
+
     /// Asks, and waits as long as allowed.
     pub fn ask(
         &self,
@@ -272,10 +282,10 @@ impl Deref for Grant {
     }
 }
 
-/// Returns `user@host:pid`, at most as long as the server allows.
+/// Returns `user@host:pid`, at most as long as the server allows. The user is the effective one, by number if it has no name.
 fn default_owner() -> String {
     const LONGEST: usize = 128;
-    let uid = nix::unistd::getuid();
+    let uid = nix::unistd::geteuid();
     let user = nix::unistd::User::from_uid(uid)
         .ok()
         .flatten()

@@ -11,8 +11,9 @@
 //! A lease is renewed at a third. To be told before half of it is over would leave too little time for a second attempt, so
 //! grace and reserve take half of the lease at most, and a longer grace is refused.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::clock::Moment;
 use crate::duration::short;
 
 const LONGEST_DEFAULT_GRACE: Duration = Duration::from_secs(10);
@@ -50,8 +51,8 @@ impl Schedule {
     }
 
     /// When to send SIGKILL after SIGTERM was sent. At once if the lease is over: this process may have slept through it.
-    pub fn kill_at(self, terminated: Instant, lease_end: Instant) -> Instant {
-        let latest = lease_end.checked_sub(self.reserve).unwrap_or(terminated);
+    pub fn kill_at(self, terminated: Moment, lease_end: Moment) -> Moment {
+        let latest = lease_end.before(self.reserve);
         (terminated + self.grace).min(latest).max(terminated)
     }
 }
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn kill_comes_a_grace_after_termination_and_before_the_lease_is_over() {
-        let now = Instant::now();
+        let now = Moment::now();
         let schedule = Schedule::of(60 * SECOND, None).unwrap();
         // Told in time: the whole grace.
         assert_eq!(schedule.kill_at(now, now + 12 * SECOND), now + 10 * SECOND);
@@ -104,6 +105,6 @@ mod tests {
         assert_eq!(schedule.kill_at(now, now + 7 * SECOND), now + 5 * SECOND);
         // Told after the end: at once.
         assert_eq!(schedule.kill_at(now, now + SECOND), now);
-        assert_eq!(schedule.kill_at(now, now - 9 * SECOND), now);
+        assert_eq!(schedule.kill_at(now, now.before(9 * SECOND)), now);
     }
 }

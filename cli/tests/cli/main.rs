@@ -7,12 +7,16 @@
 )]
 
 mod connections;
+mod descendants;
 mod errors;
 mod follow;
 mod generated;
 mod lists;
 mod losses;
+mod outages;
 mod passwords;
 mod runs;
+mod stderr;
 mod support;
+mod suspension;
 mod terminals;

@@ -87,6 +87,85 @@ fn busy_lock_is_told_with_its_holder_and_a_status() {
 }
 
 #[test]
+fn paused_key_and_delayed_work_are_told_with_their_end() {
+    let server = Server::start();
+    let _: redis::Value = server.ask("DLOCK.PAUSE k 300000");
+    let busy = |arguments: &[&str]| {
+        let (status, _, stderr) = server.dsync(arguments).output();
+        assert_eq!(status, 75, "{stderr}");
+        stderr
+    };
+    let stderr = busy(&["run", "--lock", "k", "--try", "--", "true"]);
+    let paused = "lock 'k' is busy: paused by an operator for another 4m5";
+    assert!(
+        stderr.contains(paused) && stderr.contains("s, until 20"),
+        "{stderr}"
+    );
+    let stderr = busy(&["run", "--lock", "k", "--wait", "200ms", "--", "true"]);
+    assert!(stderr.contains(paused), "{stderr}");
+
+    let once = ["run", "--once", "w", "--delay", "1h", "--try", "--"];
+    assert_eq!(
+        server.dsync(&[&once[..], &["false"]].concat()).output().0,
+        1
+    );
+    let stderr = busy(&[&once[..], &["true"]].concat());
+    let delayed = "work 'w' is busy: an attempt has failed, and nobody begins for another 59m5";
+    assert!(stderr.contains(delayed), "{stderr}");
+}
+
+#[test]
+fn command_needs_no_dashes() {
+    let server = Server::start();
+    let tool = server.dsync(&["run", "--lock", "k", "echo", "-n", "--lock", "--", "x"]);
+    assert_eq!(tool.stdout(), "--lock -- x");
+}
+
+#[test]
+fn command_inherits_the_server_unless_it_is_hidden() {
+    let server = Server::start();
+    let script = "echo $REDIS_URL,$REDISCLI_AUTH,$DSYNC_SECRET,${DSYNC_FENCE:+fence}";
+    let run = |options: &[&str]| {
+        let arguments = [&["run", "--lock", "k"], options, &["sh", "-c", script]].concat();
+        let tool = server.dsync(&arguments).with("DSYNC_SECRET", "x");
+        tool.with("REDISCLI_AUTH", "").stdout()
+    };
+    assert_eq!(run(&[]), format!("{},,x,fence\n", server.url()));
+    assert_eq!(run(&["--hide-server"]), ",,,fence\n");
+}
+
+#[test]
+fn owner_is_the_effective_user_the_host_and_the_process() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = wait_for(&folder.path("go"));
+    let mut run = server
+        .dsync(&["run", "--lock", "k", "--", "sh", "-c", &script])
+        .start();
+    until("it holds", || server.metric("dsync_holds") == 1);
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap();
+    let user = user.map_or(nix::unistd::geteuid().to_string(), |user| user.name);
+    let host = nix::unistd::gethostname().unwrap();
+    let owner = format!("{user}@{}:{}", host.to_string_lossy(), run.pid());
+    let info: redis::Value = server.ask("DLOCK.INFO k");
+    assert!(format!("{info:?}").contains(&owner), "{owner}: {info:?}");
+    folder.touch("go");
+    assert_eq!(run.end().0, 0);
+}
+
+#[test]
+fn control_characters_of_a_key_are_escaped() {
+    let server = Server::start();
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE \x1b[2J PX 60000 TOKEN t OWNER \x1b[2J");
+    let arguments = ["run", "--lock", "\x1b[2J", "--try", "--", "true"];
+    let (status, _, stderr) = server.dsync(&arguments).output();
+    assert_eq!(status, 75);
+    assert!(
+        !stderr.contains('\x1b') && stderr.contains("lock '\\u{1b}[2J'"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn exit_status_of_the_command_is_passed_on() {
     let server = Server::start();
     let run = |script: &str| {
@@ -358,7 +437,7 @@ fn interrupt_while_waiting_withdraws_the_request() {
 }
 
 #[test]
-fn hold_lasts_until_the_last_process_of_the_group_has_ended() {
+fn hold_lasts_until_what_the_command_left_behind_in_its_session_has_ended() {
     let (server, folder) = (Server::start(), Folder::new());
     let script = format!(
         "sh -c 'echo $$ >\"{pid}\"; {wait}' & exit 6",

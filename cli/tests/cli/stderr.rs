@@ -1,0 +1,57 @@
+//! `dsync run` when nobody reads its stderr any more: a log collector that stands still, `less`, a terminal after Ctrl-S.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::Stdio;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::Signal;
+
+use crate::support::{Folder, Process, Server, lives, until};
+
+/// A pipe that takes no more. It stays full as long as the reading end lives.
+fn full_pipe() -> (File, File) {
+    let (reading, writing) = nix::unistd::pipe().unwrap();
+    let mut writing = File::from(writing);
+    fcntl(&writing, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    for piece in [&[b'x'; 4096][..], b"x"] {
+        while writing.write(piece).is_ok() {}
+    }
+    fcntl(&writing, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (File::from(reading), writing)
+}
+
+fn start(server: &Server, arguments: &[&str]) -> (File, Process) {
+    let (reading, writing) = full_pipe();
+    let mut tool = server.dsync(arguments).0;
+    tool.stdin(Stdio::null()).stderr(writing);
+    (reading, Process(tool.spawn().unwrap()))
+}
+
+#[test]
+fn command_of_a_lost_hold_is_killed_although_nobody_reads_stderr() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let script = format!(
+        "trap '' TERM; echo $$ >'{}'; while :; do sleep 0.02; done",
+        folder.text("pid")
+    );
+    let arguments = [
+        "run", "-v", "--lock", "k", "--lease", "3s", "--", "sh", "-c", &script,
+    ];
+    let (_reading, mut run) = start(&server, &arguments);
+    until("the command runs", || lives(&folder.read("pid")));
+    let _: u64 = server.ask("DEL k");
+    until("the command is dead", || !lives(&folder.read("pid")));
+    assert_eq!(run.status(), 79);
+}
+
+#[test]
+fn sigterm_ends_a_wait_although_nobody_reads_stderr() {
+    let server = Server::start();
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
+    let (_reading, mut run) = start(&server, &["run", "-v", "--lock", "k", "--", "true"]);
+    server.until_waiters(1);
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.status(), 143);
+    assert_eq!(server.metric("dsync_waiters"), 0);
+}
