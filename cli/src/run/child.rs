@@ -21,7 +21,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getsid};
 
-use super::descendants::{self, Process};
+use super::descendants::{self, Listing, Process};
 use crate::failure::{Failure, Result, Status};
 
 /// How often processes are looked for that begin while the others are being stopped.
@@ -155,6 +155,7 @@ impl Child {
         };
         let session = getsid(None).ok();
         for process in left
+            .processes
             .iter()
             .filter(|process| Some(process.session) == session)
         {
@@ -164,7 +165,7 @@ impl Child {
 
     /// Sends signals to all descendants.
     pub fn signal_all(&self, signals: &[Signal]) -> Sent {
-        let Some(processes) = self.list() else {
+        let Some(Listing { processes, .. }) = self.list() else {
             return self.signal_group(signals);
         };
         let mut sent = Sent::default();
@@ -180,17 +181,17 @@ impl Child {
         sent
     }
 
-    /// Kills all descendants. They are stopped first, because one that runs could start another that is not listed yet.
+    /// Kills all descendants. Each is stopped as soon as it is found, and all are killed when no other is found any more: one
+    /// that is killed earlier would make room for others where a limit keeps them from being started.
     pub fn kill_all(&self) -> Sent {
         let mut stopped = HashSet::new();
         for _ in 0..MOST_ROUNDS {
-            let Some(processes) = self.list() else { break };
             let before = stopped.len();
-            for process in processes {
-                if stopped.insert(process.pid) {
-                    let _ = kill(process.pid, Signal::SIGSTOP);
+            let _ = descendants::list(&self.others, |pid| {
+                if stopped.insert(pid) {
+                    let _ = kill(pid, Signal::SIGSTOP);
                 }
-            }
+            });
             if stopped.len() == before {
                 break;
             }
@@ -219,14 +220,14 @@ impl Child {
         }
         // A list that is read while processes end can miss one, two lists do not miss the same.
         (0..2).all(|_| match self.list() {
-            Some(processes) => !processes.iter().any(&wanted),
+            Some(list) => list.is_whole && !list.processes.iter().any(&wanted),
             // EPERM: there are processes, of another user.
             None => killpg(self.pid, None) == Err(Errno::ESRCH),
         })
     }
 
-    fn list(&self) -> Option<Vec<Process>> {
-        descendants::list(&self.others)
+    fn list(&self) -> Option<Listing> {
+        descendants::list(&self.others, |_| {})
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A process whose parent ends becomes a child of this one, which is the subreaper of its descendants. So each descendant is
 //! found from here, whatever group or session it made. A list that is read while processes begin and end can miss some:
-//! who must have all asks again until there is none.
+//! who must have all asks again until there is none. The list of processes that are stopped is exact.
 
 use std::collections::HashSet;
 use std::fs;
@@ -29,21 +29,40 @@ pub fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 pub fn adopt_orphans() {}
 
-/// Returns the descendants of this process, without those children that `others` has and what descends from them. `None` if
-/// the kernel has no such lists.
-pub fn list(others: &HashSet<Pid>) -> Option<Vec<Process>> {
+/// The descendants at one moment.
+pub struct Listing {
+    pub processes: Vec<Process>,
+    /// Whether each child of this process worked when it was looked at. One that had ended may have left children that are
+    /// not listed.
+    pub is_whole: bool,
+}
+
+/// Lists the descendants of this process, without those children that `others` has and what descends from them. `found` is
+/// called for each at once. `None` if the kernel has no such lists.
+pub fn list(others: &HashSet<Pid>, mut found: impl FnMut(Pid)) -> Option<Listing> {
     let mut queue: Vec<Pid> = children(Pid::this())?;
     queue.retain(|pid| !others.contains(pid));
     // A process that is given to another parent meanwhile is listed twice.
     let mut seen: HashSet<Pid> = queue.iter().copied().collect();
-    let mut found = Vec::new();
+    queue.iter().copied().for_each(&mut found);
+    let own = seen.clone();
+    let (mut processes, mut is_whole) = (Vec::new(), true);
     while let Some(pid) = queue.pop() {
-        found.extend(read(pid));
-        // One that has just ended has no list; its children are ours by now.
-        let young = children(pid).unwrap_or_default();
-        queue.extend(young.into_iter().filter(|pid| seen.insert(*pid)));
+        match read(pid) {
+            Some(process) => processes.push(process),
+            None => is_whole &= !own.contains(&pid),
+        }
+        for young in children(pid).unwrap_or_default() {
+            if seen.insert(young) {
+                found(young);
+                queue.push(young);
+            }
+        }
     }
-    Some(found)
+    Some(Listing {
+        processes,
+        is_whole,
+    })
 }
 
 /// Returns the children of a process: those of all its threads. `None` if there is no list.

@@ -9,7 +9,7 @@ use std::{fs, thread};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Folder, Process, Server, Tool, lives, until, wait_for};
+use crate::support::{Folder, Process, Server, Tool, compile, lives, until, wait_for};
 
 /// A shell command that works until it is killed, or the test has ended. Writes its process id into a file.
 fn stubborn(folder: &Folder, name: &str) -> String {
@@ -52,28 +52,40 @@ fn lost_hold_ends_processes_in_groups_and_sessions_of_their_own() {
     }
 }
 
+/// Returns the shell command of a process that starts its successor and ends, as long as `goes-on` is there.
+fn chain(folder: &Folder) -> String {
+    compile("chain.c", &[], &folder.path("chain"));
+    folder.touch("goes-on");
+    let name = |name| folder.text(name);
+    format!("{} {} {}", name("chain"), name("goes-on"), name("trace"))
+}
+
 #[test]
 fn process_that_starts_its_successor_all_the_time_does_not_escape() {
     let (server, folder) = (Server::start(), Folder::new());
-    let script = format!(
-        "trap '' TERM; echo $$ >'{}'; setsid sh '{}' & exit",
-        folder.text("pid"),
-        folder.text("chain.sh")
-    );
-    fs::write(folder.path("chain.sh"), script).unwrap();
-    let mut run = start(
-        &server,
-        &format!("sh '{}'; sleep 600", folder.text("chain.sh")),
-    );
-    until("the chain runs", || folder.has("pid"));
-    let first = folder.read("pid");
-    until("it goes on", || folder.read("pid") != first);
+    let script = format!("setsid {}; sleep 600", chain(&folder));
+    let mut run = start(&server, &script);
+    until("the chain runs", || folder.has("trace"));
     let _: u64 = server.ask("DEL k");
     let (status, stderr) = run.end();
     assert_eq!(status, 79, "{stderr}");
-    fs::remove_file(folder.path("pid")).unwrap();
+    fs::remove_file(folder.path("trace")).unwrap();
     thread::sleep(Duration::from_millis(500));
-    assert!(!folder.has("pid"), "it goes on");
+    assert!(!folder.has("trace"), "it goes on");
+}
+
+#[test]
+fn hold_lasts_for_a_process_that_starts_its_successor_all_the_time() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let mut run = start(&server, &format!("{}; exit 6", chain(&folder)));
+    until("the chain runs", || folder.has("trace"));
+    let held = [(); 10].map(|()| {
+        thread::sleep(Duration::from_millis(100));
+        server.metric("dsync_holds")
+    });
+    assert_eq!(held, [1; 10]);
+    fs::remove_file(folder.path("goes-on")).unwrap();
+    assert_eq!(run.end().0, 6);
 }
 
 #[test]

@@ -446,6 +446,15 @@ fn pump(mut from: TcpStream, mut to: TcpStream, is_cut: &AtomicBool) {
     }
 }
 
+/// Compiles a file of this folder.
+pub fn compile(source: &str, options: &[&str], program: &Path) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+    let mut compiler = Command::new("cc");
+    let compiler = compiler.args(options).arg("-o").arg(program);
+    let status = compiler.arg(folder.join(source)).status();
+    assert!(status.unwrap().success());
+}
+
 /// Returns the shell command that waits for a file.
 pub fn wait_for(path: &Path) -> String {
     format!("while [ ! -e '{}' ]; do sleep 0.02; done", path.display())

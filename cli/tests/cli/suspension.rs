@@ -1,22 +1,14 @@
 //! `dsync run` on a machine that is suspended. A library that is loaded before the C library imitates that.
 
 use std::fs;
-use std::process::Command;
 
-use crate::support::{Folder, Server, lives, until};
+use crate::support::{Folder, Server, compile, lives, until};
 
 #[test]
 fn command_is_killed_when_the_machine_goes_on_after_its_lease() {
     let (server, folder) = (Server::start(), Folder::new());
     let library = folder.text("suspended.so");
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o", &library])
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/cli/suspended.c"
-        ))
-        .status();
-    assert!(built.unwrap().success());
+    compile("suspended.c", &["-shared", "-fPIC"], library.as_ref());
     let script = format!(
         "unset LD_PRELOAD; trap '' TERM; echo $$ >'{}'; while :; do sleep 0.02; done",
         folder.text("pid")
