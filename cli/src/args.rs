@@ -54,7 +54,7 @@ Exit status:
    71  this machine refused to start or to watch a process
    75  busy: others hold or wait, and --try or --wait left no more time (-E changes it)
    76  the server answered with an error
-   77  the hold was lost, and a process of the command may not be stopped, because it became another user: it works on
+   77  the hold was lost, and a process that became another user may not be stopped: it works on
    79  the hold was lost, and the command stopped
    80  given up: the work has failed --max times
   126  the command cannot be executed

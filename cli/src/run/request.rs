@@ -137,16 +137,6 @@ impl Request {
         }
     }
 
-    /// Returns how the commands of the key begin, and the key.
-    pub fn family(&self) -> (&'static str, &str) {
-        match &self.key {
-            Key::Lock { key, .. } => ("DLOCK", key),
-            Key::Semaphore { key, .. } => ("DSEM", key),
-            Key::Once { key, .. } => ("DONCE", key),
-            Key::Group { key, .. } => ("DWG", key),
-        }
-    }
-
     /// Asks, and waits as long as allowed.
     pub fn ask(
         &self,
@@ -231,6 +221,16 @@ impl Request {
                     Begun::Done { attempt, .. } => Outcome::DoneAlready { attempt },
                 })
             }
+        }
+    }
+
+    /// Returns how the commands of the key begin, and the key.
+    pub fn family(&self) -> (&'static str, &str) {
+        match &self.key {
+            Key::Lock { key, .. } => ("DLOCK", key),
+            Key::Semaphore { key, .. } => ("DSEM", key),
+            Key::Once { key, .. } => ("DONCE", key),
+            Key::Group { key, .. } => ("DWG", key),
         }
     }
 }

@@ -33,7 +33,6 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// What asks, in its thread.
 struct Asker {
-    client: Client,
     servers: Arc<Servers>,
     request: Request,
     notice: Arc<Notice>,
@@ -108,11 +107,7 @@ impl Job {
             Wait::AtMost(time) => time.min(PATIENCE),
             Wait::Unlimited => PATIENCE,
         };
-        let client = Client::new(self.servers.server()?)
-            .with_response_timeout(self.servers.timeout)
-            .with_patience(patience);
         let asker = Asker {
-            client,
             servers: Arc::clone(&self.servers),
             request: self.request.clone(),
             notice: Arc::clone(&self.notice),
@@ -155,15 +150,16 @@ impl Job {
 
 impl Asker {
     fn ask(&self, heard: impl Fn() + Send + Sync + 'static) -> Result<Outcome> {
-        self.reach()?;
+        let client = Client::new(self.servers.server()?)
+            .with_response_timeout(self.servers.timeout)
+            .with_patience(self.patience);
+        self.reach(&client)?;
         heard();
         let (notice, name) = (Arc::clone(&self.notice), self.request.name());
-        let answer = self
-            .request
-            .ask(&self.client, &self.cancel, move |progress| {
-                heard();
-                notice.waiting(&name, progress);
-            });
+        let answer = self.request.ask(&client, &self.cancel, move |progress| {
+            heard();
+            notice.waiting(&name, progress);
+        });
         answer.map_err(|error| match error {
             Error::NotAcquired { holders, .. } => {
                 let why = busy::reason(&self.servers, &self.request, &holders);
@@ -179,11 +175,11 @@ impl Asker {
     }
 
     /// Returns once the server answers, so that a wrong address or password is told before anything waits.
-    fn reach(&self) -> Result<()> {
+    fn reach(&self, client: &Client) -> Result<()> {
         let start = Instant::now();
         let mut told = false;
         loop {
-            let error = match self.client.ping() {
+            let error = match client.ping() {
                 Ok(()) if told => {
                     self.notice.detail(&format!(
                         "{} answers, after {}",
