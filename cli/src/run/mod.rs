@@ -165,6 +165,6 @@ fn failure(servers: &Servers, request: &Request, error: &Error) -> Failure {
         Error::HoldLost { loss, .. } => {
             Failure::new(Status::Lost, format!("{name} was lost: {loss}"))
         }
-        other => Failure::new(Status::Busy, other.to_string()),
+        other => Failure::new(Status::Refused, other.to_string()),
     }
 }

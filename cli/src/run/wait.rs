@@ -74,7 +74,7 @@ impl Job {
                     self.notice.clear();
                     self.notice.flush();
                     let _ = raise(Signal::SIGSTOP);
-                    limits.extend();
+                    limits.stay(TRY);
                 }
                 Some(Event::Heard) => silence.heard(self),
                 Some(Event::Answered(answer)) => {
@@ -86,15 +86,15 @@ impl Job {
                     };
                 }
                 Some(_) => {}
+                None if limits.withdraw.is_some_and(Moment::is_past) => {
+                    limits.withdraw();
+                    cancel.cancel();
+                }
                 None if limits.leave.is_some_and(Moment::is_past) => {
                     return match limits.signal {
                         Some(signal) => Ok(Next::Exit(status_of(signal))),
                         None => Err(self.unanswered()),
                     };
-                }
-                None if limits.withdraw.is_some_and(Moment::is_past) => {
-                    limits.withdraw = None;
-                    cancel.cancel();
                 }
                 None => silence.look(self),
             }
@@ -222,9 +222,14 @@ impl Limits {
         }
     }
 
-    /// This process was stopped, and the server's answer may still be unread.
-    fn extend(&mut self) {
-        let soonest = Moment::now() + TRY;
+    fn withdraw(&mut self) {
+        self.withdraw = None;
+        self.stay(WITHDRAWAL);
+    }
+
+    /// Puts off leaving: this process may just go on after it was stopped, with the server's answer unread.
+    fn stay(&mut self, time: Duration) {
+        let soonest = Moment::now() + time;
         self.leave = self.leave.map(|leave| leave.max(soonest));
     }
 
