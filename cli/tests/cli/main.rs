@@ -20,3 +20,4 @@ mod stderr;
 mod support;
 mod suspension;
 mod terminals;
+mod waits;
