@@ -1,5 +1,7 @@
 //! How `dsync run` waits for its turn, and what it says when it does not get it.
 
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::Signal;
 
 use crate::support::{Folder, Server, until, wait_for};
@@ -138,4 +140,25 @@ fn interrupt_while_waiting_withdraws_the_request() {
         "nothing was granted behind its back"
     );
     assert!(!folder.has("ran"));
+}
+
+#[test]
+fn waiter_that_is_killed_costs_the_next_in_line_five_seconds_at_most() {
+    let server = Server::start();
+    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
+    let mut waiters: Vec<_> = (1..=2)
+        .map(|nth| {
+            let waiter = server.dsync(&["run", "--lock", "k", "--", "true"]).start();
+            server.until_waiters(nth);
+            waiter
+        })
+        .collect();
+    waiters[0].signal(Signal::SIGKILL);
+    assert_eq!(waiters[0].status(), 137);
+    let _: u64 = server.ask("DLOCK.RELEASE k t");
+    let released = Instant::now();
+    assert_eq!(waiters[1].status(), 0);
+    // With a margin for a busy machine.
+    let waited = released.elapsed();
+    assert!(waited < Duration::from_secs(12), "{waited:?}");
 }
