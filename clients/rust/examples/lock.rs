@@ -16,7 +16,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let lock = Client::open(url)?
         .lock(key)
         .lease(Duration::from_secs(10))
-        .owner(format!("process {}", std::process::id()))
         .on_progress(|progress| {
             eprintln!("waiting, place {} in the queue", progress.place);
             for holder in &progress.key.holders {

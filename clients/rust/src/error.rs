@@ -1,9 +1,14 @@
 //! What can go wrong.
 
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use redis::RedisError;
+
+use crate::passing::{passes, tells_the_end};
+use crate::request::Command;
+use crate::text::printable;
 
 /// The errors of this crate.
 #[derive(Debug)]
@@ -41,12 +46,29 @@ pub enum Error {
         /// The key.
         key: String,
     },
+    /// An option has a value that no server takes. Nothing was sent.
+    InvalidOption {
+        /// The name of the option.
+        option: &'static str,
+        /// The value that it has; of a text, how long that is.
+        value: String,
+        /// What is allowed.
+        bound: &'static str,
+    },
     /// The server refused the request, or it could not be reached for longer than the client's patience.
-    Redis(RedisError),
+    Redis(ServerError),
 }
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of redis-rs, with the server and the key that it is about. It is used as the [`RedisError`] that it is.
+#[derive(Clone)]
+pub struct ServerError {
+    error: RedisError,
+    address: Option<String>,
+    key: Option<String>,
+}
 
 /// Why a hold counts as lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +76,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Loss {
     /// The server has said that the hold has ended: it lapsed, or an operator revoked it or removed the key.
     Ended,
-    /// The server has not renewed the lease in time, by the clock of this process. The hold may have ended.
+    /// The server has not renewed the lease in time, by the clock of this machine. The hold may have ended.
     Unanswered,
+    /// This process was forked since the hold was granted. The parent goes on and has it.
+    Forked,
 }
 
 /// One of those who hold a key.
@@ -64,7 +88,8 @@ pub enum Loss {
 pub struct Holder {
     /// The hold's public number.
     pub fence: u64,
-    /// The text that the holder gave as OWNER.
+    /// The text that the holder gave as OWNER, as it was given. It can have any characters; shown as a
+    /// [`Holder`](fmt::Display), those that a terminal obeys are escaped.
     pub owner: Option<String>,
     /// How long the lease lasts unless it is renewed.
     pub lease_left: Duration,
@@ -75,20 +100,79 @@ pub struct Holder {
 impl Error {
     /// Whether the server, or the way to it, is the cause: not another holder, and not the request.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, Error::Redis(error) if crate::request::is_retryable(error))
+        matches!(self, Error::Redis(error) if passes(error))
+    }
+
+    /// Whether the server, or this crate for it, does not take what the command says.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Error::Redis(error) => !passes(error) && !tells_the_end(error),
+            Error::InvalidOption { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether this answer to a command about a hold says that the hold is over.
+    pub(crate) fn tells_the_end(&self) -> bool {
+        matches!(self, Error::Redis(error) if tells_the_end(error))
+    }
+}
+
+impl ServerError {
+    /// Says about which command and which server an error is. Takes the token out of what the server repeats.
+    pub(crate) fn of(error: RedisError, command: &Command, address: String) -> ServerError {
+        ServerError {
+            error: without(command.token.as_deref(), error),
+            address: Some(address),
+            key: command.key.clone(),
+        }
+    }
+
+    /// The address of the server that was asked, or of the nodes from which a cluster is found; `None` when no server was
+    /// asked yet.
+    pub fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+
+    /// The key that the request was about, if it was about one.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+}
+
+fn without(token: Option<&str>, error: RedisError) -> RedisError {
+    let Some((token, detail)) = token
+        .zip(error.detail())
+        .filter(|(token, detail)| detail.contains(token))
+    else {
+        return error;
+    };
+    let code = error.code().unwrap_or("ERR").to_owned();
+    redis::make_extension_error(code, Some(detail.replace(token, "<token>")))
+}
+
+impl Deref for ServerError {
+    type Target = RedisError;
+
+    fn deref(&self) -> &RedisError {
+        &self.error
     }
 }
 
 impl From<RedisError> for Error {
     fn from(error: RedisError) -> Error {
-        Error::Redis(error)
+        Error::Redis(ServerError {
+            error,
+            address: None,
+            key: None,
+        })
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Redis(error) => Some(error),
+            Error::Redis(error) => Some(&error.error),
             _ => None,
         }
     }
@@ -112,13 +196,39 @@ impl fmt::Display for Error {
                 key,
                 reason,
                 attempts,
-            } => write!(
-                f,
-                "the work {key:?} was given up after {attempts} attempts: {reason}"
-            ),
+            } => {
+                let reason = printable(reason);
+                write!(
+                    f,
+                    "the work {key:?} was given up after {attempts} attempts: {reason}"
+                )
+            }
             Error::Cancelled { key } => write!(f, "the wait for {key:?} was cancelled"),
+            Error::InvalidOption {
+                option,
+                value,
+                bound,
+            } => write!(f, "{option} is {bound}, not {value}"),
             Error::Redis(error) => write!(f, "{error}"),
         }
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = &self.key {
+            write!(f, "{key:?}: ")?;
+        }
+        if let Some(address) = &self.address {
+            write!(f, "{address}: ")?;
+        }
+        write!(f, "{}", self.error)
+    }
+}
+
+impl fmt::Debug for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerError({self})")
     }
 }
 
@@ -127,14 +237,59 @@ impl fmt::Display for Loss {
         f.write_str(match self {
             Loss::Ended => "the server says that it has ended",
             Loss::Unanswered => "the server did not renew its lease in time",
+            Loss::Forked => "it belongs to the parent of this process, which was forked since",
         })
     }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = self.owner.as_deref().unwrap_or("a holder without a name");
+        let owner = self.owner.as_deref().map(printable);
+        let owner = owner.as_deref().unwrap_or("a holder without a name");
         let (fence, held) = (self.fence, self.held.as_secs_f64());
         write!(f, "{owner} (fence {fence}, for {held:.1} s)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Family;
+
+    #[test]
+    fn server_error_names_key_and_address_and_never_the_token() {
+        let mut command = Family::Lock.command("RELEASE", "jobs");
+        command.token = Some("secret-7".to_owned());
+        let line = b"-ERR unknown command 'DLOCK.RELEASE', with args beginning with: 'jobs' 'secret-7' \r\n";
+        let reply = redis::parse_redis_value(line).unwrap();
+        let error = reply.extract_error().unwrap_err();
+        let error = Error::Redis(ServerError::of(error, &command, "web-1:6379".to_owned()));
+        let source = std::error::Error::source(&error).unwrap();
+        for shown in [error.to_string(), format!("{error:?}"), source.to_string()] {
+            assert!(!shown.contains("secret-7"), "{shown}");
+            assert!(shown.contains("unknown command"), "{shown}");
+        }
+        let shown = error.to_string();
+        assert!(shown.starts_with("\"jobs\": web-1:6379: "), "{shown}");
+    }
+
+    #[test]
+    fn texts_of_others_are_escaped() {
+        let owner = Some("we\u{1b}[2Jb\u{202e}".to_owned());
+        let holder = Holder {
+            fence: 7,
+            owner,
+            lease_left: Duration::ZERO,
+            held: Duration::ZERO,
+        };
+        let error = Error::NotAcquired {
+            key: "jo\u{200b}bs".to_owned(),
+            holders: vec![holder],
+        };
+        let shown = error.to_string();
+        assert!(
+            !shown.contains(['\u{1b}', '\u{202e}', '\u{200b}']),
+            "{shown}"
+        );
     }
 }

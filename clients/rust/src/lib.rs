@@ -2,17 +2,25 @@
 
 #[cfg(feature = "tokio")]
 pub mod aio;
+mod bounds;
+mod clock;
+mod ending;
 mod error;
 mod lease;
 mod options;
+mod owner;
+mod passing;
 mod progress;
 mod request;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 mod server;
 mod settings;
 mod sync;
+mod text;
 mod wait;
 
-pub use error::{Error, Holder, Loss, Result};
+pub use error::{Error, Holder, Loss, Result, ServerError};
 pub use options::{Begun, Group, Lock, Once, Semaphore, Tally};
 pub use progress::{KeyInfo, Progress};
 pub use redis;

@@ -7,10 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Cmd;
-
+use crate::bounds;
+use crate::ending::{Ending, Keep};
+use crate::error::Result;
+use crate::owner::default_owner;
 use crate::progress::Progress;
-use crate::request::{Family, Request, millis, new_token};
+use crate::request::{Family, Request, new_token};
 use crate::sync::{Cancel, Client, Run};
 
 type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
@@ -42,15 +44,26 @@ impl Options {
         }
     }
 
-    fn request(&self, family: Family, words: Vec<String>) -> Request {
-        Request {
+    /// Returns a request with these options. The error names the option that no server would take.
+    fn request(&self, family: Family, words: Vec<String>) -> Result<Request> {
+        bounds::time("lease", self.lease, bounds::LEASE)?;
+        if let Some(margin) = self.margin {
+            bounds::margin(margin, self.lease)?;
+        }
+        if let Some(owner) = &self.owner {
+            bounds::owner(owner)?;
+        }
+        if let Some(token) = &self.token {
+            bounds::token(token)?;
+        }
+        Ok(Request {
             family,
             key: self.key.clone(),
             token: self.token.clone().unwrap_or_else(new_token),
             lease: self.lease,
-            owner: self.owner.clone(),
+            owner: self.owner.clone().unwrap_or_else(default_owner),
             words,
-        }
+        })
     }
 }
 
@@ -68,8 +81,8 @@ impl fmt::Debug for Options {
 macro_rules! common_options {
     ($type:ident) => {
         impl<C> $type<C> {
-            /// Sets the lease: how long the hold lasts without renewal, 1 ms to `dsync.max-lease-ms` (a day). It is renewed
-            /// at a third of this. 30 seconds unless set.
+            /// Sets the lease: how long the hold lasts without renewal, 1 ms to `dsync.max-lease-ms` (a day unless an
+            /// operator sets another, at most 30 days). It is renewed at a third of this. 30 seconds unless set.
             ///
             /// The lease is the time after which others go on when this process dies, and the time that the server may be
             /// out of reach before the hold is lost.
@@ -85,8 +98,8 @@ macro_rules! common_options {
                 self
             }
 
-            /// Sets the text that INFO, errors and other waiters show for this holder, at most 128 bytes: a host and a
-            /// process, for example.
+            /// Sets the text that INFO, errors and other waiters show for this holder, at most 128 bytes. `user@host:pid`
+            /// unless set; with an empty text, nobody is told.
             pub fn owner(mut self, owner: impl Into<String>) -> Self {
                 self.options.owner = Some(owner.into());
                 self
@@ -151,7 +164,7 @@ impl<C> Lock<C> {
         self
     }
 
-    pub(crate) fn request(&self) -> Request {
+    pub(crate) fn request(&self) -> Result<Request> {
         let words = if self.is_shared {
             vec!["SHARED".to_owned()]
         } else {
@@ -197,8 +210,9 @@ impl<C> Semaphore<C> {
         self
     }
 
-    pub(crate) fn request(&self) -> Request {
-        let mut words = limit_words(self.limit);
+    pub(crate) fn request(&self) -> Result<Request> {
+        let mut words = limit_words(self.limit)?;
+        bounds::count("permits", self.permits)?;
         words.extend(["PERMITS".to_owned(), self.permits.to_string()]);
         self.options.request(Family::Semaphore, words)
     }
@@ -231,8 +245,9 @@ impl<C> Group<C> {
         self
     }
 
-    pub(crate) fn request(&self) -> Request {
-        self.options.request(Family::Group, limit_words(self.limit))
+    pub(crate) fn request(&self) -> Result<Request> {
+        let words = limit_words(self.limit)?;
+        self.options.request(Family::Group, words)
     }
 }
 
@@ -253,7 +268,7 @@ pub struct Once<C = Client> {
     pub(crate) client: C,
     pub(crate) options: Options,
     max_attempts: Option<u32>,
-    pub(crate) closing: Closing,
+    pub(crate) ending: Ending,
 }
 
 common_options!(Once);
@@ -264,7 +279,7 @@ impl<C> Once<C> {
             client,
             options: Options::new(key),
             max_attempts: None,
-            closing: Closing::default(),
+            ending: Ending::default(),
         }
     }
 
@@ -278,29 +293,27 @@ impl<C> Once<C> {
     /// Sets how long the result is kept, 1 ms to ten years; after that the work may be done again. Unless set, the
     /// server's `dsync.once-keep-ms` applies: a day.
     pub fn keep(mut self, keep: Duration) -> Self {
-        self.closing.keep = Keep::For(keep);
+        self.ending.keep = Keep::For(keep);
         self
     }
 
     /// Keeps the result until the key is removed: for what must never happen twice.
     pub fn keep_forever(mut self) -> Self {
-        self.closing.keep = Keep::Forever;
+        self.ending.keep = Keep::Forever;
         self
     }
 
     /// Sets how long nobody begins again after a failed attempt, at most `dsync.max-lease-ms`. Without it the next in
-    /// line begins at once.
+    /// line begins at once, and also where the server refuses the delay.
     pub fn retry_delay(mut self, delay: Duration) -> Self {
-        self.closing.retry_delay = delay;
+        self.ending.retry_delay = delay;
         self
     }
 
-    pub(crate) fn request(&self) -> Request {
-        let words = self
-            .max_attempts
-            .map(|max| vec!["MAX".to_owned(), max.to_string()]);
-        self.options
-            .request(Family::Once, words.unwrap_or_default())
+    pub(crate) fn request(&self) -> Result<Request> {
+        let words = count_words("MAX", "max_attempts", self.max_attempts)?;
+        self.ending.check()?;
+        self.options.request(Family::Once, words)
     }
 }
 
@@ -318,55 +331,14 @@ pub enum Begun<R = Run> {
     },
 }
 
-/// What DONE and FAIL say besides the result and the reason.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Closing {
-    keep: Keep,
-    retry_delay: Duration,
+fn limit_words(limit: Option<u32>) -> Result<Vec<String>> {
+    count_words("LIMIT", "limit", limit)
 }
 
-impl Closing {
-    pub(crate) fn done(&self, request: &Request, result: Option<&[u8]>) -> Cmd {
-        let mut command = request.verb("DONE");
-        if let Some(result) = result {
-            command.arg("RESULT").arg(result);
-        }
-        match self.keep {
-            Keep::AsTheServerSays => {}
-            Keep::For(time) => drop(command.arg("PX").arg(millis(time))),
-            Keep::Forever => drop(command.arg("PERSIST")),
-        }
-        command
-    }
-
-    pub(crate) fn fail(&self, request: &Request, reason: &str) -> Cmd {
-        let mut command = request.verb("FAIL");
-        command.arg("REASON").arg(shortened(reason));
-        if !self.retry_delay.is_zero() {
-            command.arg("DELAY").arg(millis(self.retry_delay));
-        }
-        command
-    }
-}
-
-/// The server refuses a reason above its bound, and then nobody would learn of the failure.
-fn shortened(reason: &str) -> &str {
-    const MOST: usize = 4096;
-    let end = (0..=MOST.min(reason.len()))
-        .rev()
-        .find(|&end| reason.is_char_boundary(end));
-    &reason[..end.unwrap_or(0)]
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum Keep {
-    #[default]
-    AsTheServerSays,
-    For(Duration),
-    Forever,
-}
-
-fn limit_words(limit: Option<u32>) -> Vec<String> {
-    let words = limit.map(|limit| vec!["LIMIT".to_owned(), limit.to_string()]);
-    words.unwrap_or_default()
+fn count_words(word: &str, option: &'static str, count: Option<u32>) -> Result<Vec<String>> {
+    let Some(count) = count else {
+        return Ok(Vec::new());
+    };
+    bounds::count(option, count)?;
+    Ok(vec![word.to_owned(), count.to_string()])
 }

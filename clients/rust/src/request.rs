@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Value};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ToRedisArgs, Value};
 use uuid::Uuid;
 
-/// How long the server keeps a place in the queue after the last request for it. It outlasts the reconnection after a
-/// failover; on the other hand a process that dies in the queue can cost the others so long, when its turn comes.
-pub(crate) const KEEP: Duration = Duration::from_secs(20);
+/// How long the server keeps a place in the queue after the last request for it: as long as a promoted server gives each
+/// place at least. A process that dies in the queue can cost the others so long, when its turn comes.
+pub(crate) const KEEP: Duration = Duration::from_secs(5);
 
 /// The families of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,15 +19,16 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    pub(crate) fn command(self, verb: &str, key: &str) -> Cmd {
+    pub(crate) fn command(self, verb: &str, key: &str) -> Command {
         let family = match self {
             Family::Lock => "DLOCK",
             Family::Semaphore => "DSEM",
             Family::Group => "DWG",
             Family::Once => "DONCE",
         };
-        let mut command = redis::cmd(&format!("{family}.{verb}"));
+        let mut command = Command::of_server(&format!("{family}.{verb}"));
         command.arg(key);
+        command.key = Some(key.to_owned());
         command
     }
 
@@ -40,14 +41,45 @@ impl Family {
     }
 }
 
+/// A command, and what errors say about it.
+#[derive(Clone)]
+pub(crate) struct Command {
+    pub(crate) cmd: Cmd,
+    /// `None` of a command to the server as such.
+    pub(crate) key: Option<String>,
+    /// What no error may show: servers repeat the arguments of commands that they do not know.
+    pub(crate) token: Option<String>,
+}
+
+impl Command {
+    pub(crate) fn of_server(name: &str) -> Command {
+        Command {
+            cmd: redis::cmd(name),
+            key: None,
+            token: None,
+        }
+    }
+
+    pub(crate) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Command {
+        self.cmd.arg(arg);
+        self
+    }
+
+    fn token(&mut self, token: &str) -> &mut Command {
+        self.token = Some(token.to_owned());
+        self.arg(token)
+    }
+}
+
 /// ACQUIRE, ADD or BEGIN. It may be sent any number of times, because it has a token.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) family: Family,
     pub(crate) key: String,
     pub(crate) token: String,
     pub(crate) lease: Duration,
-    pub(crate) owner: Option<String>,
+    /// What people are shown; nothing if it is empty.
+    pub(crate) owner: String,
     /// The words that only some families have: LIMIT, PERMITS, MAX, SHARED.
     pub(crate) words: Vec<String>,
 }
@@ -83,12 +115,12 @@ pub(crate) enum Outcome {
 }
 
 impl Request {
-    pub(crate) fn command(&self, waiting: Waiting) -> Cmd {
+    pub(crate) fn command(&self, waiting: Waiting) -> Command {
         let mut command = self.family.command(self.family.ask(), &self.key);
-        command.arg("TOKEN").arg(&self.token);
+        command.arg("TOKEN").token(&self.token);
         command.arg("PX").arg(millis(self.lease)).arg(&self.words);
-        if let Some(owner) = &self.owner {
-            command.arg("OWNER").arg(owner);
+        if !self.owner.is_empty() {
+            command.arg("OWNER").arg(&self.owner);
         }
         match waiting {
             Waiting::Not => {}
@@ -99,13 +131,13 @@ impl Request {
     }
 
     /// A command about the hold, or the queued request, of this request's token.
-    pub(crate) fn verb(&self, verb: &str) -> Cmd {
+    pub(crate) fn verb(&self, verb: &str) -> Command {
         let mut command = self.family.command(verb, &self.key);
-        command.arg(&self.token);
+        command.token(&self.token);
         command
     }
 
-    pub(crate) fn renewal(&self) -> Cmd {
+    pub(crate) fn renewal(&self) -> Command {
         let mut command = self.verb("RENEW");
         command.arg("PX").arg(millis(self.lease));
         command
@@ -163,41 +195,6 @@ pub(crate) fn unexpected(reply: &Value) -> RedisError {
     RedisError::from((ErrorKind::UnexpectedReturnType, what, format!("{reply:?}")))
 }
 
-/// Whether the same request may be sent again: the server, or the connection, was in the way, and that can pass.
-pub(crate) fn is_retryable(error: &RedisError) -> bool {
-    const CODES: [&str; 11] = [
-        "UNBLOCKED",
-        "READONLY",
-        "TRYAGAIN",
-        "LOADING",
-        "CLUSTERDOWN",
-        "MOVED",
-        "ASK",
-        "MASTERDOWN",
-        "NOREPLICAS",
-        "MISCONF",
-        "BUSY",
-    ];
-    // Asked again, the removed group would be answered as one that is finished.
-    if error
-        .detail()
-        .is_some_and(|detail| detail.starts_with("the group was removed"))
-    {
-        return false;
-    }
-    is_connection_error(error)
-        || matches!(
-            error.kind(),
-            ErrorKind::MasterNameNotFoundBySentinel | ErrorKind::ClusterConnectionNotFound
-        )
-        || error.code().is_some_and(|code| CODES.contains(&code))
-}
-
-/// Whether the connection is of no further use. What arrives on it late would be taken for the next reply.
-pub(crate) fn is_connection_error(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_timeout() || error.kind() == ErrorKind::Parse
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,8 +203,8 @@ mod tests {
         Value::BulkString(text.as_bytes().to_vec())
     }
 
-    fn spelled(command: &Cmd) -> String {
-        let words = command.args_iter().map(|arg| match arg {
+    fn spelled(command: &Command) -> String {
+        let words = command.cmd.args_iter().map(|arg| match arg {
             redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             _ => String::new(),
         });
@@ -220,7 +217,7 @@ mod tests {
             key: "k".to_owned(),
             token: "t".to_owned(),
             lease: Duration::from_secs(3),
-            owner: Some("web-1".to_owned()),
+            owner: "web-1".to_owned(),
             words: words.iter().map(|&word| word.to_owned()).collect(),
         }
     }
@@ -230,7 +227,7 @@ mod tests {
         let ask = request(Family::Semaphore, &["LIMIT", "5"]).command(Waiting::Queue);
         assert_eq!(
             spelled(&ask),
-            "DSEM.ACQUIRE k TOKEN t PX 3000 LIMIT 5 OWNER web-1 QUEUE 20000"
+            "DSEM.ACQUIRE k TOKEN t PX 3000 LIMIT 5 OWNER web-1 QUEUE 5000"
         );
         let short = Waiting::Block(Duration::from_micros(10));
         let ask = request(Family::Once, &[]).command(short);
@@ -278,28 +275,5 @@ mod tests {
         assert_eq!(outcome(Value::Nil), Ok(Outcome::Refused));
         assert!(outcome(Value::Int(1)).is_err());
         assert!(outcome(Value::Array(vec![text("NEW"), text("a"), text("b")])).is_err());
-    }
-
-    #[test]
-    fn only_what_can_pass_is_retried() {
-        let error = |code: &str| redis::make_extension_error(code.to_owned(), None);
-        for code in ["UNBLOCKED", "NOREPLICAS", "MISCONF"] {
-            assert!(is_retryable(&error(code)), "{code}");
-        }
-        for code in [
-            "MISMATCH",
-            "TOOMANY",
-            "NOLIMIT",
-            "QUEUEFULL",
-            "WRONGTYPE",
-            "NOPERM",
-        ] {
-            assert!(!is_retryable(&error(code)), "{code}");
-        }
-        let removed = "the group was removed before it finished".to_owned();
-        let removed = redis::make_extension_error("UNBLOCKED".to_owned(), Some(removed));
-        assert!(!is_retryable(&removed));
-        let closed = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-        assert!(is_retryable(&RedisError::from(closed)));
     }
 }

@@ -1,38 +1,41 @@
 //! Where the server is.
 
 use std::fmt;
-#[cfg(feature = "sentinel")]
 use std::sync::Arc;
 
 use redis::{IntoConnectionInfo, RedisError};
 
 use crate::error::Result;
-use crate::request::is_retryable;
-
-// Tasks and threads may ask the same Sentinel client, so with tokio its lock is one that tasks can wait for.
-#[cfg(all(feature = "sentinel", not(feature = "tokio")))]
-use std::sync::Mutex;
-#[cfg(all(feature = "sentinel", feature = "tokio"))]
-use tokio::sync::Mutex;
+use crate::passing::passes;
+#[cfg(feature = "sentinel")]
+use crate::sentinel::{Found, Source};
 
 /// Where the server is: one server, a cluster, or the primary that Sentinel names.
 ///
 /// Made from a [`redis::Client`], a `redis::cluster::ClusterClient` (feature `cluster`) or a
 /// `redis::sentinel::SentinelClient` (feature `sentinel`).
 #[derive(Clone)]
-pub struct Server(pub(crate) Kind);
+pub struct Server {
+    pub(crate) kind: Kind,
+    /// Where the server was asked for, for messages: an address has no password.
+    name: Arc<str>,
+}
 
 #[derive(Clone)]
 pub(crate) enum Kind {
     Single(Box<redis::Client>),
     #[cfg(feature = "cluster")]
     Cluster(Box<redis::cluster::ClusterClient>),
-    /// Asking Sentinel changes its client, which keeps connections: one question at a time.
     #[cfg(feature = "sentinel")]
-    Sentinel(Arc<Mutex<redis::sentinel::SentinelClient>>),
+    Sentinel(Arc<Found>),
 }
 
 impl Server {
+    fn new(kind: Kind, name: impl Into<Arc<str>>) -> Server {
+        let name = name.into();
+        Server { kind, name }
+    }
+
     /// Names one server by its URL, `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `tls-rustls`) or
     /// `unix:///path`.
     pub fn at(address: impl IntoConnectionInfo) -> Result<Server> {
@@ -45,78 +48,87 @@ impl Server {
     /// growing pauses, longer than a lease lasts. This crate repeats requests itself, with the same token.
     #[cfg(feature = "cluster")]
     pub fn cluster<T: IntoConnectionInfo>(nodes: impl IntoIterator<Item = T>) -> Result<Server> {
-        // One repetition follows MOVED and ASK. RESP3 can bring messages on the connection of the commands.
+        let nodes = nodes.into_iter().map(T::into_connection_info);
+        let nodes: Vec<redis::ConnectionInfo> = nodes.collect::<redis::RedisResult<_>>()?;
+        let names: Vec<String> = nodes.iter().map(|node| node.addr().to_string()).collect();
+        // One repetition follows MOVED and ASK. Turns are announced by RESP3, on a connection of their own.
         let client = redis::cluster::ClusterClientBuilder::new(nodes)
             .retries(1)
             .use_protocol(redis::ProtocolVersion::RESP3);
-        Ok(client.build()?.into())
+        let kind = Kind::Cluster(Box::new(client.build()?));
+        Ok(Server::new(
+            kind,
+            format!("the cluster of {}", names.join(", ")),
+        ))
     }
 
-    #[cfg(feature = "cluster-async")]
+    /// Names the primary that Sentinel knows. The function makes a client of Sentinel; it is called for each connection.
+    ///
+    /// Prefer this to a `SentinelClient`: that is used by one caller at a time, and redis-rs sets no limit on how long a
+    /// thread waits for a Sentinel, or a primary, that stopped without closing its connections.
+    #[cfg(feature = "sentinel")]
+    pub fn sentinel(
+        client: impl Fn() -> redis::RedisResult<redis::sentinel::SentinelClient> + Send + Sync + 'static,
+    ) -> Server {
+        Server::found_by(Source::New(Box::new(client)))
+    }
+
+    #[cfg(feature = "sentinel")]
+    fn found_by(source: Source) -> Server {
+        let kind = Kind::Sentinel(Arc::new(Found::by(source)));
+        Server::new(kind, "the primary that Sentinel names")
+    }
+
+    /// Where the server is, for messages.
+    pub(crate) fn name(&self) -> String {
+        #[cfg(feature = "sentinel")]
+        if let Kind::Sentinel(found) = &self.kind
+            && let Some(address) = found.last()
+        {
+            return address;
+        }
+        self.name.to_string()
+    }
+
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.0, Kind::Cluster(_))
+        match self.kind {
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(_) => true,
+            _ => false,
+        }
     }
 
     /// Whether an error can pass. A client of one server does not follow MOVED: it needs to be told of the cluster.
     pub(crate) fn may_pass(&self, error: &RedisError) -> bool {
-        let is_single = matches!(self.0, Kind::Single(_));
-        is_retryable(error) && !(is_single && matches!(error.code(), Some("MOVED" | "ASK")))
-    }
-}
-
-/// Returns a client of the primary that Sentinel names, for a thread.
-#[cfg(feature = "sentinel")]
-pub(crate) fn primary(
-    sentinel: &Mutex<redis::sentinel::SentinelClient>,
-) -> redis::RedisResult<redis::Client> {
-    #[cfg(not(feature = "tokio"))]
-    {
-        let mut sentinel = sentinel
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        sentinel.get_client()
-    }
-    // `blocking_lock` would panic in a thread that runs tasks, though it may block.
-    #[cfg(feature = "tokio")]
-    loop {
-        if let Ok(mut sentinel) = sentinel.try_lock() {
-            return sentinel.get_client();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        let is_single = matches!(self.kind, Kind::Single(_));
+        passes(error) && !(is_single && matches!(error.code(), Some("MOVED" | "ASK")))
     }
 }
 
 impl From<redis::Client> for Server {
     fn from(client: redis::Client) -> Server {
-        Server(Kind::Single(Box::new(client)))
+        let name = client.get_connection_info().addr().to_string();
+        Server::new(Kind::Single(Box::new(client)), name)
     }
 }
 
 #[cfg(feature = "cluster")]
 impl From<redis::cluster::ClusterClient> for Server {
     fn from(client: redis::cluster::ClusterClient) -> Server {
-        Server(Kind::Cluster(Box::new(client)))
+        Server::new(Kind::Cluster(Box::new(client)), "the cluster")
     }
 }
 
-/// Asks Sentinel for the primary whenever a connection is opened. redis-rs sets no limit on how long a thread waits for a
-/// Sentinel that stopped without closing its connections; a hold that cannot be renewed meanwhile is told as lost in time.
+/// Asks Sentinel for the primary whenever a connection is opened. [`Server::sentinel`] says what is better about it.
 #[cfg(feature = "sentinel")]
 impl From<redis::sentinel::SentinelClient> for Server {
     fn from(client: redis::sentinel::SentinelClient) -> Server {
-        Server(Kind::Sentinel(Arc::new(Mutex::new(client))))
+        Server::found_by(Source::one(client))
     }
 }
 
 impl fmt::Debug for Server {
-    /// Shows the kind only: an address can contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Kind::Single(_) => "Server(single)",
-            #[cfg(feature = "cluster")]
-            Kind::Cluster(_) => "Server(cluster)",
-            #[cfg(feature = "sentinel")]
-            Kind::Sentinel(_) => "Server(sentinel)",
-        })
+        write!(f, "Server({})", self.name())
     }
 }

@@ -1,6 +1,12 @@
-//! The settings of a client.
+//! The settings of a client, and the times that all of its requests share.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a try lasts at most, whatever the server does.
+pub(crate) const TRY: Duration = Duration::from_secs(2);
+
+/// How long to wait for an answer that the caller can do without: who holds, or that a request is withdrawn.
+const COURTESY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -11,8 +17,82 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            response_timeout: Duration::from_secs(3),
+            response_timeout: Duration::from_secs(2),
             patience: Duration::from_secs(30),
         }
+    }
+}
+
+/// How hard to try to get an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// How long to wait for a connection, and for the reply beyond what the server may wait.
+    pub(crate) response: Duration,
+    /// How long to repeat a command from its first failure on.
+    pub(crate) patience: Duration,
+    /// When to give up in any case.
+    pub(crate) give_up_at: Option<Instant>,
+}
+
+impl Settings {
+    /// For a command that the caller needs an answer to.
+    pub(crate) fn effort(&self) -> Effort {
+        Effort {
+            response: self.response_timeout,
+            patience: self.patience,
+            give_up_at: None,
+        }
+    }
+
+    /// For one attempt.
+    pub(crate) fn attempt(&self) -> Effort {
+        self.effort().with_patience(Duration::ZERO)
+    }
+
+    /// For one attempt at what the caller can do without.
+    pub(crate) fn courtesy(&self) -> Effort {
+        Effort {
+            response: self.response_timeout.min(COURTESY),
+            ..self.attempt()
+        }
+    }
+}
+
+impl Effort {
+    pub(crate) fn with_patience(self, patience: Duration) -> Effort {
+        Effort { patience, ..self }
+    }
+
+    pub(crate) fn until(self, give_up_at: Option<Instant>) -> Effort {
+        Effort { give_up_at, ..self }
+    }
+
+    /// How long to wait for a reply now.
+    pub(crate) fn limit(&self) -> Duration {
+        self.at_most(self.response)
+    }
+
+    /// How long to wait for a connection now: each step of connecting has half of the time for a reply. In a cluster there
+    /// are several, and a node that does not answer can be met twice: when its slots are asked for, and when all nodes are
+    /// greeted.
+    pub(crate) fn connect_limits(&self) -> (Duration, Duration) {
+        (
+            self.at_most(self.response / 2),
+            self.at_most(self.response * 2),
+        )
+    }
+
+    fn at_most(&self, time: Duration) -> Duration {
+        const SHORTEST: Duration = Duration::from_millis(1);
+        let left = self
+            .give_up_at
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        left.map_or(time, |left| left.min(time)).max(SHORTEST)
+    }
+
+    /// Whether another attempt, after a pause, would be too late.
+    pub(crate) fn is_over(&self, first_failure: Instant, pause: Duration) -> bool {
+        let is_late = |end| Instant::now() + pause >= end;
+        first_failure.elapsed() + pause > self.patience || self.give_up_at.is_some_and(is_late)
     }
 }

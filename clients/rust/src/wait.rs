@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::settings::TRY;
 
-/// How long one BLOCK lasts, so that a connection that died without a word is noticed soon.
-const BLOCK: Duration = Duration::from_secs(5);
-
-/// How long one BLOCK lasts when something is to be done in between: to tell the progress of the wait, for example.
-pub(crate) const SHORT_BLOCK: Duration = Duration::from_secs(2);
+/// How long one BLOCK lasts. A connection that died without a word is noticed after this and the time for an answer, while
+/// a server that took over still keeps the place.
+pub(crate) const BLOCK: Duration = Duration::from_secs(2);
 
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,9 +25,13 @@ impl WaitLimit {
         end.map_or(WaitLimit::Unlimited, WaitLimit::Until)
     }
 
-    /// How long the next BLOCK may last; `None` when the time is up.
-    pub(crate) fn next_block(self, is_short: bool) -> Option<Duration> {
-        self.left(if is_short { SHORT_BLOCK } else { BLOCK })
+    /// When to give up a server that cannot be reached: when the time is up, but not before a try would.
+    pub(crate) fn give_up_at(self, start: Instant) -> Option<Instant> {
+        match self {
+            WaitLimit::Try => Some(start + TRY),
+            WaitLimit::Until(end) => Some(end.max(start + TRY)),
+            WaitLimit::Unlimited => None,
+        }
     }
 
     /// How much of this time is left; `None` when there is not a whole millisecond.
@@ -43,14 +47,26 @@ impl WaitLimit {
     }
 }
 
-/// Whether a request that has ended so may still be queued, or may even hold by now. An error of the server says that the
-/// request has changed nothing; the token may then be that of an older hold, which is not to be released.
-pub(crate) fn is_to_be_withdrawn(limit: WaitLimit, verdict: &Result<Verdict>) -> bool {
-    match verdict {
-        Err(Error::NotAcquired { .. }) => limit != WaitLimit::Try,
-        Err(Error::Cancelled { .. }) => true,
-        Err(error) => error.is_unreachable(),
-        Ok(_) => false,
+/// How a request that has ended so is to be withdrawn, because it may still be queued, or may even hold by now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Withdrawal {
+    /// The server knows nothing of the request. An error of the server says that the request has changed nothing; the token
+    /// may then be that of an older hold, which is not to be released.
+    Not,
+    /// The server answers, so the caller can wait for it.
+    Now,
+    /// The server does not answer, and the caller has waited long enough.
+    InBackground,
+}
+
+impl Withdrawal {
+    pub(crate) fn of(limit: WaitLimit, verdict: &Result<Verdict>) -> Withdrawal {
+        match verdict {
+            Err(Error::NotAcquired { .. }) if limit != WaitLimit::Try => Withdrawal::Now,
+            Err(Error::Cancelled { .. }) => Withdrawal::Now,
+            Err(error) if error.is_unreachable() => Withdrawal::InBackground,
+            _ => Withdrawal::Not,
+        }
     }
 }
 
@@ -61,7 +77,7 @@ pub(crate) enum Verdict {
     Granted {
         fence: u64,
         attempt: u64,
-        sent: Instant,
+        sent: Moment,
     },
     Done {
         result: Option<Vec<u8>>,

@@ -1,53 +1,92 @@
 //! How a wait with QUEUE hears of its turn.
 //!
-//! The server announces a turn on the channel that it named in its reply. One server is listened to on a connection of
-//! its own for all waits, a cluster on the shared connection. A message is no grant, and it can be lost: a waiter asks
-//! again when it hears one, when the listening has ended, and every few seconds.
+//! The server announces a turn on the channel that it named in its reply. The client listens on a connection that has no
+//! other use: one to the server, or one to each node of a cluster. A message is no grant, and it can be lost: a waiter asks
+//! again when it hears one, when the server or the connection has ended the subscription, and every few seconds.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use redis::RedisResult;
-use redis::aio::PubSub;
-use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, oneshot};
+use redis::aio::SendError;
+use redis::{PushInfo, PushKind, RedisResult};
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
-use crate::aio::connection::{Connections, within};
+use crate::aio::connection::{Connection, Connections, within};
+use crate::request::read;
+use crate::settings::Effort;
 
 /// Who is to be woken by a message, by channel.
 #[derive(Default)]
-pub(crate) struct Listeners(Mutex<HashMap<String, Arc<Notify>>>);
+struct Listeners(Mutex<HashMap<String, Arc<Ear>>>);
+
+struct Ear {
+    hearing: watch::Sender<Hearing>,
+    /// Kept for a waiter that is not waiting at this moment, but asking.
+    turn: Notify,
+}
+
+/// What the server has said about a subscription.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hearing {
+    Nothing,
+    Subscribed,
+    /// Ended by the server, as when a slot moves or its node becomes a replica, or with the connection.
+    Ended,
+}
+
+impl Ear {
+    fn end(&self) {
+        self.hearing.send_replace(Hearing::Ended);
+        self.turn.notify_one();
+    }
+}
 
 impl Listeners {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Notify>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Ear>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, channel: &str) {
-        if let Some(waiter) = self.all().get(channel) {
-            // Kept for a waiter that is not waiting at this moment, but asking.
-            waiter.notify_one();
+    fn add(&self, channel: &str) -> Arc<Ear> {
+        let ear = Arc::new(Ear {
+            hearing: watch::Sender::new(Hearing::Nothing),
+            turn: Notify::new(),
+        });
+        self.all().insert(channel.to_owned(), Arc::clone(&ear));
+        ear
+    }
+
+    fn remove(&self, channel: &str, ear: &Arc<Ear>) {
+        let mut all = self.all();
+        if all
+            .get(channel)
+            .is_some_and(|found| Arc::ptr_eq(found, ear))
+        {
+            all.remove(channel);
         }
     }
 
-    fn wake_all(&self) {
-        self.all().values().for_each(|waiter| waiter.notify_one());
-    }
-
-    /// Takes what a cluster's connection was pushed. The result is the one that redis-rs asks for.
-    #[cfg(feature = "cluster-async")]
-    pub(crate) fn pushed(&self, push: redis::PushInfo) -> Result<(), redis::aio::SendError> {
+    /// Takes what the server has sent. What it says of a subscription is believed by its channel: redis-rs can take it for
+    /// the reply to the subscription of another channel.
+    fn pushed(&self, push: &PushInfo) {
+        if push.kind == PushKind::Disconnection {
+            self.all().values().for_each(|ear| ear.end());
+            return;
+        }
+        let channel: Option<String> = push.data.first().and_then(|channel| read(channel).ok());
+        let all = self.all();
+        let Some(ear) = channel.and_then(|channel| all.get(&channel)) else {
+            return;
+        };
         match push.kind {
-            redis::PushKind::SMessage => {
-                if let Some(message) = redis::Msg::from_push_info(push) {
-                    self.wake(message.get_channel_name());
-                }
+            PushKind::Message | PushKind::SMessage => ear.turn.notify_one(),
+            PushKind::Subscribe | PushKind::SSubscribe => {
+                ear.hearing.send_replace(Hearing::Subscribed);
             }
-            redis::PushKind::Disconnection => self.wake_all(),
+            PushKind::Unsubscribe | PushKind::SUnsubscribe => ear.end(),
             _ => {}
         }
-        Ok(())
     }
 }
 
@@ -55,177 +94,192 @@ impl Listeners {
 pub(crate) struct Announcements {
     connections: Arc<Connections>,
     listeners: Arc<Listeners>,
-    /// The task that listens to one server; closed when its connection has ended.
-    task: AsyncMutex<Option<mpsc::UnboundedSender<Wish>>>,
-    response: Duration,
+    line: AsyncMutex<Option<Arc<Line>>>,
+    effort: Effort,
 }
 
-enum Wish {
-    Listen(String, oneshot::Sender<RedisResult<()>>),
-    Forget(String),
+/// A connection for messages.
+struct Line {
+    connection: Connection,
+    /// The number of the shared connection at that time. When that has failed, this one leads to the wrong server, too.
+    number: u64,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Line {
+    fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
 }
 
 /// A channel that is listened to until this is dropped.
 pub(crate) struct Listening {
     channel: String,
-    waiter: Arc<Notify>,
+    ear: Arc<Ear>,
     listeners: Arc<Listeners>,
     /// Where the messages come from; `None` before that is known.
-    source: Option<Source>,
-}
-
-enum Source {
-    Task(mpsc::UnboundedSender<Wish>),
-    #[cfg(feature = "cluster-async")]
-    Cluster {
-        connections: Arc<Connections>,
-        number: u64,
-        response: Duration,
-    },
+    line: Option<Arc<Line>>,
+    limit: Duration,
 }
 
 impl Announcements {
-    pub(crate) fn new(
-        connections: Arc<Connections>,
-        listeners: Arc<Listeners>,
-        response: Duration,
-    ) -> Announcements {
+    pub(crate) fn new(connections: Arc<Connections>, effort: Effort) -> Announcements {
         Announcements {
             connections,
-            listeners,
-            task: AsyncMutex::default(),
-            response,
+            listeners: Arc::default(),
+            line: AsyncMutex::default(),
+            effort,
         }
     }
 
-    /// Listens to a channel. Whatever is announced from now on wakes the waiter.
+    /// Listens to a channel. Returns when the server has confirmed it: what is announced from then on wakes the waiter.
     pub(crate) async fn listen(&self, channel: &str) -> RedisResult<Listening> {
-        let waiter = Arc::new(Notify::new());
-        self.listeners
-            .all()
-            .insert(channel.to_owned(), Arc::clone(&waiter));
         // Made before the first await: when this future is dropped, what it has begun is undone.
         let mut listening = Listening {
             channel: channel.to_owned(),
-            waiter,
+            ear: self.listeners.add(channel),
             listeners: Arc::clone(&self.listeners),
-            source: None,
+            line: None,
+            limit: self.effort.limit(),
         };
-        self.subscribe(&mut listening).await?;
-        Ok(listening)
+        let line = within(self.effort.connect_limits().1, self.line()).await?;
+        listening.line = Some(Arc::clone(&line));
+        let subscribed = within(self.effort.limit(), listening.subscribed(&line)).await;
+        if subscribed
+            .as_ref()
+            .is_err_and(redis::RedisError::is_timeout)
+        {
+            // The server has stopped, or is the wrong one. The next to listen connects anew.
+            line.is_open.store(false, Ordering::Release);
+        }
+        subscribed.map(|()| listening)
     }
 
-    async fn subscribe(&self, listening: &mut Listening) -> RedisResult<()> {
-        let channel = listening.channel.clone();
-        #[cfg(feature = "cluster-async")]
-        if self.connections.announced_to.is_some() {
-            let source = listening.source.insert(Source::Cluster {
-                connections: Arc::clone(&self.connections),
-                number: 0,
-                response: self.response,
-            });
-            let subscribed = self.connections.listen_in_cluster(&channel, self.response);
-            let on = subscribed.await?;
-            if let Source::Cluster { number, .. } = source {
-                *number = on;
+    async fn line(&self) -> RedisResult<Arc<Line>> {
+        let mut line = self.line.lock().await;
+        let number = self.connections.number();
+        if let Some(line) = line
+            .as_ref()
+            .filter(|line| line.is_open() && line.number == number)
+        {
+            return Ok(Arc::clone(line));
+        }
+        if let Some(old) = line.take() {
+            old.is_open.store(false, Ordering::Release);
+        }
+        let is_open = Arc::new(AtomicBool::new(true));
+        let (listeners, is_this_open) = (Arc::clone(&self.listeners), Arc::clone(&is_open));
+        let told = move |push: PushInfo| -> Result<(), SendError> {
+            // What an old connection still says, its end for example, is of no interest.
+            if is_this_open.load(Ordering::Acquire) {
+                if push.kind == PushKind::Disconnection {
+                    is_this_open.store(false, Ordering::Release);
+                }
+                listeners.pushed(&push);
             }
-            return Ok(());
-        }
-        let wishes = within(self.response, self.task()).await?;
-        listening.source = Some(Source::Task(wishes.clone()));
-        let (tell, told) = oneshot::channel();
-        // A task that has just ended drops the wish, and with it `tell`.
-        let _ = wishes.send(Wish::Listen(channel, tell));
-        let closed = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-        within(self.response, async { told.await.map_err(|_| closed())? }).await
-    }
-
-    async fn task(&self) -> RedisResult<mpsc::UnboundedSender<Wish>> {
-        let mut task = self.task.lock().await;
-        if let Some(wishes) = task.as_ref().filter(|wishes| !wishes.is_closed()) {
-            return Ok(wishes.clone());
-        }
-        let connection = self.connections.connect_to_listen().await?;
-        let (wishes, received) = mpsc::unbounded_channel();
-        tokio::spawn(listen(connection, received, Arc::clone(&self.listeners)));
-        *task = Some(wishes.clone());
-        Ok(wishes)
-    }
-}
-
-/// Listens until the connection ends, or the client and all its waits are gone.
-async fn listen(
-    connection: PubSub,
-    mut wishes: mpsc::UnboundedReceiver<Wish>,
-    listeners: Arc<Listeners>,
-) {
-    let (mut sink, mut messages) = connection.split();
-    loop {
-        tokio::select! {
-            wish = wishes.recv() => match wish {
-                Some(Wish::Listen(channel, told)) => {
-                    let _ = told.send(sink.subscribe(channel).await);
-                }
-                Some(Wish::Forget(channel)) => {
-                    let _ = sink.unsubscribe(channel).await;
-                }
-                None => return,
-            },
-            message = messages.next() => match message {
-                Some(message) => listeners.wake(message.get_channel_name()),
-                None => break,
-            },
-        }
-    }
-    // Closed first, so that a woken waiter finds it so, and listens anew.
-    drop(wishes);
-    listeners.wake_all();
-}
-
-impl Listening {
-    /// Waits for a message, at most so long.
-    pub(crate) async fn wait(&self, at_most: Duration) {
-        let _ = tokio::time::timeout(at_most, self.waiter.notified()).await;
+            Ok(())
+        };
+        let connection = self
+            .connections
+            .connect_to_listen(self.effort, told)
+            .await?;
+        let made = Arc::new(Line {
+            connection,
+            number,
+            is_open,
+        });
+        *line = Some(Arc::clone(&made));
+        Ok(made)
     }
 
     /// Whether a message would still arrive, as far as that can be known.
-    pub(crate) async fn is_alive(&self, channel: &str) -> bool {
-        if self.channel != channel {
-            return false;
+    pub(crate) fn is_heard(&self, listening: &Listening, channel: &str) -> bool {
+        let is_current =
+            |line: &Arc<Line>| line.is_open() && line.number == self.connections.number();
+        listening.channel == channel
+            && *listening.ear.hearing.borrow() == Hearing::Subscribed
+            && listening.line.as_ref().is_some_and(is_current)
+    }
+}
+
+impl Listening {
+    async fn subscribed(&self, line: &Line) -> RedisResult<()> {
+        let mut hearing = self.ear.hearing.subscribe();
+        let subscribe = async {
+            match line.connection.subscribe(&self.channel).await {
+                Err(error) => error,
+                Ok(()) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = hearing.wait_for(|heard| *heard == Hearing::Subscribed) => Ok(()),
+            error = subscribe => Err(error),
         }
-        match &self.source {
-            None => false,
-            Some(Source::Task(wishes)) => !wishes.is_closed(),
-            #[cfg(feature = "cluster-async")]
-            Some(Source::Cluster {
-                connections,
-                number,
-                ..
-            }) => connections.shared_number().await == *number,
-        }
+    }
+
+    /// Waits for a message, at most so long.
+    pub(crate) async fn wait(&self, at_most: Duration) {
+        let _ = tokio::time::timeout(at_most, self.ear.turn.notified()).await;
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.listeners.all().remove(&self.channel);
-        let channel = std::mem::take(&mut self.channel);
-        match &self.source {
-            None => {}
-            Some(Source::Task(wishes)) => drop(wishes.send(Wish::Forget(channel))),
-            #[cfg(feature = "cluster-async")]
-            Some(Source::Cluster {
-                connections,
-                response,
-                ..
-            }) => {
-                let (connections, response) = (Arc::clone(connections), *response);
-                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                    runtime.spawn(async move {
-                        connections.forget_in_cluster(&channel, response).await;
-                    });
-                }
+        self.listeners.remove(&self.channel, &self.ear);
+        let Some(line) = self.line.take().filter(|line| line.is_open()) else {
+            return;
+        };
+        let (channel, limit) = (std::mem::take(&mut self.channel), self.limit);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = within(limit, line.connection.unsubscribe(&channel)).await;
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::Value;
+
+    fn push(kind: PushKind, channel: &str) -> PushInfo {
+        let channel = Value::BulkString(channel.as_bytes().to_vec());
+        let data = vec![channel, Value::Int(1)];
+        PushInfo { kind, data }
+    }
+
+    fn is_woken(ear: &Ear) -> bool {
+        std::pin::pin!(ear.turn.notified()).as_mut().enable()
+    }
+
+    #[test]
+    fn subscription_that_the_server_ends_wakes_its_waiter_and_no_other() {
+        for kind in [PushKind::Unsubscribe, PushKind::SUnsubscribe] {
+            let listeners = Listeners::default();
+            let [first, second] =
+                ["dsync:{a}:1", "dsync:{b}:2"].map(|channel| listeners.add(channel));
+            for channel in ["dsync:{a}:1", "dsync:{b}:2"] {
+                listeners.pushed(&push(PushKind::SSubscribe, channel));
             }
+            assert_eq!(*first.hearing.borrow(), Hearing::Subscribed);
+            listeners.pushed(&push(kind, "dsync:{a}:1"));
+            assert_eq!(*first.hearing.borrow(), Hearing::Ended);
+            assert_eq!(*second.hearing.borrow(), Hearing::Subscribed);
+            assert!(is_woken(&first) && !is_woken(&second));
+        }
+    }
+
+    #[test]
+    fn end_of_the_connection_wakes_all() {
+        let listeners = Listeners::default();
+        let ears = ["dsync:{a}:1", "dsync:{b}:2"].map(|channel| listeners.add(channel));
+        let mut end = push(PushKind::Disconnection, "");
+        end.data.clear();
+        listeners.pushed(&end);
+        for ear in ears {
+            assert!(is_woken(&ear));
+            assert_eq!(*ear.hearing.borrow(), Hearing::Ended);
         }
     }
 }

@@ -4,18 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, IntoConnectionInfo, Value};
-use tokio::runtime::Handle;
+use redis::{IntoConnectionInfo, Value};
 use tokio::time::sleep;
 
-use crate::aio::announce::{Announcements, Listeners};
-use crate::aio::connection::Connections;
-use crate::error::{Error, Result};
+use crate::aio::announce::Announcements;
+use crate::aio::connection::{Blocked, Connections};
+use crate::clock::Moment;
+use crate::error::{Error, Result, ServerError};
 use crate::options::{Group, Lock, Once, Semaphore};
 use crate::progress::KeyInfo;
-use crate::request::{Family, Request};
+use crate::request::{Command, Family};
 use crate::server::Server;
-use crate::settings::Settings;
+use crate::settings::{Effort, Settings};
 
 /// Connects to the server, and makes locks, semaphores, groups and work-once keys for tasks.
 ///
@@ -23,7 +23,7 @@ use crate::settings::Settings;
 /// [`with_waits`](Client::with_waits) says. A clone shares them. Use a client within one tokio runtime.
 #[derive(Clone)]
 pub struct Client {
-    settings: Settings,
+    pub(crate) settings: Settings,
     waits: Waits,
     connections: Arc<Connections>,
     announcements: Arc<Announcements>,
@@ -38,17 +38,17 @@ pub enum Waits {
     #[default]
     OwnConnection,
     /// All waits share one connection with the other commands (QUEUE), and a second one tells whose turn it is: for
-    /// thousands of waits at a time. It needs the ACL `&dsync:*` and `+subscribe +unsubscribe`. In a cluster the messages
-    /// come on the shared connection, which takes RESP3 and `+ssubscribe +sunsubscribe`;
-    /// [`Server::cluster`] chooses RESP3, a `ClusterClient` of your own has to. Only a wait for a group to finish has no
-    /// messages: it asks every half a second.
+    /// thousands of waits at a time. It needs `+subscribe +unsubscribe` and the channels of the keys in the ACL, for keys
+    /// `jobs:*` `&dsync:{jobs:*`; in a cluster `+ssubscribe +sunsubscribe`, and RESP3: [`Server::cluster`] chooses it, a
+    /// `ClusterClient` of your own has to. Without them the waits ask twice a second. Only a wait for a group to finish
+    /// has no messages: it asks every half a second.
     SharedConnection,
 }
 
 /// The reply to a command.
 pub(crate) struct Answer {
     /// When the attempt that was answered was sent.
-    pub(crate) sent: Instant,
+    pub(crate) sent: Moment,
     pub(crate) reply: Value,
     /// Whether an earlier attempt may have been carried out.
     pub(crate) is_repeated: bool,
@@ -66,24 +66,10 @@ impl Client {
     }
 
     fn with(server: Server, settings: Settings, waits: Waits) -> Client {
-        let listeners = Arc::new(Listeners::default());
-        #[cfg_attr(
-            not(feature = "cluster-async"),
-            allow(unused_mut, reason = "only a cluster's connection is told of messages")
-        )]
-        let mut connections = Connections::new(server);
-        #[cfg(feature = "cluster-async")]
-        if waits == Waits::SharedConnection && connections.server().is_cluster() {
-            connections.announced_to = Some(Arc::clone(&listeners));
-        }
-        let connections = Arc::new(connections);
-        let response = settings.response_timeout;
+        let connections = Arc::new(Connections::new(server));
+        let effort = settings.attempt();
         Client {
-            announcements: Arc::new(Announcements::new(
-                Arc::clone(&connections),
-                listeners,
-                response,
-            )),
+            announcements: Arc::new(Announcements::new(Arc::clone(&connections), effort)),
             connections,
             settings,
             waits,
@@ -106,7 +92,8 @@ impl Client {
     }
 
     /// Sets how long to wait for a connection, and for the reply to a command that does not wait, before both are tried
-    /// anew: at least a millisecond. Three seconds unless set. Waits are not affected. The client opens connections anew.
+    /// anew: at least a millisecond. Two seconds unless set. A server is given so much longer to answer a wait. The client
+    /// opens connections anew.
     #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Client {
         self.settings.response_timeout = timeout.max(Duration::from_millis(1));
@@ -135,53 +122,48 @@ impl Client {
 
     /// Asks the server for a sign of life, once: for telling early that an address or a password is wrong.
     pub async fn ping(&self) -> Result<()> {
-        self.send(&redis::cmd("PING"), Duration::ZERO)
-            .await
-            .map(drop)
+        let ping = Command::of_server("PING");
+        self.send(&ping, self.settings.attempt()).await.map(drop)
     }
 
     pub(crate) fn waits(&self) -> Waits {
         self.waits
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.settings.patience
-    }
-
-    pub(crate) fn response_timeout(&self) -> Duration {
-        self.settings.response_timeout
-    }
-
     pub(crate) fn announcements(&self) -> &Announcements {
         &self.announcements
     }
 
-    /// Sends a command that the server answers at once, until it is answered; from its first failure on at most so long.
-    pub(crate) async fn send(&self, command: &Cmd, patience: Duration) -> Result<Answer> {
-        self.send_with(command, None, self.settings.response_timeout, patience)
-            .await
+    /// Sends a command that the server answers at once, until it is answered.
+    pub(crate) async fn send(&self, command: &Command, effort: Effort) -> Result<Answer> {
+        self.send_with(command, None, effort, None).await
     }
 
     /// Sends a command for which the server may wait so long, on a connection of its own.
-    pub(crate) async fn send_blocking(&self, command: &Cmd, blocks: Duration) -> Result<Answer> {
-        let response = self.settings.response_timeout;
-        self.send_with(command, Some(blocks), response, self.settings.patience)
-            .await
+    pub(crate) async fn send_blocking(
+        &self,
+        command: &Command,
+        blocks: Duration,
+        effort: Effort,
+        blocked: Option<&Blocked>,
+    ) -> Result<Answer> {
+        self.send_with(command, Some(blocks), effort, blocked).await
     }
 
-    pub(crate) async fn send_with(
+    async fn send_with(
         &self,
-        command: &Cmd,
+        command: &Command,
         blocks: Option<Duration>,
-        response: Duration,
-        patience: Duration,
+        effort: Effort,
+        blocked: Option<&Blocked>,
     ) -> Result<Answer> {
         let mut first_failure = None;
         let mut pause = Duration::from_millis(20);
         loop {
+            let (connections, cmd) = (&self.connections, &command.cmd);
             let attempt = match blocks {
-                Some(blocks) => self.connections.send_alone(command, blocks, response).await,
-                None => self.connections.send_shared(command, response).await,
+                Some(blocks) => connections.send_alone(cmd, blocks, effort, blocked).await,
+                None => connections.send_shared(cmd, effort).await,
             };
             let error = match attempt {
                 Ok(reply) => {
@@ -194,9 +176,10 @@ impl Client {
                 Err(error) => error,
             };
             let since = *first_failure.get_or_insert_with(Instant::now);
-            let is_late = since.elapsed() + pause > patience;
-            if is_late || !self.connections.server().may_pass(&error) {
-                return Err(error.into());
+            let server = self.connections.server();
+            if effort.is_over(since, pause) || !server.may_pass(&error) {
+                let error = ServerError::of(error, command, server.name());
+                return Err(Error::Redis(error));
             }
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));
@@ -205,9 +188,8 @@ impl Client {
 
     /// Returns INFO of a key; what the server does not tell, because of its ACL for example, stays empty.
     pub(crate) async fn info(&self, family: Family, key: &str) -> KeyInfo {
-        let answer = self
-            .send(&family.command("INFO", key), Duration::ZERO)
-            .await;
+        let info = family.command("INFO", key);
+        let answer = self.send(&info, self.settings.courtesy()).await;
         answer
             .map(|answer| KeyInfo::read(&answer.reply))
             .unwrap_or_default()
@@ -218,18 +200,6 @@ impl Client {
             key: key.to_owned(),
             holders: self.info(family, key).await.holders,
         }
-    }
-
-    /// Has a task withdraw a request, or release what it was granted. When the server does not hear of it, or the runtime
-    /// ends first, the end of the kept place or of the lease does the same.
-    pub(crate) fn withdraw_in_background(&self, request: &Request) {
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        let (client, release) = (self.clone(), request.verb("RELEASE"));
-        runtime.spawn(async move {
-            let _ = client.send(&release, Duration::ZERO).await;
-        });
     }
 }
 

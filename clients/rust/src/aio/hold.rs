@@ -1,31 +1,34 @@
 //! What a task's request was granted.
 
+use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redis::Cmd;
 use tokio::runtime::Handle;
 
 use crate::aio::Client;
+use crate::bounds;
+use crate::clock::Moment;
+use crate::ending::{self, Ending};
 use crate::error::{Error, Loss, Result};
 use crate::lease::Lease;
-use crate::options::{Closing, Options};
-use crate::request::{Request, read};
+use crate::options::Options;
+use crate::request::{Command, Request, read};
 
 /// A hold of a lock or of a semaphore's permits. A task renews its lease at each third.
 ///
 /// [`run`](Hold::run) cancels the work when the hold is lost. Dropping the hold has a task release it;
 /// [`release`](Hold::release) waits for the answer.
-#[derive(Debug)]
 pub struct Hold {
     shared: Arc<Shared>,
     is_settled: bool,
+    /// The command that is to end the hold, once that was begun.
+    begun: Option<Command>,
 }
 
 /// What the hold shares with the task that renews it.
-#[derive(Debug)]
 struct Shared {
     client: Client,
     request: Request,
@@ -39,7 +42,7 @@ impl Hold {
         options: &Options,
         request: Request,
         fence: u64,
-        sent: Instant,
+        sent: Moment,
     ) -> Hold {
         let shared = Arc::new(Shared {
             client: client.clone(),
@@ -51,6 +54,7 @@ impl Hold {
         Hold {
             shared,
             is_settled: false,
+            begun: None,
         }
     }
 
@@ -70,8 +74,8 @@ impl Hold {
         &self.shared.request.token
     }
 
-    /// Whether the hold is lost: the server has said so, or it has not renewed the lease in time by the monotonic clock of
-    /// this process. A hold that is lost stays lost.
+    /// Whether the hold is lost: the server has said so, or it has not renewed the lease in time by the clock of this
+    /// machine, which goes on while it is suspended. A hold that is lost stays lost. In the child of a fork it is lost.
     pub fn is_lost(&self) -> bool {
         self.loss().is_some()
     }
@@ -118,25 +122,43 @@ impl Hold {
         }
     }
 
-    /// Releases the hold. While the server does not answer, this is repeated for as long as the lease is long; a hold that
-    /// is lost already is released by one attempt.
+    /// Releases the hold. While the server does not answer, this is repeated for as long as the lease is long and five
+    /// seconds more, as a server that takes over gives the lease anew; a hold that is lost already is released by one
+    /// attempt.
     ///
     /// Returns [`Error::HoldLost`] when the hold had ended before: others may have worked at the same time.
     pub async fn release(mut self) -> Result<()> {
         let patience = match self.loss() {
-            None => self.shared.lease.length(),
+            None => self.patience(),
             Some(_) => Duration::ZERO,
         };
         let release = self.shared.request.verb("RELEASE");
-        self.settle(&release, patience).await
+        self.settle(release, patience).await
     }
 
-    /// Sends the command that ends the hold until it is answered. When the future is dropped before, dropping the hold
-    /// releases it.
-    async fn settle(&mut self, command: &Cmd, patience: Duration) -> Result<()> {
-        let loss = self.shared.lease.over();
-        let answer = self.shared.client.send(command, patience).await?;
+    fn patience(&self) -> Duration {
+        ending::patience(self.shared.lease.length())
+    }
+
+    /// Sends the command that ends the hold until it is answered. When the future is dropped before, a task goes on.
+    async fn settle(&mut self, command: Command, patience: Duration) -> Result<()> {
+        let lease = &self.shared.lease;
+        if lease.is_of_the_parent() {
+            return Err(self.lost_error(Loss::Forked));
+        }
+        let loss = lease.over();
+        let client = &self.shared.client;
+        let effort = client.settings.effort().with_patience(patience);
+        let command = self.begun.insert(command);
+        self.is_settled = false;
+        let answer = client.send(command, effort).await;
         self.is_settled = true;
+        let answer = match answer {
+            Err(error) if error.tells_the_end() => {
+                return Err(self.lost_error(loss.unwrap_or(Loss::Ended)));
+            }
+            answer => answer?,
+        };
         match loss {
             _ if read::<u64>(&answer.reply)? > 0 => Ok(()),
             // The reply to an earlier attempt was lost, and this one found nothing left to do.
@@ -145,14 +167,19 @@ impl Hold {
         }
     }
 
-    /// Has a task send the command that ends the hold.
-    fn settle_in_background(&mut self, command: Cmd) {
+    /// Has a task send the command that ends the hold: the one that was begun, or else this one.
+    fn settle_in_background(&mut self, command: Command) {
+        if self.is_settled || self.shared.lease.is_of_the_parent() {
+            return;
+        }
         self.is_settled = true;
         self.shared.lease.over();
         if let Ok(runtime) = Handle::try_current() {
-            let client = self.shared.client.clone();
+            let (client, patience) = (self.shared.client.clone(), self.patience());
+            let command = self.begun.take().unwrap_or(command);
             runtime.spawn(async move {
-                let _ = client.send(&command, Duration::ZERO).await;
+                let effort = client.settings.effort().with_patience(patience);
+                let _ = client.send(&command, effort).await;
             });
         }
     }
@@ -167,20 +194,30 @@ impl Hold {
 }
 
 impl Drop for Hold {
-    /// Has a task release the hold. When the runtime ends first, or the server does not answer, the lease ends the hold.
+    /// Has a task release the hold, which it repeats as [`release`](Hold::release) does. When the runtime ends first, the
+    /// lease ends the hold.
     fn drop(&mut self) {
-        if !self.is_settled {
-            let release = self.shared.request.verb("RELEASE");
-            self.settle_in_background(release);
-        }
+        let release = self.shared.request.verb("RELEASE");
+        self.settle_in_background(release);
+    }
+}
+
+impl fmt::Debug for Hold {
+    /// Leaves out the token, which is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("key", &self.key())
+            .field("fence", &self.fence())
+            .field("loss", &self.loss())
+            .finish_non_exhaustive()
     }
 }
 
 async fn renew(hold: Arc<Shared>) {
     let mut has_failed = false;
     loop {
-        let pause = hold.lease.renewal_in(has_failed);
-        if tokio::time::timeout(pause, hold.lease.lost()).await.is_ok() {
+        let due = hold.lease.renewal_due(has_failed);
+        if hold.lease.ended_by(Some(due)).await.is_some() {
             return;
         }
         has_failed = !renew_once(&hold).await;
@@ -190,21 +227,18 @@ async fn renew(hold: Arc<Shared>) {
 /// Returns whether the server has answered.
 async fn renew_once(hold: &Shared) -> bool {
     let renewal = hold.request.renewal();
+    let mut effort = hold.client.settings.attempt();
     // Half of what is left, so that another attempt on a new connection can follow.
-    let response = hold.client.response_timeout().min(hold.lease.left() / 2);
-    let response = response.max(Duration::from_millis(10));
-    let answer = hold
-        .client
-        .send_with(&renewal, None, response, Duration::ZERO)
-        .await;
+    let half = (hold.lease.left() / 2).max(Duration::from_millis(10));
+    effort.response = effort.response.min(half);
+    let answer = hold.client.send(&renewal, effort).await;
     match answer {
         Ok(answer) => match read::<u64>(&answer.reply) {
             Ok(0) => hold.lease.ended(),
             Ok(_) => hold.lease.renewed(answer.sent),
             Err(_) => return false,
         },
-        // Another value has replaced the key, and with it the hold.
-        Err(Error::Redis(error)) if error.code() == Some("WRONGTYPE") => hold.lease.ended(),
+        Err(error) if error.tells_the_end() => hold.lease.ended(),
         Err(_) => return false,
     }
     true
@@ -219,16 +253,13 @@ impl Member {
         Member(hold)
     }
 
-    /// Ends the membership and counts it as done. While the server does not answer, this is repeated for as long as the
-    /// lease is long.
+    /// Ends the membership and counts it as done. While the server does not answer, this is repeated as
+    /// [`Hold::release`] is.
     ///
     /// Returns [`Error::HoldLost`] when the membership had ended before: then it is not counted as done.
     pub async fn done(mut self) -> Result<()> {
-        let (done, patience) = (
-            self.0.shared.request.verb("DONE"),
-            self.0.shared.lease.length(),
-        );
-        self.0.settle(&done, patience).await
+        let (done, patience) = (self.0.shared.request.verb("DONE"), self.0.patience());
+        self.0.settle(done, patience).await
     }
 
     /// Ends the membership without counting it, as [`Hold::release`] ends a hold. A job that the group expects stays owed.
@@ -251,15 +282,15 @@ impl Deref for Member {
 pub struct Run {
     hold: Hold,
     attempt: u64,
-    closing: Closing,
+    ending: Ending,
 }
 
 impl Run {
-    pub(crate) fn new(hold: Hold, attempt: u64, closing: Closing) -> Run {
+    pub(crate) fn new(hold: Hold, attempt: u64, ending: Ending) -> Run {
         Run {
             hold,
             attempt,
-            closing,
+            ending,
         }
     }
 
@@ -269,13 +300,25 @@ impl Run {
     }
 
     /// Records that the work is done. Everybody else, waiting or late, gets the result: any bytes, at most
-    /// `dsync.max-result-bytes`. While the server does not answer, this is repeated for as long as the lease is long.
+    /// `dsync.max-result-bytes`. While the server does not answer, this is repeated for as long as the lease is long and
+    /// five seconds more; when the future is dropped, a task goes on.
     ///
     /// It counts after a lapse too, as long as no newer attempt began and nobody was told that the work was given up.
-    /// Otherwise it returns [`Error::HoldLost`].
+    /// Otherwise it returns [`Error::HoldLost`]. A result that the server does not take is an error, and the attempt is
+    /// recorded as failed with that reason: it counts.
     pub async fn done(mut self, result: Option<&[u8]>) -> Result<()> {
-        let done = self.closing.done(&self.hold.shared.request, result);
-        self.settle(&done).await
+        let done = self.ending.done(&self.hold.shared.request, result);
+        let answer = match bounds::result(result) {
+            Ok(()) => self.settle(done).await,
+            refused => refused,
+        };
+        if let Err(error) = &answer
+            && error.is_refusal()
+        {
+            let reason = format!("the result was refused: {error}");
+            let _ = self.fail_for(&reason).await;
+        }
+        answer
     }
 
     /// Records that the attempt has failed, and why; others see the first 4096 bytes of the reason. The next in line
@@ -283,18 +326,25 @@ impl Run {
     ///
     /// Returns [`Error::HoldLost`] when the run had ended before.
     pub async fn fail(mut self, reason: &str) -> Result<()> {
-        let fail = self.closing.fail(&self.hold.shared.request, reason);
-        self.settle(&fail).await
+        self.fail_for(reason).await
+    }
+
+    async fn fail_for(&mut self, reason: &str) -> Result<()> {
+        let [fail, bare] = self.ending.fail(&self.hold.shared.request, reason);
+        match self.settle(fail).await {
+            Err(error) if error.is_refusal() => self.settle(bare).await,
+            answer => answer,
+        }
     }
 
     /// Hands the work back without counting the attempt: for a clean shutdown.
     pub async fn release(mut self) -> Result<()> {
         let release = self.hold.shared.request.verb("RELEASE");
-        self.settle(&release).await
+        self.settle(release).await
     }
 
-    async fn settle(&mut self, command: &Cmd) -> Result<()> {
-        let patience = self.hold.shared.lease.length();
+    async fn settle(&mut self, command: Command) -> Result<()> {
+        let patience = self.hold.patience();
         self.hold.settle(command, patience).await
     }
 }
@@ -309,10 +359,9 @@ impl Deref for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.hold.is_settled {
-            let fail = self
-                .closing
-                .fail(&self.hold.shared.request, "the worker panicked");
+        if std::thread::panicking() {
+            let request = &self.hold.shared.request;
+            let [fail, _] = self.ending.fail(request, "the worker panicked");
             self.hold.settle_in_background(fail);
         }
     }

@@ -2,16 +2,17 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
 use crate::aio::wait::ask;
 use crate::aio::{Begun, Client, Hold, Member, Run, Waits};
+use crate::bounds;
 use crate::error::{Error, Result};
 use crate::options::{Group, Lock, Once, Options, Semaphore, Tally};
 use crate::request::{Family, Outcome, Request, millis, outcome, read, unexpected};
-use crate::wait::{Verdict, WaitLimit};
+use crate::wait::{BLOCK, Verdict, WaitLimit};
 
 impl Lock<Client> {
     /// Waits without limit until the lock is held.
@@ -30,7 +31,7 @@ impl Lock<Client> {
     }
 
     async fn acquire_with(&self, limit: WaitLimit) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), limit).await
+        hold(&self.client, &self.options, self.request()?, limit).await
     }
 }
 
@@ -51,7 +52,7 @@ impl Semaphore<Client> {
     }
 
     async fn acquire_with(&self, limit: WaitLimit) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), limit).await
+        hold(&self.client, &self.options, self.request()?, limit).await
     }
 }
 
@@ -72,7 +73,7 @@ impl Group<Client> {
     }
 
     async fn add_with(&self, limit: WaitLimit) -> Result<Member> {
-        hold(&self.client, &self.options, self.request(), limit)
+        hold(&self.client, &self.options, self.request()?, limit)
             .await
             .map(Member::new)
     }
@@ -80,9 +81,13 @@ impl Group<Client> {
     /// Declares how many jobs this round has, 1 to 1,000,000, so that a wait does not end before all were added. Returns
     /// how many are still owed.
     pub async fn expect(&self, jobs: u32) -> Result<u64> {
+        bounds::count("jobs", jobs)?;
         let mut command = Family::Group.command("EXPECT", self.key());
         command.arg(jobs);
-        let answer = self.client.send(&command, self.client.patience()).await?;
+        let answer = self
+            .client
+            .send(&command, self.client.settings.effort())
+            .await?;
         Ok(read(&answer.reply)?)
     }
 
@@ -105,15 +110,19 @@ impl Group<Client> {
     async fn wait_with(&self, limit: WaitLimit) -> Result<Option<Tally>> {
         // QUEUE is not for WAIT: on a shared connection, asking now and then has to do.
         const PAUSE: Duration = Duration::from_millis(500);
+        let effort = self.client.settings.effort();
+        let effort = effort.until(limit.give_up_at(Instant::now()));
         loop {
             let mut command = Family::Group.command("WAIT", self.key());
-            let block = limit.next_block(false);
+            let block = limit.left(BLOCK);
             let answer = match (block, self.client.waits()) {
                 (Some(block), Waits::OwnConnection) => {
                     command.arg("BLOCK").arg(millis(block));
-                    self.client.send_blocking(&command, block).await?
+                    self.client
+                        .send_blocking(&command, block, effort, None)
+                        .await?
                 }
-                _ => self.client.send(&command, self.client.patience()).await?,
+                _ => self.client.send(&command, effort).await?,
             };
             match (answer.reply, block) {
                 (Value::Nil, None) => return Ok(None),
@@ -149,7 +158,7 @@ impl Once<Client> {
     }
 
     async fn begin_with(&self, limit: WaitLimit) -> Result<Begun> {
-        let request = self.request();
+        let request = self.request()?;
         Ok(
             match ask(&self.client, &self.options, &request, limit).await? {
                 Verdict::Granted {
@@ -158,7 +167,7 @@ impl Once<Client> {
                     sent,
                 } => {
                     let hold = Hold::new(&self.client, &self.options, request, fence, sent);
-                    Begun::Run(Run::new(hold, attempt, self.closing))
+                    Begun::Run(Run::new(hold, attempt, self.ending))
                 }
                 Verdict::Done { result, attempt } => Begun::Done { result, attempt },
             },
@@ -204,7 +213,10 @@ impl Once<Client> {
     /// Returns the result if the work is done: `None` while it is not, `Some(None)` when the worker gave no result.
     pub async fn result(&self) -> Result<Option<Option<Vec<u8>>>> {
         let command = Family::Once.command("GET", self.key());
-        let answer = self.client.send(&command, self.client.patience()).await?;
+        let answer = self
+            .client
+            .send(&command, self.client.settings.effort())
+            .await?;
         Ok(match outcome(answer.reply)? {
             Outcome::Done { result, .. } => Some(result),
             _ => None,

@@ -4,15 +4,23 @@
 //! own (BLOCK), a few seconds at a time, or listens for its turn, as the client says. Either way the place outlives closed
 //! connections and failovers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
+
 use crate::aio::announce::Listening;
+use crate::aio::connection::Blocked;
 use crate::aio::{Client, Waits};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::request::{KEEP, Outcome, Request, Waiting, outcome};
-use crate::wait::{SHORT_BLOCK, Verdict, WaitLimit, is_to_be_withdrawn};
+use crate::request::{Command, KEEP, Outcome, Request, Waiting, outcome};
+use crate::wait::{BLOCK, Verdict, WaitLimit, Withdrawal};
+
+/// How long a wait without a connection lasts before it asks again: that keeps the place, and finds a turn whose message
+/// was lost. A third of the time for which the place is kept.
+const PAUSE: Duration = Duration::from_millis(1_666);
 
 /// Asks, and waits as long as allowed. A request that is given up, also by dropping the future, is withdrawn.
 pub(crate) async fn ask(
@@ -21,29 +29,50 @@ pub(crate) async fn ask(
     request: &Request,
     limit: WaitLimit,
 ) -> Result<Verdict> {
-    let mut withdrawal = WithdrawOnDrop(Some((client, request)));
     let waiter = Waiter {
         client,
         options,
         request,
         start: Instant::now(),
+        blocked: Blocked::default(),
     };
+    let mut withdrawal = WithdrawOnDrop(&waiter, Withdrawal::InBackground);
     let verdict = waiter.ask(limit).await;
-    if is_to_be_withdrawn(limit, &verdict) {
-        let release = request.verb("RELEASE");
-        let _ = client.send(&release, Duration::ZERO).await;
-    }
-    withdrawal.0 = None;
+    withdrawal.1 = match Withdrawal::of(limit, &verdict) {
+        Withdrawal::Now => {
+            let release = request.verb("RELEASE");
+            let _ = client.send(&release, client.settings.courtesy()).await;
+            Withdrawal::Not
+        }
+        other => other,
+    };
+    drop(withdrawal);
     verdict
 }
 
-struct WithdrawOnDrop<'a>(Option<(&'a Client, &'a Request)>);
+struct WithdrawOnDrop<'a, 'b>(&'a Waiter<'b>, Withdrawal);
 
-impl Drop for WithdrawOnDrop<'_> {
+impl Drop for WithdrawOnDrop<'_, '_> {
+    /// Has a task withdraw the request, or release what it was granted. When the server does not hear of it, or the runtime
+    /// ends first, the end of the kept place or of the lease does the same.
     fn drop(&mut self) {
-        if let Some((client, request)) = self.0 {
-            client.withdraw_in_background(request);
+        let WithdrawOnDrop(waiter, withdrawal) = self;
+        if let (Withdrawal::InBackground, Ok(runtime)) = (withdrawal, Handle::try_current()) {
+            let (client, release) = (waiter.client.clone(), waiter.request.verb("RELEASE"));
+            runtime.spawn(withdraw(client, release, Arc::clone(&waiter.blocked)));
         }
+    }
+}
+
+async fn withdraw(client: Client, release: Command, blocked: Blocked) {
+    let is_blocked = blocked.try_lock().is_err();
+    let effort = client.settings.courtesy().with_patience(KEEP);
+    let _ = client.send(&release, effort).await;
+    if is_blocked {
+        // What waits can still have been on its way, and is granted behind the back of everybody. So it is released when
+        // its connection has ended.
+        drop(blocked.lock().await);
+        let _ = client.send(&release, effort).await;
     }
 }
 
@@ -52,6 +81,7 @@ struct Waiter<'a> {
     options: &'a Options,
     request: &'a Request,
     start: Instant,
+    blocked: Blocked,
 }
 
 impl Waiter<'_> {
@@ -61,9 +91,11 @@ impl Waiter<'_> {
             _ => Waiting::Queue,
         };
         let command = self.request.command(waiting);
+        let effort = self.client.settings.effort();
+        let effort = effort.until(limit.give_up_at(self.start));
         let mut listening = None;
         loop {
-            let answer = self.client.send(&command, self.client.patience()).await?;
+            let answer = self.client.send(&command, effort).await?;
             let sent = answer.sent;
             let channel = match outcome(answer.reply)? {
                 Outcome::Granted { fence, attempt } => {
@@ -90,29 +122,26 @@ impl Waiter<'_> {
             };
             match self.client.waits() {
                 Waits::OwnConnection => {
-                    let Some(block) = limit.next_block(self.options.progress.is_some()) else {
+                    let Some(block) = limit.left(BLOCK) else {
                         return Err(self.not_acquired().await);
                     };
                     // A grant that comes now was sent for up to so long ago that its lease may be over by the clock of
                     // this process. Asking again answers the same hold with a new lease, or tells that it has lapsed.
                     let command = self.request.command(Waiting::Block(block));
-                    self.client.send_blocking(&command, block).await?;
+                    // The reply to a BLOCK that ends with the wait may come as late as any other.
+                    let effort = effort.until(effort.give_up_at.map(|end| end + effort.response));
+                    let blocking =
+                        self.client
+                            .send_blocking(&command, block, effort, Some(&self.blocked));
+                    blocking.await?;
                 }
                 Waits::SharedConnection => {
-                    let Some(pause) = limit.left(self.pause()) else {
+                    let Some(pause) = limit.left(PAUSE) else {
                         return Err(self.not_acquired().await);
                     };
                     self.wait_for_turn(&mut listening, &channel, pause).await;
                 }
             }
-        }
-    }
-
-    /// How long to wait without a message before asking again: that keeps the place, and tells the progress.
-    fn pause(&self) -> Duration {
-        match self.options.progress {
-            Some(_) => SHORT_BLOCK,
-            None => KEEP / 3,
         }
     }
 
@@ -123,13 +152,14 @@ impl Waiter<'_> {
         channel: &str,
         pause: Duration,
     ) {
+        let announcements = self.client.announcements();
         if let Some(listening) = listening
-            && listening.is_alive(channel).await
+            && announcements.is_heard(listening, channel)
         {
             return listening.wait(pause).await;
         }
         *listening = None;
-        match self.client.announcements().listen(channel).await {
+        match announcements.listen(channel).await {
             Ok(begun) => *listening = Some(begun),
             // Without messages, because the ACL does not allow them for example, asking has to do.
             Err(_) => tokio::time::sleep(pause.min(Duration::from_millis(500))).await,

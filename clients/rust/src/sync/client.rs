@@ -4,19 +4,25 @@
 //! next command. A connection on which a reply is overdue is closed: the reply could be taken for the next one.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
+use redis::{IntoConnectionInfo, RedisResult, Value};
 
-use crate::error::{Error, Holder, Result};
+use crate::clock::Moment;
+use crate::error::{Error, Holder, Result, ServerError};
 use crate::options::{Group, Lock, Once, Semaphore};
+use crate::passing::{is_of_connection, passes};
 use crate::progress::KeyInfo;
-use crate::request::{Family, is_connection_error, is_retryable};
-use crate::server::{Kind, Server};
-use crate::settings::Settings;
+use crate::request::{Command, Family};
+use crate::server::Server;
+use crate::settings::{Effort, Settings};
 use crate::sync::Cancel;
+use crate::sync::connection::{Connection, connect, within};
+
+/// How many idle connections are kept.
+const MOST_IDLE: usize = 16;
 
 /// Connects to the server, and makes locks, semaphores, groups and work-once keys.
 ///
@@ -24,27 +30,26 @@ use crate::sync::Cancel;
 #[derive(Clone)]
 pub struct Client {
     server: Server,
-    settings: Settings,
+    pub(crate) settings: Settings,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 /// A command to send, and how long to try.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    pub(crate) command: &'a Cmd,
+    pub(crate) command: &'a Command,
     /// How long the server may wait before it answers.
     pub(crate) blocks: Duration,
-    /// How long to wait for the reply beyond that.
-    pub(crate) response: Duration,
-    /// How long to repeat the command from its first failure on.
-    pub(crate) patience: Duration,
+    pub(crate) effort: Effort,
+    /// Whether an idle connection will not do, because the last one has failed.
+    pub(crate) is_afresh: bool,
     pub(crate) cancel: Option<&'a Cancel>,
 }
 
 /// The reply to a command.
 pub(crate) struct Answer {
     /// When the attempt that was answered was sent.
-    pub(crate) sent: Instant,
+    pub(crate) sent: Moment,
     pub(crate) reply: Value,
     /// Whether an earlier attempt may have been carried out.
     pub(crate) is_repeated: bool,
@@ -75,7 +80,7 @@ impl Client {
     }
 
     /// Sets how long to wait for a connection, and for the reply to a command that does not wait, before both are tried
-    /// anew: at least a millisecond. Three seconds unless set. Waits are not affected.
+    /// anew: at least a millisecond. Two seconds unless set. A server is given so much longer to answer a wait.
     #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Client {
         self.settings.response_timeout = timeout.max(Duration::from_millis(1));
@@ -104,25 +109,25 @@ impl Client {
 
     /// Asks the server for a sign of life, once: for telling early that an address or a password is wrong.
     pub fn ping(&self) -> Result<()> {
-        let ping = redis::cmd("PING");
+        let ping = Command::of_server("PING");
         let mut call = self.call(&ping);
-        call.patience = Duration::ZERO;
+        call.effort = self.settings.attempt();
         self.send(call).map(drop)
     }
 
     /// Describes a command that the server answers at once.
-    pub(crate) fn call<'a>(&self, command: &'a Cmd) -> Call<'a> {
+    pub(crate) fn call<'a>(&self, command: &'a Command) -> Call<'a> {
         Call {
             command,
             blocks: Duration::ZERO,
-            response: self.settings.response_timeout,
-            patience: self.settings.patience,
+            effort: self.settings.effort(),
+            is_afresh: false,
             cancel: None,
         }
     }
 
     /// Sends a command until it is answered.
-    pub(crate) fn send(&self, call: Call<'_>) -> Result<Answer> {
+    pub(crate) fn send(&self, mut call: Call<'_>) -> Result<Answer> {
         let mut first_failure = None;
         let mut pause = Duration::from_millis(20);
         loop {
@@ -138,12 +143,11 @@ impl Client {
             };
             let since = *first_failure.get_or_insert_with(Instant::now);
             let is_cancelled = call.cancel.is_some_and(Cancel::is_cancelled);
-            if is_cancelled
-                || !self.server.may_pass(&error)
-                || since.elapsed() + pause > call.patience
-            {
-                return Err(error.into());
+            if is_cancelled || call.effort.is_over(since, pause) || !self.server.may_pass(&error) {
+                let address = self.server.name();
+                return Err(Error::Redis(ServerError::of(error, call.command, address)));
             }
+            call.is_afresh = true;
             match call.cancel {
                 Some(cancel) => cancel.wait(pause),
                 None => thread::sleep(pause),
@@ -153,72 +157,66 @@ impl Client {
     }
 
     /// Sends a command once, and anew where an idle connection turns out to be closed. Returns whether that was so.
-    fn send_once(&self, call: Call<'_>) -> RedisResult<(Instant, Value, bool)> {
+    fn send_once(&self, call: Call<'_>) -> RedisResult<(Moment, Value, bool)> {
         let mut is_second = false;
         // The server may have closed an idle connection long ago, so a failure there tells nothing about the server.
-        while let Some(mut connection) = self.take_idle() {
-            match connection.send(call) {
-                Err(error) if is_connection_error(&error) && !error.is_timeout() => {
+        while let Some(connection) = self.take_idle(&call) {
+            match self.send_on(connection, call) {
+                Err(error) if is_of_connection(&error) && !error.is_timeout() => {
                     is_second = true;
                 }
-                answer => {
-                    self.keep_unless_broken(connection, answer.as_ref().err());
-                    return answer.map(|(sent, reply)| (sent, reply, is_second));
-                }
+                answer => return answer.map(|(sent, reply)| (sent, reply, is_second)),
             }
         }
-        let mut connection = self.connect(call.response)?;
-        let answer = connection.send(call);
-        self.keep_unless_broken(connection, answer.as_ref().err());
+        let connection = self.connect(call.effort)?;
+        let answer = self.send_on(connection, call);
         answer.map(|(sent, reply)| (sent, reply, is_second))
     }
 
-    fn keep_unless_broken(&self, connection: Connection, error: Option<&redis::RedisError>) {
-        const MOST_IDLE: usize = 16;
-        // After READONLY and the like a new connection may lead to the new primary: by DNS, or by Sentinel.
-        if error.is_none_or(|error| !is_retryable(error)) {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            if idle.len() < MOST_IDLE {
-                idle.push(connection);
+    fn send_on(&self, connection: Connection, call: Call<'_>) -> RedisResult<(Moment, Value)> {
+        let (sent, limit) = (Moment::now(), call.effort.limit());
+        let (connection, reply) = connection.send(&call.command.cmd, limit, call.blocks)?;
+        match &reply {
+            // A new connection may lead to the new primary: by DNS, or by Sentinel. The idle ones lead to the old one. In a
+            // cluster they are good for the other nodes.
+            Err(error) if passes(error) => {
+                if !self.server.is_cluster() {
+                    self.idle().clear();
+                }
+            }
+            _ => {
+                let mut idle = self.idle();
+                if idle.len() < MOST_IDLE {
+                    idle.push(connection);
+                }
             }
         }
+        reply.map(|reply| (sent, reply))
     }
 
-    fn take_idle(&self) -> Option<Connection> {
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connect(&self, timeout: Duration) -> RedisResult<Connection> {
-        let to_one = |client: &redis::Client| {
-            let connection = client.get_connection_with_timeout(timeout)?;
-            Ok(Connection::Single(connection))
-        };
-        match &self.server.0 {
-            Kind::Single(client) => to_one(client),
-            #[cfg(feature = "cluster")]
-            Kind::Cluster(client) => {
-                let config = redis::cluster::ClusterConfig::new()
-                    .set_connection_timeout(timeout)
-                    .set_response_timeout(timeout);
-                let connection = client.get_connection_with_config(config)?;
-                Ok(Connection::Cluster(Box::new(connection)))
-            }
-            #[cfg(feature = "sentinel")]
-            Kind::Sentinel(client) => {
-                let primary = crate::server::primary(client)?;
-                to_one(&primary)
-            }
+    fn take_idle(&self, call: &Call<'_>) -> Option<Connection> {
+        if call.is_afresh {
+            return None;
         }
+        self.idle().pop()
+    }
+
+    fn connect(&self, effort: Effort) -> RedisResult<Connection> {
+        let kind = self.server.kind.clone();
+        let (step, limit) = effort.connect_limits();
+        // Looking up a name, asking Sentinel and greeting all nodes of a cluster have no limit in all, if any.
+        within(limit, move || connect(&kind, step))?
     }
 
     /// Returns INFO of a key; what the server does not tell, because of its ACL for example, stays empty.
     pub(crate) fn info(&self, family: Family, key: &str) -> KeyInfo {
         let command = family.command("INFO", key);
         let mut call = self.call(&command);
-        call.patience = Duration::ZERO;
+        call.effort = self.settings.courtesy();
         let answer = self.send(call);
         answer
             .map(|answer| KeyInfo::read(&answer.reply))
@@ -240,32 +238,5 @@ impl fmt::Debug for Client {
             .field("server", &self.server)
             .field("settings", &self.settings)
             .finish_non_exhaustive()
-    }
-}
-
-enum Connection {
-    Single(redis::Connection),
-    #[cfg(feature = "cluster")]
-    Cluster(Box<redis::cluster::ClusterConnection>),
-}
-
-impl Connection {
-    fn send(&mut self, call: Call<'_>) -> RedisResult<(Instant, Value)> {
-        let reply_within = Some(call.blocks + call.response);
-        let sent = Instant::now();
-        let reply = match self {
-            Connection::Single(connection) => {
-                connection.set_write_timeout(Some(call.response))?;
-                connection.set_read_timeout(reply_within)?;
-                call.command.query(connection)?
-            }
-            #[cfg(feature = "cluster")]
-            Connection::Cluster(connection) => {
-                connection.set_write_timeout(Some(call.response))?;
-                connection.set_read_timeout(reply_within)?;
-                call.command.query(&mut **connection)?
-            }
-        };
-        Ok((sent, reply))
     }
 }

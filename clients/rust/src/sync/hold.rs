@@ -1,30 +1,30 @@
 //! What a request was granted: a hold, and what members of a group and runs of work have besides.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::Cmd;
-
+use crate::bounds;
+use crate::clock::Moment;
+use crate::ending::{self, Ending};
 use crate::error::{Error, Loss, Result};
 use crate::lease::Lease;
-use crate::options::{Closing, Options};
-use crate::request::{Request, read};
+use crate::options::Options;
+use crate::request::{Command, Request, read};
 use crate::sync::{Client, renewal};
 
 /// A hold of a lock or of a semaphore's permits. Dropping it releases it.
 ///
 /// A thread renews its lease at each third. The work should look at [`is_lost`](Hold::is_lost) between its steps, or
 /// be told by [`on_lost`](Hold::on_lost), and stop when the hold is lost.
-#[derive(Debug)]
 pub struct Hold {
     shared: Arc<Shared>,
     is_settled: bool,
 }
 
 /// What the hold shares with the threads that renew and watch it.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) request: Request,
@@ -38,7 +38,7 @@ impl Hold {
         options: &Options,
         request: Request,
         fence: u64,
-        sent: Instant,
+        sent: Moment,
     ) -> Hold {
         let shared = Arc::new(Shared {
             client: client.clone(),
@@ -69,8 +69,8 @@ impl Hold {
         &self.shared.request.token
     }
 
-    /// Whether the hold is lost: the server has said so, or it has not renewed the lease in time by the monotonic clock of
-    /// this process. A hold that is lost stays lost.
+    /// Whether the hold is lost: the server has said so, or it has not renewed the lease in time by the clock of this
+    /// machine, which goes on while it is suspended. A hold that is lost stays lost. In the child of a fork it is lost.
     pub fn is_lost(&self) -> bool {
         self.loss().is_some()
     }
@@ -91,9 +91,9 @@ impl Hold {
         self.shared.lease.left()
     }
 
-    /// Returns when the lease is over by the monotonic clock of this process, unless it is renewed: counted from the last
-    /// answered request, without the margin. What must not outlast the hold is to be over by then, also when the hold is
-    /// already lost.
+    /// Returns when the lease is over, unless it is renewed: counted from the last answered request, without the margin.
+    /// What must not outlast the hold is to be over by then, also when the hold is already lost. The result is right for a
+    /// look now: its clock stands still while the machine is suspended.
     pub fn lease_end(&self) -> Instant {
         self.shared.lease.end()
     }
@@ -120,33 +120,62 @@ impl Hold {
         thread.spawn(watch).map(drop)
     }
 
-    /// Releases the hold. While the server does not answer, this is repeated for as long as the lease is long; a hold that
-    /// is lost already is released by one attempt.
+    /// Releases the hold. While the server does not answer, this is repeated for as long as the lease is long and five
+    /// seconds more, as a server that takes over gives the lease anew; a hold that is lost already is released by one
+    /// attempt.
     ///
     /// Returns [`Error::HoldLost`] when the hold had ended before: others may have worked at the same time.
     pub fn release(mut self) -> Result<()> {
         let patience = match self.loss() {
-            None => self.shared.lease.length(),
+            None => self.patience(),
             Some(_) => Duration::ZERO,
         };
         let release = self.shared.request.verb("RELEASE");
         self.settle(&release, patience)
     }
 
+    fn patience(&self) -> Duration {
+        ending::patience(self.shared.lease.length())
+    }
+
     /// Sends the command that ends the hold until it is answered.
-    fn settle(&mut self, command: &Cmd, patience: Duration) -> Result<()> {
+    fn settle(&mut self, command: &Command, patience: Duration) -> Result<()> {
         self.is_settled = true;
-        let loss = self.shared.lease.over();
+        let lease = &self.shared.lease;
+        if lease.is_of_the_parent() {
+            return Err(self.lost(Loss::Forked));
+        }
+        let loss = lease.over();
         let client = &self.shared.client;
         let mut call = client.call(command);
-        call.patience = patience;
-        let answer = client.send(call)?;
+        call.effort = call.effort.with_patience(patience);
+        let answer = match client.send(call) {
+            Err(error) if error.tells_the_end() => {
+                return Err(self.lost(loss.unwrap_or(Loss::Ended)));
+            }
+            answer => answer?,
+        };
         match loss {
             _ if read::<u64>(&answer.reply)? > 0 => Ok(()),
             // The reply to an earlier attempt was lost, and this one found nothing left to do.
             None if answer.is_repeated => Ok(()),
             loss => Err(self.lost(loss.unwrap_or(Loss::Ended))),
         }
+    }
+
+    /// Ends the hold by one attempt of the caller, and where the server does not answer by a thread that goes on.
+    fn settle_without_caller(&mut self, command: Command) {
+        let response = self.settle(&command, Duration::ZERO);
+        if !response.is_err_and(|error| error.is_unreachable()) {
+            return;
+        }
+        let (client, patience) = (self.shared.client.clone(), self.patience());
+        let thread = thread::Builder::new().name("dsync-settle".to_owned());
+        let _ = thread.spawn(move || {
+            let mut call = client.call(&command);
+            call.effort = call.effort.with_patience(patience);
+            let _ = client.send(call);
+        });
     }
 
     fn lost(&self, loss: Loss) -> Error {
@@ -159,12 +188,24 @@ impl Hold {
 }
 
 impl Drop for Hold {
-    /// Releases the hold by one attempt. If the server does not answer it, the lease ends the hold.
+    /// Releases the hold by one attempt. If the server does not answer it, a thread repeats it for as long as
+    /// [`release`](Hold::release) would; if the process ends first, the lease ends the hold.
     fn drop(&mut self) {
         if !self.is_settled {
             let release = self.shared.request.verb("RELEASE");
-            let _ = self.settle(&release, Duration::ZERO);
+            self.settle_without_caller(release);
         }
+    }
+}
+
+impl fmt::Debug for Hold {
+    /// Leaves out the token, which is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("key", &self.key())
+            .field("fence", &self.fence())
+            .field("loss", &self.loss())
+            .finish_non_exhaustive()
     }
 }
 
@@ -177,15 +218,12 @@ impl Member {
         Member(hold)
     }
 
-    /// Ends the membership and counts it as done. While the server does not answer, this is repeated for as long as the
-    /// lease is long.
+    /// Ends the membership and counts it as done. While the server does not answer, this is repeated as
+    /// [`Hold::release`] is.
     ///
     /// Returns [`Error::HoldLost`] when the membership had ended before: then it is not counted as done.
     pub fn done(mut self) -> Result<()> {
-        let (done, patience) = (
-            self.0.shared.request.verb("DONE"),
-            self.0.shared.lease.length(),
-        );
+        let (done, patience) = (self.0.shared.request.verb("DONE"), self.0.patience());
         self.0.settle(&done, patience)
     }
 
@@ -209,15 +247,15 @@ impl Deref for Member {
 pub struct Run {
     hold: Hold,
     attempt: u64,
-    closing: Closing,
+    ending: Ending,
 }
 
 impl Run {
-    pub(crate) fn new(hold: Hold, attempt: u64, closing: Closing) -> Run {
+    pub(crate) fn new(hold: Hold, attempt: u64, ending: Ending) -> Run {
         Run {
             hold,
             attempt,
-            closing,
+            ending,
         }
     }
 
@@ -227,14 +265,25 @@ impl Run {
     }
 
     /// Records that the work is done. Everybody else, waiting or late, gets the result: any bytes, at most
-    /// `dsync.max-result-bytes`. While the server does not answer, this is repeated for as long as the lease is long.
+    /// `dsync.max-result-bytes`. While the server does not answer, this is repeated for as long as the lease is long and
+    /// five seconds more.
     ///
     /// It counts after a lapse too, as long as no newer attempt began and nobody was told that the work was given up.
-    /// Otherwise it returns [`Error::HoldLost`].
+    /// Otherwise it returns [`Error::HoldLost`]. A result that the server does not take is an error, and the attempt is
+    /// recorded as failed with that reason: it counts.
     pub fn done(mut self, result: Option<&[u8]>) -> Result<()> {
-        let done = self.closing.done(&self.hold.shared.request, result);
-        let patience = self.hold.shared.lease.length();
-        self.hold.settle(&done, patience)
+        let patience = self.hold.patience();
+        let done = self.ending.done(&self.hold.shared.request, result);
+        let answer = match bounds::result(result) {
+            Ok(()) => self.hold.settle(&done, patience),
+            refused => refused,
+        };
+        if let Err(error) = &answer
+            && error.is_refusal()
+        {
+            let _ = self.fail_within(&format!("the result was refused: {error}"), patience);
+        }
+        answer
     }
 
     /// Records that the attempt has failed, and why; others see the first 4096 bytes of the reason. The next in line
@@ -242,18 +291,21 @@ impl Run {
     ///
     /// Returns [`Error::HoldLost`] when the run had ended before.
     pub fn fail(mut self, reason: &str) -> Result<()> {
-        let patience = self.hold.shared.lease.length();
+        let patience = self.hold.patience();
         self.fail_within(reason, patience)
     }
 
     fn fail_within(&mut self, reason: &str, patience: Duration) -> Result<()> {
-        let fail = self.closing.fail(&self.hold.shared.request, reason);
-        self.hold.settle(&fail, patience)
+        let [fail, bare] = self.ending.fail(&self.hold.shared.request, reason);
+        match self.hold.settle(&fail, patience) {
+            Err(error) if error.is_refusal() => self.hold.settle(&bare, patience),
+            answer => answer,
+        }
     }
 
     /// Hands the work back without counting the attempt: for a clean shutdown.
     pub fn release(mut self) -> Result<()> {
-        let patience = self.hold.shared.lease.length();
+        let patience = self.hold.patience();
         let release = self.hold.shared.request.verb("RELEASE");
         self.hold.settle(&release, patience)
     }
@@ -270,7 +322,10 @@ impl Deref for Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if thread::panicking() && !self.hold.is_settled {
-            let _ = self.fail_within("the worker panicked", Duration::ZERO);
+            let [fail, _] = self
+                .ending
+                .fail(&self.hold.shared.request, "the worker panicked");
+            self.hold.settle_without_caller(fail);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod client;
+mod connection;
 mod hold;
 mod renewal;
 mod uses;

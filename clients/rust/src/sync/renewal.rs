@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::request::read;
 use crate::sync::hold::Shared;
 
@@ -21,32 +20,30 @@ pub(crate) fn start(hold: &Arc<Shared>) {
 fn renew(hold: &Shared) {
     let mut has_failed = false;
     loop {
-        let pause = hold.lease.renewal_in(has_failed);
-        if hold.lease.wait(pause).is_some() || hold.lease.is_over() {
+        let due = hold.lease.renewal_due(has_failed);
+        if hold.lease.wait_until(due).is_some() || hold.lease.is_over() {
             return;
         }
-        has_failed = !renew_once(hold);
+        has_failed = !renew_once(hold, has_failed);
     }
 }
 
 /// Returns whether the server has answered.
-fn renew_once(hold: &Shared) -> bool {
+fn renew_once(hold: &Shared, has_failed: bool) -> bool {
     let renewal = hold.request.renewal();
     let mut call = hold.client.call(&renewal);
-    call.patience = Duration::ZERO;
+    call.is_afresh = has_failed;
+    call.effort = hold.client.settings.attempt();
     // Half of what is left, so that another attempt on a new connection can follow.
-    call.response = call
-        .response
-        .min(hold.lease.left() / 2)
-        .max(Duration::from_millis(10));
+    let half = (hold.lease.left() / 2).max(Duration::from_millis(10));
+    call.effort.response = call.effort.response.min(half);
     match hold.client.send(call) {
         Ok(answer) => match read::<u64>(&answer.reply) {
             Ok(0) => hold.lease.ended(),
             Ok(_) => hold.lease.renewed(answer.sent),
             Err(_) => return false,
         },
-        // Another value has replaced the key, and with it the hold.
-        Err(Error::Redis(error)) if error.code() == Some("WRONGTYPE") => hold.lease.ended(),
+        Err(error) if error.tells_the_end() => hold.lease.ended(),
         Err(_) => return false,
     }
     true

@@ -1,15 +1,16 @@
 //! What a lock, a semaphore, a group and work-once can be asked for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use crate::bounds;
 use crate::error::{Error, Result};
 use crate::options::{Begun, Group, Lock, Once, Options, Semaphore, Tally};
 use crate::request::{Family, Outcome, Request, millis, outcome, read, unexpected};
 use crate::sync::wait::ask;
 use crate::sync::{Cancel, Client, Hold, Member, Run};
-use crate::wait::{Verdict, WaitLimit};
+use crate::wait::{BLOCK, Verdict, WaitLimit};
 
 impl Lock<Client> {
     /// Waits without limit until the lock is held.
@@ -28,7 +29,7 @@ impl Lock<Client> {
     }
 
     fn acquire_with(&self, limit: WaitLimit) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), limit)
+        hold(&self.client, &self.options, self.request()?, limit)
     }
 }
 
@@ -49,7 +50,7 @@ impl Semaphore<Client> {
     }
 
     fn acquire_with(&self, limit: WaitLimit) -> Result<Hold> {
-        hold(&self.client, &self.options, self.request(), limit)
+        hold(&self.client, &self.options, self.request()?, limit)
     }
 }
 
@@ -70,12 +71,13 @@ impl Group<Client> {
     }
 
     fn add_with(&self, limit: WaitLimit) -> Result<Member> {
-        hold(&self.client, &self.options, self.request(), limit).map(Member::new)
+        hold(&self.client, &self.options, self.request()?, limit).map(Member::new)
     }
 
     /// Declares how many jobs this round has, 1 to 1,000,000, so that a wait does not end before all were added. Returns
     /// how many are still owed.
     pub fn expect(&self, jobs: u32) -> Result<u64> {
+        bounds::count("jobs", jobs)?;
         let mut command = Family::Group.command("EXPECT", self.key());
         command.arg(jobs);
         let answer = self.client.send(self.client.call(&command))?;
@@ -99,6 +101,7 @@ impl Group<Client> {
     }
 
     fn wait_with(&self, limit: WaitLimit) -> Result<Option<Tally>> {
+        let start = Instant::now();
         let cancel = self.options.cancel.as_ref();
         let is_cancelled = || cancel.is_some_and(Cancel::is_cancelled);
         let cancelled = || Error::Cancelled {
@@ -108,8 +111,7 @@ impl Group<Client> {
             if is_cancelled() {
                 return Err(cancelled());
             }
-            // WAIT has no token with which it could be withdrawn, so a handle is looked at more often.
-            let block = limit.next_block(cancel.is_some());
+            let block = limit.left(BLOCK);
             let mut command = Family::Group.command("WAIT", self.key());
             if let Some(block) = block {
                 command.arg("BLOCK").arg(millis(block));
@@ -117,6 +119,7 @@ impl Group<Client> {
             let mut call = self.client.call(&command);
             call.blocks = block.unwrap_or_default();
             call.cancel = cancel;
+            call.effort = call.effort.until(limit.give_up_at(start));
             match self.client.send(call) {
                 Err(Error::Redis(_)) if is_cancelled() => return Err(cancelled()),
                 Err(error) => return Err(error),
@@ -151,7 +154,7 @@ impl Once<Client> {
     }
 
     fn begin_with(&self, limit: WaitLimit) -> Result<Begun> {
-        let request = self.request();
+        let request = self.request()?;
         Ok(match ask(&self.client, &self.options, &request, limit)? {
             Verdict::Granted {
                 fence,
@@ -159,7 +162,7 @@ impl Once<Client> {
                 sent,
             } => {
                 let hold = Hold::new(&self.client, &self.options, request, fence, sent);
-                Begun::Run(Run::new(hold, attempt, self.closing))
+                Begun::Run(Run::new(hold, attempt, self.ending))
             }
             Verdict::Done { result, attempt } => Begun::Done { result, attempt },
         })

@@ -4,14 +4,16 @@
 //! few seconds at a time. The grant arrives the moment it is made; the place outlives a closed connection, a failover and
 //! the end of each BLOCK; and a connection that died without a word is noticed after seconds, however long the wait.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::request::{Outcome, Request, Waiting, outcome};
+use crate::request::{KEEP, Outcome, Request, Waiting, outcome};
 use crate::sync::{Cancel, Client};
-use crate::wait::{Verdict, WaitLimit, is_to_be_withdrawn};
+use crate::wait::{BLOCK, Verdict, WaitLimit, Withdrawal};
 
 /// Asks, and waits as long as allowed. A request that is given up is withdrawn.
 pub(crate) fn ask(
@@ -27,32 +29,37 @@ pub(crate) fn ask(
         cancel: options.cancel.as_ref(),
         start: Instant::now(),
     };
-    let mut withdrawal = WithdrawOnDrop(Some(&waiter));
+    let mut withdrawal = WithdrawOnDrop(&waiter, Withdrawal::Now);
     let verdict = waiter.ask(limit);
-    if !is_to_be_withdrawn(limit, &verdict) {
-        withdrawal.0 = None;
-    }
+    withdrawal.1 = Withdrawal::of(limit, &verdict);
     drop(withdrawal);
     verdict
 }
 
 /// Withdraws a request that is given up, also by a panic of the progress callback.
-struct WithdrawOnDrop<'a, 'b>(Option<&'a Waiter<'b>>);
+struct WithdrawOnDrop<'a, 'b>(&'a Waiter<'b>, Withdrawal);
 
 impl Drop for WithdrawOnDrop<'_, '_> {
     fn drop(&mut self) {
-        if let Some(waiter) = self.0 {
-            withdraw(waiter.client, waiter.request);
+        let WithdrawOnDrop(waiter, withdrawal) = self;
+        match withdrawal {
+            Withdrawal::Not => {}
+            Withdrawal::Now => withdraw(waiter.client, waiter.request, Duration::ZERO),
+            Withdrawal::InBackground => {
+                let (client, request) = (waiter.client.clone(), waiter.request.clone());
+                let thread = thread::Builder::new().name("dsync-withdraw".to_owned());
+                let _ = thread.spawn(move || withdraw(&client, &request, KEEP));
+            }
         }
     }
 }
 
 /// Withdraws a request, or releases what it was granted behind the caller's back. When the server does not hear of it,
 /// the end of the kept place or of the lease does the same.
-fn withdraw(client: &Client, request: &Request) {
+fn withdraw(client: &Client, request: &Request, patience: Duration) {
     let command = request.verb("RELEASE");
     let mut call = client.call(&command);
-    call.patience = Duration::ZERO;
+    call.effort = client.settings.courtesy().with_patience(patience);
     let _ = client.send(call);
 }
 
@@ -72,10 +79,10 @@ impl Waiter<'_> {
         };
         let _registration = self.cancel.map(|cancel| {
             let (client, request) = (self.client.clone(), self.request.clone());
-            cancel.register(move || withdraw(&client, &request))
+            cancel.register(move || withdraw(&client, &request, Duration::ZERO))
         });
         loop {
-            let (sent, outcome) = self.send(waiting)?;
+            let (sent, outcome) = self.send(waiting, limit)?;
             match outcome {
                 Outcome::Granted { fence, attempt } => {
                     return Ok(Verdict::Granted {
@@ -95,25 +102,29 @@ impl Waiter<'_> {
                 }
                 Outcome::Refused => return Err(self.not_acquired()),
             }
-            let Some(block) = limit.next_block(self.progress.is_some()) else {
+            let Some(block) = limit.left(BLOCK) else {
                 return Err(self.not_acquired());
             };
             // A grant that comes now was sent for up to so long ago that its lease may be over by the clock of this
             // process. Asking again answers the same hold with a new lease, or tells that it has lapsed meanwhile.
-            self.send(Waiting::Block(block))?;
+            self.send(Waiting::Block(block), limit)?;
         }
     }
 
-    fn send(&self, waiting: Waiting) -> Result<(Instant, Outcome)> {
+    fn send(&self, waiting: Waiting, limit: WaitLimit) -> Result<(Moment, Outcome)> {
         if self.cancel.is_some_and(Cancel::is_cancelled) {
             return Err(self.cancelled());
         }
         let command = self.request.command(waiting);
         let mut call = self.client.call(&command);
         call.cancel = self.cancel;
+        let mut give_up_at = limit.give_up_at(self.start);
         if let Waiting::Block(time) = waiting {
             call.blocks = time;
+            // The reply to a BLOCK that ends with the wait may come as late as any other.
+            give_up_at = give_up_at.map(|end| end + call.effort.response);
         }
+        call.effort = call.effort.until(give_up_at);
         match self.client.send(call) {
             Ok(answer) => Ok((answer.sent, outcome(answer.reply)?)),
             // The withdrawal has ended the wait; or the server is away, and the caller does not want to wait for it.

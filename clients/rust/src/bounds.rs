@@ -1,0 +1,78 @@
+//! The bounds of options. What no server takes is refused before anything is sent.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// The times from the first to the last are allowed; the words say so.
+pub(crate) type Times = (Duration, Duration, &'static str);
+
+const MS: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The server's `dsync.max-lease-ms` can be lower, never higher.
+pub(crate) const LEASE: Times = (MS, DAY.saturating_mul(30), "1 ms to 30 days");
+pub(crate) const KEEP: Times = (MS, DAY.saturating_mul(3_650), "1 ms to 3650 days");
+pub(crate) const RETRY_DELAY: Times = (Duration::ZERO, LEASE.1, "0 to 30 days");
+
+pub(crate) fn time(
+    option: &'static str,
+    value: Duration,
+    (first, last, bound): Times,
+) -> Result<()> {
+    check(option, &value, value >= first && value <= last, bound)
+}
+
+pub(crate) fn margin(value: Duration, lease: Duration) -> Result<()> {
+    check(
+        "margin",
+        &value,
+        value <= lease / 2,
+        "at most half of the lease",
+    )
+}
+
+/// A limit, permits, attempts or jobs.
+pub(crate) fn count(option: &'static str, value: u32) -> Result<()> {
+    let is_in = (1..=1_000_000).contains(&value);
+    check(option, &value, is_in, "1 to 1000000")
+}
+
+pub(crate) fn token(value: &str) -> Result<()> {
+    let is_in = (1..=128).contains(&value.len());
+    // The token itself is a secret.
+    check("the length of token", &value.len(), is_in, "1 to 128 bytes")
+}
+
+pub(crate) fn owner(value: &str) -> Result<()> {
+    let is_in = value.len() <= crate::owner::LONGEST;
+    check(
+        "the length of owner",
+        &value.len(),
+        is_in,
+        "at most 128 bytes",
+    )
+}
+
+/// No server's `dsync.max-result-bytes` is greater; most have less.
+pub(crate) fn result(value: Option<&[u8]>) -> Result<()> {
+    let length = value.map_or(0, <[u8]>::len);
+    check(
+        "the length of the result",
+        &length,
+        length <= 16 << 20,
+        "at most 16777216 bytes",
+    )
+}
+
+fn check(option: &'static str, value: &dyn Debug, is_in: bool, bound: &'static str) -> Result<()> {
+    if is_in {
+        return Ok(());
+    }
+    Err(Error::InvalidOption {
+        option,
+        value: format!("{value:?}"),
+        bound,
+    })
+}

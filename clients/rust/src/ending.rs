@@ -1,0 +1,68 @@
+//! How a hold ends: what DONE and FAIL say, and how long they are said.
+
+use std::time::Duration;
+
+use crate::bounds;
+use crate::error::Result;
+use crate::request::{Command, Request, millis};
+use crate::text::cut;
+
+/// How long a promoted server lets each hold live at least, whatever was left of its lease (`dsync.takeover-grace-ms`).
+const TAKEOVER_GRACE: Duration = Duration::from_secs(5);
+
+/// How long RELEASE, DONE and FAIL are repeated while the server does not answer: a server that is promoted meanwhile gives
+/// the lease anew.
+pub(crate) fn patience(lease: Duration) -> Duration {
+    lease + TAKEOVER_GRACE
+}
+
+/// What DONE and FAIL say besides the result and the reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ending {
+    pub(crate) keep: Keep,
+    pub(crate) retry_delay: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Keep {
+    #[default]
+    AsTheServerSays,
+    For(Duration),
+    Forever,
+}
+
+impl Ending {
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Keep::For(time) = self.keep {
+            bounds::time("keep", time, bounds::KEEP)?;
+        }
+        bounds::time("retry_delay", self.retry_delay, bounds::RETRY_DELAY)
+    }
+
+    /// The commands that record success.
+    pub(crate) fn done(&self, request: &Request, result: Option<&[u8]>) -> Command {
+        let mut command = request.verb("DONE");
+        if let Some(result) = result {
+            command.arg("RESULT").arg(result);
+        }
+        match self.keep {
+            Keep::AsTheServerSays => {}
+            Keep::For(time) => drop(command.arg("PX").arg(millis(time))),
+            Keep::Forever => drop(command.arg("PERSIST")),
+        }
+        command
+    }
+
+    /// The commands that record a failure. If the server refuses the first, the second does without what can be refused:
+    /// an attempt that has failed must count, or `max_attempts` would bound nothing.
+    pub(crate) fn fail(&self, request: &Request, reason: &str) -> [Command; 2] {
+        const LONGEST: usize = 4096;
+        let bare = request.verb("FAIL");
+        let mut command = bare.clone();
+        command.arg("REASON").arg(cut(reason, LONGEST));
+        if !self.retry_delay.is_zero() {
+            command.arg("DELAY").arg(millis(self.retry_delay));
+        }
+        [command, bare]
+    }
+}

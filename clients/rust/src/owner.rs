@@ -1,0 +1,68 @@
+//! Who holds, for people: the default of `owner`.
+
+use crate::text::cut;
+
+/// The longest text that the server takes.
+pub(crate) const LONGEST: usize = 128;
+
+/// Returns `user@host:pid`, at most as long as the server allows.
+pub(crate) fn default_owner() -> String {
+    let pid = std::process::id();
+    owner(&user(), &host(), pid)
+}
+
+/// What is too long is cut at the end of the host's name.
+fn owner(user: &str, host: &str, pid: u32) -> String {
+    let process = format!(":{pid}");
+    let place = format!("{user}@{host}");
+    format!("{}{process}", cut(&place, LONGEST - process.len()))
+}
+
+/// The login name of the effective user, or the user's number.
+#[cfg(unix)]
+fn user() -> String {
+    let uid = nix::unistd::geteuid();
+    let user = nix::unistd::User::from_uid(uid).ok().flatten();
+    user.map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+#[cfg(unix)]
+fn host() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    host.to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn user() -> String {
+    std::env::var("USERNAME").unwrap_or_default()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_names_user_host_and_process() {
+        assert_eq!(owner("ann", "web-1", 71), "ann@web-1:71");
+        let here = default_owner();
+        let (user, rest) = here.split_once('@').unwrap();
+        let (host, pid) = rest.rsplit_once(':').unwrap();
+        assert!(!user.is_empty() && !host.is_empty(), "{here}");
+        assert_eq!(pid, std::process::id().to_string());
+    }
+
+    #[test]
+    fn long_owner_is_cut_at_the_end_of_the_host() {
+        let long = owner("ann", &"ü".repeat(200), 71);
+        assert!(long.len() <= LONGEST && long.len() > LONGEST - 3, "{long}");
+        assert!(
+            long.starts_with("ann@üü") && long.ends_with("ü:71"),
+            "{long}"
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! How the primary is found that Sentinel names.
+
+use std::sync::{Mutex, PoisonError};
+
+use redis::sentinel::SentinelClient;
+use redis::{Client, RedisResult};
+
+// Tasks and threads may ask the same Sentinel client, so with tokio its lock is one that tasks can wait for.
+#[cfg(not(feature = "tokio"))]
+use std::sync::Mutex as ClientMutex;
+#[cfg(feature = "tokio")]
+use tokio::sync::Mutex as ClientMutex;
+
+/// Who is asked, and whom they named last.
+pub(crate) struct Found {
+    source: Source,
+    last: Mutex<Option<String>>,
+}
+
+pub(crate) enum Source {
+    /// Asking changes the client, which keeps connections: one question at a time.
+    One(Box<ClientMutex<SentinelClient>>),
+    /// A client for each question, so that one which is never answered keeps nobody else waiting.
+    New(Box<dyn Fn() -> RedisResult<SentinelClient> + Send + Sync>),
+}
+
+impl Source {
+    pub(crate) fn one(client: SentinelClient) -> Source {
+        Source::One(Box::new(ClientMutex::new(client)))
+    }
+}
+
+impl Found {
+    pub(crate) fn by(source: Source) -> Found {
+        let last = Mutex::default();
+        Found { source, last }
+    }
+
+    /// The address of the primary that was found last.
+    pub(crate) fn last(&self) -> Option<String> {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn note(&self, client: Client) -> Client {
+        let address = client.get_connection_info().addr().to_string();
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+        client
+    }
+
+    /// Finds the primary, for a thread.
+    pub(crate) fn client(&self) -> RedisResult<Client> {
+        let client = match &self.source {
+            Source::New(make) => make()?.get_client(),
+            #[cfg(not(feature = "tokio"))]
+            Source::One(client) => {
+                let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
+                client.get_client()
+            }
+            // `blocking_lock` would panic in a thread that runs tasks, though it may block.
+            #[cfg(feature = "tokio")]
+            Source::One(client) => loop {
+                if let Ok(mut client) = client.try_lock() {
+                    break client.get_client();
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            },
+        };
+        client.map(|client| self.note(client))
+    }
+
+    /// Finds the primary, for a task.
+    #[cfg(feature = "tokio")]
+    pub(crate) async fn client_for_task(&self) -> RedisResult<Client> {
+        let client = match &self.source {
+            Source::New(make) => make()?.async_get_client().await,
+            Source::One(client) => client.lock().await.async_get_client().await,
+        };
+        client.map(|client| self.note(client))
+    }
+}
