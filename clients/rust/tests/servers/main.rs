@@ -8,5 +8,6 @@
 )]
 
 mod aio;
+mod builders;
 mod support;
 mod sync;

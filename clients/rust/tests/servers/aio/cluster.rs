@@ -35,10 +35,9 @@ async fn keys_of_all_nodes_are_locked_and_waited_for() {
             hold.release().await.unwrap();
         }
         for task in waiting {
-            // On a shared connection, the next time to ask without a message is in more than six seconds.
-            let hold = timeout(5 * SECOND, task)
+            let hold = timeout(LONG, task)
                 .await
-                .expect("a message")
+                .expect("a grant")
                 .unwrap()
                 .unwrap();
             hold.release().await.unwrap();

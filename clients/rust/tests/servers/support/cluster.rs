@@ -1,4 +1,4 @@
-//! A cluster of three nodes without replicas.
+//! A cluster of three nodes, and a replica of one of them.
 
 use dsync_client::redis::{self, RedisResult};
 
@@ -31,6 +31,28 @@ impl Cluster {
         Cluster { nodes }
     }
 
+    /// Adds a replica to the node that has a key, and waits until it could take over.
+    pub fn add_replica_for(&self, key: &str) -> Server {
+        let (replica, bus) = node();
+        let primary = &self.nodes[self.owner_of(key)];
+        let meet = format!("CLUSTER MEET 127.0.0.1 {} {bus}", replica.port());
+        let _: String = primary.run(&meet);
+        let id: String = primary.run("CLUSTER MYID");
+        let replicate = command(&format!("CLUSTER REPLICATE {id}"));
+        eventually("the replica knows its primary", || {
+            replica.try_query::<String>(&replicate).is_ok()
+        });
+        eventually("the replica follows", || {
+            let is_known = |node: &Server| -> bool {
+                let nodes: String = node.run("CLUSTER NODES");
+                nodes.contains(&format!("slave {id}"))
+            };
+            replica.info("replication", "master_link_status") == "up"
+                && self.nodes.iter().all(is_known)
+        });
+        replica
+    }
+
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Server::url).collect()
     }
@@ -44,8 +66,29 @@ impl Cluster {
         owner.expect("a node has the key")
     }
 
-    /// Moves the slot of a key to another node, as `redis-cli --cluster reshard` does.
+    /// Moves the slot of a key, which has no other key, to another node as `redis-cli --cluster reshard` does.
     pub fn move_slot_of(&self, key: &str, to: usize) {
+        self.move_slot(key, to, |from, _, migrate| {
+            migrate(from, key);
+        });
+    }
+
+    /// Moves the slot of a key with all keys that it has, while clients make others.
+    pub fn move_whole_slot_of(&self, key: &str, to: usize) {
+        self.move_slot(key, to, |from, slot, migrate| {
+            loop {
+                let keys: Vec<String> = from.run(&format!("CLUSTER GETKEYSINSLOT {slot} 100"));
+                if keys.is_empty() {
+                    return;
+                }
+                for key in keys {
+                    migrate(from, &key);
+                }
+            }
+        });
+    }
+
+    fn move_slot(&self, key: &str, to: usize, keys: impl Fn(&Server, u16, &dyn Fn(&Server, &str))) {
         let from = self.owner_of(key);
         let id = |node: usize| -> String { self.nodes[node].run("CLUSTER MYID") };
         let slot: u16 = self.nodes[0].run(&format!("CLUSTER KEYSLOT {key}"));
@@ -54,7 +97,9 @@ impl Cluster {
         let _: String =
             self.nodes[from].run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(to)));
         let port = self.nodes[to].port();
-        let _: String = self.nodes[from].run(&format!("MIGRATE 127.0.0.1 {port} {key} 0 5000"));
+        keys(&self.nodes[from], slot, &|from, key| {
+            let _: String = from.run(&format!("MIGRATE 127.0.0.1 {port} {key} 0 5000"));
+        });
         for node in [to, from, 3 - to - from] {
             let _: String =
                 self.nodes[node].run(&format!("CLUSTER SETSLOT {slot} NODE {}", id(to)));
@@ -65,6 +110,10 @@ impl Cluster {
 fn node() -> (Server, u16) {
     let bus = free_port();
     let bus_setting = format!("--cluster-port {bus}");
-    let node = Server::with(&["--cluster-enabled yes", &bus_setting]);
+    let node = Server::with(&[
+        "--cluster-enabled yes",
+        "--cluster-node-timeout 3000",
+        &bus_setting,
+    ]);
     (node, bus)
 }

@@ -1,5 +1,6 @@
 //! Servers, clusters, Sentinel and a network that can be cut, for one test each.
 
+pub mod acl;
 mod cluster;
 mod proxy;
 mod sentinel;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use super::Server;
 
 pub struct Proxy {
     port: u16,
+    /// The port of the server.
+    target: Arc<AtomicU16>,
     network: Arc<Mutex<Network>>,
 }
 
@@ -17,6 +20,8 @@ pub struct Proxy {
 struct Network {
     /// Whether packets to the server vanish, and those from it.
     is_cut: [bool; 2],
+    /// Whether requests that block do not arrive, nor what follows them on their connections.
+    is_slow_to_block: bool,
     is_closed: bool,
     streams: Vec<TcpStream>,
 }
@@ -26,14 +31,16 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let network = Arc::new(Mutex::new(Network::default()));
-        let (target, shared) = (server.port(), Arc::clone(&network));
+        let target = Arc::new(AtomicU16::new(server.port()));
+        let (leads_to, shared) = (Arc::clone(&target), Arc::clone(&network));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.expect("a connection");
                 if shared.lock().expect("a network").is_closed {
                     return;
                 }
-                let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", leads_to.load(Ordering::SeqCst)))
+                else {
                     continue;
                 };
                 let ends = [&client, &server].map(|end| end.try_clone().expect("a clone"));
@@ -42,11 +49,20 @@ impl Proxy {
                 carry(&server, &client, 1, &shared);
             }
         });
-        Proxy { port, network }
+        Proxy {
+            port,
+            target,
+            network,
+        }
     }
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// From now on new connections lead to another server, as a name does that was changed.
+    pub fn lead_to(&self, server: &Server) {
+        self.target.store(server.port(), Ordering::SeqCst);
     }
 
     /// From now on nothing arrives, in either direction; connections stay open.
@@ -59,9 +75,16 @@ impl Proxy {
         self.network.lock().expect("a network").is_cut = [false, true];
     }
 
+    /// From now on requests that block are on their way, and do not arrive.
+    pub fn delay_blocks(&self) {
+        self.network.lock().expect("a network").is_slow_to_block = true;
+    }
+
     /// From now on everything arrives, also what was sent meanwhile.
     pub fn heal(&self) {
-        self.network.lock().expect("a network").is_cut = [false, false];
+        let mut network = self.network.lock().expect("a network");
+        network.is_cut = [false, false];
+        network.is_slow_to_block = false;
     }
 
     /// Closes all connections that are open now.
@@ -93,7 +116,11 @@ fn carry(from: &TcpStream, to: &TcpStream, direction: usize, network: &Arc<Mutex
                 if state.is_closed {
                     return;
                 }
-                if !state.is_cut[direction] {
+                let text = &buffer[..length];
+                let is_late = state.is_slow_to_block
+                    && direction == 0
+                    && text.windows(5).any(|word| word == b"BLOCK");
+                if !state.is_cut[direction] && !is_late {
                     break;
                 }
                 drop(state);

@@ -1,7 +1,7 @@
 //! A primary with a replica, and a Sentinel that watches them.
 
-use dsync_client::redis;
 use dsync_client::redis::sentinel::{SentinelClient, SentinelServerType};
+use dsync_client::redis::{self, RedisResult};
 
 use super::{Server, eventually};
 
@@ -14,11 +14,7 @@ pub struct Sentinel {
 impl Sentinel {
     pub fn start() -> Sentinel {
         let first = Server::start();
-        let replica_of = format!("--replicaof 127.0.0.1 {}", first.port());
-        let second = Server::with(&[&replica_of]);
-        eventually("the replica follows", || {
-            second.info("replication", "master_link_status") == "up"
-        });
+        let second = first.start_replica();
         let sentinel = Server::launch(&[
             format!("--sentinel monitor main 127.0.0.1 {} 1", first.port()),
             "--sentinel down-after-milliseconds main 2000".to_owned(),
@@ -37,9 +33,13 @@ impl Sentinel {
     }
 
     pub fn client(&self) -> SentinelClient {
-        let addresses = vec![self.sentinel.url()];
-        let primary = SentinelServerType::Master;
-        SentinelClient::build(addresses, "main".to_owned(), None, primary).expect("an address")
+        client(self.sentinel.url()).expect("an address")
+    }
+
+    /// The primary, as Sentinel names it at each connection.
+    pub fn primary(&self) -> dsync_client::Server {
+        let url = self.sentinel.url();
+        dsync_client::Server::sentinel(move || client(url.clone()))
     }
 
     /// Makes the replica the primary while both live: the old primary answers READONLY and UNBLOCKED from then on.
@@ -60,4 +60,9 @@ impl Sentinel {
             self.second.info("replication", "role") == "master"
         });
     }
+}
+
+fn client(sentinel: String) -> RedisResult<SentinelClient> {
+    let primary = SentinelServerType::Master;
+    SentinelClient::build(vec![sentinel], "main".to_owned(), None, primary)
 }

@@ -75,6 +75,25 @@ impl Server {
         self.query(&command(words))
     }
 
+    /// Has a script run until it is killed: meanwhile the server answers BUSY.
+    pub fn keep_busy(&self) -> std::thread::JoinHandle<()> {
+        let _: String = self.run("CONFIG SET busy-reply-threshold 20");
+        let client = redis::Client::open(self.url()).expect("an address");
+        let script = std::thread::spawn(move || {
+            let mut connection = client.get_connection().expect("a connection");
+            let endless = redis::cmd("EVAL")
+                .arg("while true do end")
+                .arg(0)
+                .to_owned();
+            assert!(endless.query::<redis::Value>(&mut connection).is_err());
+        });
+        eventually("the server is busy", || {
+            let ping = self.try_query::<String>(&redis::cmd("PING"));
+            ping.is_err_and(|error| error.code() == Some("BUSY"))
+        });
+        script
+    }
+
     pub fn waiters(&self) -> usize {
         self.info("dsync", "dsync_waiters")
             .parse()
@@ -87,6 +106,17 @@ impl Server {
         });
     }
 
+    /// Waits until the BLOCK of the only client that waits is over, and the next one is on its way.
+    pub fn wait_until_no_client_is_blocked(&self) {
+        let is_free = || self.info("clients", "blocked_clients") == "0";
+        eventually("no client is blocked", || {
+            is_free() && {
+                std::thread::sleep(Duration::from_millis(200));
+                is_free()
+            }
+        });
+    }
+
     pub fn info(&self, section: &str, field: &str) -> String {
         // A server that changes its role closes connections: what is awaited is asked for again.
         let text: String = self
@@ -96,6 +126,15 @@ impl Server {
             .lines()
             .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         line.unwrap_or_default().to_owned()
+    }
+
+    /// Starts a replica, and waits until it could take over.
+    pub fn start_replica(&self) -> Server {
+        let replica = Server::with(&[&format!("--replicaof 127.0.0.1 {}", self.port())]);
+        eventually("the replica follows", || {
+            replica.info("replication", "master_link_status") == "up"
+        });
+        replica
     }
 
     /// Freezes the process: its connections stay open, and nothing is answered.

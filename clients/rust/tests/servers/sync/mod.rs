@@ -1,9 +1,13 @@
 //! The synchronous half.
 
+mod acl;
 mod cluster;
+mod ending;
 mod families;
 mod give_up;
 mod hold;
 mod outage;
 mod queue;
+mod reach;
 mod sentinel;
+mod switch;

@@ -1,0 +1,183 @@
+//! How holds end: what the server refuses, what it cannot take now, and what is repeated.
+
+use std::time::Duration;
+
+use dsync_client::aio::{Begun, Client, Run};
+use dsync_client::{Error, Loss};
+use tokio::time::sleep;
+
+use crate::support::{LONG, Proxy, SECOND, Server, eventually};
+
+fn begun(begun: Begun) -> Run {
+    match begun {
+        Begun::Run(run) => run,
+        Begun::Done { .. } => panic!("the work is done already"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn result_that_the_server_refuses_is_a_failed_attempt() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    // The server's bound, and the one that no server exceeds.
+    for (key, length) in [("big", 100_000), ("huge", (16 << 20) + 1)] {
+        let once = client.once(key).max_attempts(3);
+        for attempt in 1..=3 {
+            let run = begun(once.begin_for(LONG).await.unwrap());
+            assert_eq!(run.attempt(), attempt);
+            let error = run.done(Some(&vec![b'x'; length])).await.unwrap_err();
+            assert!(!error.is_unreachable(), "{error}");
+            assert!(error.to_string().contains("bytes"), "{error}");
+        }
+        let error = once.begin_for(LONG).await.err().unwrap();
+        assert!(
+            matches!(&error, Error::WorkFailed { attempts: 3, reason, .. } if reason.contains("was refused")),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failure_that_the_server_refuses_counts_all_the_same() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let _: String = server.run("CONFIG SET dsync.max-lease-ms 60000");
+    let once = client
+        .once("work")
+        .max_attempts(1)
+        .retry_delay(3600 * SECOND);
+    let run = begun(once.begin().await.unwrap());
+    run.fail("no disk space").await.unwrap();
+    let error = once.begin_for(LONG).await.err().unwrap();
+    assert!(
+        matches!(error, Error::WorkFailed { attempts: 1, .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn done_is_repeated_while_the_server_is_out_of_memory() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let once = client.once("work").lease(60 * SECOND);
+    let run = begun(once.begin().await.unwrap());
+    let _: String = server.run("CONFIG SET maxmemory 1");
+    let telling = tokio::spawn(async move { run.done(Some(b"in-7")).await });
+    eventually("DONE has met OOM", || {
+        !server.info("errorstats", "errorstat_OOM").is_empty()
+    });
+    let _: String = server.run("CONFIG SET maxmemory 0");
+    telling.await.unwrap().unwrap();
+    assert_eq!(once.result().await.unwrap(), Some(Some(b"in-7".to_vec())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn done_is_repeated_while_a_script_keeps_the_server_busy() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let once = client.once("work").lease(60 * SECOND);
+    let run = begun(once.begin().await.unwrap());
+    let busy = server.keep_busy();
+    let telling = tokio::spawn(async move { run.done(Some(b"in-7")).await });
+    sleep(SECOND).await;
+    assert!(!telling.is_finished());
+    let _: String = server.run("SCRIPT KILL");
+    busy.join().unwrap();
+    telling.await.unwrap().unwrap();
+    assert_eq!(once.result().await.unwrap(), Some(Some(b"in-7".to_vec())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn done_whose_future_is_dropped_is_told_all_the_same() {
+    let server = Server::start();
+    let network = Proxy::to(&server);
+    let client = Client::open(network.url()).unwrap();
+    let once = client.once("work").lease(6 * SECOND);
+    let run = begun(once.begin().await.unwrap());
+    network.cut();
+    let telling = run.done(Some(b"in-7"));
+    assert!(tokio::time::timeout(SECOND, telling).await.is_err());
+    // What is on its way is lost.
+    sleep(3 * SECOND).await;
+    network.close_all();
+    network.heal();
+    let Begun::Done { result, attempt } = once.begin_for(LONG).await.unwrap() else {
+        panic!("finished work is done again");
+    };
+    assert_eq!((result, attempt), (Some(b"in-7".to_vec()), 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_of_a_hold_whose_key_is_overwritten_says_that_it_was_lost() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client.lock("jobs").acquire().await.unwrap();
+    let _: String = server.run("SET jobs text");
+    let error = hold.release().await.unwrap_err();
+    let Error::HoldLost { loss, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(loss, Loss::Ended);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_whose_key_is_overwritten_or_removed_is_told_as_lost() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    for end in ["SET jobs text", "DEL jobs"] {
+        let hold = client
+            .lock("jobs")
+            .lease(3 * SECOND)
+            .acquire()
+            .await
+            .unwrap();
+        let _: dsync_client::redis::Value = server.run(end);
+        let loss = tokio::time::timeout(LONG, hold.lost()).await;
+        assert_eq!(loss.unwrap(), Loss::Ended, "{end}");
+        let _: u64 = server.run("DEL jobs");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_is_repeated_for_longer_than_the_lease() {
+    let server = Server::start();
+    let client = Client::open(server.url()).unwrap();
+    let hold = client
+        .lock("jobs")
+        .lease(3 * SECOND)
+        .acquire()
+        .await
+        .unwrap();
+    server.stop();
+    let releasing = tokio::spawn(hold.release());
+    // The lease is over by the client's clock. The server's own stands still, as a promoted one gives it anew.
+    sleep(Duration::from_millis(6_500)).await;
+    server.cont();
+    releasing.await.unwrap().unwrap();
+    client.lock("jobs").acquire_for(LONG).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_of_an_aborted_task_is_released_also_by_a_server_that_was_away() {
+    let server = Server::start();
+    let network = Proxy::to(&server);
+    let client = Client::open(network.url()).unwrap();
+    let lock = client.lock("jobs").lease(3600 * SECOND);
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let working = {
+        let lock = lock.clone();
+        tokio::spawn(async move {
+            let hold = lock.acquire().await.unwrap();
+            tell.send(()).unwrap();
+            hold.run(std::future::pending::<()>()).await
+        })
+    };
+    told.await.unwrap();
+    network.cut();
+    working.abort();
+    // What is on its way is lost.
+    sleep(4 * SECOND).await;
+    network.close_all();
+    network.heal();
+    lock.acquire_for(LONG).await.unwrap();
+}

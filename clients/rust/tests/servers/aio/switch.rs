@@ -1,0 +1,188 @@
+//! Primaries that change places while tasks wait: planned, moved slots, and a primary that freezes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use dsync_client::aio::{Begun, Client, Hold, Waits};
+use dsync_client::{Error, Server as Address};
+use tokio::task::JoinHandle;
+
+use super::queue::WAITS;
+use crate::support::{Cluster, LONG, Proxy, SECOND, Sentinel, Server, eventually};
+
+/// Waits for a lock, and gives it back. Returns its fence.
+fn wait_for(client: &Client, key: &str) -> JoinHandle<u64> {
+    let lock = client.lock(key).lease(30 * SECOND);
+    tokio::spawn(async move {
+        let hold = lock.acquire_for(2 * LONG).await.unwrap();
+        let fence = hold.fence();
+        hold.release().await.unwrap();
+        fence
+    })
+}
+
+async fn hold(client: &Client, key: &str) -> Hold {
+    let lock = client.lock(key).lease(60 * SECOND);
+    lock.acquire().await.unwrap()
+}
+
+async fn assert_served_within(time: std::time::Duration, hold: Hold, waiting: JoinHandle<u64>) {
+    let (fence, start) = (hold.fence(), Instant::now());
+    hold.release().await.unwrap();
+    assert!(waiting.await.unwrap() > fence);
+    assert!(start.elapsed() < time, "{:?}", start.elapsed());
+}
+
+fn listened_to(server: &Server) -> usize {
+    let channels = server.try_query(
+        &dsync_client::redis::cmd("PUBSUB")
+            .arg("SHARDCHANNELS")
+            .to_owned(),
+    );
+    channels.map_or(0, |channels: Vec<String>| channels.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_is_served_soon_after_a_planned_failover() {
+    for waits in WAITS {
+        let first = Server::start();
+        let second = first.start_replica();
+        let name = Proxy::to(&first);
+        let client = Client::open(name.url()).unwrap().with_waits(waits);
+        let hold = hold(&client, "job").await;
+        let waiting = wait_for(&client, "job");
+        second.wait_for_waiters(1);
+        name.lead_to(&second);
+        let _: String = first.run("FAILOVER");
+        eventually("the replica is promoted", || {
+            second.info("replication", "role") == "master"
+        });
+        assert_served_within(5 * SECOND, hold, waiting).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_is_served_soon_after_a_planned_failover_of_a_cluster() {
+    for waits in WAITS {
+        let cluster = Cluster::start();
+        let replica = cluster.add_replica_for("job");
+        let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
+        let hold = hold(&client, "job").await;
+        let waiting = wait_for(&client, "job");
+        replica.wait_for_waiters(1);
+        let _: String = replica.run("CLUSTER FAILOVER");
+        eventually("the replica is promoted", || {
+            replica.info("replication", "role") == "master"
+        });
+        if waits == Waits::SharedConnection {
+            eventually("the waiter listens at the new primary", || {
+                listened_to(&replica) == 1
+            });
+        }
+        assert_served_within(5 * SECOND, hold, waiting).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_is_served_soon_after_a_slot_has_moved() {
+    for waits in WAITS {
+        let cluster = Cluster::start();
+        let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
+        let hold = hold(&client, "job").await;
+        let from = cluster.owner_of("job");
+        let waiting = wait_for(&client, "job");
+        cluster.nodes[from].wait_for_waiters(1);
+        let to = (from + 1) % 3;
+        cluster.move_slot_of("job", to);
+        if waits == Waits::SharedConnection {
+            eventually("the waiter listens at the other node", || {
+                listened_to(&cluster.nodes[to]) == 1
+            });
+        }
+        assert_served_within(5 * SECOND, hold, waiting).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_is_served_when_the_primary_freezes_in_a_cluster() {
+    for waits in WAITS {
+        let cluster = Cluster::start();
+        let replica = cluster.add_replica_for("job");
+        let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
+        let hold = hold(&client, "job").await;
+        let waiting = wait_for(&client, "job");
+        replica.wait_for_waiters(1);
+        let frozen = &cluster.nodes[cluster.owner_of("job")];
+        frozen.stop();
+        assert_served_within(LONG, hold, waiting).await;
+        // By the replica, while the old primary is still frozen.
+        assert_eq!(replica.info("replication", "role"), "master");
+        frozen.cont();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_is_served_when_the_primary_freezes_behind_sentinel() {
+    for waits in WAITS {
+        let sentinel = Sentinel::start();
+        let client = Client::new(sentinel.primary()).with_waits(waits);
+        let hold = hold(&client, "job").await;
+        let waiting = wait_for(&client, "job");
+        sentinel.second.wait_for_waiters(1);
+        sentinel.first.stop();
+        assert_served_within(LONG, hold, waiting).await;
+        sentinel.first.cont();
+    }
+}
+
+/// The server tells of each subscription that ends with a moved slot. That was taken for the reply to a request: a result
+/// was lost and the work done again, or a hold was granted that nobody had.
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_move_while_requests_wait_spoil_no_reply() {
+    const WORKERS: usize = 12;
+    let cluster = Cluster::start();
+    let address = Address::cluster(cluster.urls()).unwrap();
+    let client = Client::new(address).with_waits(Waits::SharedConnection);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut workers = Vec::new();
+    for worker in 0..WORKERS {
+        let (client, is_over) = (client.clone(), Arc::clone(&is_over));
+        workers.push(tokio::spawn(async move {
+            let (mut rounds, mut last) = (0, 0);
+            while !is_over.load(Ordering::SeqCst) {
+                let lock = client.lock("{job}:lock").lease(30 * SECOND);
+                let hold = lock.acquire_for(2 * LONG).await?;
+                assert!(hold.fence() > last);
+                last = hold.fence();
+                hold.release().await?;
+                let once = client.once(format!("{{job}}:{worker}:{rounds}"));
+                let Begun::Run(run) = once.begin_for(LONG).await? else {
+                    panic!("nobody else does this work");
+                };
+                assert_eq!(run.attempt(), 1);
+                run.done(Some(b"r")).await?;
+                assert_eq!(once.result().await?, Some(Some(b"r".to_vec())));
+                rounds += 1;
+            }
+            Ok::<usize, Error>(rounds)
+        }));
+    }
+    for _ in 0..8 {
+        tokio::time::sleep(SECOND / 4).await;
+        let from = cluster.owner_of("{job}:lock");
+        cluster.move_whole_slot_of("{job}:lock", (from + 1) % 3);
+    }
+    is_over.store(true, Ordering::SeqCst);
+    for worker in workers {
+        assert!(worker.await.unwrap().unwrap() > 0);
+    }
+    let holds = || -> u64 {
+        let counts = cluster
+            .nodes
+            .iter()
+            .map(|node| node.info("dsync", "dsync_lock_holds"));
+        counts.map(|count| count.parse::<u64>().unwrap()).sum()
+    };
+    eventually("no hold is left behind", || holds() == 0);
+}
