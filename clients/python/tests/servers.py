@@ -112,6 +112,12 @@ class Server:
             self._process.wait()
             self._process = None
 
+    def primary_of(self, key: str) -> Server:
+        return self
+
+    def ports(self) -> List[int]:
+        return [self.port]
+
     def close(self) -> None:
         self.kill()
         self._folder.cleanup()
@@ -146,6 +152,53 @@ def until_in_sync(primary: Server) -> None:
 
 def until_primary(server: Server) -> None:
     eventually(lambda: server.client().info("replication")["role"] == "master", "a failover")
+
+
+class Watched:
+    """A primary and its replica, with a Sentinel that calls them ``locks``."""
+
+    def __init__(self) -> None:
+        self.primary = Server()
+        self.replica = replica_of(self.primary)
+        self.sentinel = Server(sentinel_of=self.primary.port)
+        guard = self.sentinel.client()
+        eventually(lambda: guard.sentinel_slaves("locks"), "a replica that the sentinel knows")
+
+    def primary_of(self, key: str) -> Server:
+        return self.primary
+
+    def switch(self, key: str) -> Server:
+        """Has the replica take over. Returns it when the old primary has followed, which serves on until then."""
+        until_in_sync(self.primary)
+        self.sentinel.client().execute_command("SENTINEL", "FAILOVER", "locks")
+        until_primary(self.replica)
+        old = self.primary.client()
+        eventually(lambda: old.info("replication")["role"] == "slave", "the old primary as a replica")
+        return self.replica
+
+    def freeze(self, key: str) -> Server:
+        """Stops the primary as it is. Returns the replica when it has taken over."""
+        until_in_sync(self.primary)
+        self.primary.stop()
+        until_primary(self.replica)
+        return self.replica
+
+    def stop(self) -> None:
+        """Stops everything as it is."""
+        for server in (self.primary, self.replica, self.sentinel):
+            server.stop()
+
+    def kill(self) -> None:
+        for server in (self.primary, self.replica, self.sentinel):
+            server.kill()
+
+    def ports(self) -> List[int]:
+        """Returns the ports that an error may name: a Sentinel's if none of them answers."""
+        return [self.primary.port, self.replica.port, self.sentinel.port]
+
+    def close(self) -> None:
+        for server in (self.primary, self.replica, self.sentinel):
+            server.close()
 
 
 class Cluster:
@@ -186,6 +239,35 @@ class Cluster:
     def owner_of(self, key: str) -> Server:
         slot = int(self.nodes[0].client().execute_command("CLUSTER", "KEYSLOT", key))
         return self.nodes[slot // 5_462]
+
+    def primary_of(self, key: str) -> Server:
+        return self.owner_of(key)
+
+    def switch(self, key: str) -> Server:
+        """Has the replica take over. Returns it when it has."""
+        until_in_sync(self.nodes[0])
+        self.replica.client().execute_command("CLUSTER", "FAILOVER")
+        until_primary(self.replica)
+        return self.replica
+
+    def freeze(self, key: str) -> Server:
+        """Stops the first primary as it is. Returns its replica when it has taken over."""
+        until_in_sync(self.nodes[0])
+        self.nodes[0].stop()
+        until_primary(self.replica)
+        return self.replica
+
+    def stop(self) -> None:
+        """Stops everything as it is."""
+        for node in self.nodes:
+            node.stop()
+
+    def kill(self) -> None:
+        for node in self.nodes:
+            node.kill()
+
+    def ports(self) -> List[int]:
+        return [node.port for node in self.nodes]
 
     def key_on(self, node: Server) -> str:
         """Returns a key that this primary has."""

@@ -11,15 +11,56 @@ import os
 import threading
 import time
 import weakref
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 # CLOCK_BOOTTIME, where there is one, goes on while the machine is suspended, as the server's leases do.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 
+#: Seconds by which the wall clock runs ahead of the monotonic clock, between two readings, if it has jumped.
+_JUMP = 0.1
+
+
+class Clocks:
+    """The monotonic clock, and what the wall clock has jumped ahead of it. Thread-safe.
+
+    Where no clock goes on while the machine is suspended (macOS, Windows), the wall clock is right afterwards. So each
+    jump ahead counts, also one that somebody has set: a lease can end early by that, but never late.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._lock = threading.Lock()
+        self._ahead = 0.0
+        self._offset: Optional[float] = None
+
+    def now(self) -> float:
+        with self._lock:
+            monotonic, offset = self._read()
+            if self._offset is not None and offset - self._offset > _JUMP:
+                self._ahead += offset - self._offset
+            self._offset = offset
+            return monotonic + self._ahead
+
+    @staticmethod
+    def _read() -> Tuple[float, float]:
+        """Returns the monotonic clock, and the offset of the wall clock, with nothing in between the two readings."""
+        while True:
+            before, wall, after = time.monotonic(), time.time(), time.monotonic()
+            if after - before < _JUMP / 10:
+                return after, wall - after
+
+
+_CLOCKS = Clocks()
+if _CLOCK is None and hasattr(os, "register_at_fork"):
+    # Another thread may have the lock at the moment of a fork.
+    os.register_at_fork(after_in_child=_CLOCKS.reset)
+
 
 def now() -> float:
-    """Returns the time in seconds of a clock that never steps."""
-    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+    """Returns the time in seconds of a clock that never goes back, and goes on while the machine is suspended."""
+    return _CLOCKS.now() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 def default_margin(lease: float) -> float:

@@ -66,10 +66,15 @@ def left(asked: Request) -> Script[int]:
 
 def release(asked: Request) -> Script[bool]:
     try:
-        ended = yield from _own_type(_steps.finish(asked.verb("RELEASE"), asked.key, Settings.retry_for))
+        ended = yield from _own_type(_steps.finish(asked.verb("RELEASE"), asked.key, _patience(asked)))
         return bool(ended.is_ended)
     except OtherType:
         return False
+
+
+def _patience(asked: Request) -> float:
+    """Returns for how many seconds a release is repeated: a lock without ``timeout`` does not keep its caller a day."""
+    return Settings.retry_for if asked.lease == NO_TIMEOUT else _steps.lives_for(asked.lease)
 
 
 def renew(asked: Request, seconds: float, adds: bool) -> Script[bool]:

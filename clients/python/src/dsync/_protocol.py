@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
+import sys
 import uuid
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
@@ -15,6 +17,8 @@ Words = List[Word]
 
 #: How many holders an error names.
 HOLDERS_TOLD = 3
+#: Bytes of an owner that the server takes at most.
+LONGEST_OWNER = 128
 
 
 @dataclass(frozen=True)
@@ -99,8 +103,23 @@ def new_token() -> str:
 
 
 def default_owner() -> str:
-    """Returns host and process, for the people who read INFO."""
-    return f"{socket.gethostname()}/{os.getpid()}"[:128]
+    """Returns ``user@host:pid``, for the people who read INFO. A long name of a host is cut at its end."""
+    user, process = f"{_user()}@", f":{os.getpid()}"
+    room = LONGEST_OWNER - len((user + process).encode())
+    return user + socket.gethostname().encode()[: max(0, room)].decode(errors="ignore") + process
+
+
+def _user() -> str:
+    """Returns the login name of the effective user, or its number if it has none."""
+    if sys.platform == "win32":
+        return getpass.getuser()
+    import pwd
+
+    user = os.geteuid()
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
 
 
 def milliseconds(seconds: float) -> int:

@@ -9,7 +9,7 @@ import logging
 import random
 import socket
 import sys
-from typing import Any, Optional, Tuple, Type
+from typing import Any, NamedTuple, Optional
 
 from ._lease import now
 
@@ -48,7 +48,6 @@ _PASSING = (
     "TryAgainError",
     "ClusterDownError",
     "MasterDownError",
-    "SlotNotCoveredError",
     "BusyLoadingError",
     "OutOfMemoryError",
 )
@@ -66,25 +65,49 @@ def passes(error: BaseException) -> bool:
     # A look-up of a name can fail for a moment.
     if isinstance(error, (ConnectionError, socket.gaierror)):
         return True
+    if _is_one_of(error, *_LASTING):
+        return False
+    if _is_one_of(error, *_PASSING):
+        return True
+    if not is_reply(error):
+        return False
+    code, _, message = str(error).partition(" ")
+    return code in _CODES and not (code == "UNBLOCKED" and message.split(":")[0] in _OVER)
+
+
+def is_reply(error: BaseException) -> bool:
+    """Returns whether a server has answered so, and nothing is wrong with the connection."""
+    return _is_one_of(error, "ResponseError")
+
+
+def concerns_the_connection(error: BaseException) -> bool:
+    return isinstance(error, ConnectionError) or _is_one_of(error, "ConnectionError", "TimeoutError")
+
+
+class Redirection(NamedTuple):
+    slot: int
+    host: str
+    port: int
+    #: Whether the slot belongs to that node now (MOVED), and not for this request only (ASK).
+    is_moved: bool
+
+
+def redirection(error: BaseException) -> Optional[Redirection]:
+    """Returns where MOVED or ASK says that a request should go."""
+    if not _is_one_of(error, "AskError"):
+        return None
+    told: Any = error
+    return Redirection(int(told.slot_id), told.host, int(told.port), _is_one_of(error, "MovedError"))
+
+
+def _is_one_of(error: BaseException, *names: str) -> bool:
+    """Returns whether the error is of one of these classes, in either library. Not all versions have them all."""
     for library in ("redis", "valkey"):
         exceptions = sys.modules.get(f"{library}.exceptions")
-        if isinstance(error, _classes(exceptions, *_LASTING)):
-            return False
-        if isinstance(error, _classes(exceptions, *_PASSING)):
+        found = (getattr(exceptions, name, None) for name in names)
+        if isinstance(error, tuple(kind for kind in found if kind is not None)):
             return True
-        if isinstance(error, _classes(exceptions, "ResponseError")):
-            code, _, message = str(error).partition(" ")
-            return code in _CODES and not (code == "UNBLOCKED" and message.split(":")[0] in _OVER)
-        if isinstance(error, _classes(exceptions, f"{library.capitalize()}ClusterException")):
-            # They word it like this when no node of a cluster answers.
-            return "Cluster cannot be connected" in str(error)
     return False
-
-
-def _classes(exceptions: Any, *names: str) -> Tuple[Type[BaseException], ...]:
-    """Returns those of the classes that this version of the library has; none if it is not loaded."""
-    found = (getattr(exceptions, name, None) for name in names)
-    return tuple(kind for kind in found if kind is not None)
 
 
 def tells_the_end(error: BaseException) -> bool:

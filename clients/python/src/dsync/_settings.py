@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
 from . import _protocol
 from ._lease import default_margin
@@ -25,22 +27,39 @@ if TYPE_CHECKING:
         on_lost: Optional[Callable[[Any], object]]
 
 
+#: The options that only work-once has, and those of its decorator besides.
+ONCE = ("max_attempts", "keep", "forever", "retry_delay")
+DECORATOR = (*ONCE, "dumps", "loads")
+
+
 @dataclass(frozen=True)
 class Settings:
     #: Seconds for which a hold lasts without renewal: how long the others wait if this process dies.
     lease: float = 30.0
     #: Seconds to wait at most. ``None`` waits without limit, 0 only tries.
     wait: Optional[float] = None
-    #: What INFO shows to people, at most 128 bytes. By default host and process id.
+    #: What INFO shows to people, at most 128 bytes. By default ``user@host:pid``.
     owner: Optional[str] = None
     #: Seconds before the end of its lease at which a hold counts as lost. By default a tenth of the lease, at most 2.
     margin: Optional[float] = None
     #: Whether to wait on a connection of its own. Otherwise on none at all: a turn is announced to the client.
     own_connection: bool = True
-    #: Seconds for which requests are repeated while the server cannot be reached; then its error is raised.
+    #: Seconds for which requests are repeated while the server cannot be reached; then its error is raised. A try takes
+    #: two seconds at most, and the end of a hold is repeated for as long as the server can know it.
     retry_for: float = 30.0
     #: Called with the hold when it is lost.
     on_lost: Optional[Callable[[Any], object]] = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], *own: str) -> Settings:
+        """Returns the settings of a call. ``own`` are the options that only its family has, for the message."""
+        known = [*own, *(field.name for field in dataclasses.fields(cls))]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                meant = f", did you mean {near[0]!r}?" if near else "."
+                raise TypeError(f"there is no option {name!r}{meant} The options are {', '.join(known)}.")
+        return cls(**options)
 
     def __post_init__(self) -> None:
         if not self.lease > 0:

@@ -1,17 +1,22 @@
 """Connections of one's own, made as the client makes those of its pool.
 
-A wait must not occupy the client's pool, and the client's time-outs fit neither a wait, which is long, nor a renewal,
-which must not be. So a connection is made outside the pool, of the same class and with the same settings: address, TLS,
-user, database, Sentinel. Only what concerns time-outs, repetition and decoding differs.
+Neither a wait nor a renewal may depend on the client's pool: it can be too small, its time-outs fit neither, and a
+cluster's client closes the connections of other tasks under their commands when it looks up its nodes afresh. So
+connections are made outside the pool, of the same class and with the same settings: address, TLS, user, database. Only
+what concerns time-outs, repetition and decoding differs.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Dict, Hashable, NamedTuple, Optional, Type
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
 
+from ._retry import concerns_the_connection
 from ._steps import ANSWER_WITHIN
+
+#: Host and port.
+Address = Tuple[str, int]
 
 # Repetition is this package's own affair, and so is the protocol: RESP2 has no push messages in between.
 _LEFT_OUT = (
@@ -30,28 +35,63 @@ _LEFT_OUT = (
 
 
 class Source(NamedTuple):
-    """How to connect to the server that has a key."""
+    """How to connect to one server."""
 
     connection_class: Type[Any]
     settings: Dict[str, Any]
-    #: Host and port of a cluster's node; ``None`` where the client has one server.
-    node: Optional[Hashable]
+    #: The address that a Sentinel has told. Other connections have theirs in their settings.
+    told: Optional[Address] = None
+
+    @property
+    def name(self) -> str:
+        """The address, for people and as a key: the same for all connections to one server."""
+        host, port = self.address
+        return str(self.settings.get("path") or f"{host}:{port}")
+
+    @property
+    def address(self) -> Address:
+        return self.told or (self.settings.get("host", "localhost"), int(self.settings.get("port", 6379)))
+
+    def at(self, address: Address) -> Source:
+        """Returns how to connect to another server of the same kind."""
+        return self._replace(settings={**self.settings, "host": address[0], "port": address[1]})
 
     def connection(self, **settings: Any) -> Any:
         return self.connection_class(**{**self.settings, **settings})
 
-    def timeout_error(self, message: str) -> Exception:
-        return timeout_error(self.connection_class, message)
+    def error(self, kind: str, message: str) -> Exception:
+        """Returns an error of the library's own class of this name, so that callers catch one kind."""
+        for base in self.connection_class.__mro__:
+            exceptions = sys.modules.get(f"{base.__module__.split('.')[0]}.exceptions")
+            error = getattr(exceptions, kind, None)
+            if error is not None:
+                return error(message)  # type: ignore[no-any-return]
+        return ConnectionError(message)
+
+    def no_answer(self, within: float) -> Exception:
+        return self.error("TimeoutError", f"the server did not answer within {within:.1f} s")
 
 
-def timeout_error(library_class: Type[Any], message: str) -> Exception:
-    """Returns the error that the library of this class raises for a time-out, so that callers catch one kind."""
-    for kind in library_class.__mro__:
-        exceptions = sys.modules.get(f"{kind.__module__.split('.')[0]}.exceptions")
-        error = getattr(exceptions, "TimeoutError", None)
-        if error is not None:
-            return error(message)  # type: ignore[no-any-return]
-    return TimeoutError(message)
+def name(error: Exception, *names: str) -> None:
+    """Has the error of a connection say which server and which key it is about."""
+    if concerns_the_connection(error):
+        message = str(error) or type(error).__name__
+        for each in names:
+            message = message if each in message else f"{each}: {message}"
+        error.args = (message,)
+
+
+def source_of_pool(pool: Any) -> Source:
+    """Returns how the client of this pool connects. The nodes of an asyncio cluster are pools themselves."""
+    settings = {name: value for name, value in pool.connection_kwargs.items() if name not in _LEFT_OUT}
+    connect_within = settings.get("socket_connect_timeout") or ANSWER_WITHIN
+    settings.update(
+        socket_timeout=ANSWER_WITHIN,
+        socket_connect_timeout=min(connect_within, ANSWER_WITHIN),
+        decode_responses=False,
+        protocol=2,
+    )
+    return Source(pool.connection_class, settings)
 
 
 def check_client(client: Any, *, is_async: bool) -> None:
@@ -65,24 +105,3 @@ def check_client(client: Any, *, is_async: bool) -> None:
 
 def is_cluster(client: Any) -> bool:
     return hasattr(client, "get_node_from_key")
-
-
-def source_of(client: Any, key: str) -> Source:
-    """Returns how ``client``, of redis-py or valkey-py, connects to the server that has ``key``."""
-    node: Optional[Hashable] = None
-    if is_cluster(client):
-        place = client.get_node_from_key(key)
-        node = (place.host, place.port)
-        # The nodes of an asyncio cluster are pools themselves.
-        pool = place if hasattr(place, "connection_kwargs") else client.get_redis_connection(place).connection_pool
-    else:
-        pool = client.connection_pool
-    settings = {name: value for name, value in pool.connection_kwargs.items() if name not in _LEFT_OUT}
-    connect_within = settings.get("socket_connect_timeout") or ANSWER_WITHIN
-    settings.update(
-        socket_timeout=ANSWER_WITHIN,
-        socket_connect_timeout=min(connect_within, ANSWER_WITHIN),
-        decode_responses=False,
-        protocol=2,
-    )
-    return Source(pool.connection_class, settings, node)

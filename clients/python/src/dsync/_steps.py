@@ -17,17 +17,23 @@ from ._retry import FIRST_PAUSE, Patience, tells_the_end
 
 #: Seconds in which a server answers a command that does not block, unless something is wrong.
 ANSWER_WITHIN = 5.0
-#: Seconds of a single BLOCK at most, so that a server that has stopped is noticed.
-LONGEST_BLOCK = 10.0
+#: Seconds of a try, whatever the server does, and for an answer that a wait asks for: then it looks for its server
+#: afresh, as another can have taken over.
+LONGEST_TRY = 2.0
 #: Seconds for which a place is kept after its request was last heard of, as many as a server grants after a failover.
 #: A process that is killed in the queue delays the others by as much.
-KEEP_WHILE_BLOCKED = 5.0
-#: The same for a request without a connection, which is repeated three times in this span.
-KEEP_WITHOUT_CONNECTION = 15.0
-#: Seconds for an answer to a try, and for which it is repeated when the server cannot be reached.
-LONGEST_TRY = 2.0
-#: Seconds for an answer to the withdrawal of a request. Without one the place runs out by itself.
+KEPT_FOR = 5.0
+#: Seconds of a single BLOCK at most: with the time for its answer no longer than a place is kept after a failover.
+LONGEST_BLOCK = KEPT_FOR - LONGEST_TRY
+#: Seconds after which a request without a connection is repeated: three times while its place is kept.
+ASK_AGAIN_AFTER = KEPT_FOR / 3
+#: Seconds for an answer to the withdrawal of a request, without which the place runs out by itself, and to a question
+#: for the message of an error.
 WITHDRAW_WITHIN = 1.0
+#: The same after a try, of whose time they are a part.
+WITHDRAW_TRY_WITHIN = LONGEST_TRY / 4
+#: Seconds by which a server that is promoted can prolong a lease (dsync.takeover-grace-ms).
+TAKEOVER_GRACE = 5.0
 
 
 @dataclass(frozen=True)
@@ -105,16 +111,17 @@ def acquire(request: Request, waits: Waits) -> Script[Outcome]:
     hear of, would hold up the others for a lease.
     """
     asking = _Asking(request)
+    within = WITHDRAW_TRY_WITHIN if waits.seconds == 0 else WITHDRAW_WITHIN
     try:
         outcome = yield from _ask_until_over(asking, waits)
     except GeneratorExit:
         raise
     except BaseException:
         if asking.may_be_known:
-            yield from withdraw(asking.request)
+            yield from withdraw(asking.request, within)
         raise
     if asking.may_be_known:
-        yield from withdraw(asking.request)
+        yield from withdraw(asking.request, within)
     return outcome
 
 
@@ -133,10 +140,10 @@ def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
     It waits there with BLOCK on a connection of its own, or without a connection until its turn is announced.
     """
     if waits.seconds == 0:
-        return (yield from _try(asking, waits))
+        return (yield from _try(asking))
     deadline = None if waits.seconds is None else now() + waits.seconds
     patience = Patience(asking.request.key, waits.retry_for, deadline)
-    keep = milliseconds(KEEP_WHILE_BLOCKED if waits.own_connection else KEEP_WITHOUT_CONNECTION)
+    keep = milliseconds(KEPT_FOR)
     has_place = False
     watched: Optional[str] = None
     while True:
@@ -147,8 +154,7 @@ def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
                 seconds = _at_most(LONGEST_BLOCK, deadline)
                 reply = yield Block(asking.request.words("BLOCK", milliseconds(seconds)), seconds)
             else:
-                within = max(LONGEST_TRY, _at_most(min(ANSWER_WITHIN, waits.retry_for), deadline))
-                reply = yield Ask(asking.request.words("QUEUE", keep), within)
+                reply = yield Ask(asking.request.words("QUEUE", keep), LONGEST_TRY)
             answer = _protocol.answer(reply)
             patience.answered()
             if isinstance(answer, (Done, GivenUp)):
@@ -173,14 +179,15 @@ def _ask_until_over(asking: _Asking, waits: Waits) -> Script[Outcome]:
             yield Pause(pause)
 
 
-def _try(asking: _Asking, waits: Waits) -> Script[Outcome]:
-    """Asks once; again only if no answer comes."""
-    patience = Patience(asking.request.key, min(waits.retry_for, LONGEST_TRY))
+def _try(asking: _Asking) -> Script[Outcome]:
+    """Asks once; again only if no answer comes. Leaves time for the withdrawal."""
+    over_at = now() + LONGEST_TRY - WITHDRAW_TRY_WITHIN
+    patience = Patience(asking.request.key, LONGEST_TRY, over_at)
     while True:
         sent = now()
         asking.may_be_known = True
         try:
-            answer = _protocol.answer((yield Ask(asking.request.words(), LONGEST_TRY)))
+            answer = _protocol.answer((yield Ask(asking.request.words(), max(WITHDRAW_TRY_WITHIN, over_at - sent))))
             if isinstance(answer, Granted):
                 return (yield from _accept(asking, answer, sent))
             asking.may_be_known = False
@@ -214,15 +221,15 @@ def _await_turn(channel: str, watched: Optional[str], deadline: Optional[float])
         yield Watch(channel)
     else:
         # Messages can be lost, and the place is kept only if the request is repeated.
-        yield Turn(channel, _at_most(KEEP_WITHOUT_CONNECTION / 3, deadline))
+        yield Turn(channel, _at_most(ASK_AGAIN_AFTER, deadline))
     return channel
 
 
-def withdraw(request: Request) -> Script[None]:
+def withdraw(request: Request, within: float = WITHDRAW_WITHIN) -> Script[None]:
     """Takes back a request that nobody waits for any more."""
     for _ in range(2):
         try:
-            if int((yield Ask(request.verb("RELEASE"), WITHDRAW_WITHIN, is_last=True))):
+            if int((yield Ask(request.verb("RELEASE"), within, is_last=True))):
                 return
         except Exception:  # The place runs out by itself, or the lease does.
             return
@@ -281,13 +288,18 @@ class Finished(NamedTuple):
     at_once: bool
 
 
+def lives_for(lease: float) -> float:
+    """Returns for how many seconds the server can know a hold, if nobody renews it: a promoted one begins anew."""
+    return lease + TAKEOVER_GRACE
+
+
 def finish(words: Words, key: str, retry_for: float) -> Script[Finished]:
     """Sends RELEASE, DONE or FAIL until it is answered. Raises the last error after ``retry_for`` seconds without."""
     patience = Patience(key, retry_for)
     at_once = True
     while True:
         try:
-            reply = yield Ask(words, min(ANSWER_WITHIN, max(retry_for, WITHDRAW_WITHIN)), is_last=True)
+            reply = yield Ask(words, min(LONGEST_TRY, max(retry_for, WITHDRAW_WITHIN)), is_last=True)
             return Finished(int(reply) > 0, at_once)
         except Exception as error:
             if tells_the_end(error):
@@ -327,9 +339,10 @@ def ask(words: Words, key: str, retry_for: float) -> Script[Any]:
             yield Pause(patience.pause_after(error))
 
 
-def who_holds(request: Request) -> Script[Any]:
+def who_holds(request: Request, is_try: bool) -> Script[Any]:
     """Looks up who holds the key, for the message of an error. It fails silently."""
     try:
-        return _protocol.state_and_holders((yield Ask(request.info(), WITHDRAW_WITHIN)))
+        within = WITHDRAW_TRY_WITHIN if is_try else WITHDRAW_WITHIN
+        return _protocol.state_and_holders((yield Ask(request.info(), within)))
     except Exception:
         return None, []

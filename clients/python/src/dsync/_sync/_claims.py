@@ -67,7 +67,7 @@ class Claim:
         why = hold._lease.why_lost()
         if self._kind.success != "RELEASE" and error is None:
             # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            ended = hold._end(self._kind.success, retry_for=self._settings.retry_for)
+            ended = hold._end(self._kind.success)
             if not ended.is_ended:
                 raise HoldLost(hold.key, hold.fence, why or "it had ended before it was done")
             return
@@ -83,11 +83,11 @@ class Claim:
     def _refusal(self, request: Request, outcome: Any) -> Exception:
         if isinstance(outcome, GivenUp):
             return WorkFailed(self.key, outcome.reason, outcome.attempts)
-        state, holders = self._run(_steps.who_holds(request))
+        state, holders = self._run(_steps.who_holds(request, self._settings.wait == 0))
         return NotAcquired(self.key, holders, state)
 
     def _run(self, script: Any) -> Any:
-        return run(script, self._client, self.key, self._settings.own_connection)
+        return run(script, self._client, self.key)
 
 
 def lock(client: Any, key: str, *, shared: bool = False, **options: Unpack[Options]) -> Claim:
@@ -98,7 +98,7 @@ def lock(client: Any, key: str, *, shared: bool = False, **options: Unpack[Optio
     All four families take the options ``lease``, ``wait``, ``owner``, ``margin``, ``own_connection``, ``retry_for`` and
     ``on_lost``, see the README.
     """
-    return Claim(client, key, lock_kind(shared), Settings(**options))
+    return Claim(client, key, lock_kind(shared), Settings.of(options, "shared"))
 
 
 def semaphore(
@@ -109,7 +109,7 @@ def semaphore(
     ``limit`` takes force with the request, so a deploy can change it; ``None`` uses the one in force. ``permits`` is
     how many of the limit one hold takes. The options are those of :func:`lock`.
     """
-    return Claim(client, key, semaphore_kind(limit, permits), Settings(**options))
+    return Claim(client, key, semaphore_kind(limit, permits), Settings.of(options, "limit", "permits"))
 
 
 class Group:
@@ -127,12 +127,12 @@ class Group:
         A block that ends without an error is done and counts. After an error its job stays owed, where a number of jobs
         is expected.
         """
-        return Claim(self._client, self.key, member_kind(self._limit), Settings(**options))
+        return Claim(self._client, self.key, member_kind(self._limit), Settings.of(options))
 
     def expect(self, jobs: int) -> int:
         """Says how many jobs the round has, before anybody waits. Returns how many are still owed."""
         script = _steps.ask(["DWG.EXPECT", self.key, jobs], self.key, Settings.retry_for)
-        return int(run(script, self._client, self.key, own_connection=True))
+        return int(run(script, self._client, self.key))
 
     def wait(
         self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
@@ -142,7 +142,7 @@ class Group:
         Returns how many members were done and how many were lost, or ``None`` after ``timeout`` seconds.
         """
         script = _steps.wait_for_round(self.key, timeout, retry_for)
-        return run(script, self._client, self.key, own_connection=True)
+        return run(script, self._client, self.key)
 
 
 def group(client: Any, key: str, *, limit: Optional[int] = None) -> Group:

@@ -10,16 +10,16 @@ from .._lease import Lease, now, weakly
 from .._protocol import Word
 from .._retry import log, passes
 from .._settings import Settings
-from .._steps import ANSWER_WITHIN, Finished, Grant, Script
+from .._steps import Finished, Grant, Script
 from ..errors import HoldLost
 from ._alarm import CLOCK
 from ._talk import run
 
 
-def _renew(script: Script[None], client: Any, key: str, own_connection: bool, stop: threading.Event) -> None:
+def _renew(script: Script[None], client: Any, key: str, stop: threading.Event) -> None:
     """The work of a thread, which must not keep the hold: it would live for ever by its own renewal."""
     try:
-        run(script, client, key, own_connection, stop)
+        run(script, client, key, stop)
     except Exception:
         log.exception("%r is not renewed any more", key)
 
@@ -105,13 +105,10 @@ class Hold:
     def release(self) -> bool:
         """Ends the hold. Returns whether it still lived.
 
-        Raises the error of the connection if the server does not answer for five seconds; the lease ends the hold then.
+        Repeats the request for the lease and five seconds more, while the server can know the hold; asks once if the
+        hold is lost. Then raises the error of the connection, and the lease ends the hold.
         """
-        return self._end("RELEASE", retry_for=self._patience()).is_ended
-
-    def _patience(self) -> float:
-        """Seconds for which a release is worth being repeated: then the lease ends the hold anyway."""
-        return min(ANSWER_WITHIN, self._lease.left())
+        return self._end("RELEASE").is_ended
 
     def _end_quietly(self, verb: str, *more: Word) -> bool:
         """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
@@ -119,7 +116,7 @@ class Hold:
         Returns whether the server says that the hold had ended before.
         """
         try:
-            ended = self._end(verb, *more, retry_for=self._patience())
+            ended = self._end(verb, *more)
         except Exception as error:
             if not passes(error):
                 raise
@@ -127,11 +124,14 @@ class Hold:
             return False
         return ended.at_once and not ended.is_ended
 
-    def _end(self, verb: str, *more: Word, retry_for: float) -> Finished:
+    def _end(self, verb: str, *more: Word) -> Finished:
         """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
         if self._lease.is_of_the_parent:
             return Finished(is_ended=False, at_once=True)
         self._is_ending = True
+        # A release of a hold that is lost is a courtesy. The result of work counts even then.
+        is_worth_it = verb == "DONE" or self._lease.why_lost() is None
+        retry_for = _steps.lives_for(self._settings.lease) if is_worth_it else 0.0
         try:
             finishing = _steps.finish(self._request.verb(verb, *more), self.key, retry_for)
             ended: Finished = self._run(finishing)
@@ -142,7 +142,7 @@ class Hold:
             self._lease.end("it was released")
 
     def _run(self, script: Any) -> Any:
-        return run(script, self._client, self.key, self._settings.own_connection)
+        return run(script, self._client, self.key)
 
     def _wake(self) -> Optional[float]:
         """Called by the clock: the next renewal is due, or the lease is over. Returns when to be called again."""
@@ -152,7 +152,7 @@ class Hold:
             return None
         if self._renewer is None:
             script = _steps.renew(self._request, self._lease, weakly(self._lose))
-            parts = (script, self._client, self.key, self._settings.own_connection, self._stop)
+            parts = (script, self._client, self.key, self._stop)
             renewer = threading.Thread(target=_renew, args=parts, name=f"dsync-renews-{self.key}", daemon=True)
             try:
                 renewer.start()

@@ -6,11 +6,12 @@ import os
 import selectors
 import threading
 import time
-from typing import Any, Dict, Hashable, List, Optional
+from typing import Any, Dict, List, Optional
 
+from .. import _route
 from .._protocol import Words
-from .._retry import passes
-from .._source import Source, is_cluster, source_of
+from .._route import Finding, Result, To, route_of
+from .._source import Source
 from .._steps import ANSWER_WITHIN
 
 #: How many connections without work are kept for each server.
@@ -31,18 +32,28 @@ class Line:
         self.source = source
         connect_within = min(within, source.settings["socket_connect_timeout"])
         self._connection = source.connection(socket_timeout=within, socket_connect_timeout=connect_within)
+        self._is_connected = False
         self._is_closed = False
 
     def connect(self) -> None:
-        self._connection.connect()
-
-    def send(self, words: Words) -> None:
         if self._is_closed:
-            # It would connect again, without what was subscribed to.
+            # It would be without what was subscribed to.
             raise ConnectionError("the connection was closed")
         try:
-            # A Sentinel's connection asks for the address here only.
-            self._connection.connect()
+            if self.source.told is None:
+                self._connection.connect()
+            else:
+                self._connection.connect_to(self.source.told)
+        except BaseException:
+            self.close()
+            raise
+        self._is_connected = True
+
+    def send(self, words: Words) -> None:
+        """Connects if there is no connection yet, and sends."""
+        if self._is_closed or not self._is_connected:
+            self.connect()
+        try:
             self._connection.send_command(*words)
         except BaseException:
             self.close()
@@ -71,12 +82,18 @@ class Line:
                 selector.select(left)
         return True
 
-    def ask(self, words: Words, within: float) -> Any:
+    def ask(self, words: Words, within: float, is_asking: bool = False) -> Any:
+        deadline = time.monotonic() + within
+        if is_asking:
+            self._ask(["ASKING"], within, deadline)
+        return self._ask(words, within, deadline)
+
+    def _ask(self, words: Words, within: float, deadline: float) -> Any:
         self.send(words)
-        reply = self.receive(within)
+        reply = self.receive(max(0.0, deadline - time.monotonic()))
         if reply is NOTHING:
             self.close()
-            raise self.source.timeout_error(f"the server did not answer within {within:.1f} s")
+            raise self.source.no_answer(within)
         return reply
 
     def is_fresh(self) -> bool:
@@ -92,31 +109,43 @@ class Line:
 
 
 class Lines:
-    """The connections of one client that have no work at the moment. Thread-safe."""
+    """The connections of one client that have no work at the moment, and where they lead. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: Any) -> None:
+        self.route = route_of(client)
         self._reset()
 
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._idle: Dict[Optional[Hashable], List[Line]] = {}
+        self._idle: Dict[str, List[Line]] = {}
 
-    def ask(self, client: Any, key: str, words: Words, within: float) -> Any:
+    def ask(self, key: Any, words: Words, within: float) -> Any:
         """Sends a command that does not block to the server that has the key."""
-        try:
-            return self._ask(source_of(client, key), words, within)
-        except Exception as error:
-            if not (is_cluster(client) and passes(error)):
-                raise
-        # The slot has another node by now, or is about to. The client follows redirections, and learns from them.
-        return client.execute_command(*words)
+        return self._perform(_route.ask(self.route, key, words, within))
 
-    def _ask(self, source: Source, words: Words, within: float) -> Any:
-        line = self._borrow(source, within)
-        reply = line.ask(words, within)
+    def find(self, key: Any, within: float) -> Source:
+        """Returns which server has the key."""
+        return self._perform(_route.find(self.route, key, within))
+
+    def _perform(self, finding: Finding[Result]) -> Result:
+        try:
+            step = next(finding)
+            while True:
+                try:
+                    reply = self._ask(step)
+                except Exception as error:
+                    step = finding.throw(error)
+                else:
+                    step = finding.send(reply)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    def _ask(self, step: To) -> Any:
+        line = self._borrow(step.source, step.within)
+        reply = line.ask(step.words, step.within, step.is_asking)
         with self._lock:
-            idle = self._idle.setdefault(source.node, [])
+            idle = self._idle.setdefault(step.source.name, [])
             if len(idle) < KEPT_IDLE:
                 idle.append(line)
                 return reply
@@ -129,7 +158,7 @@ class Lines:
             self._reset()
         while True:
             with self._lock:
-                idle = self._idle.get(source.node)
+                idle = self._idle.get(source.name)
                 line = idle.pop() if idle else None
             if line is None:
                 return Line(source, within)
@@ -146,5 +175,5 @@ def lines_of(client: Any) -> Lines:
     with _LOCK:
         lines: Optional[Lines] = getattr(client, "_dsync_lines", None)
         if lines is None:
-            lines = client._dsync_lines = Lines()
+            lines = client._dsync_lines = Lines(client)
         return lines

@@ -97,4 +97,4 @@ class LockClass:
         return _lock_words.request(self.name, token, self.timeout)
 
     def _run(self, script: Script[Result]) -> Result:
-        return run(script, self._client, self.name, own_connection=True)
+        return run(script, self._client, self.name)

@@ -12,7 +12,7 @@ from .._blocks import ByHand, exit_of_each_block
 from .._lease import OF_THE_PARENT
 from .._protocol import Done
 from .._run import Run
-from .._settings import Settings, failure_words, result_words, run_kind
+from .._settings import DECORATOR, ONCE, Settings, failure_words, result_words, run_kind
 from .._steps import Grant
 from ..errors import HoldLost
 from ._claims import Claim
@@ -65,7 +65,7 @@ class Begin:
         if error is None:
             words = result_words(run.result, self._keep, self._forever)
             # The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
-            ended = hold._end("DONE", *words, retry_for=self._settings.retry_for)
+            ended = hold._end("DONE", *words)
             if not ended.is_ended:
                 why = "another attempt has begun since, and this result is not recorded"
                 raise HoldLost(hold.key, hold.fence, OF_THE_PARENT if hold._lease.is_of_the_parent else why)
@@ -108,6 +108,7 @@ class Once:
         and ``loads`` say otherwise. If the work raises an error, the attempt has failed and the next caller in line
         begins.
         """
+        Settings.of(options, *DECORATOR)
 
         def decorate(function: Function) -> Function:
             @functools.wraps(function)
@@ -150,7 +151,7 @@ class Once:
         failed. A result that cannot be recorded, because another attempt has begun since, raises
         :class:`~dsync.HoldLost`.
         """
-        settings = Settings(**options)
+        settings = Settings.of(options, *ONCE)
         return Begin(Claim(client, key, run_kind(max_attempts), settings), settings, keep, forever, retry_delay)
 
 

@@ -6,18 +6,17 @@ import threading
 import time
 from typing import Any, Optional
 
-from .._source import source_of
-from .._steps import ANSWER_WITHIN, Ask, Block, Pause, Result, Script, Step, Turn, Watch
+from .._retry import passes
+from .._source import name
+from .._steps import LONGEST_TRY, Ask, Block, Pause, Result, Script, Step, Turn, Watch
 from ._lines import Line, lines_of
 from ._turns import Watch as Watching
 from ._turns import turns_of
 
 
-def run(
-    script: Script[Result], client: Any, key: str, own_connection: bool, stop: Optional[threading.Event] = None
-) -> Result:
+def run(script: Script[Result], client: Any, key: str, stop: Optional[threading.Event] = None) -> Result:
     """Runs a script to its end. Pauses end early when ``stop`` is set."""
-    talk = _Talk(client, key, own_connection, stop)
+    talk = _Talk(client, key, stop)
     try:
         step = next(script)
         while True:
@@ -36,17 +35,17 @@ def run(
 class _Talk:
     """What one script needs of the client."""
 
-    def __init__(self, client: Any, key: str, own_connection: bool, stop: Optional[threading.Event]) -> None:
+    def __init__(self, client: Any, key: str, stop: Optional[threading.Event]) -> None:
         self._client = client
+        self._lines = lines_of(client)
         self._key = key
-        self._own_connection = own_connection
         self._stop = stop
         self._blocking: Optional[Line] = None
         self._watching: Optional[Watching] = None
 
     def perform(self, step: Step) -> Any:
         if isinstance(step, Ask):
-            return self._ask(step)
+            return self._lines.ask(self._key, step.words, step.within)
         if isinstance(step, Block):
             return self._block(step)
         if isinstance(step, Pause):
@@ -63,21 +62,23 @@ class _Talk:
         if self._watching is not None:
             self._watching.end()
 
-    def _ask(self, step: Ask) -> Any:
-        if self._own_connection:
-            return lines_of(self._client).ask(self._client, self._key, step.words, step.within)
-        return self._client.execute_command(*step.words)
-
     def _block(self, step: Block) -> Any:
-        line = self._blocking
+        line, self._blocking = self._blocking, None
         if line is None:
-            line = self._blocking = Line(source_of(self._client, self._key))
+            line = Line(self._lines.find(self._key, LONGEST_TRY))
         try:
-            return line.ask(step.words, step.seconds + ANSWER_WITHIN)
-        except BaseException:
+            reply = line.ask(step.words, step.seconds + LONGEST_TRY)
+        except Exception as error:
             # The next attempt may need another server.
-            self._blocking = None
+            if passes(error):
+                self._lines.route.doubt(line.source)
+            name(error, line.source.name, repr(self._key))
             raise
+        except BaseException:
+            line.close()
+            raise
+        self._blocking = line
+        return reply
 
     def _pause(self, seconds: float) -> bool:
         if self._stop is not None:
@@ -89,4 +90,11 @@ class _Talk:
         if self._watching is not None:
             self._watching.end()
             self._watching = None
-        self._watching = turns_of(self._client).watch(self._client, self._key, channel)
+        source = self._lines.find(self._key, LONGEST_TRY)
+        try:
+            self._watching = turns_of(self._client).watch(source, channel)
+        except Exception as error:
+            if passes(error):
+                self._lines.route.doubt(source)
+            name(error, source.name, repr(self._key))
+            raise

@@ -69,7 +69,7 @@ class Claim:
         why = hold._lease.why_lost()
         if self._kind.success != "RELEASE" and error is None:
             # The server's word counts here: an overdue member that nobody has ended yet can still be done.
-            ended = await hold._end(self._kind.success, retry_for=self._settings.retry_for)
+            ended = await hold._end(self._kind.success)
             if not ended.is_ended:
                 raise HoldLost(hold.key, hold.fence, why or "it had ended before it was done")
             return
@@ -84,23 +84,23 @@ class Claim:
     async def _refusal(self, request: Request, outcome: Any) -> Exception:
         if isinstance(outcome, GivenUp):
             return WorkFailed(self.key, outcome.reason, outcome.attempts)
-        state, holders = await self._run(_steps.who_holds(request))
+        state, holders = await self._run(_steps.who_holds(request, self._settings.wait == 0))
         return NotAcquired(self.key, holders, state)
 
     async def _run(self, script: Any) -> Any:
-        return await run(script, self._client, self.key, self._settings.own_connection)
+        return await run(script, self._client, self.key)
 
 
 def lock(client: Any, key: str, *, shared: bool = False, **options: Unpack[Options]) -> Claim:
     """Returns a lock: ``async with lock(client, "jobs:1", lease=30) as hold:``; see :func:`dsync.lock`."""
-    return Claim(client, key, lock_kind(shared), Settings(**options))
+    return Claim(client, key, lock_kind(shared), Settings.of(options, "shared"))
 
 
 def semaphore(
     client: Any, key: str, limit: Optional[int] = None, *, permits: int = 1, **options: Unpack[Options]
 ) -> Claim:
     """Returns a semaphore: ``async with semaphore(client, "api", limit=5):``; see :func:`dsync.semaphore`."""
-    return Claim(client, key, semaphore_kind(limit, permits), Settings(**options))
+    return Claim(client, key, semaphore_kind(limit, permits), Settings.of(options, "limit", "permits"))
 
 
 class Group:
@@ -114,12 +114,12 @@ class Group:
 
     def member(self, **options: Unpack[Options]) -> Claim:
         """Returns a membership: ``async with g.member() as hold:``; see :meth:`dsync.Group.member`."""
-        return Claim(self._client, self.key, member_kind(self._limit), Settings(**options))
+        return Claim(self._client, self.key, member_kind(self._limit), Settings.of(options))
 
     async def expect(self, jobs: int) -> int:
         """Says how many jobs the round has, before anybody waits. Returns how many are still owed."""
         script = _steps.ask(["DWG.EXPECT", self.key, jobs], self.key, Settings.retry_for)
-        return int(await run(script, self._client, self.key, own_connection=True))
+        return int(await run(script, self._client, self.key))
 
     async def wait(
         self, timeout: Optional[float] = None, *, retry_for: float = Settings.retry_for
@@ -129,7 +129,7 @@ class Group:
         Returns how many members were done and how many were lost, or ``None`` after ``timeout`` seconds.
         """
         script = _steps.wait_for_round(self.key, timeout, retry_for)
-        return await run(script, self._client, self.key, own_connection=True)
+        return await run(script, self._client, self.key)
 
 
 def group(client: Any, key: str, *, limit: Optional[int] = None) -> Group:

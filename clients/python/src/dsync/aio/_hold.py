@@ -12,7 +12,7 @@ from .._lease import Lease, now, weakly
 from .._protocol import Word
 from .._retry import log, passes
 from .._settings import Settings
-from .._steps import ANSWER_WITHIN, Finished, Grant, Script
+from .._steps import Finished, Grant, Script
 from ..errors import HoldLost
 from ._talk import run
 
@@ -26,10 +26,10 @@ def _called(task: asyncio.Future[Any]) -> None:
         log.error("on_lost failed", exc_info=task.exception())
 
 
-async def _renew(script: Script[None], client: Any, key: str, own_connection: bool) -> None:
+async def _renew(script: Script[None], client: Any, key: str) -> None:
     """The work of a task, which must not keep the hold: it would live for ever by its own renewal."""
     try:
-        await run(script, client, key, own_connection)
+        await run(script, client, key)
     except Exception:
         log.exception("%r is not renewed any more", key)
 
@@ -73,7 +73,7 @@ class Hold:
         self.lost: asyncio.Event = _Lost(self._lease)
         self._loop = asyncio.get_running_loop()
         script = _steps.renew(self._request, self._lease, weakly(self._lose))
-        self._renewer = asyncio.create_task(_renew(script, client, self.key, settings.own_connection))
+        self._renewer = asyncio.create_task(_renew(script, client, self.key))
         # Not a part of that task: no server that keeps it waiting can keep the loss from being told.
         self._alarm = self._loop.call_later(self._lease.watch_for(), weakly(self._watch))
 
@@ -116,13 +116,10 @@ class Hold:
     async def release(self) -> bool:
         """Ends the hold. Returns whether it still lived.
 
-        Raises the error of the connection if the server does not answer for five seconds; the lease ends the hold then.
+        Repeats the request for the lease and five seconds more, while the server can know the hold; asks once if the
+        hold is lost. Then raises the error of the connection, and the lease ends the hold.
         """
-        return (await self._end("RELEASE", retry_for=self._patience())).is_ended
-
-    def _patience(self) -> float:
-        """Seconds for which a release is worth being repeated: then the lease ends the hold anyway."""
-        return min(ANSWER_WITHIN, self._lease.left())
+        return (await self._end("RELEASE")).is_ended
 
     async def _end_quietly(self, verb: str, *more: Word) -> bool:
         """Ends the hold after its block. The work is over, so a server out of reach is no error of the block.
@@ -130,7 +127,7 @@ class Hold:
         Returns whether the server says that the hold had ended before.
         """
         try:
-            ended = await self._end(verb, *more, retry_for=self._patience())
+            ended = await self._end(verb, *more)
         except Exception as error:
             if not passes(error):
                 raise
@@ -138,11 +135,14 @@ class Hold:
             return False
         return ended.at_once and not ended.is_ended
 
-    async def _end(self, verb: str, *more: Word, retry_for: float) -> Finished:
+    async def _end(self, verb: str, *more: Word) -> Finished:
         """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
         if self._lease.is_of_the_parent:
             return Finished(is_ended=False, at_once=True)
         self._is_ending = True
+        # A release of a hold that is lost is a courtesy. The result of work counts even then.
+        is_worth_it = verb == "DONE" or self._lease.why_lost() is None
+        retry_for = _steps.lives_for(self._settings.lease) if is_worth_it else 0.0
         try:
             finishing = _steps.finish(self._request.verb(verb, *more), self.key, retry_for)
             ended: Finished = await self._run(finishing)
@@ -153,7 +153,7 @@ class Hold:
             self._lease.end("it was released")
 
     async def _run(self, script: Any) -> Any:
-        return await run(script, self._client, self.key, self._settings.own_connection)
+        return await run(script, self._client, self.key)
 
     def _watch(self) -> None:
         why = self._lease.why_lost()

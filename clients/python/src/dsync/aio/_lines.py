@@ -1,64 +1,219 @@
-"""Connections beside the client's pool, for waits and announcements; see :mod:`dsync._source` for why."""
+"""Connections beside the client's pool; see :mod:`dsync._source` for why."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, Optional
+from collections import deque
+from typing import Any, AsyncGenerator, Deque, Dict, Optional
 
+from .. import _route
 from .._protocol import Words
+from .._retry import is_reply
+from .._route import Finding, Result, To, route_of
 from .._source import Source
-from .._steps import ANSWER_WITHIN
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout
 else:
     from async_timeout import timeout
 
-__all__ = ["Line", "timeout"]
+__all__ = ["Line", "Lines", "lines_of", "timeout"]
 
 
 class Line:
-    """One connection. It is closed by any error, for nobody knows then what would be read next."""
+    """One connection. Its time-outs are those of each call."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        # The time-outs are those of each call.
+        self.source = source
         self._connection = source.connection(socket_timeout=None)
+        self._is_connected = False
         self._is_closed = False
 
     async def send(self, words: Words) -> None:
-        """Connects if there is no connection yet, and sends."""
+        """Connects if there is no connection yet, and sends. Any error closes the connection."""
         if self._is_closed:
             # It would connect again, without what was subscribed to.
             raise ConnectionError("the connection was closed")
         try:
-            async with timeout(ANSWER_WITHIN):
-                await self._connection.connect()
-                await self._connection.send_command(*words)
-        except asyncio.TimeoutError:
-            await self.close()
-            raise self._source.timeout_error(f"the server could not be reached within {ANSWER_WITHIN:.1f} s") from None
+            if not self._is_connected:
+                if self.source.told is None:
+                    await self._connection.connect()
+                else:
+                    await self._connection.connect_to(self.source.told)
+                self._is_connected = True
+            await self._connection.send_command(*words)
         except BaseException:
             await self.close()
             raise
 
-    async def receive(self, within: Optional[float] = None) -> Any:
-        """Returns the next reply."""
-        try:
-            async with timeout(within):
-                return await self._connection.read_response()
-        except asyncio.TimeoutError:
-            await self.close()
-            raise self._source.timeout_error(f"the server did not answer within {within:.1f} s") from None
-        except BaseException:
-            await self.close()
-            raise
+    async def receive(self) -> Any:
+        """Returns the next reply. Whoever stops waiting closes the line: nobody knows then what comes next."""
+        return await self._connection.read_response()
 
     async def ask(self, words: Words, within: float) -> Any:
-        await self.send(words)
-        return await self.receive(within)
+        """Sends a command, and returns its reply. Any error closes the connection."""
+        try:
+            async with timeout(within):
+                await self.send(words)
+                return await self.receive()
+        except asyncio.TimeoutError:
+            await self.close()
+            raise self.source.no_answer(within) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def is_fresh(self) -> bool:
+        """Returns whether the server has sent nothing, not even the end of the connection."""
+        try:
+            # Older versions of the libraries know it by this name only.
+            can_read = getattr(self._connection, "can_read", None) or self._connection.can_read_destructive
+            return not (self._is_connected and await can_read())
+        except Exception:
+            return False
 
     async def close(self) -> None:
         self._is_closed = True
         await self._connection.disconnect(nowait=True)
+
+
+class Pipe:
+    """One connection for the requests of all tasks. Each is sent at once, and replies come in the same order."""
+
+    def __init__(self, source: Source) -> None:
+        self._line = Line(source)
+        self._sending = asyncio.Lock()
+        self._pending: Deque[asyncio.Future[Any]] = deque()
+        self._reading: Optional[asyncio.Task[None]] = None
+        self.is_over = False
+
+    async def ask(self, words: Words, within: float, is_asking: bool) -> Any:
+        try:
+            async with timeout(within):
+                reply = await self._send(words, is_asking)
+                return await reply
+        except asyncio.TimeoutError:
+            error = self._line.source.no_answer(within)
+            await self.end(error)
+            raise error from None
+
+    async def _send(self, words: Words, is_asking: bool) -> asyncio.Future[Any]:
+        async with self._sending:
+            if not (self.is_over or self._pending or await self._line.is_fresh()):
+                await self._line.close()
+                self._line = Line(self._line.source)
+            reply = asyncio.get_running_loop().create_future()
+            try:
+                if is_asking:
+                    await self._line.send(["ASKING"])
+                    skipped = asyncio.get_running_loop().create_future()
+                    skipped.cancel()
+                    self._pending.append(skipped)
+                await self._line.send(words)
+                if self.is_over:
+                    # Another was tired of waiting for the connection.
+                    raise self._line.source.error("ConnectionError", "the connection was closed")
+            except BaseException as error:
+                await self.end(error)
+                raise
+            self._pending.append(reply)
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read())
+            return reply
+
+    async def _read(self) -> None:
+        """Reads as long as somebody waits for a reply."""
+        try:
+            while self._pending:
+                try:
+                    reply = await self._line.receive()
+                except Exception as error:
+                    if not is_reply(error):
+                        raise
+                    answered = self._pending.popleft()
+                    if not answered.done():
+                        answered.set_exception(error)
+                else:
+                    answered = self._pending.popleft()
+                    if not answered.done():
+                        answered.set_result(reply)
+            self._reading = None
+        except BaseException as error:
+            await self.end(error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def end(self, why: BaseException) -> None:
+        """Closes the connection, and tells all that wait for a reply."""
+        self.is_over = True
+        pending, self._pending = self._pending, deque()
+        for reply in pending:
+            if not reply.done():
+                # Each gets an error of its own, as each may say another key.
+                message = str(why) or "the connection was closed"
+                reply.set_exception(self._line.source.error("ConnectionError", message))
+        await self._line.close()
+        if self._reading is not None and self._reading is not asyncio.current_task():
+            self._reading.cancel()
+
+
+class Lines:
+    """The connections of one client for requests, one for each server, and where they lead."""
+
+    def __init__(self, client: Any) -> None:
+        self.route = route_of(client)
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+
+    async def ask(self, key: Any, words: Words, within: float) -> Any:
+        """Sends a command that does not block to the server that has the key."""
+        return await self._perform(_route.ask(self.route, key, words, within))
+
+    async def find(self, key: Any, within: float) -> Source:
+        """Returns which server has the key."""
+        return await self._perform(_route.find(self.route, key, within))
+
+    async def _perform(self, finding: Finding[Result]) -> Result:
+        try:
+            step = next(finding)
+            while True:
+                try:
+                    reply = await self._ask(step)
+                except Exception as error:
+                    step = finding.throw(error)
+                else:
+                    step = finding.send(reply)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    async def _ask(self, step: To) -> Any:
+        await self._be_in_this_loop()
+        pipe = self._pipes.get(step.source.name)
+        if pipe is None or pipe.is_over:
+            pipe = self._pipes[step.source.name] = Pipe(step.source)
+        return await pipe.ask(step.words, step.within, step.is_asking)
+
+    async def _be_in_this_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            self._pipes: Dict[str, Pipe] = {}
+            self._end = _closes_at_the_end(self._pipes)
+            await self._end.asend(None)
+
+
+async def _closes_at_the_end(pipes: Dict[str, Pipe]) -> AsyncGenerator[None, None]:
+    """Closes the connections when nobody refers to the client any more, or the loop shuts down its generators."""
+    try:
+        yield
+    finally:
+        for pipe in pipes.values():
+            await pipe.end(ConnectionError("the event loop ends"))
+
+
+def lines_of(client: Any) -> Lines:
+    # Kept at the client itself, so that they go with it: the settings of a cluster's connections refer back to it.
+    lines: Optional[Lines] = getattr(client, "_dsync_lines", None)
+    if lines is None:
+        lines = client._dsync_lines = Lines(client)
+    return lines

@@ -96,4 +96,4 @@ class LockClass:
         return _lock_words.request(self.name, token, self.timeout)
 
     async def _run(self, script: Script[Result]) -> Result:
-        return await run(script, self._client, self.name, own_connection=True)
+        return await run(script, self._client, self.name)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Coroutine, Optional, Set
 
-from .._protocol import Words
-from .._retry import log
-from .._source import source_of, timeout_error
-from .._steps import ANSWER_WITHIN, Ask, Block, Pause, Result, Script, Step, Turn, Watch
-from ._lines import Line, timeout
+from .._retry import log, passes
+from .._source import name
+from .._steps import LONGEST_TRY, Ask, Block, Pause, Result, Script, Step, Turn, Watch
+from ._lines import Line, lines_of
 from ._turns import Watch as Watching
 from ._turns import watch
 
 
-async def run(script: Script[Result], client: Any, key: str, own_connection: bool) -> Result:
+async def run(script: Script[Result], client: Any, key: str) -> Result:
     """Runs a script to its end."""
-    talk = _Talk(client, key, own_connection)
+    talk = _Talk(client, key)
     try:
         step = next(script)
         while True:
@@ -35,16 +34,16 @@ async def run(script: Script[Result], client: Any, key: str, own_connection: boo
 class _Talk:
     """What one script needs of the client."""
 
-    def __init__(self, client: Any, key: str, own_connection: bool) -> None:
+    def __init__(self, client: Any, key: str) -> None:
         self._client = client
+        self._lines = lines_of(client)
         self._key = key
-        self._own_connection = own_connection
         self._blocking: Optional[Line] = None
         self._watching: Optional[Watching] = None
 
     async def perform(self, step: Step) -> Any:
         if isinstance(step, Ask):
-            asking = self._ask(step.words, step.within)
+            asking = self._lines.ask(self._key, step.words, step.within)
             return await (_shielded(asking) if step.is_last else asking)
         if isinstance(step, Block):
             return await self._block(step)
@@ -62,32 +61,33 @@ class _Talk:
         if self._watching is not None:
             await self._watching.end()
 
-    async def _ask(self, words: Words, within: float) -> Any:
-        # Here the client's pool will do: unlike a thread, a task can stop waiting whatever the client's time-outs are.
-        try:
-            async with timeout(within):
-                return await self._client.execute_command(*words)
-        except asyncio.TimeoutError as error:
-            # The cause stays: it can be that the client tried in vain to connect.
-            message = f"the server did not answer within {within:.1f} s"
-            raise timeout_error(type(self._client), message) from error
-
     async def _block(self, step: Block) -> Any:
-        line = self._blocking
+        line, self._blocking = self._blocking, None
         if line is None:
-            line = self._blocking = Line(source_of(self._client, self._key))
+            line = Line(await self._lines.find(self._key, LONGEST_TRY))
         try:
-            return await line.ask(step.words, step.seconds + ANSWER_WITHIN)
-        except BaseException:
+            reply = await line.ask(step.words, step.seconds + LONGEST_TRY)
+        except Exception as error:
             # The next attempt may need another server.
-            self._blocking = None
+            if passes(error):
+                self._lines.route.doubt(line.source)
+            name(error, line.source.name, repr(self._key))
             raise
+        self._blocking = line
+        return reply
 
     async def _watch(self, channel: str) -> None:
         if self._watching is not None:
             watching, self._watching = self._watching, None
             await watching.end()
-        self._watching = await watch(self._client, self._key, channel)
+        source = await self._lines.find(self._key, LONGEST_TRY)
+        try:
+            self._watching = await watch(self._client, source, channel)
+        except Exception as error:
+            if passes(error):
+                self._lines.route.doubt(source)
+            name(error, source.name, repr(self._key))
+            raise
 
 
 # asyncio itself keeps no task alive.

@@ -1,0 +1,226 @@
+"""Which server has a key: the only one, the one that the Sentinels name, or the node of a cluster that has its slot.
+
+The clients find it, too, but in their own time: a Sentinel or a node that stands still keeps them for as long as their
+time-outs allow, which is for ever by default. Here everything is asked with a bound, on connections of this package.
+As in ``_steps``, scripts say what is asked, and know neither threads nor asyncio.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, Tuple, TypeVar
+
+from ._lease import now
+from ._protocol import Words, text
+from ._retry import passes, redirection
+from ._source import Address, Source, is_cluster, name, source_of_pool
+
+#: Seconds for an answer of a Sentinel or a node that is asked who has a key; then the next one is asked.
+LOOK_UP_WITHIN = 1.0
+#: Seconds that are left at least for a command that has found its server.
+SHORTEST = 0.05
+#: How many redirections one command follows.
+REDIRECTIONS = 5
+
+
+class To(NamedTuple):
+    """Sends a command to a server. Its result is the reply."""
+
+    source: Source
+    words: Words
+    within: float
+    #: Whether the server is only about to have the slot, so that ASKING has to come right before.
+    is_asking: bool = False
+
+
+Result = TypeVar("Result")
+Finding = Generator[To, Any, Result]
+
+
+class Route:
+    """Where the requests of a client with one server go."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def find(self, key: Any, deadline: float) -> Finding[Source]:
+        """Returns which server has the key, to the best of our knowledge."""
+        return self._source
+        yield
+
+    def doubt(self, source: Source) -> None:
+        """Notes that this server has failed, so that the next request looks afresh."""
+
+    def redirected(self, error: Exception, source: Source) -> Optional[Tuple[Source, bool]]:
+        """Returns where the server says that the request should go, and whether ASKING has to come first."""
+        return None
+
+
+class _Guides:
+    """The servers that know where others are. One that fails is asked last from then on."""
+
+    def __init__(self, sources: List[Source]) -> None:
+        self._sources = sources
+
+    def add(self, source: Source) -> None:
+        if all(known.name != source.name for known in self._sources):
+            self._sources.append(source)
+
+    def ask_last(self, source: Source) -> None:
+        self._sources = sorted(self._sources, key=lambda known: known.name == source.name)
+
+    def ask(self, words: Words, read: Callable[[Source, Any], Optional[Result]], deadline: float) -> Finding[Result]:
+        """Returns what the first one says of whose reply something can be read."""
+        troubles = []
+        for source in list(self._sources):
+            try:
+                within = min(LOOK_UP_WITHIN, deadline - now())
+                if within <= 0:
+                    troubles.append("the time is over")
+                    break
+                found = read(source, (yield To(source, words, within)))
+                if found is not None:
+                    return found
+                troubles.append(f"{source.name}: it knows none")
+            except Exception as error:
+                if not passes(error):
+                    raise
+                troubles.append(f"{source.name}: {error}")
+                self.ask_last(source)
+        raise self._sources[0].error("ConnectionError", f"no primary is found ({'; '.join(troubles)})")
+
+
+class _BySentinel(Route):
+    """The primary that the Sentinels name, until it fails."""
+
+    def __init__(self, pool: Any) -> None:
+        super().__init__(source_of_pool(pool))
+        self._manager = pool.sentinel_manager
+        self._service = pool.service_name
+        self._sentinels = _Guides([source_of_pool(guard.connection_pool) for guard in self._manager.sentinels])
+        self._primary: Optional[Source] = None
+
+    def find(self, key: Any, deadline: float) -> Finding[Source]:
+        found = self._primary
+        if found is None:
+            # The same command as the libraries', for the sake of ACLs.
+            address = yield from self._sentinels.ask(["SENTINEL", "MASTERS"], self._read, deadline)
+            found = self._primary = self._source._replace(told=address)
+        return found
+
+    def doubt(self, source: Source) -> None:
+        if self._primary is not None and self._primary.name == source.name:
+            self._primary = None
+
+    def _read(self, _: Source, reply: Any) -> Optional[Address]:
+        for row in reply:
+            fields = {text(name): text(value) for name, value in zip(row[::2], row[1::2])}
+            if fields["name"] != text(self._service):
+                continue
+            flags = fields["flags"].split(",")
+            is_down = "s_down" in flags or "o_down" in flags or "master" not in flags
+            if not is_down and int(fields["num-other-sentinels"]) >= self._manager.min_other_sentinels:
+                forced = getattr(self._manager, "_force_master_ip", None)
+                return forced or fields["ip"], int(fields["port"])
+        return None
+
+
+class _InCluster(Route):
+    """The node that has the slot of the key, by a look-up or by what a node has said since."""
+
+    def __init__(self, client: Any) -> None:
+        self._slot_of = client.keyslot
+        self._remap = client.nodes_manager.remap_host_port
+        manager = client.nodes_manager
+        nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
+        super().__init__(source_of_pool(_pool_of(client, nodes[-1])))
+        self._nodes = _Guides([])
+        for node in nodes:
+            self._nodes.add(self._source.at((node.host, int(node.port))))
+        #: First and last slot, and who has them.
+        self._ranges: List[Tuple[int, int, Address]] = []
+        self._moved: Dict[int, Address] = {}
+
+    def find(self, key: Any, deadline: float) -> Finding[Source]:
+        if not self._ranges:
+            self._ranges = yield from self._nodes.ask(["CLUSTER", "SLOTS"], self._read, deadline)
+        slot = self._slot_of(key)
+        address = self._moved.get(slot)
+        for first, last, owner in self._ranges:
+            if address is None and first <= slot <= last:
+                address = owner
+        if address is None:
+            self._ranges = []
+            raise self._source.error("ConnectionError", f"no node has slot {slot}")
+        return self._source.at(address)
+
+    def doubt(self, source: Source) -> None:
+        self._ranges, self._moved = [], {}
+        self._nodes.ask_last(source)
+
+    def redirected(self, error: Exception, source: Source) -> Optional[Tuple[Source, bool]]:
+        found = redirection(error)
+        if found is None:
+            return None
+        address = self._known_as(found.host, found.port, source)
+        if found.is_moved:
+            self._moved[found.slot] = address
+        return self._source.at(address), not found.is_moved
+
+    def _read(self, source: Source, reply: Any) -> Optional[List[Tuple[int, int, Address]]]:
+        found = []
+        for first, last, *nodes in reply:
+            addresses = [self._known_as(text(node[0] or ""), int(node[1]), source) for node in nodes]
+            found.append((int(first), int(last), addresses[0]))
+            for address in addresses:
+                self._nodes.add(self._source.at(address))
+        self._moved = {}
+        return found or None
+
+    def _known_as(self, host: str, port: int, source: Source) -> Address:
+        """Returns the address as the client would use it. A node without a name is where it was asked."""
+        remapped: Address = self._remap(source.address[0] if host in ("", "?") else host, port)
+        return remapped
+
+
+def _pool_of(client: Any, node: Any) -> Any:
+    """Returns the pool of a cluster's node. An asyncio cluster's nodes are pools themselves."""
+    if hasattr(node, "connection_kwargs"):
+        return node
+    # Each library calls it by its own name.
+    connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
+    return connect(node).connection_pool
+
+
+def route_of(client: Any) -> Route:
+    if is_cluster(client):
+        return _InCluster(client)
+    pool = client.connection_pool
+    return _BySentinel(pool) if hasattr(pool, "sentinel_manager") else Route(source_of_pool(pool))
+
+
+def find(route: Route, key: Any, within: float) -> Finding[Source]:
+    """Returns which server has the key, in so many seconds."""
+    try:
+        return (yield from route.find(key, now() + within))
+    except Exception as error:
+        name(error, repr(key))
+        raise
+
+
+def ask(route: Route, key: Any, words: Words, within: float) -> Finding[Any]:
+    """Sends a command to the server that has the key, and follows redirections. All in so many seconds."""
+    deadline = now() + within
+    source = yield from find(route, key, within)
+    is_asking = False
+    for redirections in range(REDIRECTIONS + 1):
+        try:
+            return (yield To(source, words, max(SHORTEST, deadline - now()), is_asking))
+        except Exception as error:
+            elsewhere = route.redirected(error, source) if redirections < REDIRECTIONS else None
+            if elsewhere is None:
+                if passes(error):
+                    route.doubt(source)
+                name(error, source.name, repr(key))
+                raise
+            source, is_asking = elsewhere
+    raise AssertionError("the last attempt has returned or raised")
