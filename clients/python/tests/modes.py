@@ -7,19 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
+import importlib
 import threading
 from typing import Any, Iterator, List, NamedTuple, Optional
 
 import pytest
-import redis
-import redis.asyncio
-import redis.asyncio.sentinel
-import redis.sentinel
-import valkey
-import valkey.asyncio
-import valkey.asyncio.sentinel
-import valkey.sentinel
 from servers import Cluster, Server, Watched
 
 import dsync
@@ -38,12 +30,8 @@ class Mode(NamedTuple):
         return f"{self.library}-py {'asyncio' if self.is_async else 'sync'} {self.topology}"
 
     @property
-    def _module(self) -> Any:
-        return sys.modules[f"{self.library}.asyncio" if self.is_async else self.library]
-
-    @property
     def errors(self) -> Any:
-        return sys.modules[f"{self.library}.exceptions"]
+        return importlib.import_module(f"{self.library}.exceptions")
 
     def start(self) -> Any:
         """Starts the servers."""
@@ -51,15 +39,16 @@ class Mode(NamedTuple):
 
     def connect(self, servers: Any) -> Any:
         """Returns a client of these servers, as a user makes it."""
-        name = self.library.capitalize()
+        module = f"{self.library}.asyncio" if self.is_async else self.library
         if self.topology == "sentinel":
-            return self._module.sentinel.Sentinel([("127.0.0.1", servers.sentinel.port)]).master_for("locks")
-        if self.topology == "cluster":
-            return getattr(self._module, f"{name}Cluster")(host="127.0.0.1", port=servers.nodes[1].port)
-        return getattr(self._module, name)(host="127.0.0.1", port=servers.port)
+            guards: Any = importlib.import_module(f"{module}.sentinel")
+            return guards.Sentinel([("127.0.0.1", servers.sentinel.port)]).master_for("locks")
+        is_cluster = self.topology == "cluster"
+        kind = getattr(importlib.import_module(module), self.library.capitalize() + "Cluster" * is_cluster)
+        return kind(host="127.0.0.1", port=servers.nodes[1].port if is_cluster else servers.port)
 
 
-def modes(*topologies: str) -> Any:
+def modes(*topologies: str) -> pytest.MarkDecorator:
     """Runs a story in all modes with these topologies."""
     found = [
         Mode(library, is_async, topology)

@@ -142,10 +142,11 @@ def replica_of(primary: Server) -> Server:
 def until_in_sync(primary: Server) -> None:
     """Waits until the first replica has confirmed all that its primary has written so far."""
 
+    written = primary.client().info("replication")["master_repl_offset"]
+
     def is_in_sync() -> bool:
-        replication = primary.client().info("replication")
-        replica = replication.get("slave0", {})
-        return bool(replica.get("state") == "online" and replica["offset"] >= replication["master_repl_offset"])
+        replica = primary.client().info("replication").get("slave0", {})
+        return bool(replica.get("state") == "online" and replica["offset"] >= written)
 
     eventually(is_in_sync, "a replica in sync")
 

@@ -6,9 +6,11 @@ from typing import Any, List
 
 import pytest
 import redis
+import redis.asyncio
 from servers import Server, eventually, until_waiting
 
 import dsync
+import dsync.aio
 from dsync import all_of, lock, semaphore
 
 
@@ -184,6 +186,26 @@ def test_what_the_caller_got_wrong_is_told_at_once(client: Any) -> None:
         lock(client, "k", lease=0)
     with pytest.raises(TypeError, match="redis-py or valkey-py"):
         lock(object(), "k").acquire()
+
+
+@pytest.mark.parametrize("package", [dsync, dsync.aio])
+def test_unknown_option_is_named_with_those_there_are(server: Server, package: Any) -> None:
+    """It was a TypeError of a class that no caller knows."""
+    client = redis.asyncio.Redis(port=server.port) if package is dsync.aio else server.client()
+    calls: List[Any] = [
+        lambda **options: package.lock(client, "k", **options),
+        lambda **options: package.semaphore(client, "k", limit=1, **options),
+        lambda **options: package.group(client, "k").member(**options),
+        lambda **options: package.once.begin(client, "k", **options),
+        lambda **options: package.once(client, "k", **options),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"no option 'laese', did you mean 'lease'\? The options are .*wait"):
+            call(laese=1)
+        with pytest.raises(TypeError, match=r"no option 'colour'\. The options are .*on_lost\."):
+            call(colour=1)
+    with pytest.raises(TypeError, match=r"The options are max_attempts, .*forever"):
+        package.once.begin(client, "k", colour=1)
 
 
 def test_several_keys_are_taken_in_the_order_of_their_names(client: Any) -> None:

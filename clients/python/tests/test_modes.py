@@ -1,7 +1,9 @@
 """Every way to use the package that the README promises: two libraries, threads and asyncio, one server and many."""
 
 import contextlib
-from typing import Any, Callable, Iterator
+import functools
+import threading
+from typing import Any, Iterator, List
 
 import pytest
 from modes import Mode, Queue, User, modes
@@ -9,8 +11,6 @@ from servers import Server, eventually, until_waiting
 from test_lock import waiters
 
 import dsync
-
-Start = Callable[[Mode], Any]
 
 
 @contextlib.contextmanager
@@ -107,3 +107,40 @@ def test_hold_and_queue_move_with_their_slot(mode: Mode, monkeypatch: pytest.Mon
             hold.raise_if_lost()
         queue.join(40)
         assert queue.served == [0, 1, 2, 3]
+
+
+@modes("cluster")
+def test_no_error_comes_through_and_no_hold_is_left_over_a_failover(mode: Mode) -> None:
+    """The client closed the connections of other tasks under their commands, and its errors were none that pass."""
+    over = threading.Event()
+    errors: List[BaseException] = []
+    count = 0
+
+    def work(number: int) -> None:
+        nonlocal count
+        try:
+            while not over.is_set():
+                with user.block(user.lock(f"{{{key}}}:{number}", own_connection=number % 2 == 0)):
+                    count += 1
+        except BaseException as error:
+            errors.append(error)
+
+    def done(aim: int) -> bool:
+        return bool(errors) or count >= aim
+
+    with started(mode) as (servers, user):
+        key = servers.key_on(servers.nodes[0])
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        for _ in range(2):
+            servers.switch(key)
+            aim = count + 100
+            eventually(functools.partial(done, aim), "work after the failover")
+            servers.nodes[0], servers.replica = servers.replica, servers.nodes[0]
+            eventually(lambda: servers.replica.client().info("replication")["role"] == "slave", "a replica")
+        over.set()
+        for thread in threads:
+            thread.join(60)
+        assert not errors
+        assert servers.nodes[0].client().execute_command("DSYNC.HOLDS", 0, "COUNT", 100)[1] == []

@@ -1,7 +1,10 @@
 """The scripts without a server: the clock and the replies are the test's."""
 
+import os
+import pwd
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any, Callable, Iterator, List, Optional, Tuple, Union
 
 import pytest
@@ -11,7 +14,7 @@ import valkey.exceptions
 from servers import eventually
 
 import dsync
-from dsync import _lease, _retry, _steps
+from dsync import _lease, _protocol, _retry, _steps
 from dsync._lease import Lease, default_margin
 from dsync._protocol import LOCK, Done, Request
 from dsync._steps import Ask, Block, Grant, Pause, Script, Turn, Waits, Watch
@@ -270,6 +273,54 @@ def test_release_is_repeated_until_it_is_answered(story: Story) -> None:
     assert story.run(_steps.finish(REQUEST.verb("RELEASE"), "k", 5), 0) == (False, True)
     with pytest.raises(ConnectionError):
         story.run(_steps.finish(REQUEST.verb("RELEASE"), "k", 5), *[GONE] * 200)
+
+
+@pytest.mark.parametrize("verb", ["RELEASE", "DONE"])
+def test_end_is_repeated_for_as_long_as_the_server_can_know_the_hold(story: Story, verb: str) -> None:
+    """It was given up after 5 s: the promoted server had the hold for another lease, and work was done twice."""
+    retry_for = _steps.lives_for(REQUEST.lease)
+    assert retry_for == REQUEST.lease + 5
+    assert story.run(_steps.finish(REQUEST.verb(verb), "k", retry_for), *[(GONE, 2)] * 6, 1) == (True, False)
+    assert story.time > 1_000 + REQUEST.lease
+
+
+def test_clock_goes_on_with_a_machine_that_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS and Windows have no clock that does: the monotonic one stands still, and only the wall clock jumps."""
+    monotonic, wall = [100.0], [1_000_000.0]
+    clocks = SimpleNamespace(monotonic=lambda: monotonic[0], time=lambda: wall[0])
+    monkeypatch.setattr(_lease, "time", clocks)
+    monkeypatch.setattr(_lease, "_CLOCK", None)
+    monkeypatch.setattr(_lease, "_CLOCKS", _lease.Clocks())
+    lease = Lease(60.0, 2.0, _lease.now())
+
+    def passes(by_monotonic: float, by_wall: float) -> float:
+        before = _lease.now()
+        monotonic[0] += by_monotonic
+        wall[0] += by_wall
+        return _lease.now() - before
+
+    assert passes(10, 10) == pytest.approx(10)
+    # The wall clock is slewed a little, or set back.
+    assert passes(10, 10.05) == pytest.approx(10)
+    assert passes(10, -3_600) == pytest.approx(10)
+    assert lease.left() == pytest.approx(28)
+    # A suspension; then nothing more.
+    assert passes(1, 50) == pytest.approx(50)
+    assert lease.left() == 0
+    assert passes(1, 1) == pytest.approx(1)
+
+
+def test_owner_is_user_host_and_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was spelled in three ways, so REVOKE by a pattern missed some."""
+    user, _, rest = _protocol.default_owner().partition("@")
+    assert rest == f"{socket.gethostname()}:{os.getpid()}"
+    assert user == pwd.getpwuid(os.geteuid()).pw_name
+    monkeypatch.setattr(os, "geteuid", lambda: 54_321)
+    assert _protocol.default_owner().startswith("54321@")
+    monkeypatch.setattr(socket, "gethostname", lambda: "ü" * 200)
+    owner = _protocol.default_owner()
+    assert owner.endswith(f"ü:{os.getpid()}")
+    assert 126 < len(owner.encode()) <= 128
 
 
 def test_alarms_ring_in_order_and_not_when_cancelled() -> None:
