@@ -42,7 +42,7 @@ fi
 pytest newest --numprocesses 6 --dist loadgroup
 sh tests/upstream/run.sh "$home"
 
-# The wheel has the types and the licences, and works without the sources.
+# The wheel has the types and the licences.
 rm -rf "$home/dist"
 "$home/newest/bin/python" -m build --no-isolation --outdir "$home/dist" . >"$home/build.log" 2>&1 || {
     cat "$home/build.log" >&2
@@ -55,6 +55,13 @@ for file in dsync/py.typed dsync/aio/__init__.py LICENSE-MIT LICENSE-APACHE; do
         exit 1
     }
 done
+
+# The lines of the README install the package, with a client library, and make a wheel.
+"${PYTHON:-python3}" -m venv --clear "$home/installed"
+sed -n 's/^pip /pip --quiet /p' README.md >"$home/install-lines"
+test "$(grep -c . "$home/install-lines")" -eq 2
+(cd ../.. && PATH="$home/installed/bin:$PATH" && export PATH && sh -eu "$home/install-lines" && cd / &&
+    python -c 'import dsync.aio.redis_lock, redis' && test -f "$home"/../../wheels/dsync_client-*.whl)
 
 oldest=${PYTHON39:-$(command -v python3.9 || true)}
 if [ -n "$oldest" ] && "$oldest" -c '' 2>/dev/null; then

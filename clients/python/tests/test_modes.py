@@ -8,7 +8,7 @@ from typing import Any, Iterator, List
 import pytest
 from modes import Mode, Queue, User, modes
 from servers import Server, eventually, until_waiting
-from test_lock import waiters
+from test_lock import holders, waiters
 
 import dsync
 
@@ -66,6 +66,17 @@ def test_all_four_families_are_served(mode: Mode) -> None:
             run.result = b"done"
         with user.block(user.begin("w")) as again:
             assert (again.is_done, again.result) == (True, b"done")
+
+
+@modes("one")
+def test_release_is_repeated_while_the_server_can_know_the_hold(mode: Mode) -> None:
+    """It was given up after five seconds: whoever came next waited for another lease of the promoted server."""
+    with started(mode) as (server, user):
+        hold = user.do(user.lock("k", lease=20).acquire())
+        server.stop()
+        threading.Timer(8, server.go_on).start()
+        user.do(hold.release())
+        assert holders(server.client(), "k") == 0
 
 
 @modes("sentinel", "cluster")

@@ -19,7 +19,7 @@ class Stubs(dict):  # type: ignore[type-arg]
     def __init__(self) -> None:
         super().__init__(parts=[1, 2, 3], __name__="snippet")
         self.called: List[str] = []
-        for name in ("write", "report", "read", "call", "export", "load"):
+        for name in ("write", "alert", "report", "read", "call", "export", "load"):
             self[name] = self._stub(name, None)
         self["make_report"] = self._stub("make_report", "report.pdf")
         self["charge"] = self._stub("charge", "ch_7")

@@ -7,7 +7,7 @@ As in ``_steps``, scripts say what is asked, and know neither threads nor asynci
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Generator, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ._lease import now
 from ._protocol import Words, text
@@ -58,12 +58,12 @@ class Route:
 class _Guides:
     """The servers that know where others are. One that fails is asked last from then on."""
 
-    def __init__(self, sources: List[Source]) -> None:
-        self._sources = sources
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self.know(sources)
 
-    def add(self, source: Source) -> None:
-        if all(known.name != source.name for known in self._sources):
-            self._sources.append(source)
+    def know(self, sources: Iterable[Source]) -> None:
+        """Replaces the servers that are known."""
+        self._sources = list({source.name: source for source in sources}.values())
 
     def ask_last(self, source: Source) -> None:
         self._sources = sorted(self._sources, key=lambda known: known.name == source.name)
@@ -133,19 +133,19 @@ class _InCluster(Route):
         manager = client.nodes_manager
         nodes = [*manager.startup_nodes.values(), *manager.nodes_cache.values()]
         super().__init__(source_of_pool(_pool_of(client, nodes[-1])))
-        self._nodes = _Guides([])
-        for node in nodes:
-            self._nodes.add(self._source.at((node.host, int(node.port))))
+        self._first_nodes = [self._source.at((node.host, int(node.port))) for node in nodes]
+        self._nodes = _Guides(self._first_nodes)
         #: First and last slot, and who has them.
         self._ranges: List[Tuple[int, int, Address]] = []
         self._moved: Dict[int, Address] = {}
 
     def find(self, key: Any, deadline: float) -> Finding[Source]:
-        if not self._ranges:
-            self._ranges = yield from self._nodes.ask(["CLUSTER", "SLOTS"], self._read, deadline)
+        ranges = self._ranges
+        if not ranges:
+            ranges = self._ranges = yield from self._nodes.ask(["CLUSTER", "SLOTS"], self._read, deadline)
         slot = self._slot_of(key)
         address = self._moved.get(slot)
-        for first, last, owner in self._ranges:
+        for first, last, owner in ranges:
             if address is None and first <= slot <= last:
                 address = owner
         if address is None:
@@ -167,14 +167,16 @@ class _InCluster(Route):
         return self._source.at(address), not found.is_moved
 
     def _read(self, source: Source, reply: Any) -> Optional[List[Tuple[int, int, Address]]]:
-        found = []
+        found, everybody = [], []
         for first, last, *nodes in reply:
             addresses = [self._known_as(text(node[0] or ""), int(node[1]), source) for node in nodes]
             found.append((int(first), int(last), addresses[0]))
-            for address in addresses:
-                self._nodes.add(self._source.at(address))
+            everybody += addresses
+        if not found:
+            return None
         self._moved = {}
-        return found or None
+        self._nodes.know([*map(self._source.at, everybody), *self._first_nodes])
+        return found
 
     def _known_as(self, host: str, port: int, source: Source) -> Address:
         """Returns the address as the client would use it. A node without a name is where it was asked."""
