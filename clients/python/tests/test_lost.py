@@ -13,6 +13,8 @@ from test_lock import holders, waiters
 import dsync
 from dsync import all_of, lock
 from dsync._sync._alarm import Clock
+from dsync._sync._lines import lines_of
+from dsync._sync._turns import turns_of
 
 
 def test_revoked_hold_is_lost_and_its_block_raises(client: Any) -> None:
@@ -391,3 +393,16 @@ def test_announcements_are_heard_again_after_their_connection_broke(server: Serv
 
 def subscribers(client: Any) -> List[str]:
     return [row["id"] for row in client.client_list(_type="pubsub")]
+
+
+def test_subscription_that_is_not_confirmed_ends_its_connection(own_server: Server) -> None:
+    """The connection to a server that stood still was kept, and the next ones subscribed there, too."""
+    client = own_server.client()
+    source = lines_of(client).find("k", 5)
+    own_server.stop()
+    with pytest.raises(redis.TimeoutError):
+        turns_of(client).watch(source, "c")
+    unheard = turns_of(client)._listeners[source.name]
+    own_server.go_on()
+    turns_of(client).watch(source, "c").end()
+    assert turns_of(client)._listeners[source.name] is not unheard

@@ -72,9 +72,9 @@ def test_all_four_families_are_served(mode: Mode) -> None:
 def test_release_is_repeated_while_the_server_can_know_the_hold(mode: Mode) -> None:
     """It was given up after five seconds: whoever came next waited for another lease of the promoted server."""
     with started(mode) as (server, user):
-        hold = user.do(user.lock("k", lease=20).acquire())
+        hold = user.do(user.lock("k", lease=30).acquire())
         server.stop()
-        threading.Timer(8, server.go_on).start()
+        threading.Timer(13, server.go_on).start()
         user.do(hold.release())
         assert holders(server.client(), "k") == 0
 

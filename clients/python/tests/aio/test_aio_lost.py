@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import sys
 import time
@@ -16,7 +17,8 @@ from waiting import eventually, holders, waiters
 
 import dsync
 from dsync.aio import all_of, lock, once
-from dsync.aio._lines import timeout
+from dsync.aio._lines import lines_of, timeout
+from dsync.aio._turns import watch
 
 
 async def test_revoked_hold_cancels_its_block(aclient: Any) -> None:
@@ -318,3 +320,54 @@ async def test_cancellation_from_elsewhere_wins_over_the_loss(aclient: Any) -> N
     await inside.wait()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_subscription_that_is_not_confirmed_ends_its_connection(own_server: Server) -> None:
+    """The connection to a server that stood still was kept, and the next ones subscribed there, too."""
+    client = redis.asyncio.Redis(port=own_server.port)
+    source = await lines_of(client).find("k", 5)
+    own_server.stop()
+    with pytest.raises(redis.TimeoutError):
+        await watch(client, source, "c")
+    unheard = client._dsync_listeners[source.name]  # type: ignore[attr-defined]
+    own_server.go_on()
+    await (await watch(client, source, "c")).end()
+    assert client._dsync_listeners[source.name] is not unheard  # type: ignore[attr-defined]
+    await client.aclose()
+
+
+async def test_connections_go_with_their_client(server: Server) -> None:
+    client: Any = redis.asyncio.Redis(port=server.port, client_name="goes")
+    async with lock(client, "k"):
+        pass
+
+    def connected() -> int:
+        return [row["name"] for row in server.client().client_list()].count("goes")
+
+    assert connected() == 1
+    await client.aclose()
+    del client
+    gc.collect()
+
+    async def is_gone() -> bool:
+        return connected() == 0
+
+    await eventually(is_gone, "no connection")
+
+
+async def test_request_that_is_given_up_leaves_the_others_their_replies(aclient: Any) -> None:
+    """All requests go over one connection: a reply that nobody waits for any more is skipped."""
+    lines = lines_of(aclient)
+    await aclient.set("a", "1")
+    for _ in range(50):
+        echoes = [asyncio.create_task(lines.ask("k", ["ECHO", str(number)], 10)) for number in range(20)]
+        await asyncio.sleep(0)
+        for echo in echoes[::3]:
+            echo.cancel()
+        replies = await asyncio.gather(*echoes, return_exceptions=True)
+        for number, reply in enumerate(replies):
+            assert isinstance(reply, asyncio.CancelledError if number % 3 == 0 else bytes)
+            assert number % 3 == 0 or reply == str(number).encode()
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        await lines.ask("a", ["LLEN", "a"], 10)
+    assert await lines.ask("k", ["ECHO", "x"], 10) == b"x"

@@ -12,6 +12,7 @@ from .._protocol import Words
 from .._retry import is_reply
 from .._route import Finding, Result, To, route_of
 from .._source import Source
+from .._steps import ANSWER_WITHIN
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout
@@ -30,18 +31,25 @@ class Line:
         self._is_connected = False
         self._is_closed = False
 
-    async def send(self, words: Words) -> None:
-        """Connects if there is no connection yet, and sends. Any error closes the connection."""
+    async def connect(self) -> None:
         if self._is_closed:
-            # It would connect again, without what was subscribed to.
+            # It would be without what was subscribed to.
             raise ConnectionError("the connection was closed")
         try:
-            if not self._is_connected:
-                if self.source.told is None:
-                    await self._connection.connect()
-                else:
-                    await self._connection.connect_to(self.source.told)
-                self._is_connected = True
+            if self.source.told is None:
+                await self._connection.connect()
+            else:
+                await self._connection.connect_to(self.source.told)
+        except BaseException:
+            await self.close()
+            raise
+        self._is_connected = True
+
+    async def send(self, words: Words) -> None:
+        """Connects if there is no connection yet, and sends. Any error closes the connection."""
+        if self._is_closed or not self._is_connected:
+            await self.connect()
+        try:
             await self._connection.send_command(*words)
         except BaseException:
             await self.close()
@@ -84,8 +92,10 @@ class Pipe:
     def __init__(self, source: Source) -> None:
         self._line = Line(source)
         self._sending = asyncio.Lock()
+        self._connecting: Optional[asyncio.Task[None]] = None
         self._pending: Deque[asyncio.Future[Any]] = deque()
         self._reading: Optional[asyncio.Task[None]] = None
+        self._trouble: Optional[Exception] = None
         self.is_over = False
 
     async def ask(self, words: Words, within: float, is_asking: bool) -> Any:
@@ -94,15 +104,12 @@ class Pipe:
                 reply = await self._send(words, is_asking)
                 return await reply
         except asyncio.TimeoutError:
-            error = self._line.source.no_answer(within)
-            await self.end(error)
-            raise error from None
+            await self.end(ConnectionError("the server did not answer another request"))
+            raise self._line.source.no_answer(within) from None
 
     async def _send(self, words: Words, is_asking: bool) -> asyncio.Future[Any]:
         async with self._sending:
-            if not (self.is_over or self._pending or await self._line.is_fresh()):
-                await self._line.close()
-                self._line = Line(self._line.source)
+            await self._be_connected()
             reply = asyncio.get_running_loop().create_future()
             try:
                 if is_asking:
@@ -111,9 +118,7 @@ class Pipe:
                     skipped.cancel()
                     self._pending.append(skipped)
                 await self._line.send(words)
-                if self.is_over:
-                    # Another was tired of waiting for the connection.
-                    raise self._line.source.error("ConnectionError", "the connection was closed")
+                self._raise_if_over()
             except BaseException as error:
                 await self.end(error)
                 raise
@@ -121,6 +126,35 @@ class Pipe:
             if self._reading is None:
                 self._reading = asyncio.create_task(self._read())
             return reply
+
+    async def _be_connected(self) -> None:
+        self._raise_if_over()
+        if not (self._pending or await self._line.is_fresh()):
+            await self._line.close()
+            self._line = Line(self._line.source)
+            self._connecting = None
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect())
+        # A request that is given up meanwhile does not take the connection from the others.
+        await asyncio.wait([self._connecting])
+        self._raise_if_over()
+
+    async def _connect(self) -> None:
+        try:
+            async with timeout(ANSWER_WITHIN):
+                await self._line.connect()
+        except asyncio.TimeoutError:
+            self._trouble = self._line.source.no_answer(ANSWER_WITHIN)
+        except Exception as error:
+            self._trouble = error
+        if self._trouble is not None:
+            await self.end(self._trouble)
+
+    def _raise_if_over(self) -> None:
+        if self.is_over:
+            # The first one is told why. Each has an error of its own, as each names another key.
+            trouble, self._trouble = self._trouble, None
+            raise trouble or self._line.source.error("ConnectionError", "the connection was closed")
 
     async def _read(self) -> None:
         """Reads as long as somebody waits for a reply."""
@@ -150,12 +184,12 @@ class Pipe:
         pending, self._pending = self._pending, deque()
         for reply in pending:
             if not reply.done():
-                # Each gets an error of its own, as each may say another key.
                 message = str(why) or "the connection was closed"
                 reply.set_exception(self._line.source.error("ConnectionError", message))
         await self._line.close()
-        if self._reading is not None and self._reading is not asyncio.current_task():
-            self._reading.cancel()
+        for task in (self._connecting, self._reading):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
 
 
 class Lines:
