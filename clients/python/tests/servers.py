@@ -155,6 +155,23 @@ def until_primary(server: Server) -> None:
     eventually(lambda: server.client().info("replication")["role"] == "master", "a failover")
 
 
+def promote(replica: Server, asked: Server, *command: str) -> None:
+    """Asks for a failover until it has happened: on a busy machine servers give it up after a few seconds."""
+    asks_again_at = 0.0
+
+    def is_promoted() -> bool:
+        nonlocal asks_again_at
+        if replica.client().info("replication")["role"] == "master":
+            return True
+        if time.monotonic() >= asks_again_at:
+            asks_again_at = time.monotonic() + 7
+            with contextlib.suppress(redis.ResponseError):  # One is under way.
+                asked.client().execute_command(*command)
+        return False
+
+    eventually(is_promoted, "a failover")
+
+
 class Watched:
     """A primary and its replica, with a Sentinel that calls them ``locks``."""
 
@@ -171,8 +188,7 @@ class Watched:
     def switch(self, key: str) -> Server:
         """Has the replica take over. Returns it when the old primary has followed, which serves on until then."""
         until_in_sync(self.primary)
-        self.sentinel.client().execute_command("SENTINEL", "FAILOVER", "locks")
-        until_primary(self.replica)
+        promote(self.replica, self.sentinel, "SENTINEL", "FAILOVER", "locks")
         old = self.primary.client()
         eventually(lambda: old.info("replication")["role"] == "slave", "the old primary as a replica")
         return self.replica
@@ -247,8 +263,7 @@ class Cluster:
     def switch(self, key: str) -> Server:
         """Has the replica take over. Returns it when it has."""
         until_in_sync(self.nodes[0])
-        self.replica.client().execute_command("CLUSTER", "FAILOVER")
-        until_primary(self.replica)
+        promote(self.replica, self.replica, "CLUSTER", "FAILOVER")
         return self.replica
 
     def freeze(self, key: str) -> Server:
@@ -277,13 +292,19 @@ class Cluster:
     def client(self, **settings: Any) -> Any:
         return redis.RedisCluster(host="127.0.0.1", port=self.nodes[1].port, **settings)
 
-    def move(self, key: str, target: Server) -> None:
-        """Moves the slot of a key with everything in it, as redis-cli does."""
+    def begin_to_move(self, key: str, target: Server) -> None:
+        """From here on the owner asks for keys that it has not at the target."""
         source = self.owner_of(key)
         slot = int(source.client().execute_command("CLUSTER", "KEYSLOT", key))
-        source_id, target_id = self.id_of(source), self.id_of(target)
-        target.client().execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
-        source.client().execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+        target.client().execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+        source.client().execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
+
+    def move(self, key: str, target: Server) -> None:
+        """Moves the slot of a key with everything in it, as redis-cli does."""
+        self.begin_to_move(key, target)
+        source = self.owner_of(key)
+        slot = int(source.client().execute_command("CLUSTER", "KEYSLOT", key))
+        target_id = self.id_of(target)
         while keys := source.client().execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
             source.client().execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
         for node in (target, source, *self.nodes):

@@ -399,10 +399,14 @@ def test_subscription_that_is_not_confirmed_ends_its_connection(own_server: Serv
     """The connection to a server that stood still was kept, and the next ones subscribed there, too."""
     client = own_server.client()
     source = lines_of(client).find("k", 5)
+    first = turns_of(client).watch(source, "a")
+    unheard = turns_of(client)._listeners[source.name]
     own_server.stop()
     with pytest.raises(redis.TimeoutError):
-        turns_of(client).watch(source, "c")
-    unheard = turns_of(client)._listeners[source.name]
+        turns_of(client).watch(source, "b")
     own_server.go_on()
-    turns_of(client).watch(source, "c").end()
+    turns_of(client).watch(source, "b").end()
     assert turns_of(client)._listeners[source.name] is not unheard
+    with pytest.raises(redis.ConnectionError, match="not heard"):
+        first.wait(30)
+    first.end()

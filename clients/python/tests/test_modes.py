@@ -121,6 +121,22 @@ def test_hold_and_queue_move_with_their_slot(mode: Mode, monkeypatch: pytest.Mon
 
 
 @modes("cluster")
+def test_key_is_served_by_the_node_that_its_slot_moves_to(mode: Mode) -> None:
+    """While a slot moves key by key, a key that the owner has not is asked for at the target, with ASKING."""
+    with started(mode) as (servers, user):
+        source, target = servers.nodes[1], servers.nodes[2]
+        key = servers.key_on(source)
+        assert user.do(user.do(user.lock(key).acquire()).release())
+        servers.begin_to_move(key, target)
+        with user.block(user.lock(key)) as hold:
+            assert user.do(hold.renew())
+            with pytest.raises(dsync.NotAcquired):
+                user.do(user.lock(key, wait=0).acquire())
+            assert target.client().execute_command("DSYNC.HOLDS", 0, "COUNT", 100)[1] != []
+        assert target.client().execute_command("DSYNC.HOLDS", 0, "COUNT", 100)[1] == []
+
+
+@modes("cluster")
 def test_no_error_comes_through_and_no_hold_is_left_over_a_failover(mode: Mode) -> None:
     """The client closed the connections of other tasks under their commands, and its errors were none that pass."""
     over = threading.Event()
@@ -141,16 +157,18 @@ def test_no_error_comes_through_and_no_hold_is_left_over_a_failover(mode: Mode) 
 
     with started(mode) as (servers, user):
         key = servers.key_on(servers.nodes[0])
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+        threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(12)]
         for thread in threads:
             thread.start()
-        for _ in range(2):
-            servers.switch(key)
-            aim = count + 100
-            eventually(functools.partial(done, aim), "work after the failover")
-            servers.nodes[0], servers.replica = servers.replica, servers.nodes[0]
-            eventually(lambda: servers.replica.client().info("replication")["role"] == "slave", "a replica")
-        over.set()
+        try:
+            for _ in range(2):
+                servers.switch(key)
+                aim = count + 100
+                eventually(functools.partial(done, aim), "work after the failover")
+                servers.nodes[0], servers.replica = servers.replica, servers.nodes[0]
+                eventually(lambda: servers.replica.client().info("replication")["role"] == "slave", "a replica")
+        finally:
+            over.set()
         for thread in threads:
             thread.join(60)
         assert not errors

@@ -94,10 +94,15 @@ class Redirection(NamedTuple):
 
 def redirection(error: BaseException) -> Optional[Redirection]:
     """Returns where MOVED or ASK says that a request should go."""
-    if not _is_one_of(error, "AskError"):
+    if _is_one_of(error, "AskError"):
+        told: Any = error
+        return Redirection(int(told.slot_id), told.host, int(told.port), _is_one_of(error, "MovedError"))
+    # Not all parsers of the libraries have classes for these replies.
+    words = str(error).split(" ") if is_reply(error) else []
+    if len(words) < 3 or words[0] not in ("MOVED", "ASK"):
         return None
-    told: Any = error
-    return Redirection(int(told.slot_id), told.host, int(told.port), _is_one_of(error, "MovedError"))
+    host, _, port = words[2].rpartition(":")
+    return Redirection(int(words[1]), host, int(port), words[0] == "MOVED")
 
 
 def _is_one_of(error: BaseException, *names: str) -> bool:

@@ -1,7 +1,7 @@
 """The errors of this package.
 
 Errors of the connection and of the server (``redis.ConnectionError``, ``redis.ResponseError`` and the like) are those
-of the client library and are raised unchanged.
+of the client library. Those of the connection name the server's address and the key.
 """
 
 from __future__ import annotations

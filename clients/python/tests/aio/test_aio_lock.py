@@ -82,6 +82,17 @@ async def test_waiting_without_connection_needs_one_for_all(server: Server) -> N
     await pool.disconnect()
 
 
+async def test_hold_is_renewed_while_the_pool_of_the_client_is_empty(server: Server) -> None:
+    """A program's own BLPOP took the only connection of the pool, and the hold was lost."""
+    pool = redis.asyncio.BlockingConnectionPool(port=server.port, max_connections=1, timeout=20)
+    client: Any = redis.asyncio.Redis(connection_pool=pool)
+    popping = asyncio.create_task(client.blpop("nothing", timeout=4))
+    async with lock(client, "k", lease=1.5) as hold:
+        await popping
+        hold.raise_if_lost()
+    await pool.disconnect()
+
+
 @pytest.mark.parametrize("wait", [0, 0.3])
 async def test_error_says_who_holds(aclient: Any, wait: float, own_connection: bool) -> None:
     async with lock(aclient, "k", owner="web-1"):

@@ -326,13 +326,17 @@ async def test_subscription_that_is_not_confirmed_ends_its_connection(own_server
     """The connection to a server that stood still was kept, and the next ones subscribed there, too."""
     client = redis.asyncio.Redis(port=own_server.port)
     source = await lines_of(client).find("k", 5)
+    first = await watch(client, source, "a")
+    unheard = client._dsync_listeners[source.name]  # type: ignore[attr-defined]
     own_server.stop()
     with pytest.raises(redis.TimeoutError):
-        await watch(client, source, "c")
-    unheard = client._dsync_listeners[source.name]  # type: ignore[attr-defined]
+        await watch(client, source, "b")
     own_server.go_on()
-    await (await watch(client, source, "c")).end()
+    await (await watch(client, source, "b")).end()
     assert client._dsync_listeners[source.name] is not unheard  # type: ignore[attr-defined]
+    with pytest.raises(redis.ConnectionError, match="not heard"):
+        await first.wait(30)
+    await first.end()
     await client.aclose()
 
 

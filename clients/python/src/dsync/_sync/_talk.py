@@ -65,7 +65,7 @@ class _Talk:
     def _block(self, step: Block) -> Any:
         line, self._blocking = self._blocking, None
         if line is None:
-            line = Line(self._lines.find(self._key, LONGEST_TRY))
+            line = Line(self._lines.find(self._key, LONGEST_TRY), LONGEST_TRY)
         try:
             reply = line.ask(step.words, step.seconds + LONGEST_TRY)
         except Exception as error:
