@@ -375,3 +375,13 @@ async def test_request_that_is_given_up_leaves_the_others_their_replies(aclient:
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         await lines.ask("a", ["LLEN", "a"], 10)
     assert await lines.ask("k", ["ECHO", "x"], 10) == b"x"
+
+
+async def test_connection_that_the_server_has_closed_is_made_anew(own_server: Server) -> None:
+    client = redis.asyncio.Redis(port=own_server.port)
+    hold = await lock(client, "k").acquire()
+    own_server.client().execute_command("CLIENT", "KILL", "TYPE", "normal")
+    await asyncio.sleep(0.2)
+    assert await hold.renew()
+    await hold.release()
+    await client.aclose()

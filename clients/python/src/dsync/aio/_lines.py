@@ -29,10 +29,10 @@ class Line:
         self.source = source
         self._connection = source.connection(socket_timeout=None)
         self._is_connected = False
-        self._is_closed = False
+        self.is_closed = False
 
     async def connect(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             # It would be without what was subscribed to.
             raise ConnectionError("the connection was closed")
         try:
@@ -47,7 +47,7 @@ class Line:
 
     async def send(self, words: Words) -> None:
         """Connects if there is no connection yet, and sends. Any error closes the connection."""
-        if self._is_closed or not self._is_connected:
+        if self.is_closed or not self._is_connected:
             await self.connect()
         try:
             await self._connection.send_command(*words)
@@ -72,17 +72,16 @@ class Line:
             await self.close()
             raise
 
-    async def is_fresh(self) -> bool:
-        """Returns whether the server has sent nothing, not even the end of the connection."""
-        try:
-            # Older versions of the libraries know it by this name only.
-            can_read = getattr(self._connection, "can_read", None) or self._connection.can_read_destructive
-            return not (self._is_connected and await can_read())
-        except Exception:
-            return False
+    def is_stale(self) -> bool:
+        """Returns whether the server has closed the connection.
+
+        Not by ``can_read_destructive()`` of the libraries, which can swallow a cancellation before Python 3.11.
+        """
+        reader: Optional[asyncio.StreamReader] = self._connection._reader
+        return self._is_connected and (reader is None or reader.at_eof() or reader.exception() is not None)
 
     async def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
         await self._connection.disconnect(nowait=True)
 
 
@@ -129,7 +128,7 @@ class Pipe:
 
     async def _be_connected(self) -> None:
         self._raise_if_over()
-        if not (self._pending or await self._line.is_fresh()):
+        if not self._pending and self._line.is_stale():
             await self._line.close()
             self._line = Line(self._line.source)
             self._connecting = None

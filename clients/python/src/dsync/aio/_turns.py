@@ -83,7 +83,11 @@ class Listener:
             await self._end("the server did not confirm a subscription")
             raise self.source.no_answer(LONGEST_TRY) from None
         except BaseException:
-            await self.forget(watch)
+            if self._line.is_closed:
+                # Whoever was sending took the connection from the others.
+                await self._end("the connection was closed")
+            else:
+                await self.forget(watch)
             raise
         return watch
 
