@@ -31,7 +31,8 @@ class Clocks:
         self.reset()
 
     def reset(self) -> None:
-        self._lock = threading.Lock()
+        # The handler of a signal may ask for the time while its thread is asking.
+        self._lock = threading.RLock()
         self._ahead = 0.0
         self._offset: Optional[float] = None
 
