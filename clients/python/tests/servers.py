@@ -84,8 +84,10 @@ class Server:
         deadline = time.monotonic() + SOON
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                return bool(self.client().info("server")["process_id"] == self._process.pid)
-            except redis.ConnectionError:
+                if self.client().info("server")["process_id"] == self._process.pid:
+                    return True
+                break
+            except (redis.ConnectionError, redis.TimeoutError):
                 time.sleep(0.02)
         self.kill()
         return False
