@@ -16,7 +16,10 @@ impl Servers {
         let server = match &self.place {
             Place::Single(address) => self.client(address, &self.login).map(Server::from),
             Place::Cluster(nodes) => self.cluster(nodes),
-            Place::Sentinel(sentinels) => self.sentinel(sentinels).map(Server::from),
+            Place::Sentinel(sentinels) => {
+                let (servers, sentinels) = (self.clone(), sentinels.clone());
+                Ok(Server::sentinel(move || servers.sentinel(&sentinels)))
+            }
         };
         server.map_err(|error| Failure::of_server(&self.name(), &error))
     }

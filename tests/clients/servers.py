@@ -35,7 +35,7 @@ def eventually(what, condition, within=SOON):
 def free_port():
     # Below the ports that Linux gives to outgoing connections: none of them takes the port of a server that starts again.
     while True:
-        port = random.randrange(11_000, 30_000)
+        port = random.randrange(11_000, 21_000)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port

@@ -39,9 +39,9 @@ def until_waiting(count_waiters: Callable[[], int], count: int) -> None:
 
 
 def free_port() -> int:
-    """Returns a port that is free, as is the port of its cluster bus, 10000 above."""
+    """Returns a free port. It and that of its cluster bus, 10000 above, are below those of outgoing connections."""
     while True:
-        port = random.randrange(20_000, 30_000)
+        port = random.randrange(11_000, 21_000)
         with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as bus:
             one.bind(("127.0.0.1", port))
             bus.bind(("127.0.0.1", port + 10_000))

@@ -51,15 +51,10 @@ impl Order {
         match self.text("mode") {
             "one" => Server::at(urls[0].as_str()),
             "cluster" => Server::cluster(urls.iter().map(String::as_str)),
-            _ => {
-                let group = SentinelClient::build(
-                    urls,
-                    "locks".to_owned(),
-                    None,
-                    SentinelServerType::Master,
-                )?;
-                Ok(group.into())
-            }
+            _ => Ok(Server::sentinel(move || {
+                let primary = SentinelServerType::Master;
+                SentinelClient::build(urls.clone(), "locks".to_owned(), None, primary)
+            })),
         }
     }
 
