@@ -3,56 +3,77 @@
 
 'use strict';
 
+const { inTime, open } = require('./ends.js');
+
 const NODE_MAJOR = Number(process.versions.node.split('.')[0]);
+
+/** Returns the library with clients that are closed at the end of the file at the latest. */
+function withEnds({ name, close, ...ways }) {
+    const ends = new Map();
+    const opened = (way) => async (...words) => {
+        const client = await inTime(way(...words), `a client of ${name} is ready`);
+        const end = { end: () => close(client) };
+        ends.set(client, end);
+        open.add(end);
+        return client;
+    };
+    const closed = (client) => {
+        open.delete(ends.get(client));
+        close(client);
+    };
+    const bounded = Object.entries(ways).map(([way, make]) => [way, make && opened(make)]);
+    return { name, close: closed, ...Object.fromEntries(bounded) };
+}
 
 function ioredis(name) {
     const Redis = require(name);
-    return {
+    const ready = async (client) => {
+        client.on('error', () => {});
+        await new Promise((resolve) => client.once('ready', resolve));
+        return client;
+    };
+    return withEnds({
         name,
-        open: async (url, options = {}) => {
-            const client = new Redis(url, { maxRetriesPerRequest: null, ...options });
-            client.on('error', () => {});
-            await new Promise((resolve) => client.once('ready', resolve));
-            return client;
-        },
-        openCluster: async (ports, user = {}) => {
+        open: (url, options = {}) => ready(new Redis(url, { maxRetriesPerRequest: null, ...options })),
+        openCluster: (ports, user = {}) => {
             const nodes = ports.map((port) => ({ host: '127.0.0.1', port }));
-            const client = new Redis.Cluster(nodes, { redisOptions: user });
-            client.on('error', () => {});
-            await new Promise((resolve) => client.once('ready', resolve));
-            return client;
+            return ready(new Redis.Cluster(nodes, { redisOptions: user }));
         },
-        openSentinel: async (port, service) => {
-            const sentinels = [{ host: '127.0.0.1', port }];
-            const client = new Redis({ sentinels, name: service, maxRetriesPerRequest: null });
-            client.on('error', () => {});
-            await new Promise((resolve) => client.once('ready', resolve));
-            return client;
+        openSentinel: (ports, service) => {
+            const sentinels = ports.map((port) => ({ host: '127.0.0.1', port }));
+            return ready(new Redis({ sentinels, name: service, maxRetriesPerRequest: null }));
         },
         close: (client) => client.disconnect(),
-    };
+    });
 }
 
 function nodeRedis(name) {
     const redis = require(name);
-    const opened = async (client) => {
+    const ready = async (client) => {
         client.on('error', () => {});
         await client.connect();
         return client;
     };
-    return {
+    return withEnds({
         name,
-        open: (url, options = {}) => opened(redis.createClient({ url, ...options })),
+        open: (url, options = {}) => ready(redis.createClient({ url, ...options })),
         openCluster: (ports, user = {}) => {
             const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
-            return opened(redis.createCluster({ rootNodes, defaults: user }));
+            return ready(redis.createCluster({ rootNodes, defaults: user }));
         },
         openSentinel:
             redis.createSentinel &&
-            ((port, service) =>
-                opened(redis.createSentinel({ name: service, sentinelRootNodes: [{ host: '127.0.0.1', port }] }))),
-        close: (client) => (client.destroy ? client.destroy() : client.disconnect()),
-    };
+            ((ports, service) => {
+                const sentinelRootNodes = ports.map((port) => ({ host: '127.0.0.1', port }));
+                return ready(redis.createSentinel({ name: service, sentinelRootNodes }));
+            }),
+        close: (client) => {
+            // Both ways reject or throw when the client is closed already.
+            Promise.resolve()
+                .then(() => (client.destroy ? client.destroy() : client.disconnect()))
+                .catch(() => {});
+        },
+    });
 }
 
 const NEWEST = NODE_MAJOR >= 20 ? [ioredis('ioredis6'), nodeRedis('redis6')] : [];

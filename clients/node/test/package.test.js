@@ -6,12 +6,12 @@ const assert = require('node:assert/strict');
 const { execFile } = require('node:child_process');
 const { readFileSync } = require('node:fs');
 const path = require('node:path');
-const { after, before, describe, test } = require('node:test');
 const { promisify } = require('node:util');
 
 const dsync = require('dsync-client');
 const { ONE_OF_EACH } = require('./libraries.js');
 const { Server } = require('./servers.js');
+const { after, before, describe, test } = require('./story.js');
 
 const run = promisify(execFile);
 /** A subscription that nobody uses is closed after 5 s; the process must not live until then. */

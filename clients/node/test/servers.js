@@ -11,6 +11,8 @@ const { tmpdir } = require('node:os');
 const path = require('node:path');
 const { setTimeout: sleep } = require('node:timers/promises');
 
+const { inTime, open } = require('./ends.js');
+
 const SERVER = process.env.DSYNC_TEST_SERVER;
 const MODULE = process.env.DSYNC_TEST_MODULE;
 assert.ok(SERVER && MODULE, 'DSYNC_TEST_SERVER and DSYNC_TEST_MODULE must name the server and the module');
@@ -56,23 +58,38 @@ function queued(server, count, key, family = 'DLOCK') {
     return eventually(isSo, `${count} wait for ${key}`);
 }
 
+/** Resolves when the replica has so many places of the lock. */
+function placesOn(replica, count, key) {
+    const isSo = async () => (await infoOf(replica, 'DLOCK', key))['first-waiters']?.length === count;
+    return eventually(isSo, `the replica has ${count} places of ${key}`);
+}
+
+/** A node of a cluster has a second port, so much higher. */
+const BUS = 10_000;
+
 /**
- * A free port below those that Linux gives to outgoing connections: so none of them takes the port of a server that a test
- * has killed and will start again.
+ * A free port. It and the one of a cluster's bus are below those that Linux gives to outgoing connections: so none of them
+ * takes the port of a server that a test has killed and will start again.
  */
 async function freePort() {
     for (;;) {
-        const port = 11_000 + (nextPort++ % 19_000);
-        const listener = net.createServer();
-        const isFree = await new Promise((resolve) => {
-            listener.once('error', () => resolve(false));
-            listener.listen(port, '127.0.0.1', () => resolve(true));
-        });
-        if (isFree) {
-            await new Promise((resolve) => listener.close(resolve));
+        const port = 11_000 + (nextPort++ % 11_000);
+        if ((await isFree(port)) && (await isFree(port + BUS))) {
             return port;
         }
     }
+}
+
+async function isFree(port) {
+    const listener = net.createServer();
+    const isListening = await new Promise((resolve) => {
+        listener.once('error', () => resolve(false));
+        listener.listen(port, '127.0.0.1', () => resolve(true));
+    });
+    if (isListening) {
+        await new Promise((resolve) => listener.close(resolve));
+    }
+    return isListening;
 }
 
 /** A connection for the tests' own commands, which knows as much of the protocol as it needs. */
@@ -94,7 +111,7 @@ class Wire {
 
     call(...words) {
         const parts = words.map((word) => `$${Buffer.byteLength(String(word))}\r\n${word}\r\n`);
-        return new Promise((resolve, reject) => {
+        const reply = new Promise((resolve, reject) => {
             if (this.#socket.destroyed) {
                 reject(new Error(CLOSED));
                 return;
@@ -102,6 +119,7 @@ class Wire {
             this.#waiting.push({ resolve, reject });
             this.#socket.write(`*${words.length}\r\n${parts.join('')}`);
         });
+        return inTime(reply, `an answer to ${words.join(' ')}`);
     }
 
     close() {
@@ -167,17 +185,31 @@ class Server {
     }
 
     static async start(...options) {
-        const server = new Server(await freePort());
-        server.#words = ['--save', '', '--loadmodule', MODULE, ...options];
-        await server.startAgain();
-        return server;
+        for (;;) {
+            const server = new Server(await freePort());
+            server.#words = ['--save', '', '--loadmodule', MODULE, ...options];
+            try {
+                await server.startAgain();
+                return server;
+            } catch (error) {
+                server.end();
+                // Another process was faster.
+                if (!/Address already in use/.test(error.message)) {
+                    throw error;
+                }
+            }
+        }
     }
 
     /** Starts a Sentinel that calls the server on `port` by the name `service`. */
-    static async startSentinel(service, port) {
+    static async startSentinel(service, port, quorum) {
         const sentinel = new Server(await freePort());
         const file = path.join(sentinel.#folder, 'sentinel.conf');
-        const lines = [`monitor ${service} 127.0.0.1 ${port} 1`, `down-after-milliseconds ${service} 5000`];
+        const lines = [
+            `monitor ${service} 127.0.0.1 ${port} ${quorum}`,
+            `down-after-milliseconds ${service} 2000`,
+            `failover-timeout ${service} 10000`,
+        ];
         writeFileSync(file, lines.map((line) => `sentinel ${line}\n`).join(''));
         sentinel.#words = [];
         await sentinel.startAgain(file, '--sentinel');
@@ -195,6 +227,7 @@ class Server {
             child.isOver = true;
         });
         running.add(this);
+        open.add(this);
         const isUp = async () => {
             assert.ok(!child.isOver, `the server has ended:\n${readLog(log)}`);
             this.wire = await Wire.open(this.port).catch(() => undefined);
@@ -236,98 +269,63 @@ class Server {
     /** Ends the server and removes its folder. */
     end() {
         running.delete(this);
+        open.delete(this);
         this.wire?.close();
-        this.#child.kill('SIGKILL');
+        this.#child?.kill('SIGKILL');
         rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5 });
     }
+}
+
+/** Resolves when the replica has all data of its primary. */
+function follows(replica) {
+    const isSo = async () => (await replica.call('INFO', 'replication')).includes('master_link_status:up');
+    return eventually(isSo, 'the replica follows');
 }
 
 /** Starts a primary and a replica that has all its data. */
 async function startPair() {
     const primary = await Server.start();
     const replica = await Server.start('--replicaof', '127.0.0.1', primary.port);
-    await eventually(
-        async () => (await replica.call('INFO', 'replication')).includes('master_link_status:up'),
-        'the replica follows',
-    );
+    await follows(replica);
     return [primary, replica];
 }
 
-/** Starts a cluster of three primaries. */
-async function startCluster() {
-    const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '5000'];
-    const nodes = await Promise.all([0, 1, 2].map(() => Server.start(...options)));
+/** Starts a primary and a replica, and three Sentinels that watch them. */
+async function startSentinelGroup(service) {
+    const [primary, replica] = await startPair();
+    const sentinels = await Promise.all([1, 2, 3].map(() => Server.startSentinel(service, primary.port, 2)));
+    const isReady = async (sentinel) => {
+        const others = ['SENTINELS', 'REPLICAS'].map((what) => sentinel.call('SENTINEL', what, service));
+        return (await Promise.all(others)).map((found) => found.length).join() === '2,1';
+    };
+    const areReady = async () => (await Promise.all(sentinels.map(isReady))).every(Boolean);
+    await eventually(areReady, 'the Sentinels know each other');
+    return { primary, replica, sentinels };
+}
+
+/** Starts a cluster of three primaries, and so many replicas of the first one. */
+async function startCluster(replicas = 0) {
+    const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '3000'];
+    const nodes = await Promise.all(Array.from({ length: 3 + replicas }, () => Server.start(...options)));
     const bounds = [0, 5_461, 10_923, 16_384];
     for (const [n, node] of nodes.entries()) {
         await node.call('CLUSTER', 'SET-CONFIG-EPOCH', n + 1);
-        await node.call('CLUSTER', 'ADDSLOTSRANGE', bounds[n], bounds[n + 1] - 1);
+        if (n < 3) {
+            await node.call('CLUSTER', 'ADDSLOTSRANGE', bounds[n], bounds[n + 1] - 1);
+        }
         await node.call('CLUSTER', 'MEET', '127.0.0.1', nodes[0].port);
     }
     const isUp = async (node) => {
         const info = await node.call('CLUSTER', 'INFO');
-        return info.includes('cluster_state:ok') && info.includes('cluster_known_nodes:3');
+        return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length}`);
     };
     await eventually(async () => (await Promise.all(nodes.map(isUp))).every(Boolean), 'the cluster is up');
+    const first = await nodes[0].call('CLUSTER', 'MYID');
+    for (const replica of nodes.slice(3)) {
+        await replica.call('CLUSTER', 'REPLICATE', first);
+        await follows(replica);
+    }
     return nodes;
-}
-
-/** A TCP proxy in front of a server: its network can be cut, and it can be turned to another server. */
-class Proxy {
-    #listener;
-    #target;
-    #pairs = new Set();
-    #isCut = false;
-
-    static async start(target) {
-        const proxy = new Proxy();
-        proxy.#target = target;
-        proxy.#listener = net.createServer((client) => proxy.#carry(client, net.connect(proxy.#target, '127.0.0.1')));
-        await new Promise((resolve) => proxy.#listener.listen(0, '127.0.0.1', resolve));
-        proxy.port = proxy.#listener.address().port;
-        return proxy;
-    }
-
-    get url() {
-        return `redis://127.0.0.1:${this.port}`;
-    }
-
-    #carry(client, server) {
-        const pair = [client, server];
-        this.#pairs.add(pair);
-        for (const [from, to] of [pair, [server, client]]) {
-            from.on('error', () => {});
-            from.on('close', () => {
-                to.destroy();
-                this.#pairs.delete(pair);
-            });
-            from.on('data', (data) => to.write(data));
-            if (this.#isCut) {
-                from.pause();
-            }
-        }
-    }
-
-    /** From now on nothing arrives, and no connection is closed. */
-    cut() {
-        this.#isCut = true;
-        this.#pairs.forEach((pair) => pair.forEach((socket) => socket.pause()));
-    }
-
-    mend() {
-        this.#isCut = false;
-        this.#pairs.forEach((pair) => pair.forEach((socket) => socket.resume()));
-    }
-
-    /** Closes all connections; the next ones lead to the server on this port. */
-    turn(port) {
-        this.#target = port;
-        this.#pairs.forEach((pair) => pair.forEach((socket) => socket.destroy()));
-    }
-
-    end() {
-        this.#listener.close();
-        this.turn(0);
-    }
 }
 
 function readLog(log) {
@@ -338,4 +336,14 @@ function readLog(log) {
     }
 }
 
-module.exports = { Server, infoOf, queued, Proxy, startPair, startCluster, eventually };
+module.exports = {
+    Server,
+    infoOf,
+    placesOn,
+    queued,
+    follows,
+    startPair,
+    startSentinelGroup,
+    startCluster,
+    eventually,
+};
