@@ -5,30 +5,26 @@
 const { FAREWELL_MS, TRY_MS, TRY_UNTIL } = require('./acquire.js');
 const { ms } = require('./claim.js');
 const { lock } = require('./lock.js');
+const { Loss } = require('./loss.js');
 const { checkNames } = require('./options.js');
 const { semaphore } = require('./semaphore.js');
 const { bounded } = require('./timing.js');
 
 /** Holds of several keys, released together. */
 class Holds {
-    #lost = new AbortController();
+    #loss = new Loss(this);
 
     constructor(holds) {
         /** The holds, in the order in which the keys were given. */
         this.holds = holds;
-        for (const { signal } of holds) {
-            const lose = () => this.#lost.abort(signal.reason);
-            if (signal.aborted) {
-                lose();
-            } else {
-                signal.addEventListener('abort', lose, { once: true });
-            }
+        for (const hold of holds) {
+            hold._onLoss((reason) => this.#loss.tell(reason));
         }
     }
 
     /** Aborts with a HoldLost when the first of the holds is lost. */
     get signal() {
-        return this.#lost.signal;
+        return this.#loss.signal;
     }
 
     /** For how many milliseconds all holds are certain without another renewal. */
@@ -49,15 +45,24 @@ class Holds {
 
     /** Releases all holds. Resolves to whether the server ended every one of them now. */
     async release() {
-        const ended = await Promise.allSettled(this.holds.map((hold) => hold.release()));
+        const { isEnded } = await this._release();
+        return isEnded;
+    }
+
+    /** As of a hold. For this package only. */
+    async _release() {
+        this.#loss.over();
+        const ended = await Promise.allSettled(this.holds.map((hold) => hold._release()));
         const failed = ended.find(({ status }) => status === 'rejected');
         if (failed !== undefined) {
             throw failed.reason;
         }
-        return ended.every(({ value }) => value);
+        const notEnded = ended.filter(({ value }) => !value.isEnded);
+        return { isEnded: notEnded.length === 0, isFirst: notEnded.some(({ value }) => value.isFirst) };
     }
 
     async [Symbol.asyncDispose]() {
+        this.#loss.over();
         await Promise.all(this.holds.map((hold) => hold[Symbol.asyncDispose]()));
     }
 

@@ -22,8 +22,9 @@ async function withHold(pending, work) {
         return result;
     }
     // Without an answer the lease was still running when the work ended, by the clock that throwIfLost looked at.
-    const wasHeld = await hold.release().catch(() => true);
-    if (!wasHeld) {
+    const { isEnded, isFirst } = await hold._release().catch(() => ({ isEnded: true }));
+    // An earlier RELEASE, whose answer did not come, may have ended it.
+    if (!isEnded && isFirst) {
         throw new HoldLost(hold.key, hold.fence, 'it had ended before the work did');
     }
     return result;
