@@ -6,18 +6,18 @@
 'use strict';
 
 const { Claim, ms } = require('./claim.js');
-const { DsyncError, NotAcquired, WorkFailed } = require('./errors.js');
+const { NotAcquired, WorkFailed } = require('./errors.js');
 const { Hold } = require('./hold.js');
 const { Moment } = require('./lease.js');
 const { OwnConnection } = require('./own_connection.js');
 const { holdersOf, outcomeOf } = require('./replies.js');
-const { Backoff, isRetryable, untilAnswered } = require('./retry.js');
+const { ANSWER_MS, Backoff, Unanswered, isAnswer, isRetryable, untilAnswered } = require('./retry.js');
 const { bounded, pause, takeSignal } = require('./timing.js');
 
 /** How often a request asks again while it hears of nothing. */
 const UNHEARD_ASKS_EVERY_MS = 1_000;
-/** In a cluster, or behind Sentinels, a subscription can be at a server that the key has left. */
-const MOVABLE_ASKS_EVERY_MS = 2_000;
+/** A subscription can be at a server that the key has left, or that is frozen. */
+const LONGEST_SILENCE_MS = 2_000;
 /** How long who gives up waits for the server to confirm it, or to say who holds. */
 const FAREWELL_MS = 1_000;
 /** How long a try lasts at most, whatever the server does. */
@@ -36,15 +36,18 @@ async function acquire(client, family, key, options, words, { Class = Hold } = {
     const deadline = isTry ? (options[TRY_UNTIL] ?? performance.now() + TRY_MS) : performance.now() + waitMs;
     for (;;) {
         const claim = new Claim(client, family, key, options, words);
-        const { found, sent, cause } = await new Asking(claim, options, isTry, deadline).outcome();
+        const asking = new Asking(claim, options, isTry, deadline);
+        const { found, sent, cause } = await asking.outcome();
         switch (found.kind) {
             case 'granted': {
                 const since = await freshSince(claim, sent, isTry ? deadline : Infinity);
                 if (since !== undefined) {
-                    return { hold: new Class(claim, found.fence, since, found.attempt) };
+                    const hold = new Class(claim, found.fence, since, found.attempt);
+                    asking.becomes(hold);
+                    return { hold };
                 }
                 // The lease has ended on the way. Its token is used up; ask with another one.
-                claim.send('RELEASE').catch(() => {});
+                asking.withdraw();
                 break;
             }
             case 'done':
@@ -73,8 +76,8 @@ async function freshSince(claim, sent, deadline) {
     const renewedAt = new Moment();
     const renew = () => claim.send('RENEW', 'PX', claim.leaseMs);
     const forMs = Math.min(claim.leaseMs - claim.marginMs, deadline - performance.now());
-    const answer = await untilAnswered(claim.library, claim.key, renew, forMs).catch(() => undefined);
-    return Number(answer) === 1 ? renewedAt : undefined;
+    const reply = await untilAnswered(claim.library, claim.key, renew, forMs).catch(() => undefined);
+    return Number(reply?.answer) === 1 ? renewedAt : undefined;
 }
 
 async function holders(claim, patienceMs) {
@@ -90,8 +93,10 @@ class Asking {
     #deadline;
     #ownConnection;
     #listener;
-    /** The request that is on its way; undefined once it is answered. */
-    #unanswered;
+    /** The requests that are not answered yet. One that is overdue may arrive late, and be granted then. */
+    #unanswered = new Set();
+    /** Whether a request was not answered, and was sent again. */
+    #isRepeated = false;
     /** Whether the server may have a place, or a hold that nobody has read of, for the token. */
     #mayHold = false;
 
@@ -113,50 +118,85 @@ class Asking {
             this.#listener?.close();
             this.#ownConnection?.close();
             if (this.#mayHold) {
-                await this.#withdraw();
+                await bounded(this.withdraw(), this.#isTry ? Math.min(FAREWELL_MS, this.#leftMs) : FAREWELL_MS);
             }
         }
     }
 
+    /** The token has become a hold. What arrives when that has ended would be granted anew, so it is given back then. */
+    becomes(hold) {
+        this.#whenAnswered((answer) => {
+            const isAnother = answer?.found.kind === 'waiting' || (answer?.found.fence ?? hold.fence) !== hold.fence;
+            return !hold.isHeld || isAnother ? this.#giveBack() : undefined;
+        });
+    }
+
+    /**
+     * Gives up what the token has. Otherwise the turn would come to a request that nobody waits for, and hold up the others.
+     * Resolves when nothing of it is on its way any more.
+     */
+    withdraw() {
+        // A request can arrive after the RELEASE: they are on different connections.
+        return Promise.all([this.#giveBack(), ...this.#whenAnswered(() => this.#giveBack())]);
+    }
+
+    /** Calls back with the answer of each request that is on its way; with undefined if its connection has broken. */
+    #whenAnswered(callback) {
+        return [...this.#unanswered].map((asked) => asked.catch(() => undefined).then(callback));
+    }
+
+    #giveBack() {
+        const { library, key, leaseMs } = this.#claim;
+        return untilAnswered(library, key, () => this.#claim.send('RELEASE'), leaseMs).catch(() => {});
+    }
+
     async #ask() {
         const waiting = this.#isTry ? [] : ['QUEUE', this.#claim.placeMs];
-        const shared = (words) => this.#claim.library.send(this.#claim.key, words);
         const backoff = new Backoff();
-        let cause;
+        let refusedAt = -Infinity;
         for (;;) {
             this.#signal?.throwIfAborted();
             this.#listener?.reset();
-            let answer;
-            try {
-                answer = await this.#send(shared, waiting, this.#leftMs);
-                cause = undefined;
-            } catch (error) {
+            const { answer, error } = await this.#askOnce(waiting);
+            if (answer === undefined) {
+                this.#isRepeated = true;
+                this.#signal?.throwIfAborted();
                 if (this.#claim.library.isClosed || !isRetryable(this.#claim.library, error)) {
                     throw error;
                 }
-                cause = error;
-                if (!this.#isTry && this.#leftMs > 0) {
-                    if (error.message.startsWith('READONLY')) {
-                        // The primary has become a replica: nothing is announced there.
-                        this.#claim.turns.close();
-                    }
-                    await backoff.pause(this.#leftMs, this.#signal);
-                    continue;
+                if (this.#isTry || this.#leftMs <= 0) {
+                    // The time was over before the answer was overdue, and the one before said that others hold.
+                    const isKnown = error instanceof Unanswered && performance.now() - refusedAt < ANSWER_MS;
+                    return { found: { kind: 'refused' }, cause: isKnown ? undefined : error };
                 }
+                if (error instanceof Unanswered || error.message.startsWith('READONLY')) {
+                    // The primary is frozen or cut off, or has become a replica: nothing is announced there.
+                    this.#claim.turns.close();
+                }
+                await backoff.pause(this.#leftMs, this.#signal);
+                continue;
             }
             backoff.reset();
-            if (answer === undefined) {
-                this.#signal?.throwIfAborted();
-                cause ??= new DsyncError('the server has not answered');
-                return { found: { kind: 'refused' }, cause };
-            }
             if (answer.found.kind !== 'waiting' || this.#leftMs <= 0) {
                 return answer;
             }
+            refusedAt = performance.now();
             const turn = await this.#wait(answer.found.channel);
             if (turn !== undefined) {
                 return turn;
             }
+        }
+    }
+
+    /** Asks over the caller's client. Resolves to the answer, or to the error. */
+    async #askOnce(waiting) {
+        const { requests, key } = this.#claim;
+        try {
+            const shared = (words) => requests.send(key, words);
+            const answer = await this.#send(shared, waiting, Math.min(ANSWER_MS, this.#leftMs));
+            return { answer, error: new Unanswered('the server has not answered') };
+        } catch (error) {
+            return { error };
         }
     }
 
@@ -169,15 +209,13 @@ class Asking {
         const sent = new Moment();
         this.#mayHold = true;
         const asked = through(this.#claim.request(waiting)).then((reply) => ({ found: outcomeOf(reply), sent }));
-        this.#unanswered = asked;
-        const answered = () => {
-            if (this.#unanswered === asked) {
-                this.#unanswered = undefined;
-            }
-        };
+        this.#unanswered.add(asked);
+        const answered = () => this.#unanswered.delete(asked);
         asked.then(answered, answered);
         const answer = await bounded(asked, forMs, this.#signal);
-        if (answer !== undefined) {
+        if (answer === undefined) {
+            this.#isRepeated = true;
+        } else {
             this.#mayHold = answer.found.kind === 'waiting';
         }
         return answer;
@@ -187,6 +225,10 @@ class Asking {
     async #wait(channel) {
         if (this.#ownConnection !== undefined) {
             return this.#waitOnConnection();
+        }
+        if (this.#listener?.isRefused) {
+            await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
+            return undefined;
         }
         if (!this.#listener?.isLive || this.#listener.channel !== channel) {
             this.#listener?.close();
@@ -204,18 +246,20 @@ class Asking {
     }
 
     get #askEveryMs() {
-        const { library, placeMs } = this.#claim;
-        return library.isCluster || library.followsPrimary ? Math.min(MOVABLE_ASKS_EVERY_MS, placeMs / 3) : placeMs / 3;
+        return Math.min(LONGEST_SILENCE_MS, this.#claim.placeMs / 3);
     }
 
     async #waitOnConnection() {
-        const forMs = Math.ceil(Math.min(this.#claim.placeMs / 3, this.#leftMs));
+        const forMs = Math.ceil(Math.min(this.#askEveryMs, this.#leftMs));
+        if (forMs <= 0) {
+            return undefined;
+        }
         try {
             const connection = await bounded(this.#ownConnection.opened(this.#claim.key), forMs, this.#signal);
             if (connection === undefined) {
                 return undefined;
             }
-            const through = (words) => connection.send(words);
+            const through = (words) => this.#ownConnection.send(this.#claim.key, words);
             const answer = await this.#send(through, ['BLOCK', forMs], forMs + UNHEARD_ASKS_EVERY_MS);
             if (answer === undefined) {
                 this.#ownConnection.close();
@@ -228,21 +272,14 @@ class Asking {
             return answer;
         } catch (error) {
             this.#ownConnection.close();
-            if (!isRetryable(this.#claim.library, error)) {
+            // A request of this token that was overdue has arrived late, and has taken over the place.
+            const isBySelf = this.#isRepeated && isAnswer(error, 'UNBLOCKED');
+            if (!isBySelf && !isRetryable(this.#claim.library, error)) {
                 throw error;
             }
             await pause(Math.min(UNHEARD_ASKS_EVERY_MS, this.#leftMs), this.#signal);
             return undefined;
         }
-    }
-
-    /** Gives the place up. Otherwise the turn would come to a request that nobody waits for, and hold up the others. */
-    async #withdraw() {
-        const release = () => this.#claim.send('RELEASE');
-        const withdrawn = untilAnswered(this.#claim.library, this.#claim.key, release, this.#claim.placeMs).catch(() => {});
-        // A request that is still on its way may arrive after the RELEASE, also one whose connection was closed.
-        this.#unanswered?.then(release, release).catch(() => {});
-        await bounded(withdrawn, this.#isTry ? Math.min(FAREWELL_MS, this.#leftMs) : FAREWELL_MS);
     }
 }
 

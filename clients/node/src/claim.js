@@ -4,13 +4,13 @@
 'use strict';
 
 const { randomUUID } = require('node:crypto');
-const { hostname } = require('node:os');
+const { hostname, userInfo } = require('node:os');
 
 const { clientOf } = require('./client.js');
 
 const LEASE_MS = 30_000;
 const LONGEST_MARGIN_MS = 2_000;
-const PLACE_MS = 20_000;
+const PLACE_MS = 5_000;
 const OWNER_BYTES = 128;
 
 /** The prefix of each family's commands, and its command that grants. */
@@ -31,8 +31,9 @@ class Claim {
         if (typeof key !== 'string' || key === '') {
             throw new TypeError('the key must be a string, and not empty');
         }
-        const { library, turns } = clientOf(client);
+        const { library, requests, turns } = clientOf(client);
         this.library = library;
+        this.requests = requests;
         this.turns = turns;
         this.key = key;
         this.token = randomUUID();
@@ -43,7 +44,7 @@ class Claim {
         }
         this.placeMs = wholeMs('placeMs', options.placeMs ?? PLACE_MS, 1_000);
         [this.#prefix, this.#grant] = FAMILIES[family];
-        const owner = options.owner ?? `${hostname()}/${process.pid}`.slice(-OWNER_BYTES);
+        const owner = options.owner ?? thisProcess();
         this.#words = [...words, ...(owner === '' ? [] : ['OWNER', owner])];
     }
 
@@ -60,11 +61,27 @@ class Claim {
 
     /** Sends a command of the token: RELEASE, RENEW, DONE or FAIL. */
     send(verb, ...words) {
-        return this.library.send(this.key, texts([`${this.#prefix}.${verb}`, this.key, this.token, ...words]));
+        return this.requests.send(this.key, texts([`${this.#prefix}.${verb}`, this.key, this.token, ...words]));
     }
 
     info(count) {
-        return this.library.send(this.key, texts([`${this.#prefix}.INFO`, this.key, 'COUNT', count]));
+        return this.requests.send(this.key, texts([`${this.#prefix}.INFO`, this.key, 'COUNT', count]));
+    }
+}
+
+/** Returns `user@host:pid` of this process, in 128 bytes: the end of a long host name is left out. */
+function thisProcess() {
+    const [before, after] = [`${userName()}@`, `:${process.pid}`];
+    const left = OWNER_BYTES - Buffer.byteLength(before) - Buffer.byteLength(after);
+    return `${before}${hostname().slice(0, Math.max(0, left))}${after}`;
+}
+
+function userName() {
+    try {
+        return userInfo().username;
+    } catch {
+        // A user id without a name, as in many containers.
+        return String(process.geteuid());
     }
 }
 

@@ -17,12 +17,13 @@ class DsyncError extends Error {
  */
 class NotAcquired extends DsyncError {
     constructor(key, holders, server, cause) {
-        const names = holders.map(
-            ({ owner, fence, leaseLeftMs }) => `${owner ?? 'a client without owner'} (fence ${fence}, ${leaseLeftMs} ms left)`,
-        );
+        const names = holders.map(({ owner, fence, leaseLeftMs }) => {
+            const who = owner === null ? 'a client without owner' : shown(owner);
+            return `${who} (fence ${fence}, ${leaseLeftMs} ms left)`;
+        });
         const held = names.length > 0 ? `, held by ${names.join(', ')}` : '';
         const why = cause === undefined ? '' : `: ${server}: ${reasonOf(cause)}`;
-        super(`'${key}' was not acquired${held}${why}`, cause === undefined ? undefined : { cause });
+        super(`'${shown(key)}' was not acquired${held}${why}`, cause === undefined ? undefined : { cause });
         this.key = key;
         this.holders = holders;
     }
@@ -31,7 +32,7 @@ class NotAcquired extends DsyncError {
 /** The hold has ended, or its lease has run out without an answer from the server: somebody else may hold the key now. */
 class HoldLost extends DsyncError {
     constructor(key, fence, why) {
-        super(`the hold ${fence} of '${key}' is lost: ${why}`);
+        super(`the hold ${fence} of '${shown(key)}' is lost: ${why}`);
         this.key = key;
         this.fence = fence;
     }
@@ -40,19 +41,25 @@ class HoldLost extends DsyncError {
 /** The work of work-once has failed as often as `maxAttempts` allows. `reason` is that of the last attempt. */
 class WorkFailed extends DsyncError {
     constructor(key, reason, attempts) {
-        super(`'${key}' failed after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}: ${reason}`);
+        super(`'${shown(key)}' failed after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}: ${shown(reason)}`);
         this.key = key;
         this.reason = reason;
         this.attempts = attempts;
     }
 }
 
-/** Returns what an error says. An error of Node.js that stands for those of several addresses has no message of its own. */
+/** Returns what an error says. Errors of several addresses, and a time-out of node-redis, have no message of their own. */
 function reasonOf(error) {
     if (error.message) {
         return error.message;
     }
-    return error.errors?.length > 0 ? error.errors.map(reasonOf).join(', ') : String(error.code ?? error.name);
+    return error.errors?.length > 0 ? error.errors.map(reasonOf).join(', ') : String(error.code ?? error.constructor.name);
 }
 
-module.exports = { reasonOf, DsyncError, NotAcquired, HoldLost, WorkFailed };
+/** Returns a text that others have written as it can be shown: control, bidi and zero-width characters are escaped. */
+function shown(text) {
+    const escaped = (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`;
+    return String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, escaped);
+}
+
+module.exports = { reasonOf, shown, DsyncError, NotAcquired, HoldLost, WorkFailed };

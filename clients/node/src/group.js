@@ -9,30 +9,31 @@ const { HoldLost } = require('./errors.js');
 const { Hold } = require('./hold.js');
 const { checkNames } = require('./options.js');
 const { OwnConnection } = require('./own_connection.js');
-const { Backoff, isRetryable, untilAnswered } = require('./retry.js');
+const { ANSWER_MS, Backoff, Unanswered, isRetryable, untilAnswered } = require('./retry.js');
 const { bounded, takeSignal } = require('./timing.js');
 
 /** A WAIT is repeated so often, so that a server which has vanished is noticed. */
-const LONGEST_BLOCK_MS = 10_000;
-const ANSWER_MS = 2_000;
+const LONGEST_BLOCK_MS = 2_000;
 const EXPECT_FOR_MS = 10_000;
 
 /** A member of a wait group. `done` counts its job; `release`, or the end of `await using`, leaves the job owed. */
 class Member extends Hold {
     /** Ends the membership and counts its job. Resolves to whether it counted: not if the member had been lost. */
-    done() {
-        return this._end(['DONE']);
+    async done() {
+        const { isEnded } = await this._end(['DONE']);
+        return isEnded;
     }
 }
 
 class Group {
     #client;
     #library;
+    #requests;
     #options;
 
     constructor(client, key, options) {
         this.#client = client;
-        this.#library = clientOf(client).library;
+        ({ library: this.#library, requests: this.#requests } = clientOf(client));
         this.key = key;
         this.#options = options;
     }
@@ -59,7 +60,11 @@ class Group {
             await member[Symbol.asyncDispose]();
             throw error;
         }
-        if (!member._isEnded && !(await member.done())) {
+        if (member._isEnded) {
+            return result;
+        }
+        const { isEnded, isFirst } = await member._end(['DONE']);
+        if (!isEnded && isFirst) {
             member.throwIfLost();
             throw new HoldLost(this.key, member.fence, 'it had ended before its job was done');
         }
@@ -68,8 +73,9 @@ class Group {
 
     /** Says how many jobs the round has in all. Resolves to how many are still owed. */
     async expect(jobs) {
-        const send = () => this.#library.send(this.key, texts(['DWG.EXPECT', this.key, jobs]));
-        return Number(await untilAnswered(this.#library, this.key, send, EXPECT_FOR_MS));
+        const send = () => this.#requests.send(this.key, texts(['DWG.EXPECT', this.key, jobs]));
+        const { answer } = await untilAnswered(this.#library, this.key, send, EXPECT_FOR_MS);
+        return Number(answer);
     }
 
     /**
@@ -92,16 +98,23 @@ class Group {
                 try {
                     // The first look needs no connection. So does the last, which BLOCK 0 would turn into an endless wait.
                     const blockMs = Math.ceil(Math.min(LONGEST_BLOCK_MS, leftMs));
-                    const reply = isFirst || blockMs === 0
-                        ? await bounded(this.#library.send(this.key, words()), Math.max(leftMs, ANSWER_MS), signal)
-                        : await this.#blocked(connection, words(['BLOCK', blockMs]), blockMs, signal);
+                    const isLook = isFirst || blockMs === 0;
+                    const reply = isLook
+                        ? await bounded(this.#requests.send(this.key, words()), ANSWER_MS, signal)
+                        : await bounded(connection.send(this.key, words(['BLOCK', blockMs])), blockMs + ANSWER_MS, signal);
                     if (Array.isArray(reply)) {
                         return { done: Number(reply[0]), lapsed: Number(reply[1]) };
+                    }
+                    signal?.throwIfAborted();
+                    if (reply === undefined) {
+                        throw Unanswered.of(this.#library, this.key, ANSWER_MS);
                     }
                     isFirst = false;
                     backoff.reset();
                 } catch (error) {
                     connection.close();
+                    // The next look tells whether the server answers at all.
+                    isFirst = true;
                     if (this.#library.isClosed || !isRetryable(this.#library, error)) {
                         throw error;
                     }
@@ -115,15 +128,6 @@ class Group {
         } finally {
             connection.close();
         }
-    }
-
-    async #blocked(own, words, blockMs, signal) {
-        const connection = await bounded(own.opened(this.key), blockMs, signal);
-        const reply = connection && (await bounded(connection.send(words), blockMs + ANSWER_MS, signal));
-        if (reply === undefined) {
-            own.close();
-        }
-        return reply;
     }
 }
 

@@ -5,11 +5,11 @@
 const { acquire } = require('./acquire.js');
 const { texts } = require('./claim.js');
 const { clientOf } = require('./client.js');
-const { HoldLost } = require('./errors.js');
+const { HoldLost, reasonOf } = require('./errors.js');
 const { Hold } = require('./hold.js');
 const { checkNames } = require('./options.js');
 const { doneOf } = require('./replies.js');
-const { untilAnswered } = require('./retry.js');
+const { isAnswer, untilAnswered } = require('./retry.js');
 
 /** A reason is for people to read. The server takes much longer ones. */
 const REASON_CHARACTERS = 1_000;
@@ -27,13 +27,25 @@ class Run extends Hold {
     /**
      * The work is done: everybody gets the result, a text or null, for `keepMs` milliseconds (by default for as long as the
      * setting dsync.once-keep-ms says), or `forever`. Resolves to whether it counted: not if a newer attempt has begun.
+     * Rejects when the server refuses the result; then the attempt has failed.
      */
     async done(result, options = {}) {
         checkNames('run.done', options);
-        const { keepMs, forever = false } = options;
-        const text = textOf(result);
+        try {
+            return await this._done(textOf(result), options);
+        } catch (error) {
+            if (isAnswer(error)) {
+                await this.fail(reasonOf(error)).catch(() => {});
+            }
+            throw error;
+        }
+    }
+
+    /** Ends the run as done, and does not judge it when the result is refused. For this package only. */
+    async _done(text, { keepMs, forever = false }) {
         const kept = forever ? ['PERSIST'] : keepMs === undefined ? [] : ['PX', keepMs];
-        return this._end(['DONE', ...(text === null ? [] : ['RESULT', text]), ...kept]);
+        const { isEnded } = await this._end(['DONE', ...(text === null ? [] : ['RESULT', text]), ...kept]);
+        return isEnded;
     }
 
     /** This attempt has failed. The next begins at once, or in `delayMs` milliseconds. Resolves to whether it counted. */
@@ -41,7 +53,8 @@ class Run extends Hold {
         checkNames('run.fail', options);
         const { delayMs } = options;
         const delay = delayMs === undefined ? [] : ['DELAY', delayMs];
-        return this._end(['FAIL', 'REASON', String(reason).slice(0, REASON_CHARACTERS), ...delay]);
+        const { isEnded } = await this._end(['FAIL', 'REASON', String(reason).slice(0, REASON_CHARACTERS), ...delay]);
+        return isEnded;
     }
 }
 
@@ -64,11 +77,11 @@ async function once(client, key, work, options = {}) {
         if (run._isEnded) {
             return text;
         }
-        counted = await run.done(text, { keepMs, forever });
+        counted = await run._done(text, { keepMs, forever });
     } catch (error) {
         // Without a newer attempt nobody else can begin before the lease is over; so say now that this one has failed.
         const delayMs = typeof retryDelayMs === 'function' ? retryDelayMs(run.attempt) : retryDelayMs;
-        await run.fail(error?.message ?? error, { delayMs }).catch(() => {});
+        await run.fail(error instanceof Error ? reasonOf(error) : error, { delayMs }).catch(() => {});
         throw error;
     }
     if (!counted) {
@@ -95,9 +108,10 @@ async function begun(client, key, options) {
 
 /** Resolves to `{ result, attempt }` if the work is done, otherwise to null. It begins nothing. */
 async function get(client, key) {
-    const { library } = clientOf(client);
-    const send = () => library.send(key, texts(['DONCE.GET', key]));
-    return doneOf(await untilAnswered(library, key, send, GET_FOR_MS));
+    const { library, requests } = clientOf(client);
+    const send = () => requests.send(key, texts(['DONCE.GET', key]));
+    const { answer } = await untilAnswered(library, key, send, GET_FOR_MS);
+    return doneOf(answer);
 }
 
 /** A result is kept as text. An object becomes its JSON, here as for everybody who gets it later. */

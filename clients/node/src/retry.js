@@ -4,8 +4,10 @@
 'use strict';
 
 const { bounded, pause } = require('./timing.js');
-const { DsyncError, reasonOf } = require('./errors.js');
+const { DsyncError, reasonOf, shown } = require('./errors.js');
 
+/** An answer that has not come in this time is overdue: the request is sent again, and the primary looked up afresh. */
+const ANSWER_MS = 2_000;
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 1_000;
 
@@ -20,26 +22,37 @@ const PASSING_CODES = new Set([
     ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EAI_AGAIN', 'ENOTFOUND'],
 ]);
 
+/** The answer to a request is overdue. */
+class Unanswered extends DsyncError {
+    /** Names the server and the key. */
+    static of(library, key, ms, cause) {
+        const why = cause === undefined ? '' : `: ${reasonOf(cause)}`;
+        const message = `${library.serverOf(key)} has not answered for '${shown(key)}' in ${Math.round(ms)} ms${why}`;
+        return new Unanswered(message, cause === undefined ? undefined : { cause });
+    }
+}
+
 /** Whether the same request may be answered later: the one table of this package, for all its commands. */
 function isRetryable(library, error) {
-    const classes = classesOf(error);
-    if (classes.some((name) => ANSWER_CLASSES.has(name))) {
+    if (isAnswer(error)) {
         return PASSING_ANSWER.test(error.message) && !FINAL_ANSWER.test(error.message);
     }
-    return isOfConnection(library, error, classes);
+    return isOfConnection(library, error);
 }
 
-/** Whether the server has answered with the error of this code. */
+/** Whether the server has answered with an error, of this code if one is given. */
 function isAnswer(error, code) {
-    return classesOf(error).some((name) => ANSWER_CLASSES.has(name)) && error.message.split(' ', 1)[0] === code;
+    const isAnswered = classesOf(error).some((name) => ANSWER_CLASSES.has(name));
+    return isAnswered && (code === undefined || error.message.split(' ', 1)[0] === code);
 }
 
-function isOfConnection(library, error, classes = classesOf(error)) {
+function isOfConnection(library, error) {
     return (
+        error instanceof Unanswered ||
         PASSING_CODES.has(error.code) ||
         // An error for several addresses, and one of node-redis that has given up to connect again.
         [...(error.errors ?? []), error.originalError].some((one) => one && isOfConnection(library, one)) ||
-        classes.some((name) => library.connectionClasses.has(name)) ||
+        classesOf(error).some((name) => library.connectionClasses.has(name)) ||
         // ioredis has classes for a few of these errors only.
         (library.connectionMessages?.test(error.message) ?? false)
     );
@@ -76,21 +89,22 @@ class Backoff {
 }
 
 /**
- * Sends a request for the key until the server answers it, for `forMs` milliseconds at most. Rejects then, on an error that will not
- * pass, and when the caller has closed the client.
+ * Sends a request for the key until the server answers it, for `forMs` milliseconds at most. Resolves to the answer, and to
+ * the promises of those that were sent earlier. Rejects when the time is over, on an error that will not pass, and when the
+ * caller has closed the client.
  */
 async function untilAnswered(library, key, send, forMs) {
     const deadline = performance.now() + forMs;
     const backoff = new Backoff();
+    const sent = [];
     let cause;
     for (;;) {
         try {
-            const reply = await bounded(
-                send().then((answer) => ({ answer })),
-                deadline - performance.now(),
-            );
-            if (reply !== undefined) {
-                return reply.answer;
+            sent.push(send());
+            const reply = sent.at(-1).then((answer) => ({ answer, earlier: sent.slice(0, -1) }));
+            const found = await bounded(reply, Math.min(ANSWER_MS, deadline - performance.now()));
+            if (found !== undefined) {
+                return found;
             }
         } catch (error) {
             if (library.isClosed || !isRetryable(library, error)) {
@@ -99,12 +113,10 @@ async function untilAnswered(library, key, send, forMs) {
             cause = error;
         }
         if (performance.now() >= deadline) {
-            const why = cause === undefined ? '' : `: ${reasonOf(cause)}`;
-            const message = `${library.serverOf(key)} has not answered for '${key}' in ${Math.round(forMs)} ms${why}`;
-            throw new DsyncError(message, cause === undefined ? undefined : { cause });
+            throw Unanswered.of(library, key, forMs, cause);
         }
         await backoff.pause(deadline - performance.now());
     }
 }
 
-module.exports = { Backoff, isAnswer, isRetryable, untilAnswered };
+module.exports = { ANSWER_MS, Backoff, Unanswered, isAnswer, isRetryable, untilAnswered };

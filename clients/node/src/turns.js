@@ -1,11 +1,12 @@
-// How requests that wait hear of their turn. All requests of a client share one subscription: to `dsync:*` at the primary,
-// or, in a cluster, one for each node that has a key somebody waits for, with the channel of each place.
+// How requests that wait hear of their turn: on the channel of their place. All requests of a client share one connection,
+// or, in a cluster, one for each node that has a key somebody waits for.
 //
-// A message is a hint and can be lost: the request asks again when one comes, when the subscription breaks, and every now and
-// then. So a connection that breaks is not mended; the next request that asks opens another one.
+// A message is a hint and can be lost: the request asks again when one comes, when the subscription breaks, and every now
+// and then. So a connection that breaks is not mended; the next request that asks opens another one.
 
 'use strict';
 
+const { ANSWER_MS } = require('./retry.js');
 const { bounded } = require('./timing.js');
 
 /** The connection is kept for the next request that waits, without keeping the process alive. */
@@ -22,6 +23,8 @@ class Listener {
         this.channel = channel;
         /** Whether messages arrive now. */
         this.isLive = false;
+        /** Whether the user may not subscribe to the channel. */
+        this.isRefused = false;
     }
 
     wake() {
@@ -61,28 +64,17 @@ class Subscriber {
     #listeners = new Map();
     #idle;
     #onEnd;
-    #isCluster;
 
     constructor(library, key, onEnd) {
         this.#onEnd = onEnd;
-        this.#isCluster = library.isCluster;
         this.opened = this.#open(library, key);
         // Each listener awaits it too; this one keeps a failure from being an unhandled rejection.
         this.opened.catch(() => this.end());
     }
 
     async #open(library, key) {
-        const connection = await library.open(key, () => this.end());
-        if (!this.#isCluster) {
-            try {
-                await connection.subscribePattern('dsync:*', (channel) => this.#hear(channel));
-            } catch (error) {
-                connection.close();
-                throw error;
-            }
-        }
-        this.connection = connection;
-        return connection;
+        this.connection = await library.open(key, () => this.end());
+        return this.connection;
     }
 
     async join(listener) {
@@ -91,10 +83,14 @@ class Subscriber {
         this.#listeners.set(listener.channel, listener);
         listener.joined(() => this.#leave(listener));
         const connection = await this.opened;
-        if (this.#isCluster && this.#listeners.get(listener.channel) === listener) {
-            await connection.subscribeSharded(listener.channel, (channel) => this.#hear(channel));
+        if (this.#listeners.get(listener.channel) !== listener) {
+            return;
         }
-        if (this.#listeners.get(listener.channel) === listener) {
+        const subscribing = connection.subscribe(listener.channel, (channel) => this.#hear(channel)).then(() => true);
+        if (!(await bounded(subscribing, ANSWER_MS))) {
+            // The server is frozen or cut off. Another one may be the primary by now.
+            this.end();
+        } else if (this.#listeners.get(listener.channel) === listener) {
             listener.isLive = true;
         }
     }
@@ -104,9 +100,7 @@ class Subscriber {
             return;
         }
         this.#listeners.delete(listener.channel);
-        if (this.#isCluster) {
-            this.connection?.unsubscribeSharded(listener.channel).catch(() => {});
-        }
+        this.connection?.unsubscribe(listener.channel).catch(() => {});
         if (this.#listeners.size === 0) {
             this.connection?.unref();
             this.#idle = setTimeout(() => this.end(), IDLE_MS);
@@ -138,7 +132,7 @@ class Subscriber {
 class Turns {
     #library;
     #subscribers = new Map();
-    #isRefused = false;
+    #isWarned = false;
 
     constructor(library) {
         this.#library = library;
@@ -149,15 +143,12 @@ class Turns {
         const listener = new Listener(channel);
         listener.subscribed = this.#subscribe(listener, key).then(
             () => listener.isLive,
-            (error) => this.#failed(error),
+            (error) => this.#failed(error, listener),
         );
         return listener;
     }
 
     async #subscribe(listener, key) {
-        if (this.#isRefused) {
-            return;
-        }
         const address = await this.#library.addressOf(key);
         let subscriber = this.#subscribers.get(address);
         if (subscriber === undefined) {
@@ -172,12 +163,14 @@ class Turns {
         await subscriber.join(listener);
     }
 
-    #failed(error) {
-        if (/^NOPERM\b/.test(error.message) && !this.#isRefused) {
-            this.#isRefused = true;
+    #failed(error, listener) {
+        listener.isRefused = /^NOPERM\b/.test(error.message);
+        if (listener.isRefused && !this.#isWarned) {
+            this.#isWarned = true;
             process.emitWarning(
                 'dsync asks for its turn once a second, because its user may not subscribe ' +
-                    `(allow +psubscribe +ssubscribe &dsync:*): ${error.message}`,
+                    '(allow +subscribe +unsubscribe, ' +
+                    `in a cluster +ssubscribe +sunsubscribe, and for keys jobs:* &dsync:{jobs:*): ${error.message}`,
             );
         }
         return false;

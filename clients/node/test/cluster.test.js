@@ -3,13 +3,15 @@
 'use strict';
 
 const assert = require('node:assert/strict');
-const { after, before, describe, test } = require('node:test');
 
 const slotOf = require('cluster-key-slot');
 
 const dsync = require('dsync-client');
+const { workersLine } = require('./acl.js');
+const { inTime } = require('./ends.js');
 const { ALL } = require('./libraries.js');
-const { eventually, queued, startCluster } = require('./servers.js');
+const { eventually, follows, placesOn, queued, startCluster } = require('./servers.js');
+const { after, before, describe, test } = require('./story.js');
 
 describe('cluster', () => {
     let nodes;
@@ -73,12 +75,9 @@ describe('cluster', () => {
                 });
             }
 
-            test('user with the permissions that README names waits', async () => {
-                const rights = ['on', '>secret', 'resetchannels', '~jobs:*', '-@all', '+@connection', '-@dangerous'];
-                rights.push('+dlock.acquire', '+dlock.release', '+dlock.renew', '+ssubscribe', '+sunsubscribe', '&dsync:*');
-                rights.push('+info', '+cluster|slots', '+cluster|info');
+            test('worker of docs/acl.md hears of its turn', async () => {
                 for (const node of nodes) {
-                    await node.call('ACL', 'SETUSER', 'worker', ...rights);
+                    await node.call('ACL', 'SETUSER', 'worker', ...workersLine({ password: 'secret', isCluster: true }));
                 }
                 const ports = nodes.map(({ port }) => port);
                 const worker = await library.openCluster(ports, { username: 'worker', password: 'secret' });
@@ -118,6 +117,61 @@ describe('cluster', () => {
                 await Promise.all(waiting);
                 assert.deepEqual(order, ['first', 'second']);
             });
+        });
+    }
+});
+
+/** A waiter is served so soon after the promotion, on a busy machine too. */
+const SOON_MS = 15_000;
+
+/** How a primary goes, and comes back as a replica. */
+const FAULTS = {
+    'is frozen': { fail: ({ primary }) => primary.signal('SIGSTOP'), mend: ({ primary }) => primary.signal('SIGCONT') },
+    'is killed': { fail: ({ primary }) => primary.crash(), mend: ({ primary }) => primary.startAgain() },
+    'changes places with its replica': { fail: ({ replica }) => replica.call('CLUSTER', 'FAILOVER'), mend: () => {} },
+};
+
+describe('cluster, failover', { concurrency: 3 }, () => {
+    for (const library of ALL) {
+        // Waits, and the release, stayed with a frozen primary until it answered again, long after another was promoted.
+        test(`${library.name}: hold and places go over to the replica`, async (t) => {
+            const nodes = await startCluster(1);
+            let [primary, , , replica] = nodes;
+            const ports = nodes.map(({ port }) => port);
+            const clients = await Promise.all([1, 2].map(() => library.openCluster(ports)));
+            t.after(() => {
+                clients.forEach((client) => {
+                    dsync.closeSubscription(client);
+                    library.close(client);
+                });
+                nodes.forEach((node) => node.end());
+            });
+            const [holder, waiter] = clients;
+            for (const [what, { fail, mend }] of Object.entries(FAULTS)) {
+                await t.test(`when the primary ${what}`, async () => {
+                    // In slot 3359, of the first primary.
+                    const key = `{hello3}:${what}`;
+                    const hold = await dsync.lock(holder, key, { leaseMs: 20_000 });
+                    const ways = [{}, { ownConnection: true }];
+                    const waiting = ways.map((how) => dsync.withLock(waiter, key, ({ fence }) => fence, how));
+                    await queued(primary, 2, key);
+                    await replica.call('READONLY');
+                    await placesOn(replica, 2, key);
+                    await fail({ primary, replica });
+                    const isPrimary = async () => (await replica.call('ROLE'))[0] === 'master';
+                    await eventually(isPrimary, 'the replica is the primary', 60_000);
+                    assert.equal(await inTime(hold.release(), 'the hold is released', SOON_MS), true);
+                    const fences = await inTime(Promise.all(waiting), 'the waiters are served', SOON_MS);
+                    assert.ok(Math.min(...fences) > hold.fence, `${fences}`);
+                    const isFree = async () => (await replica.call('EXISTS', key)) === 0;
+                    await eventually(isFree, 'nothing is left behind');
+                    await mend({ primary });
+                    const isReplica = async () => (await primary.call('ROLE').catch(() => []))[0] === 'slave';
+                    await eventually(isReplica, 'the old primary is a replica');
+                    await follows(primary);
+                    [primary, replica] = [replica, primary];
+                });
+            }
         });
     }
 });

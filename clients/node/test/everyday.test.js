@@ -3,12 +3,13 @@
 'use strict';
 
 const assert = require('node:assert/strict');
-const { after, before, describe, test } = require('node:test');
+const { hostname, userInfo } = require('node:os');
 const { setTimeout: sleep } = require('node:timers/promises');
 
 const dsync = require('dsync-client');
 const { ALL } = require('./libraries.js');
 const { Server, eventually, infoOf, queued } = require('./servers.js');
+const { after, before, describe, test } = require('./story.js');
 
 const { HoldLost, NotAcquired, WorkFailed } = dsync;
 
@@ -49,6 +50,31 @@ for (const library of ALL) {
             const next = await dsync.lock(client, 'held', { waitMs: 0 });
             assert.ok(next.fence > hold.fence);
             await next.release();
+        });
+
+        test('holder and waiter are named by user, host and process', async () => {
+            const hold = await dsync.lock(client, 'named');
+            const next = dsync.lock(client, 'named');
+            await waiting(1, 'named');
+            const { 'first-holders': holders, 'first-waiters': waiters } = await info('DLOCK', 'named');
+            const name = `${userInfo().username}@${hostname()}:${process.pid}`;
+            for (const [one] of [holders, waiters]) {
+                assert.equal(one[one.indexOf('owner') + 1], name);
+            }
+            await hold.release();
+            await (await next).release();
+        });
+
+        // A process that was killed while it waited held up the others for twenty seconds.
+        test('place is kept for five seconds', async () => {
+            const hold = await dsync.lock(client, 'kept');
+            const next = dsync.lock(client, 'kept');
+            await waiting(1, 'kept');
+            const [place] = (await info('DLOCK', 'kept'))['first-waiters'];
+            const keptMs = place[place.indexOf('kept-ms') + 1];
+            assert.ok(keptMs > 0 && keptMs <= 5_000, `${keptMs}`);
+            await hold.release();
+            await (await next).release();
         });
 
         test('shared locks are held together', async () => {
@@ -177,7 +203,11 @@ for (const library of ALL) {
             test(`wait that runs out ${how} leaves no place behind`, async () => {
                 const key = `timeout:${ownConnection}`;
                 const hold = await dsync.lock(client, key, { owner: 'web-2' });
-                await assert.rejects(dsync.lock(client, key, { waitMs: 300, ownConnection }), /held by web-2/);
+                await assert.rejects(dsync.lock(client, key, { waitMs: 1_500, ownConnection }), (error) => {
+                    assert.match(error.message, /held by web-2 \([^)]*\)$/);
+                    assert.equal(error.cause, undefined);
+                    return true;
+                });
                 assert.equal(await waitersOf('DLOCK', key), 0);
                 await hold.release();
             });
@@ -379,6 +409,13 @@ for (const library of ALL) {
             const { state, 'delay-left-ms': left } = await info('DONCE', 'delayed');
             assert.equal(state, 'delayed');
             assert.ok(left > 500_000 && left <= 600_000, `${left}`);
+        });
+
+        // The run was not ended: everybody waited until its lease was over, and no attempt counted.
+        test('run whose result the server refuses has failed', async () => {
+            const { run } = await dsync.once.begin(client, 'big', { maxAttempts: 1 });
+            await assert.rejects(run.done('x'.repeat(100_000)), /result/i);
+            await assert.rejects(dsync.once.begin(client, 'big', { maxAttempts: 1, waitMs: 0 }), WorkFailed);
         });
 
         test('run is ended by its caller', async () => {

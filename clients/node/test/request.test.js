@@ -3,7 +3,7 @@
 'use strict';
 
 const assert = require('node:assert/strict');
-const { test } = require('node:test');
+const { inspect } = require('node:util');
 
 const { ReplyError } = require('ioredis5');
 const { MaxRetriesPerRequestError } = require('ioredis5/built/errors');
@@ -11,29 +11,8 @@ const nodeRedis = require('redis5');
 
 const dsync = require('dsync-client');
 const { eventually } = require('./servers.js');
-
-/** Returns a client that answers each command with what `answer` returns for it, and keeps the commands. */
-function standIn(answer) {
-    const commands = [];
-    const call = async (...words) => {
-        commands.push(words);
-        const reply = answer(...words);
-        if (reply instanceof Error) {
-            throw reply;
-        }
-        return reply;
-    };
-    return { commands, status: 'ready', call, duplicate: () => assert.fail('nothing is to be subscribed to') };
-}
-
-/** The same as a client of node-redis. */
-function nodeRedisStandIn(answer) {
-    const { commands, call, duplicate } = standIn(answer);
-    return { commands, isOpen: true, sendCommand: (words) => call(...words), duplicate };
-}
-
-const tokenOf = (words) => (words[0] === 'DLOCK.ACQUIRE' ? words[words.indexOf('TOKEN') + 1] : words[2]);
-const granted = (words) => [tokenOf(words), 7];
+const { granted, nodeRedisStandIn, standIn, tokenOf } = require('./stand_in.js');
+const { test } = require('./story.js');
 
 const PASSING_ANSWERS = [
     'UNBLOCKED force unblock',
@@ -81,6 +60,8 @@ const KINDS = [
         ofConnection: [
             new nodeRedis.SocketClosedUnexpectedlyError(),
             new nodeRedis.ConnectionTimeoutError(),
+            new nodeRedis.TimeoutError(),
+            new Error('None of the sentinels are available'),
             new nodeRedis.DisconnectsClientError(),
             new nodeRedis.ReconnectStrategyError(withCode('EAI_AGAIN'), withCode('EAI_AGAIN')),
         ],
@@ -137,6 +118,31 @@ test('error without a message of its own is told by what it stands for', async (
     client.options = { host: 'localhost', port: 6379 };
     const message = "'k' was not acquired: localhost:6379: connect ECONNREFUSED ::1:6379, connect ECONNREFUSED 127.0.0.1:6379";
     await assert.rejects(dsync.lock(client, 'k', { waitMs: 0 }), { name: 'NotAcquired', message });
+});
+
+// A command that node-redis gave up after its time-out was told as the empty text.
+test('time-out of node-redis, which has no message, is told by its name', async () => {
+    const client = nodeRedisStandIn(() => new nodeRedis.TimeoutError());
+    client.options = { socket: { host: 'localhost', port: 6379 } };
+    const message = "'k' was not acquired: localhost:6379: TimeoutError";
+    await assert.rejects(dsync.lock(client, 'k', { waitMs: 0 }), { name: 'NotAcquired', message });
+});
+
+test('what others wrote is escaped in errors', async () => {
+    const holder = ['owner', 'web\u202e\u200b\x1b[31m\n', 'fence', 7, 'lease-left-ms', 5, 'held-ms', 5];
+    const client = standIn((name) => ({ 'DLOCK.INFO': ['first-holders', [holder]], 'DLOCK.RELEASE': 0 })[name] ?? null);
+    const refused = dsync.lock(client, 'a\x07b', { waitMs: 0 });
+    const held = 'held by web\\u{202e}\\u{200b}\\u{1b}[31m\\u{a} (fence 7, 5 ms left)';
+    await assert.rejects(refused, { message: `'a\\u{7}b' was not acquired, ${held}` });
+});
+
+// The errors of ioredis have the command with them, and whoever prints such an error prints the token.
+test('error of the server does not show the token', async () => {
+    const refusal = (name, ...args) => Object.assign(new ReplyError('NOPERM'), { command: { name, args } });
+    const client = standIn((...words) => (words[0] === 'DLOCK.RELEASE' ? 0 : refusal(...words)));
+    const error = await dsync.lock(client, 'k').catch((thrown) => thrown);
+    const shown = inspect(error, { depth: 9 });
+    assert.ok(/NOPERM/.test(shown) && !shown.includes(tokenOf(client.commands[0])), shown);
 });
 
 test('error that lasts is the cause when the wait runs out', async () => {

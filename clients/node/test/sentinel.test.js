@@ -1,41 +1,77 @@
-// Clients that Sentinels tell who the primary is.
+// Clients that Sentinels tell who the primary is: three Sentinels, a primary and a replica.
 
 'use strict';
 
 const assert = require('node:assert/strict');
-const { test } = require('node:test');
+const { setTimeout: sleep } = require('node:timers/promises');
 
 const dsync = require('dsync-client');
-const { ONE_OF_EACH } = require('./libraries.js');
-const { Server, eventually, queued, startPair } = require('./servers.js');
+const { inTime } = require('./ends.js');
+const { ALL } = require('./libraries.js');
+const { eventually, placesOn, queued, startSentinelGroup } = require('./servers.js');
+const { describe, test } = require('./story.js');
 
 const SERVICE = 'locks';
+/** A waiter is served so soon after the promotion, on a busy machine too. */
+const SOON_MS = 15_000;
 
-for (const library of ONE_OF_EACH.filter(({ openSentinel }) => openSentinel)) {
-    test(`${library.name}: hold and place go over to the primary that Sentinel chooses`, async (t) => {
-        const [primary, replica] = await startPair();
-        t.after(() => [primary, replica].forEach((server) => server.end()));
-        const sentinel = await Server.startSentinel(SERVICE, primary.port);
-        t.after(() => sentinel.end());
-        const client = await library.openSentinel(sentinel.port, SERVICE);
-        t.after(() => {
+async function world(t, library) {
+    const group = await startSentinelGroup(SERVICE);
+    const ports = group.sentinels.map(({ port }) => port);
+    const clients = await Promise.all([1, 2].map(() => library.openSentinel(ports, SERVICE)));
+    t.after(() => {
+        clients.forEach((client) => {
             dsync.closeSubscription(client);
             library.close(client);
         });
-
-        const hold = await dsync.lock(client, 'k');
-        const order = [];
-        const waiting = [];
-        for (const name of ['first', 'second']) {
-            waiting.push(dsync.withLock(client, 'k', () => order.push(name)));
-            await queued(primary, waiting.length, 'k');
-        }
-        const failover = async () => (await sentinel.call('SENTINEL', 'FAILOVER', SERVICE).catch(() => '')) === 'OK';
-        await eventually(failover, 'Sentinel knows the replica');
-        const isPrimary = async () => (await replica.call('ROLE'))[0] === 'master';
-        await eventually(isPrimary, 'the replica is the primary');
-        assert.equal(await hold.release(), true);
-        await Promise.all(waiting);
-        assert.deepEqual(order, ['first', 'second']);
+        [group.primary, group.replica, ...group.sentinels].forEach((server) => server.end());
     });
+    return { ...group, clients };
 }
+
+/** How a primary goes. The first two leave connections that nobody closes, or nobody at the other end. */
+const FAULTS = {
+    'is frozen': ({ primary }) => primary.signal('SIGSTOP'),
+    'is killed': ({ primary }) => primary.crash(),
+    'changes places with its replica': ({ sentinels }) => sentinels[0].call('SENTINEL', 'FAILOVER', SERVICE),
+};
+
+describe('sentinel', { concurrency: 3 }, () => {
+    for (const library of ALL.filter(({ openSentinel }) => openSentinel)) {
+        for (const [what, fail] of Object.entries(FAULTS)) {
+            // Waits, and the release, stayed with a frozen primary until it answered again, long after another was promoted.
+            test(`${library.name}: hold and places go over to the replica when the primary ${what}`, async (t) => {
+                const around = await world(t, library);
+                const { primary, replica, clients } = around;
+                const [holder, waiter] = clients;
+                const hold = await dsync.lock(holder, 'k', { leaseMs: 20_000 });
+                const ways = [{}, { ownConnection: true }];
+                const waiting = ways.map((how) => dsync.withLock(waiter, 'k', ({ fence }) => fence, how));
+                await queued(primary, 2, 'k');
+                await placesOn(replica, 2, 'k');
+                await fail(around);
+                const isPrimary = async () => (await replica.call('ROLE'))[0] === 'master';
+                await eventually(isPrimary, 'the replica is the primary', 60_000);
+                assert.equal(await inTime(hold.release(), 'the hold is released', SOON_MS), true);
+                const fences = await inTime(Promise.all(waiting), 'the waiters are served', SOON_MS);
+                assert.ok(Math.min(...fences) > hold.fence, `${fences}`);
+                const isFree = async () => (await replica.call('EXISTS', 'k')) === 0;
+                await eventually(isFree, 'nothing is left behind');
+            });
+        }
+
+        // node-redis kept all commands back for sixteen seconds, or for as long as no Sentinel answered.
+        test(`${library.name}: primary is used while all Sentinels are dead`, async (t) => {
+            const { sentinels, clients, primary } = await world(t, library);
+            const [holder, waiter] = clients;
+            const hold = await dsync.lock(holder, 'k', { leaseMs: 8_000 });
+            const next = dsync.lock(waiter, 'k');
+            await queued(primary, 1, 'k');
+            await Promise.all(sentinels.map((sentinel) => sentinel.crash()));
+            await sleep(12_000);
+            hold.throwIfLost();
+            assert.equal(await inTime(hold.release(), 'the hold is released', SOON_MS), true);
+            assert.equal(await (await inTime(next, 'the waiter is served', SOON_MS)).release(), true);
+        });
+    }
+});

@@ -4,6 +4,9 @@
 
 const slotOf = require('cluster-key-slot');
 
+const { ANSWER_MS, Unanswered } = require('../retry.js');
+const { bounded } = require('../timing.js');
+
 /** Options of a connection that is thrown away when it breaks. This package opens another one. */
 const NO_RECONNECT = {
     lazyConnect: true,
@@ -35,8 +38,6 @@ class Ioredis {
     constructor(client) {
         this.#client = client;
         this.isCluster = client.isCluster === true;
-        /** Whether a connection stays with its server for as long as it lives. */
-        this.followsPrimary = false;
     }
 
     /** Whether the caller has closed the client: no request will ever be answered. */
@@ -48,20 +49,28 @@ class Ioredis {
     async send(key, [name, ...words]) {
         const primary = this.isCluster ? this.#primaryOf(key) : undefined;
         if (primary === undefined) {
-            return this.#client.call(name, ...words);
+            return withoutCommand(this.#client.call(name, ...words));
         }
         // The cluster client sends a command that it does not know to any node, and learns the right one from a redirection.
         try {
-            return await primary.call(name, ...words);
+            return await withoutCommand(primary.call(name, ...words));
         } catch (error) {
             if (!/^(MOVED|ASK) /.test(error.message)) {
                 throw error;
             }
-            return this.#client.call(name, ...words);
+            return withoutCommand(this.#client.call(name, ...words));
         }
     }
 
-    /** Opens a connection of its own to the server that has the key. `onEnd` is called once, when it breaks. */
+    /** Has the client of a cluster learn again who has which slots. */
+    lookUpPrimaryOf() {
+        return new Promise((resolve) => this.#client.refreshSlotsCache(resolve));
+    }
+
+    /**
+     * Opens a connection of its own to the server that has the key; Sentinels are asked anew who that is. `onEnd` is called
+     * once, when it breaks.
+     */
     async open(key, onEnd) {
         const primary = this.isCluster ? this.#primaryOf(key) : this.#client;
         if (primary === undefined) {
@@ -73,12 +82,14 @@ class Ioredis {
         connection.on('error', () => {});
         connection.once('end', onEnd);
         try {
-            await connection.connect();
+            if (!(await bounded(connection.connect().then(() => true), ANSWER_MS))) {
+                throw Unanswered.of(this, key, ANSWER_MS);
+            }
         } catch (error) {
             connection.disconnect();
             throw error;
         }
-        return new Connection(connection);
+        return new Connection(connection, this.isCluster);
     }
 
     /** Names the server that has the key. Subscriptions to the same server share a connection. */
@@ -102,31 +113,41 @@ class Ioredis {
     }
 }
 
+/** The errors of ioredis have the command with them, and it has the token, which is not to be printed. */
+async function withoutCommand(reply) {
+    try {
+        return await reply;
+    } catch (error) {
+        if (error.command !== undefined) {
+            delete error.command;
+        }
+        throw error;
+    }
+}
+
 class Connection {
     #connection;
+    #isCluster;
 
-    constructor(connection) {
+    constructor(connection, isCluster) {
         this.#connection = connection;
+        this.#isCluster = isCluster;
     }
 
     send([name, ...words]) {
-        return this.#connection.call(name, ...words);
+        return withoutCommand(this.#connection.call(name, ...words));
     }
 
-    async subscribePattern(pattern, onMessage) {
-        this.#connection.on('pmessage', (_, channel) => onMessage(channel));
-        await this.#connection.psubscribe(pattern);
-    }
-
-    async subscribeSharded(channel, onMessage) {
-        if (this.#connection.listenerCount('smessage') === 0) {
-            this.#connection.on('smessage', (heard) => onMessage(heard));
+    async subscribe(channel, onMessage) {
+        const event = this.#isCluster ? 'smessage' : 'message';
+        if (this.#connection.listenerCount(event) === 0) {
+            this.#connection.on(event, (heard) => onMessage(heard));
         }
-        await this.#connection.ssubscribe(channel);
+        await (this.#isCluster ? this.#connection.ssubscribe(channel) : this.#connection.subscribe(channel));
     }
 
-    async unsubscribeSharded(channel) {
-        await this.#connection.sunsubscribe(channel);
+    async unsubscribe(channel) {
+        await (this.#isCluster ? this.#connection.sunsubscribe(channel) : this.#connection.unsubscribe(channel));
     }
 
     unref() {
