@@ -12,7 +12,8 @@ export interface IoredisClient {
 /** What is used of node-redis. */
 export interface NodeRedisClient {
     sendCommand(...args: any[]): any;
-    duplicate(...args: any[]): any;
+    /** The clients of createSentinel in node-redis 5 do not have it. */
+    duplicate?(...args: any[]): any;
 }
 
 /** How to ask for a hold. All durations are milliseconds. */
@@ -25,12 +26,12 @@ export interface HoldOptions {
     waitMs?: number;
     /** Gives up the wait when it aborts: the call rejects with its reason. It does not end a hold that was granted. */
     signal?: AbortSignal;
-    /** Text for people, at most 128 bytes: who holds. Default: host name and process id. The empty text is none. */
+    /** Text for people, at most 128 bytes: who holds. Default: `user@host:pid`. The empty text is none. */
     owner?: string;
     /** How long before the end of its lease a hold counts as lost. Default: a tenth of the lease, at most 2000. */
     marginMs?: number;
     /**
-     * How long the server keeps the place in the queue from the last sign of life, 1000 to 60000; default 20000. A process
+     * How long the server keeps the place in the queue from the last sign of life, 1000 to 60000; default 5000. A process
      * that dies while it waits holds up the others for as long, or for its lease if that is shorter.
      */
     placeMs?: number;
@@ -81,7 +82,10 @@ export interface WaitOptions {
     signal?: AbortSignal;
 }
 
-/** A lock, permits of a semaphore, a membership or a run that is held, and renewed until it is released or lost. */
+/**
+ * A lock, permits of a semaphore, a membership or a run that is held, and renewed until it is released or lost, or until
+ * nobody has this object, its signal or a listener there.
+ */
 export class Hold {
     protected constructor();
     readonly key: string;
@@ -95,7 +99,10 @@ export class Hold {
     readonly isHeld: boolean;
     /** Throws a HoldLost if the hold is lost. */
     throwIfLost(): void;
-    /** Renews the lease now. Resolves to false when the hold had ended: then it is lost. */
+    /**
+     * Renews the lease now. Resolves to false when the hold had ended: then it is lost. Rejects after two seconds without an
+     * answer.
+     */
     renew(): Promise<boolean>;
     /**
      * Ends the hold. Resolves to whether the server ended it now: false if it had been released or lost before. Rejects when
@@ -133,7 +140,10 @@ export class Run extends Hold {
     private constructor();
     /** Which attempt this is, from 1. */
     readonly attempt: number;
-    /** The work is done. Resolves to whether it counted: not if a newer attempt has begun. */
+    /**
+     * The work is done. Resolves to whether it counted: not if a newer attempt has begun. Rejects when the server refuses
+     * the result; then the attempt has failed.
+     */
     done(result?: Result, options?: KeepOptions): Promise<boolean>;
     /** The attempt has failed; the next begins after `delayMs`, at once by default. Resolves to whether it counted. */
     fail(reason: unknown, options?: { delayMs?: number }): Promise<boolean>;

@@ -3,16 +3,20 @@
 'use strict';
 
 const assert = require('node:assert/strict');
-const { readFileSync } = require('node:fs');
+const { execFile } = require('node:child_process');
+const { cpSync, mkdtempSync, readFileSync, rmSync } = require('node:fs');
+const { tmpdir } = require('node:os');
 const path = require('node:path');
-const { after, before, describe, test } = require('node:test');
+const { promisify } = require('node:util');
 
 const ts = require('typescript');
 
 const dsync = require('dsync-client');
 const { ONE_OF_EACH } = require('./libraries.js');
 const { Server } = require('./servers.js');
+const { after, before, describe, test } = require('./story.js');
 
+const run = promisify(execFile);
 const AsyncFunction = (async () => {}).constructor;
 const INSTALLED = { ioredis: 'ioredis6', redis: 'redis6' };
 
@@ -43,6 +47,12 @@ const OUTCOMES = {
 function programs() {
     const text = readFileSync(path.join(__dirname, '..', 'README.md'), 'utf8');
     return [...text.matchAll(/^```js\n(.*?)^```/gms)].map(([, program]) => program);
+}
+
+/** The lines for the shell that install the package. */
+function installs() {
+    const text = readFileSync(path.join(__dirname, '..', 'README.md'), 'utf8');
+    return [...text.matchAll(/^```sh\n(.*?)^```/gms)].map(([, lines]) => lines);
 }
 
 /** Compiles a program to a function, which resolves to the values that it has defined. */
@@ -97,5 +107,27 @@ describe('README', () => {
                 await server.call('FLUSHALL');
             });
         }
+    }
+});
+
+describe('README, install', () => {
+    for (const lines of installs()) {
+        // `npm install ./clients/node` made a link that did not find cluster-key-slot.
+        test(lines.trim().split('\n')[0], async (t) => {
+            // As in a checkout, where nothing is installed beside the package.
+            const checkout = mkdtempSync(path.join(tmpdir(), 'dsync-checkout-'));
+            const fresh = mkdtempSync(path.join(tmpdir(), 'dsync-fresh-'));
+            t.after(() => [checkout, fresh].forEach((folder) => rmSync(folder, { recursive: true })));
+            for (const name of ['package.json', 'src']) {
+                cpSync(path.join(__dirname, '..', name), path.join(checkout, 'clients/node', name), { recursive: true });
+            }
+            const inFresh = (file, ...words) =>
+                run(file, words, { cwd: fresh, timeout: 170_000, env: { ...process.env, DSYNC: checkout } });
+            await inFresh('npm', 'init', '-y');
+            await inFresh('sh', '-ec', lines);
+            const program = "require('ioredis'); console.log(typeof require('dsync-client').lock)";
+            const { stdout } = await inFresh(process.execPath, '-e', program);
+            assert.equal(stdout, 'function\n');
+        });
     }
 });
