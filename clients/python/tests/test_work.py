@@ -5,6 +5,7 @@ import time
 from typing import Any, List
 
 import pytest
+import redis
 from servers import Server, eventually
 from test_lock import fields, holders
 
@@ -105,6 +106,15 @@ def test_removed_group_is_no_finished_group(client: Any) -> None:
     client.delete("g")
     waiting.join()
     assert "removed" in told[0]
+
+
+def test_refused_result_is_a_failed_attempt(client: Any) -> None:
+    for attempt in (1, 2):
+        with pytest.raises(redis.ResponseError, match="RESULT"), once.begin(client, "w", max_attempts=2, wait=0) as run:
+            assert run.attempt == attempt
+            run.result = "x" * 70_000
+    with pytest.raises(dsync.WorkFailed, match="RESULT"), once.begin(client, "w", max_attempts=2, wait=0):
+        pass
 
 
 def test_work_is_done_once_and_everybody_gets_its_result(server: Server) -> None:

@@ -7,13 +7,14 @@ how a place in the queue is kept, and when a request is withdrawn stands here on
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, Callable, Generator, NamedTuple, Optional, Tuple, TypeVar, Union
 
 from . import _protocol
 from ._lease import Lease, now
 from ._protocol import Done, GivenUp, Granted, Request, Waiting, Words, milliseconds
-from ._retry import FIRST_PAUSE, Patience, tells_the_end
+from ._retry import FIRST_PAUSE, Patience, passes, tells_the_end
 
 #: Seconds in which a server answers a command that does not block, unless something is wrong.
 ANSWER_WITHIN = 5.0
@@ -306,6 +307,18 @@ def finish(words: Words, key: str, retry_for: float) -> Script[Finished]:
                 return Finished(False, at_once)
             at_once = False
             yield Pause(patience.pause_after(error))
+
+
+def record(done: Words, failed: Callable[[Exception], Words], key: str, retry_for: float) -> Script[Finished]:
+    """Sends DONE as :func:`finish` does. A result that is refused is a failed attempt, and the refusal is raised."""
+    try:
+        return (yield from finish(done, key, retry_for))
+    except Exception as refusal:
+        if not passes(refusal):
+            # Without this the work would be begun again after the lease only, and an attempt released would not count.
+            with contextlib.suppress(Exception):
+                yield from finish(failed(refusal), key, retry_for)
+        raise
 
 
 def wait_for_round(key: str, timeout: Optional[float], retry_for: float) -> Script[Optional[Tuple[int, int]]]:

@@ -130,6 +130,17 @@ async def test_group_is_waited_for_until_all_are_done(aclient: Any) -> None:
     assert await batch.wait(timeout=0.1) is None
 
 
+async def test_refused_result_is_a_failed_attempt(aclient: Any) -> None:
+    for attempt in (1, 2):
+        with pytest.raises(redis.ResponseError, match="RESULT"):
+            async with once.begin(aclient, "w", max_attempts=2, wait=0) as run:
+                assert run.attempt == attempt
+                run.result = "x" * 70_000
+    with pytest.raises(dsync.WorkFailed, match="RESULT"):
+        async with once.begin(aclient, "w", max_attempts=2, wait=0):
+            pass
+
+
 async def test_work_is_done_once_and_everybody_gets_its_result(aclient: Any) -> None:
     runs: List[int] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Optional
+from typing import Any, Callable, Optional, Tuple
 
 from .. import _steps
 from .._lease import Lease, now, weakly
@@ -132,8 +132,22 @@ class Hold:
         # A release of a hold that is lost is a courtesy. The result of work counts even then.
         is_worth_it = verb == "DONE" or self._lease.why_lost() is None
         retry_for = _steps.lives_for(self._settings.lease) if is_worth_it else 0.0
+        return self._finish(_steps.finish(self._request.verb(verb, *more), self.key, retry_for))
+
+    def _record(self, done: Tuple[Word, ...], failed: Callable[[Exception], Tuple[Word, ...]]) -> Finished:
+        """Sends DONE. If it is refused, sends FAIL with what ``failed`` returns, and raises the refusal.
+
+        The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
+        """
+        if self._lease.is_of_the_parent:
+            return Finished(is_ended=False, at_once=True)
+        self._is_ending = True
+        verb, lives_for = self._request.verb, _steps.lives_for(self._settings.lease)
+        refused = lambda refusal: verb("FAIL", *failed(refusal))  # noqa: E731
+        return self._finish(_steps.record(verb("DONE", *done), refused, self.key, lives_for))
+
+    def _finish(self, finishing: Script[Finished]) -> Finished:
         try:
-            finishing = _steps.finish(self._request.verb(verb, *more), self.key, retry_for)
             ended: Finished = self._run(finishing)
             return ended
         finally:

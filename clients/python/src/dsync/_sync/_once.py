@@ -64,8 +64,7 @@ class Begin:
             return
         if error is None:
             words = result_words(run.result, self._keep, self._forever)
-            # The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
-            ended = hold._end("DONE", *words)
+            ended = hold._record(words, lambda refusal: failure_words(refusal, self._retry_delay))
             if not ended.is_ended:
                 why = "another attempt has begun since, and this result is not recorded"
                 raise HoldLost(hold.key, hold.fence, OF_THE_PARENT if hold._lease.is_of_the_parent else why)
