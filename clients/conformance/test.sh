@@ -30,11 +30,12 @@ mkdir -p "$home/node/node_modules/dsync-client"
 cp -R "$clients/node/package.json" "$clients/node/src" "$home/node/node_modules/dsync-client/"
 cp "$here/drivers/node.js" "$home/node/"
 
-"$home/python/bin/ruff" check --quiet --no-cache --config "$clients/python/pyproject.toml" "$here"
-"$home/python/bin/ruff" format --quiet --no-cache --check --config "$clients/python/pyproject.toml" "$here"
-cargo fmt --check --manifest-path "$here/drivers/rust/Cargo.toml"
-CARGO_TARGET_DIR=$home/rust cargo build --quiet --locked --manifest-path "$here/drivers/rust/Cargo.toml"
+cd "$here"
+"$home/python/bin/ruff" check --no-cache --config ../python/pyproject.toml .
+"$home/python/bin/ruff" format --no-cache --check --config ../python/pyproject.toml .
+cargo fmt --check --manifest-path drivers/rust/Cargo.toml
+CARGO_TARGET_DIR=$home/rust cargo build --quiet --locked --manifest-path drivers/rust/Cargo.toml
 
 export PYTHONPATH="$clients/python/src" DSYNC_PYTHON="$home/python/bin/python"
 export DSYNC_NODE_DRIVER="$home/node/node.js" DSYNC_RUST_DRIVER="$home/rust/debug/dsync-conformance-driver"
-"$DSYNC_PYTHON" "$here/run.py" "$@"
+"$DSYNC_PYTHON" run.py "$@"
