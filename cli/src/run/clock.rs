@@ -1,10 +1,10 @@
 //! Moments by a clock that also runs while the machine is suspended, as the server's does.
 //!
-//! [`std::time::Instant`] stands still meanwhile, so a lease that is counted by it alone ends too late. Waits end by that
+//! [`Instant`] stands still meanwhile, so a lease that is counted by it alone ends too late. Waits end by that
 //! clock too: one that must not come late after a suspension is made in slices.
 
 use std::ops::Add;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -22,6 +22,13 @@ impl Moment {
     pub fn now() -> Moment {
         // Both clocks exist wherever this compiles.
         Moment(clock_gettime(CLOCK).map_or(Duration::ZERO, Duration::from))
+    }
+
+    /// Returns the moment that an instant of this look is.
+    pub fn of(instant: Instant) -> Moment {
+        let (now, by_instant) = (Moment::now(), Instant::now());
+        (now + instant.saturating_duration_since(by_instant))
+            .before(by_instant.saturating_duration_since(instant))
     }
 
     /// Returns how long ago this was, zero if it is to come.

@@ -8,7 +8,6 @@ mod busy;
 mod child;
 mod clock;
 mod descendants;
-mod lease;
 mod notice;
 mod request;
 mod schedule;

@@ -12,7 +12,6 @@ use nix::sys::signal::Signal;
 use super::child::{Child, Ending};
 use super::clock::Moment;
 use super::descendants::Process;
-use super::lease::Lease;
 use super::terminal::Terminal;
 use super::{Event, Job, signals};
 use crate::duration::short;
@@ -44,7 +43,6 @@ struct Watch<'a> {
     job: &'a Job,
     hold: &'a Hold,
     child: Child,
-    lease: Lease,
     lease_end: Moment,
     terminal: Option<Terminal>,
     /// When the server last answered a renewal, if it is late with the next, and the user was told.
@@ -68,13 +66,11 @@ impl Job {
     /// Lets the command run. Returns how it ended, once nothing works on in its session; after a loss, once no descendant
     /// is left that may be killed.
     pub fn watch(&self, hold: &Hold, child: Child) -> Watched {
-        let mut lease = Lease::new(hold.lease_end());
         let watch = Watch {
             job: self,
             hold,
             child,
-            lease_end: lease.end(hold.lease_end()),
-            lease,
+            lease_end: Moment::of(hold.lease_end()),
             terminal: Terminal::open(),
             outage: None,
             stopping: None,
@@ -145,7 +141,7 @@ impl Watch<'_> {
             }
             return;
         }
-        self.lease_end = self.lease.end(self.hold.lease_end());
+        self.lease_end = Moment::of(self.hold.lease_end());
         let schedule = self.job.request.schedule;
         let is_over = self.lease_end.left() <= schedule.margin();
         match self
