@@ -56,6 +56,8 @@ class Server:
         self._arguments = list(arguments)
         self._sentinel_of = sentinel_of
         self._process: Optional[subprocess.Popen[bytes]] = None
+        #: Keeps the port of a server that is dead, so that no other one answers there.
+        self._tombstone: Optional[socket.socket] = None
         # Another program may take the port before the server does.
         for _ in range(20):
             self.port = free_port()
@@ -64,6 +66,7 @@ class Server:
         raise AssertionError(f"no server has started:\n{self.log()}")
 
     def start(self) -> None:
+        self._give_port_back()
         assert self._try_to_start(), f"the server does not start again:\n{self.log()}"
 
     def _try_to_start(self) -> bool:
@@ -90,6 +93,7 @@ class Server:
             except (redis.ConnectionError, redis.TimeoutError):
                 time.sleep(0.02)
         self.kill()
+        self._give_port_back()
         return False
 
     def log(self) -> str:
@@ -113,6 +117,16 @@ class Server:
             self._process.kill()
             self._process.wait()
             self._process = None
+            # Bound, and nobody listens: connections are refused.
+            self._tombstone = socket.socket()
+            self._tombstone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                self._tombstone.bind(("127.0.0.1", self.port))
+
+    def _give_port_back(self) -> None:
+        if self._tombstone is not None:
+            self._tombstone.close()
+            self._tombstone = None
 
     def primary_of(self, key: str) -> Server:
         return self
@@ -122,6 +136,7 @@ class Server:
 
     def close(self) -> None:
         self.kill()
+        self._give_port_back()
         self._folder.cleanup()
 
 

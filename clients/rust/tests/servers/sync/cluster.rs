@@ -62,7 +62,8 @@ fn hold_and_waiter_follow_a_slot_that_moves() {
 fn node_that_stops_does_not_cost_the_holds_elsewhere() {
     let cluster = Cluster::start();
     let client = Client::new(Server::cluster(cluster.urls()).unwrap());
-    let lock = |key: &str| client.lock(key).lease(8 * SECOND).acquire().unwrap();
+    // A new connection greets all nodes, and waits some seconds for the one that stands still.
+    let lock = |key: &str| client.lock(key).lease(15 * SECOND).acquire().unwrap();
     let mut holds: [Option<dsync_client::Hold>; 3] = [None, None, None];
     for number in 0.. {
         let key = format!("job:{number}");
