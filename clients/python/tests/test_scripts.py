@@ -284,6 +284,23 @@ def test_end_is_repeated_for_as_long_as_the_server_can_know_the_hold(story: Stor
     assert story.time > 1_000 + REQUEST.lease
 
 
+def test_refused_done_becomes_fail_and_the_refusal_is_raised(story: Story) -> None:
+    done, failed = REQUEST.verb("DONE"), REQUEST.verb("FAIL")
+    refusal = redis.exceptions.ResponseError("RESULT is too long")
+    for replies in ((refusal, GONE, 1), (refusal, redis.exceptions.ResponseError("NOPERM"))):
+        story.said.clear()
+        with pytest.raises(redis.exceptions.ResponseError, match="too long"):
+            story.run(_steps.record(done, lambda _: failed, "k", 5), *replies)
+        assert story.said == ["DLOCK.DONE k t"] + ["DLOCK.FAIL k t"] * (len(replies) - 1)
+    # An error that passes says nothing about the result.
+    story.said.clear()
+    assert story.run(_steps.record(done, lambda _: failed, "k", 5), GONE, 1) == (True, False)
+    assert story.said == ["DLOCK.DONE k t"] * 2
+    with pytest.raises(ConnectionError):
+        story.run(_steps.record(done, lambda _: failed, "k", 5), *[GONE] * 200)
+    assert "DLOCK.FAIL k t" not in story.said
+
+
 def test_clock_goes_on_with_a_machine_that_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS and Windows have no clock that does: the monotonic one stands still, and only the wall clock jumps."""
     monotonic, wall = [100.0], [1_000_000.0]

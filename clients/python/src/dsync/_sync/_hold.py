@@ -126,9 +126,6 @@ class Hold:
 
     def _end(self, verb: str, *more: Word) -> Finished:
         """Sends RELEASE, DONE or FAIL. The hold is renewed until the server has answered."""
-        if self._lease.is_of_the_parent:
-            return Finished(is_ended=False, at_once=True)
-        self._is_ending = True
         # A release of a hold that is lost is a courtesy. The result of work counts even then.
         is_worth_it = verb == "DONE" or self._lease.why_lost() is None
         retry_for = _steps.lives_for(self._settings.lease) if is_worth_it else 0.0
@@ -139,14 +136,14 @@ class Hold:
 
         The server's word counts here, not the clock: DONE after a lapse is accepted unless another has begun.
         """
-        if self._lease.is_of_the_parent:
-            return Finished(is_ended=False, at_once=True)
-        self._is_ending = True
         verb, lives_for = self._request.verb, _steps.lives_for(self._settings.lease)
         refused = lambda refusal: verb("FAIL", *failed(refusal))  # noqa: E731
         return self._finish(_steps.record(verb("DONE", *done), refused, self.key, lives_for))
 
     def _finish(self, finishing: Script[Finished]) -> Finished:
+        if self._lease.is_of_the_parent:
+            return Finished(is_ended=False, at_once=True)
+        self._is_ending = True
         try:
             ended: Finished = self._run(finishing)
             return ended
