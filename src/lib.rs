@@ -14,8 +14,8 @@ use module::out::{journal, metrics};
 use module::redis::args::Args;
 use module::redis::context::Ctx;
 use module::redis::on_load::{Library, entry_points};
-use module::redis::{detached, probe};
-use module::{arm, events, settings, tick, values, version};
+use module::redis::{detached, gil, probe};
+use module::{events, settings, tick, values, version};
 
 entry_points!(Dsync);
 
@@ -32,7 +32,6 @@ impl Library for Dsync {
         // The callbacks registered below may use these from their first call on.
         detached::make(ctx);
         events::set_cron_period(ctx);
-        arm::register(tick::tick);
 
         // Every server forgets these by itself when it refuses the module, so each of them may fail. The types come
         // first, because all others may store keys. The commands come after the probe, because they also describe the
@@ -64,12 +63,12 @@ impl Library for Dsync {
     fn take_back(ctx: Ctx<'_>) {
         events::take_back(ctx);
         node::take_back(ctx);
-        arm::disarm(ctx);
+        tick::disarm(ctx);
         detached::free();
-        module::forget();
+        gil::forget_all();
     }
 
     fn is_at_work() -> bool {
-        module::is_at_work()
+        events::is_at_work()
     }
 }

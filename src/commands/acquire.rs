@@ -3,10 +3,11 @@
 use super::CommandResult;
 use super::grammar::{Flag, Number, Text};
 use super::row::{Call, Properties, User};
+use crate::module::parking::respond;
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
 use crate::module::redis::probe;
-use crate::module::{entropy, respond, run, settings};
+use crate::module::{entropy, run, settings};
 use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
 use dsync_engine::{Request, Wait};
 
@@ -57,7 +58,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
     let may_grow = may_grow(ctx, facts, call.key.bytes());
     let may_block = facts.may_block();
     let lease = parsed.number_u32(Number::Duration).map(LeaseMs);
-    let lease = lease.unwrap_or_else(|| settings::leases().default_lease());
+    let lease = lease.unwrap_or_else(settings::default_lease);
     // An empty OWNER means no owner.
     let owner = parsed.text(Text::Owner).filter(|text| !text.is_empty());
     let reply = run::run(ctx, &call.key, |engine, key, now| {

@@ -55,7 +55,7 @@ impl Command for Apply {
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) {
         if !is_from_server(ctx) {
-            return turn_away(ctx, Self::NAME);
+            return refuse_client(ctx, Self::NAME);
         }
         match apply(ctx, args) {
             Ok(()) => ctx.simple(c"OK"),
@@ -74,7 +74,7 @@ impl Command for ApplyOf010 {
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) {
         if !is_from_server(ctx) {
-            return turn_away(ctx, Self::NAME);
+            return refuse_client(ctx, Self::NAME);
         }
         let refusal = UnappliedCommand {
             changes: (args.len() as u64).saturating_sub(3).max(1),
@@ -99,7 +99,7 @@ pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyString<'_>, token:
     let released = match changes {
         Err(WrongType) => Err("the key holds a value that is not dsync's".to_owned()),
         Ok(None) => Err("the key has no hold of its token, or others beside it".to_owned()),
-        Ok(Some(changes)) => followed::carry_out(ctx, name, Family::Lock, changes.into()),
+        Ok(Some(changes)) => followed::apply(ctx, name, Family::Lock, changes.into()),
     };
     match released {
         Ok(()) => {
@@ -120,7 +120,7 @@ pub(super) fn is_from_server(ctx: Ctx<'_>) -> bool {
 }
 
 /// Replies an error to a client that called an internal command.
-fn turn_away(ctx: Ctx<'_>, name: &CStr) {
+fn refuse_client(ctx: Ctx<'_>, name: &CStr) {
     ctx.error(&format!(
         "ERR {} is the server's own way to replicate and cannot be called",
         name.to_string_lossy()
@@ -149,7 +149,7 @@ fn apply(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), UnappliedCommand> {
     let changes: Result<Vec<_>, _> = unpacked.collect();
     let changes = changes.map_err(unread)?;
     let count = changes.len();
-    followed::carry_out(ctx, &name, family, changes).map_err(|reason| refusal(count, reason))?;
+    followed::apply(ctx, &name, family, changes).map_err(|reason| refusal(count, reason))?;
     replicate::pass_on(ctx, &name, packed);
     Ok(())
 }

@@ -13,9 +13,9 @@ use super::replies::{
     queued,
 };
 use super::row::{Call, CommandName, Properties, Row, Run, User};
+use crate::module::parking::respond;
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
-use crate::module::respond;
 use crate::module::run::run;
 use dsync_engine::Family;
 use dsync_engine::types::{Claim, Token};

@@ -16,7 +16,8 @@ use crate::module::redis::args::Args;
 use crate::module::redis::command::{self, Command};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
-use crate::module::{release_after_reply, settings};
+use crate::module::settings;
+use crate::module::waiters::release_after_reply;
 
 type Register = fn(Ctx<'_>) -> Result<(), String>;
 
@@ -46,7 +47,7 @@ impl<const AT: usize> Command for Handler<AT> {
     const HAS_KEY: bool = !matches!(ROWS[AT].properties.key, KeyUse::NoKey);
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) {
-        match carry_out(&ROWS[AT], ctx, args) {
+        match handle(&ROWS[AT], ctx, args) {
             Ok(()) => {}
             Err(Failure::WrongType) => ctx.error_wrong_type(),
             Err(Failure::Error(line)) => ctx.error(&line),
@@ -55,7 +56,7 @@ impl<const AT: usize> Command for Handler<AT> {
     }
 }
 
-fn carry_out(row: &'static Row, ctx: Ctx<'_>, args: Args<'_>) -> CommandResult {
+fn handle(row: &'static Row, ctx: Ctx<'_>, args: Args<'_>) -> CommandResult {
     let mut parsed = Parsed::default();
     if let Err(line) = parse(row, &args, bound, &mut parsed) {
         for at in possible_secrets(row, &args) {
@@ -86,7 +87,7 @@ fn carry_out(row: &'static Row, ctx: Ctx<'_>, args: Args<'_>) -> CommandResult {
 /// The present value of a setting that bounds arguments.
 fn bound(bound: BoundSetting) -> u64 {
     match bound {
-        BoundSetting::MaxLeaseMs => settings::leases().max_ms,
+        BoundSetting::MaxLeaseMs => settings::max_lease_ms(),
         BoundSetting::MaxResultBytes => settings::max_result_bytes(),
     }
 }

@@ -3,11 +3,11 @@
 //! A name with kept places has a value, except in the turn in which RENAME or the like took it away. So there are hardly
 //! ever such places, and a file without them is one that dsync 0.2.0 reads.
 
-use super::SHELL;
 use super::loading::{adopt, check_version};
 use super::redis::context::{Ctx, Level, log};
 use super::redis::io::{self, Loader, Saver};
 use super::redis::value_type::Aux;
+use super::shell::SHELL;
 use dsync_engine::calls::places_elsewhere::UnheldPlaces;
 use dsync_engine::change::Change;
 use dsync_engine::types::{Db, Fence};

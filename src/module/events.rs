@@ -5,7 +5,9 @@ use super::out::{ends, journal};
 use super::redis::clock;
 use super::redis::context::{Ctx, Level};
 use super::redis::events::{self, Listener, ServerEvent};
-use super::{Load, SHELL, arm, beside_keys, freed, listeners, tick, waiters};
+use super::redis::gil::GilFlag;
+use super::shell::SHELL;
+use super::{beside_keys, followed, freed, listeners, loading, parking, tick, waiters};
 use dsync_engine::Beginning;
 use dsync_engine::types::{ClientId, Db};
 
@@ -18,6 +20,14 @@ pub(crate) fn take_back(ctx: Ctx<'_>) {
     events::unsubscribe(ctx);
 }
 
+/// Whether the server's cron has run, so the event loop turns: the server has loaded the module for good, and its data.
+static HAS_TURNED: GilFlag = GilFlag::new();
+
+/// Whether the server has turned its event loop with the module in it.
+pub(crate) fn is_at_work() -> bool {
+    HAS_TURNED.is_set()
+}
+
 struct Events;
 
 impl Listener for Events {
@@ -28,29 +38,29 @@ impl Listener for Events {
                 waiters::turn_is_over();
                 node::turn_is_over(ctx);
             }
-            ServerEvent::Disconnected { client_id } => waiters::disconnected(ClientId(client_id)),
+            ServerEvent::Disconnected { client_id } => parking::disconnected(ClientId(client_id)),
             ServerEvent::FlushStarted { .. } => freed::flush_started(),
             ServerEvent::FlushEnded { db } => {
                 SHELL.with(|shell| shell.engine.flushed(db.map(Db)));
                 freed::flush_ended();
-                arm::arm(ctx);
+                tick::arm(ctx);
             }
             ServerEvent::SwapDb { first, second } => {
                 SHELL.with(|shell| shell.engine.swapped(Db(first), Db(second)));
-                arm::arm(ctx);
+                tick::arm(ctx);
             }
             ServerEvent::NowPrimary => take_over(ctx, Some(Beginning::Promotion)),
             ServerEvent::NowReplica => stand_down(ctx),
             ServerEvent::LoadingStarted(_) => loading_started(),
             ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => {
-                SHELL.with(|shell| shell.load.is_running = false);
-                journal::loaded(ctx);
+                loading::ended();
+                followed::loaded(ctx);
                 beside_keys::loaded(ctx);
                 // A replica that has synchronised still decides nothing. A load while the event loop is already turning
                 // is no start but DEBUG RELOAD.
                 if ctx.facts().is_primary() {
-                    let starting = SHELL.with(|shell| !shell.turning);
-                    take_over(ctx, starting.then_some(Beginning::Start));
+                    let beginning = (!is_at_work()).then_some(Beginning::Start);
+                    take_over(ctx, beginning);
                 }
             }
             ServerEvent::ConfigChanged {
@@ -78,13 +88,9 @@ impl Listener for Events {
 /// Stops deciding. Frees the states of the data that the server has just dropped, whose memory the new data can use then:
 /// no client is served while the server loads, so slices would be of no use.
 fn loading_started() {
-    SHELL.with(|shell| {
-        shell.load = Load {
-            is_running: true,
-            ..Load::default()
-        };
-        shell.engine.stand_down();
-    });
+    loading::started();
+    followed::loading_started();
+    SHELL.with(|shell| shell.engine.stand_down());
     freed::finish();
 }
 
@@ -97,14 +103,13 @@ pub(crate) fn set_cron_period(ctx: Ctx<'_>) {
 fn cron(ctx: Ctx<'_>) {
     // Ask first, because all others read the lease clock, and it must not count the time of a pause.
     let paused = ctx.avoid_replica_traffic();
-    let (is_first, stood_still_us) = SHELL.with(|shell| {
+    let stood_still_us = SHELL.with(|shell| {
         shell.paused = paused;
         let held_up = shell.is_held_up();
         let stood_still_us = shell.clock.begin_period(clock::monotonic_us(), held_up);
-        let is_first = !std::mem::replace(&mut shell.turning, true);
-        (is_first, stood_still_us)
+        stood_still_us.filter(|_| shell.engine.is_serving())
     });
-    if is_first {
+    if !HAS_TURNED.set(true) {
         node::listen(ctx);
     } else if let Some(us) = stood_still_us {
         ends::stalled(us);
@@ -135,7 +140,7 @@ pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
     });
     node::took_over(ctx);
     ctx.log(Level::Debug, "this server decides");
-    arm::arm(ctx);
+    tick::arm(ctx);
 }
 
 /// Stops deciding, because another server decides from now on, and tells the waiters so. In a cluster the server
@@ -154,5 +159,5 @@ fn stand_down(ctx: Ctx<'_>) {
     ctx.log(Level::Debug, "another server decides");
     waiters::decided(ctx, &mut wakes);
     waiters::release();
-    arm::arm(ctx);
+    tick::arm(ctx);
 }

@@ -1,24 +1,39 @@
 //! Applies changes that a primary, or this server before a restart, has decided, and counts those that cannot be
 //! applied.
 
-use super::out::{journal, notify};
+use super::out::journal::{self, AofCounts};
+use super::out::notify;
 use super::redis::context::Ctx;
+use super::redis::gil::GilCell;
 use super::redis::name::KeyString;
-use super::{SHELL, run, settings};
+use super::{run, settings};
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::Change;
 use dsync_engine::{Engine, Family, Key, WrongType};
 
-/// The loading of data from files or from a primary: that which is running, or the last one.
+static COUNTS: GilCell<Counts> = GilCell::new(Counts::default);
+
 #[derive(Default)]
-pub(super) struct Load {
-    pub(super) is_running: bool,
-    /// How many changes of an AOF were applied.
-    pub(super) applied: u64,
-    /// Changes that were skipped, as `dsync.aof-skip-unapplied` allows.
-    pub(super) skipped: u64,
-    /// How many changes of an AOF were left out because they remove a kept place that the AOF does not have.
-    pub(super) absent_places: u64,
+struct Counts {
+    /// The changes that could not be applied, since the server started.
+    unapplied: u64,
+    /// The changes of the AOF that is being loaded, or was loaded last.
+    aof: AofCounts,
+}
+
+/// Counts from 0 when the server begins to load.
+pub(super) fn loading_started() {
+    COUNTS.with(|counts| counts.aof = AofCounts::default());
+}
+
+/// Logs how many changes of an AOF were left out, when the server has loaded its data.
+pub(super) fn loaded(ctx: Ctx<'_>) {
+    journal::loaded(ctx, COUNTS.with(|counts| counts.aof));
+}
+
+/// How many changes could not be applied since the server started.
+pub(super) fn unapplied() -> u64 {
+    COUNTS.with(|counts| counts.unapplied)
 }
 
 /// Applies the changes that one call made to the key elsewhere: all of them or none. While an AOF is loaded, a change
@@ -26,7 +41,7 @@ pub(super) struct Load {
 ///
 /// # Errors
 /// Why they were not applied, as a sentence for the log.
-pub(crate) fn carry_out(
+pub(crate) fn apply(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
     family: Family,
@@ -60,10 +75,10 @@ pub(crate) fn carry_out(
         ctx.signal_modified(name);
     }
     notify::changed(ctx, name, family, &changes);
-    SHELL.with(|shell| {
-        shell.load.applied += changes.len() as u64;
-        shell.load.absent_places += absent as u64;
-        shell.unapplied += absent as u64;
+    COUNTS.with(|counts| {
+        counts.aof.applied += changes.len() as u64;
+        counts.aof.absent_places += absent as u64;
+        counts.unapplied += absent as u64;
     });
     Ok(())
 }
@@ -81,16 +96,16 @@ pub(crate) enum Consequence {
 /// Counts changes that could not be applied. Returns what to do about them.
 pub(crate) fn count_refused(changes: u64, loading: bool) -> Consequence {
     let skips = settings::aof_skips_unapplied();
-    SHELL.with(|shell| {
-        shell.unapplied += changes;
+    COUNTS.with(|counts| {
+        counts.unapplied += changes;
         match (loading, skips) {
             (false, _) => Consequence::GoOn,
             (true, true) => {
-                shell.load.skipped += changes;
+                counts.aof.skipped += changes;
                 Consequence::LeaveOut
             }
             (true, false) => Consequence::Stop {
-                applied: shell.load.applied,
+                applied: counts.aof.applied,
             },
         }
     })

@@ -8,14 +8,19 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-use super::SHELL;
+use super::loading;
 use super::out::ends;
+use super::redis::gil::GilFlag;
+use super::shell::SHELL;
 use dsync_engine::StateId;
 
 /// The list. Each part has at most [`CHUNK`] numbers.
 static FREED: Mutex<VecDeque<Vec<StateId>>> = Mutex::new(VecDeque::new());
 
 const CHUNK: usize = 1_024;
+
+/// Whether the server is freeing the contents of a database.
+static IS_FLUSHING: GilFlag = GilFlag::new();
 
 /// How many states are freed at the end of a flush: so many that it takes less than a millisecond.
 const AT_ONCE: u32 = 2_048;
@@ -38,15 +43,18 @@ pub(super) fn free(id: StateId, on_main_thread: bool) {
 }
 
 fn free_at_once(id: StateId) -> bool {
-    let freed = SHELL.try_with(|shell| {
-        if !shell.is_flushing
-            && let Some(removal) = shell.engine.freed(id)
-        {
-            ends::removed(shell, removal);
-        }
-        !shell.is_flushing
-    });
-    freed == Some(true)
+    if IS_FLUSHING.is_set() {
+        return false;
+    }
+    let Some(removal) = SHELL.try_with(|shell| shell.engine.freed(id)) else {
+        return false;
+    };
+    if let Some(removal) = removal
+        && !loading::is_running()
+    {
+        ends::removed(removal);
+    }
+    true
 }
 
 /// Hands the list to the engine, which frees the states in slices. On the main thread only.
@@ -66,12 +74,12 @@ pub(super) fn collect() {
 
 /// Notes that the server is about to flush. What it frees until `flush_ended` goes by the list.
 pub(super) fn flush_started() {
-    SHELL.with(|shell| shell.is_flushing = true);
+    IS_FLUSHING.set(true);
 }
 
 /// Frees the states of a small database at once. Those of a large one follow in slices.
 pub(super) fn flush_ended() {
-    SHELL.with(|shell| shell.is_flushing = false);
+    IS_FLUSHING.set(false);
     collect();
     SHELL.with(|shell| shell.engine.background(&mut { AT_ONCE }));
 }

@@ -16,25 +16,28 @@
 //! offset where the replica starts. In a timer there is no command, and an empty one would stand in the backlog. So a
 //! tick asks the server again before it decides anything.
 
-use super::SHELL;
 use super::redis::context::Ctx;
+use super::redis::gil::GilFlag;
+
+/// Whether changes need not be replicated, because nobody listens to them.
+static NOBODY_LISTENS: GilFlag = GilFlag::new();
 
 /// Called when a child was born or a replica has come: from now on everything is replicated.
 pub(super) fn may_have_come() {
-    SHELL.with(|shell| shell.nobody_listens = false);
+    NOBODY_LISTENS.set(false);
 }
 
 /// Asks the server again if nobody listened before. A tick calls this before its first decision; no replica can come
 /// during the tick.
 pub(super) fn ask_again(ctx: Ctx<'_>) {
-    if SHELL.with(|shell| std::mem::take(&mut shell.nobody_listens)) {
+    if NOBODY_LISTENS.set(false) {
         ask(ctx);
     }
 }
 
 /// Asks the server whether anybody listens, unless it is known already that nobody does, or that somebody may.
 pub(super) fn ask(ctx: Ctx<'_>) {
-    if SHELL.with(|shell| shell.nobody_listens) {
+    if nobody_listens() {
         return;
     }
     let facts = ctx.facts();
@@ -44,10 +47,15 @@ pub(super) fn ask(ctx: Ctx<'_>) {
     // Ask for the backlog only, because the server composes a whole section of INFO for each question. A server with
     // replicas has a backlog (replication.c, replicationFeedSlaves).
     let backlog = ctx.server_info_u64(c"replication", c"repl_backlog_active");
-    SHELL.with(|shell| shell.nobody_listens = backlog == Some(0));
+    NOBODY_LISTENS.set(backlog == Some(0));
 }
 
 /// Returns whether a change made by the running command or tick need not be replicated.
 pub(super) fn is_silent(ctx: Ctx<'_>) -> bool {
-    SHELL.with(|shell| shell.nobody_listens) && !ctx.facts().aof()
+    nobody_listens() && !ctx.facts().aof()
+}
+
+/// Returns whether there is neither a replica nor a backlog. An AOF may be there.
+pub(super) fn nobody_listens() -> bool {
+    NOBODY_LISTENS.is_set()
 }

@@ -1,9 +1,27 @@
-//! What the readers of saved data share: which versions they read, and how the engine takes over what they have read.
+//! The loading of saved data: whether it runs, which versions are read, and how the engine takes over what was read.
 
-use super::SHELL;
 use super::out::journal;
+use super::redis::gil::GilFlag;
+use super::shell::SHELL;
 use dsync_engine::types::Now;
 use dsync_engine::{Engine, wire};
+
+/// Whether the server is loading data from files or from its primary.
+static IS_RUNNING: GilFlag = GilFlag::new();
+
+/// Notes that the server begins to load.
+pub(super) fn started() {
+    IS_RUNNING.set(true);
+}
+
+/// Notes that the server has loaded, or that it failed to.
+pub(super) fn ended() {
+    IS_RUNNING.set(false);
+}
+
+pub(super) fn is_running() -> bool {
+    IS_RUNNING.is_set()
+}
 
 /// Calls the engine to take over something that was saved, and warns of a fence that is far ahead of the clock.
 pub(super) fn adopt<R>(call: impl FnOnce(&mut Engine, Now) -> R) -> R {

@@ -1,19 +1,14 @@
-//! The only way into the engine: open the key, call the engine, store or delete the key, carry out the effects in
-//! their order, arm the timer.
-//!
-//! The engine is borrowed for its own call only, because every call into the server may call back: deleting a key
-//! calls its type's `free`, and releasing a client asks for its reply.
+//! The way of a command into the engine: open the key, call the engine, carry out what follows, arm the timer.
 
 use super::cluster::node;
-use super::out::{announce, ends, journal, notify, replicate};
-use super::redis::context::{Ctx, Level};
-use super::redis::key::{KeyContent, OpenKey};
+use super::engine_call::{found, run_opened};
+use super::redis::context::Ctx;
+use super::redis::key::OpenKey;
 use super::redis::name::KeyString;
-use super::{SHELL, Shell, arm, waiters};
-use dsync_engine::answer::Answer;
-use dsync_engine::effect::Effects;
+use super::shell::{SHELL, Shell};
+use super::{tick, waiters};
 use dsync_engine::types::{Db, Now};
-use dsync_engine::{Engine, Family, Key, StateId, WrongType};
+use dsync_engine::{Engine, Key, WrongType};
 
 /// Runs a command's call, which may change the key. The server has accepted the command, so it accepts writes now,
 /// whatever the module last found out about that. Waiters that the call answers are released after the command's own
@@ -43,7 +38,7 @@ pub(crate) fn run<R>(
         state = found(&opened)?;
     }
     let result = run_opened(ctx, name, opened, state, now, call);
-    arm::arm_from(ctx, now);
+    tick::arm_from(ctx, now);
     Ok(result)
 }
 
@@ -60,7 +55,7 @@ pub(super) fn run_followed<R>(
     now.may_write = true;
     let result = run_opened(ctx, name, opened, state, now, call);
     waiters::release();
-    arm::arm_from(ctx, now);
+    tick::arm_from(ctx, now);
     Ok(result)
 }
 
@@ -78,56 +73,6 @@ pub(super) fn run_followed_for_queue<R>(
             now,
         )
     })
-}
-
-/// Runs a call of the timer, which arms itself again when it has made all its calls.
-pub(super) fn run_task<R>(
-    ctx: Ctx<'_>,
-    name: &KeyString<'_>,
-    now: Now,
-    call: impl FnOnce(&mut Engine, &mut Key<'_>) -> R,
-) -> Result<R, WrongType> {
-    let opened = OpenKey::open_write(ctx, name);
-    let state = found(&opened)?;
-    let call = |engine: &mut Engine, key: &mut Key<'_>, _| call(engine, key);
-    let result = run_opened(ctx, name, opened, state, now, call);
-    waiters::release();
-    Ok(result)
-}
-
-/// Calls the engine for an open key, then carries out all consequences.
-fn run_opened<R>(
-    ctx: Ctx<'_>,
-    name: &KeyString<'_>,
-    opened: OpenKey<'_>,
-    before: Option<StateId>,
-    now: Now,
-    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
-) -> R {
-    let bytes = name.bytes();
-    let (result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
-        let mut key = shell.engine.open(Db(ctx.db()), bytes, before);
-        let before = shell.engine.free_capacity(&key);
-        let result = call(&mut shell.engine, &mut key, now);
-        let is_freed =
-            shell.engine.effects.may_free_capacity && shell.engine.free_capacity(&key) > before;
-        // Swap the buffers, so that a call without effects allocates nothing.
-        let effects = std::mem::replace(
-            &mut shell.engine.effects,
-            shell.spare_effects.take().unwrap_or_default(),
-        );
-        let family = key
-            .state
-            .and_then(|id| shell.engine.state(id))
-            .map(|state| state.body.family());
-        (result, key.state, family, is_freed, effects)
-    });
-    let family = family.or_else(|| family_of(&opened));
-    store(ctx, &opened, before, after, family);
-    drop(opened);
-    carry_out(ctx, name, family, is_freed, &mut effects);
-    SHELL.with(|shell| shell.spare_effects = Some(effects));
-    result
 }
 
 /// Runs a call that only reads one key.
@@ -155,99 +100,4 @@ pub(crate) fn survey<R>(look: impl FnOnce(&Engine, Now) -> R) -> R {
         let now = shell.now();
         look(&shell.engine, now)
     })
-}
-
-/// Tells the waiters of this name why they cannot be served any more.
-pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer, now: Now) {
-    let mut effects = SHELL.with(|shell| {
-        shell.engine.turn_away(Db(ctx.db()), name.bytes(), why, now);
-        std::mem::take(&mut shell.engine.effects)
-    });
-    carry_out(ctx, name, None, false, &mut effects);
-    waiters::release();
-}
-
-/// Drops the kept places of a name that another node has now.
-pub(super) fn forget_places(ctx: Ctx<'_>, name: &KeyString<'_>, now: Now) {
-    let mut effects = SHELL.with(|shell| {
-        let db = Db(ctx.db());
-        shell.engine.forget_places(db, name.bytes(), now);
-        std::mem::take(&mut shell.engine.effects)
-    });
-    carry_out(ctx, name, None, false, &mut effects);
-}
-
-/// The state that the key has; an error if its value is not dsync's.
-fn found(opened: &OpenKey<'_>) -> Result<Option<StateId>, WrongType> {
-    match opened.content() {
-        KeyContent::Absent => Ok(None),
-        KeyContent::Ours { id, .. } => Ok(StateId::from_raw(id.get())),
-        KeyContent::Other => Err(WrongType),
-    }
-}
-
-fn family_of(opened: &OpenKey<'_>) -> Option<Family> {
-    match opened.content() {
-        KeyContent::Ours { family, .. } => Family::of_number(family),
-        KeyContent::Absent | KeyContent::Other => None,
-    }
-}
-
-/// Stores or deletes the key, so that the keyspace has what the engine has.
-fn store(
-    ctx: Ctx<'_>,
-    opened: &OpenKey<'_>,
-    before: Option<StateId>,
-    after: Option<StateId>,
-    family: Option<Family>,
-) {
-    if before == after {
-        return;
-    }
-    let done = match (after, family) {
-        (Some(id), Some(family)) => {
-            let done = opened.set_value(family.number(), id.into());
-            if !done {
-                SHELL.with(|shell| shell.engine.freed(id));
-            }
-            done
-        }
-        _ => opened.delete(),
-    };
-    if !done {
-        ctx.log(
-            Level::Warning,
-            "the server refused to store or delete a key that was open for writing",
-        );
-    }
-}
-
-/// Carries out the effects of a call in the order in which the server must see them. The caller releases the waiters
-/// that got an answer.
-fn carry_out(
-    ctx: Ctx<'_>,
-    name: &KeyString<'_>,
-    family: Option<Family>,
-    is_freed: bool,
-    effects: &mut Effects,
-) {
-    // Without a value there are only changes that are the same for all families: places that leave the name.
-    replicate::replicate(ctx, name, family.unwrap_or(Family::Lock), &effects.changes);
-    if effects.modified {
-        ctx.signal_modified(name);
-    }
-    if let Some(family) = family {
-        notify::changed(ctx, name, family, &effects.changes);
-        if is_freed {
-            notify::free(ctx, name, family);
-        }
-    }
-    journal::changes(ctx, name.bytes(), &effects.changes);
-    for note in effects.notes.drain(..) {
-        journal::note(ctx, name.bytes(), &note);
-        ends::note(Db(ctx.db()), name.bytes(), family, note);
-    }
-    announce::announce(ctx, name.bytes(), &effects.announcements);
-    waiters::decided(ctx, &mut effects.wakes);
-    effects.clear();
 }

@@ -9,11 +9,12 @@
 
 use super::redis::clock;
 use super::redis::context::Ctx;
+use super::redis::gil::GilCell;
 use super::redis::key::KeyContent;
 use super::redis::scan::{ScanCursor, Visitor};
-use super::{SHELL, Shell};
-use dsync_engine::StateId;
+use super::shell::SHELL;
 use dsync_engine::types::{Db, MonoUs};
+use dsync_engine::{Engine, StateId};
 
 /// How long a slice may take, and when the next one follows.
 const SLICE_US: u64 = 250;
@@ -22,40 +23,53 @@ const PERIOD_US: u64 = 2_500;
 /// How many buckets of a table are visited between two looks at the clock.
 const STEPS: u32 = 32;
 
+static SEARCH: GilCell<Search> = GilCell::new(Search::default);
+
 #[derive(Default)]
-pub(super) struct Search {
+struct Search {
     /// The database that is being searched, and the place in it. `None` between two searches.
     progress: Option<(Db, ScanCursor)>,
     /// When the next slice may begin, by the monotonic clock.
     due_us: u64,
 }
 
+impl Search {
+    /// Takes the place where the next slice begins, if one is due.
+    fn take_slice(&mut self, engine: &mut Engine, now_us: u64) -> Option<(Db, ScanCursor)> {
+        if !engine.has_strays() {
+            self.progress = None;
+            return None;
+        }
+        if self.due_us > now_us {
+            return None;
+        }
+        self.due_us = now_us.saturating_add(PERIOD_US);
+        self.progress.take().or_else(|| {
+            if !engine.needs_search() {
+                return None;
+            }
+            engine.search_begins();
+            Some((Db(0), ScanCursor::new()?))
+        })
+    }
+}
+
 /// Returns the microseconds until the next slice, `None` if there is nothing to search for.
-pub(super) fn next_wake(shell: &Shell, now: MonoUs) -> Option<u64> {
-    let is_wanted = shell.engine.needs_search() || shell.search.progress.is_some();
-    (is_wanted && shell.engine.is_serving()).then(|| shell.search.due_us.saturating_sub(now.0))
+pub(super) fn next_wake(engine: &Engine, now: MonoUs) -> Option<u64> {
+    if !engine.has_strays() || !engine.is_serving() {
+        return None;
+    }
+    SEARCH.with(|search| {
+        let is_wanted = engine.needs_search() || search.progress.is_some();
+        is_wanted.then(|| search.due_us.saturating_sub(now.0))
+    })
 }
 
 /// Searches for a slice of time, if one is due.
 pub(super) fn search(ctx: Ctx<'_>) {
     let started_us = clock::monotonic_us();
-    let progress = SHELL.with(|shell| {
-        if !shell.engine.has_strays() {
-            shell.search.progress = None;
-            return None;
-        }
-        if shell.search.due_us > started_us {
-            return None;
-        }
-        shell.search.due_us = started_us.saturating_add(PERIOD_US);
-        shell.search.progress.take().or_else(|| {
-            if !shell.engine.needs_search() {
-                return None;
-            }
-            shell.engine.search_begins();
-            Some((Db(0), ScanCursor::new()?))
-        })
-    });
+    let progress =
+        SHELL.with(|shell| SEARCH.with(|search| search.take_slice(&mut shell.engine, started_us)));
     let Some((mut db, mut cursor)) = progress else {
         return;
     };
@@ -66,7 +80,7 @@ pub(super) fn search(ctx: Ctx<'_>) {
             cursor.restart();
         }
         if clock::monotonic_us().saturating_sub(started_us) >= SLICE_US {
-            return SHELL.with(|shell| shell.search.progress = Some((db, cursor)));
+            return SEARCH.with(|search| search.progress = Some((db, cursor)));
         }
     }
 }

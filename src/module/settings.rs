@@ -1,31 +1,27 @@
 //! The settings: one table for redis.conf, CONFIG, the arguments of `loadmodule`, and the code.
 //!
-//! To add a setting, add a row to the table, say in `value_ref` where its value is, and describe it in docs/settings.md.
+//! To add a setting, add a row to the table, say in `with_value` where its value is, and describe it in docs/settings.md.
 //! How the server gets the table is in `redis::config`.
 
+use super::out::ends;
 use super::redis::args::Args;
 use super::redis::config::{self, Checked, Setting, Values};
 use super::redis::context::Ctx;
-use super::{SHELL, Shell};
+use super::redis::gil::GilCell;
+use super::shell::SHELL;
+use dsync_engine::Settings;
 use dsync_engine::types::LeaseMs;
 
-/// The lease that a request has which asks for none. The engine keeps all other settings of leases.
-pub(super) const DEFAULT_LEASE_MS: u64 = 30_000;
-
-/// The lease settings that the commands need.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LeaseSettings {
-    default_ms: u64,
-    pub(crate) max_ms: u64,
+/// The settings that neither the engine nor the log of ends keeps.
+struct OwnSettings {
+    default_lease_ms: u64,
+    aof_skips_unapplied: bool,
 }
 
-impl LeaseSettings {
-    /// The lease of a request without EX or PX. Never longer than the maximum, in whatever order the two were set.
-    pub(crate) fn default_lease(self) -> LeaseMs {
-        let ms = self.default_ms.min(self.max_ms);
-        LeaseMs(u32::try_from(ms).unwrap_or(LeaseMs::MAX.0))
-    }
-}
+static OWN: GilCell<OwnSettings> = GilCell::new(|| OwnSettings {
+    default_lease_ms: 30_000,
+    aof_skips_unapplied: false,
+});
 
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 1_440 * MINUTE;
@@ -53,24 +49,36 @@ enum ValueRef<'a> {
     YesNo(&'a mut bool),
 }
 
-/// The value of this row of the table; None if there is no such row.
-fn value_ref(shell: &mut Shell, row: usize) -> Option<ValueRef<'_>> {
-    let engine = &mut shell.engine.settings;
-    Some(ValueRef::Number(match TABLE.get(row)?.name.to_bytes() {
-        b"default-lease-ms" => &mut shell.default_lease_ms,
-        b"max-lease-ms" => &mut engine.max_lease_ms,
-        b"rejoin-ms" => &mut engine.rejoin_ms,
-        b"group-keep-ms" => &mut engine.group_keep_ms,
-        b"group-idle-ms" => &mut engine.group_idle_ms,
-        b"takeover-grace-ms" => &mut engine.takeover_grace_ms,
-        b"once-keep-ms" => &mut engine.once_keep_ms,
-        b"max-result-bytes" => &mut engine.max_result_bytes,
-        b"max-waiters" => &mut engine.max_waiters,
-        b"max-waiters-per-key" => &mut engine.max_waiters_per_key,
-        b"log-max-len" => &mut shell.ends.max_len,
-        b"aof-skip-unapplied" => return Some(ValueRef::YesNo(&mut shell.aof_skips_unapplied)),
+/// Gives the value of this row of the table to `body`; None if there is no such row.
+fn with_value<R>(row: usize, body: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
+    match TABLE.get(row)?.name.to_bytes() {
+        b"default-lease-ms" => {
+            OWN.with(|own| Some(body(ValueRef::Number(&mut own.default_lease_ms))))
+        }
+        b"aof-skip-unapplied" => {
+            OWN.with(|own| Some(body(ValueRef::YesNo(&mut own.aof_skips_unapplied))))
+        }
+        b"log-max-len" => Some(ends::with_max_len(|len| body(ValueRef::Number(len)))),
+        name => SHELL.with(|shell| {
+            let value = of_engine(&mut shell.engine.settings, name)?;
+            Some(body(ValueRef::Number(value)))
+        }),
+    }
+}
+
+fn of_engine<'a>(settings: &'a mut Settings, name: &[u8]) -> Option<&'a mut u64> {
+    Some(match name {
+        b"max-lease-ms" => &mut settings.max_lease_ms,
+        b"rejoin-ms" => &mut settings.rejoin_ms,
+        b"group-keep-ms" => &mut settings.group_keep_ms,
+        b"group-idle-ms" => &mut settings.group_idle_ms,
+        b"takeover-grace-ms" => &mut settings.takeover_grace_ms,
+        b"once-keep-ms" => &mut settings.once_keep_ms,
+        b"max-result-bytes" => &mut settings.max_result_bytes,
+        b"max-waiters" => &mut settings.max_waiters,
+        b"max-waiters-per-key" => &mut settings.max_waiters_per_key,
         _ => return None,
-    }))
+    })
 }
 
 /// Checks the arguments of `loadmodule`. Registers nothing yet.
@@ -80,14 +88,17 @@ pub(crate) fn check(args: Args<'_>) -> Result<Checked, String> {
 
 /// Registers the settings with the server, which then sets each of them once.
 pub(crate) fn register(ctx: Ctx<'_>, table: &Checked) -> Result<(), String> {
-    config::register::<ShellValues>(ctx, table)
+    config::register::<TableValues>(ctx, table)
 }
 
-pub(crate) fn leases() -> LeaseSettings {
-    SHELL.with(|shell| LeaseSettings {
-        default_ms: shell.default_lease_ms,
-        max_ms: shell.engine.settings.max_lease_ms,
-    })
+/// The lease of a request without EX or PX. Never longer than the maximum, in whatever order the two were set.
+pub(crate) fn default_lease() -> LeaseMs {
+    let ms = OWN.with(|own| own.default_lease_ms).min(max_lease_ms());
+    LeaseMs(u32::try_from(ms).unwrap_or(LeaseMs::MAX.0))
+}
+
+pub(crate) fn max_lease_ms() -> u64 {
+    SHELL.with(|shell| shell.engine.settings.max_lease_ms)
 }
 
 pub(crate) fn max_result_bytes() -> u64 {
@@ -96,30 +107,26 @@ pub(crate) fn max_result_bytes() -> u64 {
 
 /// Whether the loading of an AOF skips changes that cannot be applied.
 pub(crate) fn aof_skips_unapplied() -> bool {
-    SHELL.with(|shell| shell.aof_skips_unapplied)
+    OWN.with(|own| own.aof_skips_unapplied)
 }
 
-/// The values, which the shell keeps.
-struct ShellValues;
+/// The values, by the rows of the table.
+struct TableValues;
 
-impl Values for ShellValues {
+impl Values for TableValues {
     fn get(row: usize) -> i64 {
-        SHELL.with(|shell| match value_ref(shell, row) {
-            Some(ValueRef::Number(value)) => i64::try_from(*value).unwrap_or(i64::MAX),
-            Some(ValueRef::YesNo(value)) => i64::from(*value),
-            None => 0,
-        })
+        let value = with_value(row, |value| match value {
+            ValueRef::Number(value) => i64::try_from(*value).unwrap_or(i64::MAX),
+            ValueRef::YesNo(value) => i64::from(*value),
+        });
+        value.unwrap_or_default()
     }
 
     fn set(row: usize, to: i64) -> Result<(), String> {
         let number = u64::try_from(to).map_err(|_| format!("{to} is negative"))?;
-        SHELL.with(|shell| {
-            match value_ref(shell, row) {
-                Some(ValueRef::Number(value)) => *value = number,
-                Some(ValueRef::YesNo(value)) => *value = number != 0,
-                None => {}
-            }
-            shell.ends.trim();
+        with_value(row, |value| match value {
+            ValueRef::Number(value) => *value = number,
+            ValueRef::YesNo(value) => *value = number != 0,
         });
         Ok(())
     }

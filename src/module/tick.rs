@@ -1,4 +1,9 @@
-//! What the timer does when it fires: the tasks that are due, and the engine's background work.
+//! The one timer of the module: when it fires, and what it does then: the tasks that are due, and the engine's background
+//! work.
+//!
+//! It is armed for the earliest of all deadlines, by everything that may have made one earlier ([`arm`]). The server's
+//! timers cannot be trusted for longer than half an hour, so the timer for a later deadline fires every half an hour and
+//! is armed again.
 //!
 //! The server sorts its timers by the wall clock, so a timer that was armed before the clock stepped back may fire
 //! hours late. The server's cron runs on the monotonic clock; it finds such a timer within one period and arms it
@@ -8,13 +13,17 @@
 //! A tick alternates between tasks and background work, so that neither holds up the other. A replica has background
 //! work only.
 
-use super::arm::arm;
 use super::cluster::node;
 use super::cluster::ownership::{self, Ownership, Ownerships};
+use super::pace::Pace;
 use super::redis::clock;
 use super::redis::context::Ctx;
+use super::redis::detached;
+use super::redis::gil::GilCell;
 use super::redis::name::KeyString;
-use super::{SHELL, Shell, beside_keys, freed, listeners, run, search};
+use super::redis::timer::{self, MAX_PERIOD_MS, OneShot, Timer, TimerSlot};
+use super::shell::{SHELL, Shell};
+use super::{beside_keys, engine_call, freed, listeners, search};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::Now;
 
@@ -31,6 +40,106 @@ const TICK_LOOKS: u32 = 4_096;
 /// How many steps of background work the engine does between two tasks: they take about as long as one task.
 const BACKGROUND: u32 = 32;
 
+/// The time between two questions to a server that does not accept writes, in microseconds.
+const HELD_UP_US: u64 = 50_000;
+
+static ALARM: GilCell<Alarm> = GilCell::new(Alarm::default);
+
+/// The timer.
+#[derive(Default)]
+struct Alarm {
+    /// The monotonic moment for which the timer is armed.
+    armed_us: Option<u64>,
+    pace: Pace,
+    /// How often the timer has fired.
+    ticks: u64,
+}
+
+impl Timer for Alarm {
+    const SLOT: &'static TimerSlot = {
+        static SLOT: TimerSlot = TimerSlot::new();
+        &SLOT
+    };
+
+    fn fire(ctx: Ctx<'_>) {
+        ALARM.with(|alarm| {
+            alarm.armed_us = None;
+            alarm.ticks += 1;
+        });
+        let has_more = tick(ctx);
+        let now = SHELL.with(Shell::now);
+        if ALARM.with(|alarm| alarm.pace.tick_is_over(now.mono, has_more)) {
+            timer::call_in_next_turn::<NextTick>();
+        } else {
+            arm(ctx);
+        }
+    }
+}
+
+/// Arms the timer for the next tick of a burst, see [`super::pace`].
+struct NextTick;
+
+impl OneShot for NextTick {
+    fn run() {
+        arm_soon();
+    }
+}
+
+/// Makes sure that the timer fires when the engine next has something to do.
+pub(super) fn arm(ctx: Ctx<'_>) {
+    let now = SHELL.with(Shell::now);
+    arm_from(ctx, now);
+}
+
+/// [`arm`] for callbacks without a context, which may come in the middle of a command or a script.
+pub(super) fn arm_soon() {
+    detached::with(arm);
+}
+
+/// [`arm`] for a caller that knows the time.
+pub(super) fn arm_from(ctx: Ctx<'_>, now: Now) {
+    let wake = SHELL.with(|shell| {
+        let held_up = shell.engine.is_held_up(now).then_some(HELD_UP_US);
+        let engine = shell.engine.next_wake(now).into_iter();
+        let all = engine
+            .chain(held_up)
+            .chain(search::next_wake(&shell.engine, now.mono));
+        all.min()
+    });
+    let Some(wake) = wake else { return };
+    if let Some(period_us) = ALARM.with(|alarm| alarm.period_us(wake, now)) {
+        timer::start::<Alarm>(ctx, period_us.div_ceil(1_000));
+    }
+}
+
+impl Alarm {
+    /// Returns the period of a timer that fires after `wake` microseconds, or earlier; `None` if it is armed for that.
+    fn period_us(&mut self, wake: u64, now: Now) -> Option<u64> {
+        // Note the moment for which the timer is really armed, not that of the deadline, which may be further away than
+        // the longest period.
+        let rest_us = self.pace.rest_us(now.mono);
+        let period_us = wake.max(rest_us).min(MAX_PERIOD_MS * 1_000);
+        let at = now.mono.0.saturating_add(period_us);
+        // Leave a timer that fires too early: it finds nothing to do and arms itself again, which is cheaper than
+        // moving it whenever the earliest hold is released.
+        if self.armed_us.is_some_and(|armed| armed <= at) {
+            return None;
+        }
+        self.armed_us = Some(at);
+        Some(period_us)
+    }
+}
+
+/// Stops the timer when the server refuses the module.
+pub(crate) fn disarm(ctx: Ctx<'_>) {
+    timer::stop::<Alarm>(ctx);
+}
+
+/// How often the timer has fired since the server started.
+pub(super) fn times_fired() -> u64 {
+    ALARM.with(|alarm| alarm.ticks)
+}
+
 /// Called by the server's cron: asks whether the server accepts writes, and arms the timer again if it is late.
 pub(super) fn cron(ctx: Ctx<'_>) {
     if SHELL.with(|shell| shell.engine.is_serving()) {
@@ -44,20 +153,16 @@ pub(super) fn cron(ctx: Ctx<'_>) {
             ownership::ask_about_writes(ctx);
         }
     }
-    SHELL.with(|shell| {
-        let late = shell
-            .armed_us
-            .is_some_and(|armed| armed < clock::monotonic_us());
-        if late {
-            // Its moment has passed by the monotonic clock, which nobody can set: arm the timer again.
-            shell.armed_us = None;
-        }
+    ALARM.with(|alarm| {
+        let now_us = clock::monotonic_us();
+        // Its moment has passed by the monotonic clock, which nobody can set: arm the timer again.
+        alarm.armed_us = alarm.armed_us.filter(|armed| *armed >= now_us);
     });
     arm(ctx);
 }
 
 /// Does the tasks that are due. Returns whether its time was over before the work was.
-pub(crate) fn tick(ctx: Ctx<'_>) -> bool {
+fn tick(ctx: Ctx<'_>) -> bool {
     let started_us = clock::monotonic_us();
     freed::collect();
     let facts = ctx.facts();
@@ -114,20 +219,20 @@ fn do_task(ctx: Ctx<'_>, now: Now, ownerships: &mut Ownerships, budget: &mut u32
     }
     let name = KeyString::new(name.as_bytes());
     match ownerships.of(ctx, &name) {
-        Ownership::KeyLeft => run::turn_away(ctx, &name, &Answer::KeyLeft, now),
+        Ownership::KeyLeft => engine_call::turn_away(ctx, &name, &Answer::KeyLeft, now),
         ownership => {
             // The kept places of the name went to the other node with its value.
             if ownership == Ownership::Theirs && ownership::is_absent(ctx, &name) {
-                run::forget_places(ctx, &name, now);
+                engine_call::forget_places(ctx, &name, now);
             }
             let may_write = now.may_write && ownership == Ownership::Ours;
             let now = Now { may_write, ..now };
-            let done = run::run_task(ctx, &name, now, |engine, key| {
+            let done = engine_call::run_task(ctx, &name, now, |engine, key| {
                 engine.perform(task, key, now);
             });
             if done.is_err() {
                 // The name has a value of another type now, so its waiters get WRONGTYPE.
-                run::turn_away(ctx, &name, &Answer::WrongType, now);
+                engine_call::turn_away(ctx, &name, &Answer::WrongType, now);
             }
         }
     }

@@ -14,7 +14,8 @@ use super::out::replicate::STREAM;
 use super::redis::context::Ctx;
 use super::redis::io::{self, AofWriter, Digest, Loader, Saver};
 use super::redis::value_type::{ValueType, register_type, register_type_with_aux};
-use super::{SHELL, arm, freed};
+use super::shell::SHELL;
+use super::{freed, loading, tick};
 use dsync_engine::change::KeptPlace;
 use dsync_engine::saved::{self, Assembly, Loaded};
 use dsync_engine::types::Db;
@@ -114,7 +115,10 @@ fn pack(id: NonZeroU32, places: Vec<KeptPlace>, each: impl FnMut(&[u8])) {
 /// Loads a value, or logs why it cannot.
 fn load(family: Family, io: &mut Loader, version: i32) -> Option<NonZeroU32> {
     load_or_say_why(family, io, version)
-        .inspect_err(|why| journal::value_refused(why, io.key_name().unwrap_or_default()))
+        .inspect_err(|why| {
+            let key = io.key_name().unwrap_or_default();
+            journal::value_refused(why, key, loading::is_running());
+        })
         .ok()
 }
 
@@ -147,6 +151,6 @@ fn unlinked(db: i32, name: &[u8], id: NonZeroU32) {
         waited_for || shell.engine.needs_search()
     });
     if is_busy {
-        arm::arm_soon();
+        tick::arm_soon();
     }
 }

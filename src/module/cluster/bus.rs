@@ -7,9 +7,9 @@
 //! sends only `fence:1 <base>`, where the distance from the last fence is that of the node's epoch.
 
 use super::levels::distance;
-use crate::module::SHELL;
-use crate::module::redis::cluster::{self, Receiver};
+use crate::module::redis::cluster;
 use crate::module::redis::context::Ctx;
+use crate::module::shell::SHELL;
 use dsync_engine::Announcement;
 use dsync_engine::types::Fence;
 
@@ -31,29 +31,26 @@ pub(super) fn announce(ctx: Ctx<'_>, level: u64, epoch: u64, given_up: u64) {
     cluster::send_to_all(ctx, &[BASE_FOR_0_3_0, FROM_NEWER, base.as_bytes()].concat());
 }
 
-/// Receives the announcements of the other nodes.
-pub(super) struct Bus;
+/// What a message of another node tells.
+pub(super) enum Heard {
+    Fences {
+        fences: Announcement,
+        given_up: u64,
+    },
+    /// The base of a node that has dsync 0.3.0.
+    Base(Fence),
+}
 
-impl Receiver for Bus {
-    fn receive(_: Ctx<'_>, message: &[u8]) {
-        if let Some((announced, given_up)) = message.strip_prefix(FENCES).and_then(read_fences) {
-            SHELL.with(|shell| {
-                if let Some(node) = &mut shell.node {
-                    node.slots.hear_given_up(given_up);
-                }
-                let now = shell.now();
-                shell.engine.hear_fences(announced, now);
-            });
-        }
-        let base = message.strip_prefix(BASE_FOR_0_3_0);
-        let base = base.filter(|number| !number.starts_with(FROM_NEWER));
-        if let Some(base) = base.and_then(read_number) {
-            SHELL.with(|shell| {
-                let now = shell.now();
-                shell.engine.hear_base(Fence(base), now);
-            });
-        }
+/// Reads a message; `None` if it is damaged, or of no use to this version.
+pub(super) fn read(message: &[u8]) -> Option<Heard> {
+    if let Some(numbers) = message.strip_prefix(FENCES) {
+        return read_fences(numbers);
     }
+    let base = message.strip_prefix(BASE_FOR_0_3_0)?;
+    if base.starts_with(FROM_NEWER) {
+        return None;
+    }
+    read_number(base).map(Fence).map(Heard::Base)
 }
 
 fn read_number(text: &[u8]) -> Option<u64> {
@@ -61,11 +58,14 @@ fn read_number(text: &[u8]) -> Option<u64> {
 }
 
 /// Reads the numbers of a message: the fences, and how many moves were given up.
-fn read_fences(text: &[u8]) -> Option<(Announcement, u64)> {
+fn read_fences(text: &[u8]) -> Option<Heard> {
     let mut numbers = text.split(|byte| *byte == b' ').map(read_number);
     let mut number = || numbers.next().flatten();
     let (last, heard, base) = (Fence(number()?), Fence(number()?), Fence(number()?));
-    Some((Announcement { last, heard, base }, number()?))
+    Some(Heard::Fences {
+        fences: Announcement { last, heard, base },
+        given_up: number()?,
+    })
 }
 
 #[cfg(test)]
@@ -74,8 +74,11 @@ mod tests {
 
     #[test]
     fn damaged_announcement_is_not_read() {
-        let (announced, given_up) = read_fences(b"4 3 2 1").expect("four numbers");
-        let numbers = [announced.last.0, announced.heard.0, announced.base.0];
+        let read_one = read(b"fence:2 4 3 2 1");
+        let Some(Heard::Fences { fences, given_up }) = read_one else {
+            panic!("four numbers");
+        };
+        let numbers = [fences.last.0, fences.heard.0, fences.base.0];
         assert_eq!((numbers, given_up), ([4, 3, 2], 1));
         for bad in [
             &b""[..],
@@ -85,7 +88,20 @@ mod tests {
             b"-4 3 2 1",
             b"\xff 3 2 1",
         ] {
-            assert!(read_fences(bad).is_none(), "{bad:?}");
+            assert!(read(&[FENCES, bad].concat()).is_none(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn base_for_0_3_0_is_read_from_0_3_0_only() {
+        for (number, expected) in [(&b"7"[..], Some(7)), (b"+7", None), (b"x", None)] {
+            let heard = read(&[BASE_FOR_0_3_0, number].concat());
+            let base = heard.map(|heard| match heard {
+                Heard::Base(base) => base.0,
+                Heard::Fences { .. } => panic!("no fences"),
+            });
+            assert_eq!(base, expected, "{number:?}");
+        }
+        assert!(read(b"fence:3 1").is_none());
     }
 }

@@ -12,7 +12,7 @@
 //! client that may send none: so what was only ordered moves fences no further than what is repeated at will may. The
 //! node learns whether the cluster is up from a probe of a key of its own, which shows less.
 
-use super::bus::{self, Bus};
+use super::bus::{self, Heard};
 use super::levels::{self, ANNOUNCE_US, distance, level_of, past_heard};
 use super::refreshes::{MIN_REFRESH_US, Refreshes};
 use super::slot_orders::{self, SlotOrder};
@@ -23,15 +23,18 @@ use crate::module::redis::cluster::{self, Epochs};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::events;
 use crate::module::redis::filter;
+use crate::module::redis::gil::GilCell;
 use crate::module::redis::hash_slot::slot;
-use crate::module::{SHELL, Shell};
+use crate::module::shell::SHELL;
 use dsync_engine::types::Fence;
 
 /// The time between two refreshes of the slots without a reason, in microseconds.
 const REFRESH_US: u64 = 10_000_000;
 
 /// The state of a server in cluster mode; other servers have none.
-pub(crate) struct ClusterNode {
+static NODE: GilCell<Option<ClusterNode>> = GilCell::new(Option::default);
+
+pub(super) struct ClusterNode {
     pub(super) slots: Slots,
     /// The epochs at the last refresh. They can be older, and so less, than the true ones.
     epochs: Epochs,
@@ -49,8 +52,6 @@ pub(crate) struct ClusterNode {
     refreshes: Refreshes,
     /// The log has a warning of an epoch that is too great to be used.
     has_warned: bool,
-    /// The cluster was down at the last probe, so it serves nobody.
-    pub(super) is_down: bool,
     /// At the last announcement: the greatest fence that this node knew, and how many moves were given up.
     announced: (Fence, u64),
     announced_us: u64,
@@ -69,7 +70,6 @@ impl ClusterNode {
             look_is_due: false,
             refreshes: Refreshes::new(),
             has_warned: false,
-            is_down: false,
             announced: (Fence(0), 0),
             announced_us: 0,
             refreshed_us: 0,
@@ -84,7 +84,7 @@ impl ClusterNode {
 /// Makes the state of a node if this server is in cluster mode.
 pub(crate) fn register(ctx: Ctx<'_>) {
     if ctx.facts().cluster() {
-        SHELL.with(|shell| shell.node = Some(ClusterNode::new()));
+        NODE.with(|node| *node = Some(ClusterNode::new()));
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn watch_commands(ctx: Ctx<'_>) -> Result<(), String> {
 /// in the event loop.
 pub(crate) fn listen(ctx: Ctx<'_>) {
     if is_node() {
-        cluster::listen::<Bus>(ctx);
+        cluster::listen::<ClusterNode>(ctx);
     }
 }
 
@@ -110,13 +110,9 @@ pub(crate) fn take_back(ctx: Ctx<'_>) {
     filter::stop_watching(ctx);
 }
 
-fn is_node() -> bool {
-    SHELL.with(|shell| shell.node.is_some())
-}
-
-/// Returns whether this server is in a cluster that was down at the last probe.
-pub(crate) fn is_down(shell: &Shell) -> bool {
-    shell.node.as_ref().is_some_and(|node| node.is_down)
+/// Whether this server is in cluster mode.
+pub(super) fn is_node() -> bool {
+    NODE.with(|node| node.is_some())
 }
 
 /// Called by the server's cron on a server that decides: refreshes the slots and announces the last fence, each when it
@@ -133,15 +129,14 @@ pub(crate) fn cron(ctx: Ctx<'_>) {
     } else if is_stale {
         refresh_if_allowed(ctx);
     }
-    let announces = SHELL.with(|shell| {
-        let known = shell.engine.fence_to_save();
-        let node = shell.node.as_mut()?;
+    let known = SHELL.with(|shell| shell.engine.fence_to_save());
+    let announces = with_node(|node| {
         if now_us.saturating_sub(node.announced_us) < ANNOUNCE_US {
-            return None;
+            return false;
         }
         node.announced_us = now_us;
         let is_new = node.announced != (known, node.slots.given_up());
-        Some(is_new || known.0 > clock::unix_us())
+        is_new || known.0 > clock::unix_us()
     });
     if announces == Some(true) {
         announce(ctx);
@@ -149,13 +144,12 @@ pub(crate) fn cron(ctx: Ctx<'_>) {
 }
 
 fn announce(ctx: Ctx<'_>) {
-    let numbers = SHELL.with(|shell| {
-        let known = shell.engine.fence_to_save();
-        let node = shell.node.as_mut()?;
+    let known = SHELL.with(|shell| shell.engine.fence_to_save());
+    let numbers = with_node(|node| {
         node.announced = (known, node.slots.given_up());
         let own = node.epochs.own;
         let level = node.level.max(levels::used_epoch(own));
-        Some((level, own, node.slots.given_up()))
+        (level, own, node.slots.given_up())
     });
     if let Some((level, epoch, given_up)) = numbers {
         bus::announce(ctx, level, epoch, given_up);
@@ -231,13 +225,14 @@ pub(crate) fn make_slot_known(ctx: Ctx<'_>, name: &[u8]) {
 /// Leaps past the fences that the node has heard of, and past those that it may not have heard of, for slots that it has
 /// in this role. What is not certain must change nothing if it is repeated. Returns whether the last fence has changed.
 fn leap(role: Role, is_certain: bool) -> bool {
-    SHELL.with(|shell| {
-        let now = shell.now();
-        let Some(node) = &mut shell.node else {
-            return false;
-        };
+    let level = with_node(|node| {
         let level = level_of(role, node.epochs, node.slots.given_up());
         node.level = node.level.max(level);
+        level
+    });
+    let Some(level) = level else { return false };
+    SHELL.with(|shell| {
+        let now = shell.now();
         let engine = &mut shell.engine;
         let before = engine.last_fence();
         if role == Role::OwnerAgain {
@@ -261,6 +256,25 @@ pub(crate) fn turn_is_over(ctx: Ctx<'_>) {
     }
 }
 
+impl cluster::Receiver for ClusterNode {
+    fn receive(_: Ctx<'_>, message: &[u8]) {
+        match bus::read(message) {
+            Some(Heard::Fences { fences, given_up }) => {
+                with_node(|node| node.slots.hear_given_up(given_up));
+                SHELL.with(|shell| {
+                    let now = shell.now();
+                    shell.engine.hear_fences(fences, now);
+                });
+            }
+            Some(Heard::Base(base)) => SHELL.with(|shell| {
+                let now = shell.now();
+                shell.engine.hear_base(base, now);
+            }),
+            None => {}
+        }
+    }
+}
+
 impl filter::CommandListener for ClusterNode {
     /// Called just before the server runs a CLUSTER command. Makes a slot that is ordered here unknown, even if it was
     /// away for less than the time between two refreshes.
@@ -269,8 +283,8 @@ impl filter::CommandListener for ClusterNode {
             return;
         }
         let is_moving = slot_orders::may_move(words);
-        SHELL.try_with(|shell| {
-            let Some(node) = &mut shell.node else { return };
+        NODE.try_with(|node| {
+            let Some(node) = node else { return };
             node.is_stale = true;
             node.is_moving |= is_moving;
             node.look_is_due |= is_moving;
@@ -285,7 +299,7 @@ impl filter::CommandListener for ClusterNode {
 }
 
 pub(super) fn with_node<R>(body: impl FnOnce(&mut ClusterNode) -> R) -> Option<R> {
-    SHELL.with(|shell| shell.node.as_mut().map(body))
+    NODE.with(|node| node.as_mut().map(body))
 }
 
 /// Refreshes the slots, unless that was done too often. A move needs several refreshes within a moment; whatever else

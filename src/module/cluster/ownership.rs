@@ -3,16 +3,16 @@
 //! The server checks a client's command against the cluster before the module sees it, but nothing checks what the
 //! timer does. If the timer granted a lock that was migrated a moment ago, the lock would have two holders.
 
-use super::node::{refresh_slots, with_node};
+use super::node::{is_node, refresh_slots, with_node};
 use super::refreshes::MIN_REFRESH_US;
 use super::slots::Redirected;
-use crate::module::SHELL;
 use crate::module::redis::clock;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::hash_slot::{key_in, slot};
 use crate::module::redis::key::{KeyContent, OpenKey};
 use crate::module::redis::name::KeyString;
 use crate::module::redis::probe::{WriteState, writes_allowed};
+use crate::module::shell::SHELL;
 
 /// Which server decides about a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,11 +37,10 @@ pub(crate) struct Ownerships {
 
 impl Ownerships {
     pub(crate) fn of(&mut self, ctx: Ctx<'_>, name: &KeyString<'_>) -> Ownership {
-        let (in_cluster, held_up) = SHELL.with(|shell| (shell.node.is_some(), shell.is_held_up()));
-        if held_up {
+        if SHELL.with(|shell| shell.is_held_up()) {
             return Ownership::Down;
         }
-        if !in_cluster {
+        if !is_node() {
             return Ownership::Ours;
         }
         match writes_allowed(ctx, name.bytes()) {
@@ -96,8 +95,6 @@ fn probe(ctx: Ctx<'_>) -> WriteState {
 fn keep(state: WriteState) {
     SHELL.with(|shell| {
         shell.refused = state == WriteState::Refused;
-        if let Some(node) = &mut shell.node {
-            node.is_down = state == WriteState::ClusterDown;
-        }
+        shell.cluster_is_down = state == WriteState::ClusterDown;
     });
 }

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use crate::module::SHELL;
 use crate::module::redis::context::Ctx;
+use crate::module::redis::gil::GilCell;
 use crate::module::redis::timer::{self, Timer, TimerSlot};
 use dsync_engine::effect::Announcement;
 
@@ -17,10 +17,7 @@ struct Message {
 }
 
 /// The messages of commands in MULTI and scripts, until the next turn of the event loop.
-#[derive(Default)]
-pub(crate) struct Announcer {
-    delayed: VecDeque<Message>,
-}
+static DELAYED: GilCell<VecDeque<Message>> = GilCell::new(VecDeque::new);
 
 /// Announces what became of kept places of this key.
 pub(crate) fn announce(ctx: Ctx<'_>, key: &[u8], announcements: &[Announcement]) {
@@ -33,11 +30,8 @@ pub(crate) fn announce(ctx: Ctx<'_>, key: &[u8], announcements: &[Announcement])
         let text = fence.map_or(0, |fence| fence.0).to_string();
         if facts.is_nested() {
             // The subscriber may be the very client that is in MULTI: a message must not stand inside EXEC's reply.
-            SHELL.with(|shell| {
-                let message = Message { channel, text };
-                shell.announcer.delayed.push_back(message);
-            });
-            timer::start::<Delayed>(ctx, 0);
+            DELAYED.with(|delayed| delayed.push_back(Message { channel, text }));
+            timer::start::<Later>(ctx, 0);
         } else {
             ctx.publish(&channel, text.as_bytes(), facts.cluster());
         }
@@ -45,9 +39,9 @@ pub(crate) fn announce(ctx: Ctx<'_>, key: &[u8], announcements: &[Announcement])
 }
 
 /// Sends the messages that a command in MULTI or a script has left.
-struct Delayed;
+struct Later;
 
-impl Timer for Delayed {
+impl Timer for Later {
     const SLOT: &'static TimerSlot = {
         static SLOT: TimerSlot = TimerSlot::new();
         &SLOT
@@ -62,7 +56,7 @@ impl Timer for Delayed {
 /// stepped back.
 pub(crate) fn send_delayed(ctx: Ctx<'_>) {
     let in_cluster = ctx.facts().cluster();
-    while let Some(message) = SHELL.with(|shell| shell.announcer.delayed.pop_front()) {
+    while let Some(message) = DELAYED.with(VecDeque::pop_front) {
         ctx.publish(&message.channel, message.text.as_bytes(), in_cluster);
     }
 }

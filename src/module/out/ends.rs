@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::module::redis::clock;
-use crate::module::{SHELL, Shell};
+use crate::module::redis::gil::GilCell;
 use dsync_engine::Family;
 use dsync_engine::change::End;
 use dsync_engine::effect::Note;
@@ -54,9 +54,11 @@ pub(crate) struct LoggedKey {
     pub(crate) family: Family,
 }
 
-pub(crate) struct EndLog {
-    /// `dsync.log-max-len`. After a change call [`EndLog::trim`].
-    pub(crate) max_len: u64,
+static ENDS: GilCell<EndLog> = GilCell::new(EndLog::default);
+
+struct EndLog {
+    /// `dsync.log-max-len`.
+    max_len: u64,
     /// The newest first.
     rows: VecDeque<LogRow>,
     /// The id of the next row. Never starts again, so that a reader knows what it has read.
@@ -75,7 +77,7 @@ impl Default for EndLog {
 
 impl EndLog {
     /// Drops the oldest rows until there are no more than allowed.
-    pub(crate) fn trim(&mut self) {
+    fn trim(&mut self) {
         let max_len = usize::try_from(self.max_len).unwrap_or(usize::MAX);
         self.rows.truncate(max_len);
     }
@@ -160,45 +162,43 @@ fn shortened(name: &[u8]) -> Box<[u8]> {
 /// Adds a row for an end that the engine noted.
 pub(crate) fn note(db: Db, name: &[u8], family: Option<Family>, note: Note) {
     if let (Some(family), Note::Ended(end) | Note::EndedElsewhere(end)) = (family, note) {
-        SHELL.with(|shell| {
-            if !shell.load.is_running {
-                shell.ends.ended(db, name, family, end);
-            }
-        });
+        ENDS.with(|ends| ends.ended(db, name, family, end));
     }
 }
 
 /// Adds a row for a key that was removed with holds.
-pub(crate) fn removed(shell: &mut Shell, removal: Removal) {
-    if !shell.load.is_running {
-        let at = UnixMs(clock::unix_us() / 1_000);
-        shell.ends.removed(removal, at);
-    }
+pub(crate) fn removed(removal: Removal) {
+    let at = UnixMs(clock::unix_us() / 1_000);
+    ENDS.with(|ends| ends.removed(removal, at));
 }
 
-/// Notes that the lease clock stood still for so long, if leases run here.
+/// Notes that the lease clock stood still for so long.
 pub(crate) fn stalled(us: u64) {
-    SHELL.with(|shell| {
-        if shell.engine.is_serving() {
-            let at = UnixMs(clock::unix_us() / 1_000);
-            shell.ends.stalled(us / 1_000, at);
-        }
-    });
+    let at = UnixMs(clock::unix_us() / 1_000);
+    ENDS.with(|ends| ends.stalled(us / 1_000, at));
 }
 
 /// Calls `show` with the number of rows to come, at most `count`, and then with each of them, the newest first.
 pub(crate) fn latest(count: usize, begin: impl FnOnce(usize), show: impl FnMut(&LogRow)) {
-    SHELL.with(|shell| {
-        let rows = &shell.ends.rows;
-        begin(rows.len().min(count));
-        rows.iter().take(count).for_each(show);
+    ENDS.with(|ends| {
+        begin(ends.rows.len().min(count));
+        ends.rows.iter().take(count).for_each(show);
     });
 }
 
 /// Drops all rows.
 pub(crate) fn reset() {
-    let rows = SHELL.with(|shell| std::mem::take(&mut shell.ends.rows));
+    let rows = ENDS.with(|ends| std::mem::take(&mut ends.rows));
     drop(rows);
+}
+
+/// Gives the setting `dsync.log-max-len` to `body`, which may change it.
+pub(crate) fn with_max_len<R>(body: impl FnOnce(&mut u64) -> R) -> R {
+    ENDS.with(|ends| {
+        let result = body(&mut ends.max_len);
+        ends.trim();
+        result
+    })
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 //! has asked for every line. Payloads that are refused have a limit of their own, also at debug: any client that may use
 //! RESTORE can send as many as it likes.
 
-use crate::module::SHELL;
 use crate::module::redis::clock;
 use crate::module::redis::context::{Ctx, Level, log};
+use crate::module::redis::gil::GilCell;
 use crate::module::redis::setting;
 use dsync_engine::Misfit;
 use dsync_engine::change::{Change, End};
@@ -20,12 +20,16 @@ use dsync_engine::types::Fence;
 const LINES_A_SECOND: u32 = 10;
 const SECOND_US: u64 = 1_000_000;
 
-pub(crate) struct Journal {
+static JOURNAL: GilCell<Journal> = GilCell::new(Journal::default);
+
+struct Journal {
     /// Whether the log takes lines at debug, and at notice. If not, no time is spent on composing them.
     takes_debug: bool,
     takes_notice: bool,
     lapses: LineLimit,
     payloads: LineLimit,
+    /// How many values could not be loaded.
+    refused_values: u64,
 }
 
 impl Default for Journal {
@@ -35,6 +39,7 @@ impl Default for Journal {
             takes_notice: true,
             lapses: LineLimit::default(),
             payloads: LineLimit::default(),
+            refused_values: 0,
         }
     }
 }
@@ -95,9 +100,9 @@ impl LineLimit {
 /// Asks the server for its log level, to know which lines it takes.
 pub(crate) fn read_log_level(ctx: Ctx<'_>) {
     let level = setting::get(ctx, "loglevel").unwrap_or_default();
-    SHELL.with(|shell| {
-        shell.journal.takes_debug = level == b"debug";
-        shell.journal.takes_notice = !matches!(&*level, b"warning" | b"nothing");
+    JOURNAL.with(|journal| {
+        journal.takes_debug = level == b"debug";
+        journal.takes_notice = !matches!(&*level, b"warning" | b"nothing");
     });
 }
 
@@ -130,12 +135,12 @@ pub(crate) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
         End::Revoked => "was revoked",
         _ => return,
     };
-    if !SHELL.with(|shell| shell.journal.takes_notice) {
+    if !JOURNAL.with(|journal| journal.takes_notice) {
         return;
     }
     if end.how == End::Lapsed {
         let now_us = clock::monotonic_us();
-        let (has_line, unreported) = SHELL.with(|shell| shell.journal.lapse(now_us));
+        let (has_line, unreported) = JOURNAL.with(|journal| journal.lapse(now_us));
         report_lapses(ctx, unreported);
         if !has_line {
             return;
@@ -188,12 +193,23 @@ pub(crate) fn epoch_too_great(epoch: u64) {
     );
 }
 
-/// Called when the server has loaded its data: logs how many changes of an AOF were skipped.
-pub(crate) fn loaded(ctx: Ctx<'_>) {
-    let (applied, skipped, absent) = SHELL.with(|shell| {
-        let load = &shell.load;
-        (load.applied, load.skipped, load.absent_places)
-    });
+/// What became of the changes of an AOF.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct AofCounts {
+    pub(crate) applied: u64,
+    /// Changes that were left out, as `dsync.aof-skip-unapplied` allows.
+    pub(crate) skipped: u64,
+    /// Changes that were left out because they remove a kept place that the AOF does not have.
+    pub(crate) absent_places: u64,
+}
+
+/// Called when the server has loaded its data: logs how many changes of an AOF were left out.
+pub(crate) fn loaded(ctx: Ctx<'_>, aof: AofCounts) {
+    let AofCounts {
+        applied,
+        skipped,
+        absent_places: absent,
+    } = aof;
     if absent > 0 {
         ctx.log(
             Level::Warning,
@@ -216,14 +232,14 @@ pub(crate) fn loaded(ctx: Ctx<'_>) {
 
 /// Called by the server's cron: logs how many events were left out in a second that is over.
 pub(crate) fn cron(ctx: Ctx<'_>) {
-    let is_waiting = SHELL
-        .with(|shell| shell.journal.lapses.left_out > 0 || shell.journal.payloads.left_out > 0);
+    let is_waiting =
+        JOURNAL.with(|journal| journal.lapses.left_out > 0 || journal.payloads.left_out > 0);
     if is_waiting {
         let now_us = clock::monotonic_us();
-        let (lapses, payloads) = SHELL.with(|shell| {
+        let (lapses, payloads) = JOURNAL.with(|journal| {
             let Journal {
                 lapses, payloads, ..
-            } = &mut shell.journal;
+            } = journal;
             (lapses.take_if_over(now_us), payloads.take_if_over(now_us))
         });
         report_lapses(ctx, lapses);
@@ -233,10 +249,10 @@ pub(crate) fn cron(ctx: Ctx<'_>) {
 
 /// Logs how many events were left out so far. Called before this server stops deciding.
 pub(crate) fn flush(ctx: Ctx<'_>) {
-    let (lapses, payloads) = SHELL.with(|shell| {
+    let (lapses, payloads) = JOURNAL.with(|journal| {
         let Journal {
             lapses, payloads, ..
-        } = &mut shell.journal;
+        } = journal;
         let left_out = |limit: &mut LineLimit| std::mem::take(&mut limit.left_out);
         (left_out(lapses), left_out(payloads))
     });
@@ -264,12 +280,12 @@ fn report_payloads(left_out: u64) {
 
 /// Counts and logs a value that could not be loaded. A server that loads its own data, or its primary's, stops at the
 /// first one, so that always has its line.
-pub(crate) fn value_refused(why: &str, key: &[u8]) {
-    let (has_line, unreported) = SHELL.with(|shell| {
-        shell.refused_values += 1;
-        match shell.load.is_running {
+pub(crate) fn value_refused(why: &str, key: &[u8], is_loading: bool) {
+    let (has_line, unreported) = JOURNAL.with(|journal| {
+        journal.refused_values += 1;
+        match is_loading {
             true => (true, 0),
-            false => shell.journal.payloads.count(clock::monotonic_us()),
+            false => journal.payloads.count(clock::monotonic_us()),
         }
     });
     report_payloads(unreported);
@@ -282,9 +298,14 @@ pub(crate) fn value_refused(why: &str, key: &[u8]) {
     }
 }
 
+/// How many values could not be loaded since the server started.
+pub(crate) fn refused_values() -> u64 {
+    JOURNAL.with(|journal| journal.refused_values)
+}
+
 /// Logs each grant and each end at debug.
 pub(crate) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
-    if !SHELL.with(|shell| shell.journal.takes_debug) {
+    if !JOURNAL.with(|journal| journal.takes_debug) {
         return;
     }
     for change in changes {

@@ -5,9 +5,11 @@
 
 use std::ffi::CString;
 
+use super::journal;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::info::{self, InfoSink, Section};
-use crate::module::{SHELL, Shell, version};
+use crate::module::shell::{SHELL, Shell};
+use crate::module::{followed, tick, version};
 use dsync_engine::Family;
 use dsync_engine::stats::{Counters, WAIT_BOUNDS_MS};
 
@@ -89,7 +91,7 @@ fn write_fields(shell: &mut Shell, sink: &mut InfoSink) {
     field("wait_total_ms", stats.wait_times.total_ms);
     field("last_fence", engine.last_fence().0);
     field("heard_fence", engine.heard_fence().0);
-    field("unapplied_changes", shell.unapplied);
-    field("refused_values", shell.refused_values);
-    field("timer_ticks", shell.timer_ticks);
+    field("unapplied_changes", followed::unapplied());
+    field("refused_values", journal::refused_values());
+    field("timer_ticks", tick::times_fired());
 }

@@ -17,15 +17,19 @@
 
 use std::ffi::CStr;
 
+use crate::module::listeners;
 use crate::module::redis::context::{Ctx, Level};
+use crate::module::redis::gil::GilCell;
 use crate::module::redis::name::KeyString;
-use crate::module::{SHELL, listeners};
 use dsync_engine::Family;
 use dsync_engine::change::{Change, End};
 use dsync_engine::wire;
 
 /// The name of the command that carries changes.
 pub(crate) const STREAM: &CStr = c"DSYN";
+
+/// A buffer that is kept to be used again.
+static PACKED: GilCell<Vec<u8>> = GilCell::new(Vec::new);
 
 /// Replicates the changes of one call, if anything listens; otherwise only tells the server that something changed.
 pub(crate) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, changes: &[Change]) {
@@ -35,14 +39,14 @@ pub(crate) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, chan
     if is_whole_release(family, changes) || listeners::is_silent(ctx) {
         return ctx.replicate_as_it_came();
     }
-    let mut packed = SHELL.with(|shell| std::mem::take(&mut shell.packed));
+    let mut packed = PACKED.with(std::mem::take);
     for changes in wire::by_version(changes) {
         wire::pack(&mut packed, family, false, changes);
         if !ctx.replicate(STREAM, name, &packed) {
             ctx.log(Level::Warning, "the server refused to replicate a change");
         }
     }
-    SHELL.with(|shell| shell.packed = packed);
+    PACKED.with(|kept| *kept = packed);
 }
 
 /// Whether the running command is a release of a lock, and these changes are all that it did. They show that, because

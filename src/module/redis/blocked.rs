@@ -49,7 +49,7 @@ pub(crate) trait Hooks {
 /// All parked clients that are not gone. Each has its handle until anything releases it, because to unblock a client a
 /// second time, from its own `answer` or `left`, would write a second reply. A handle found here is alive. A tree,
 /// because a hash table that doubles at 100,000 waiters would stall the server.
-static PARKED: GilCell<BTreeMap<NonZeroU64, Option<Handle>>> = GilCell::new(BTreeMap::new());
+static PARKED: GilCell<BTreeMap<NonZeroU64, Option<Handle>>> = GilCell::new(BTreeMap::new);
 
 #[derive(Clone, Copy)]
 struct Handle(*mut raw::RedisModuleBlockedClient);

@@ -1,44 +1,121 @@
-//! A cell for state that all callbacks share. The server's global lock protects it, not a lock of our own.
+//! Cells for state that all callbacks share. The server's global lock protects it, not a lock of our own.
 //!
 //! A `Mutex` was rejected: one callback can run inside another (a DEL of ours calls `unlink2`), and there a mutex would
 //! deadlock, while a `RefCell` reports it. The cell is sound because `with` panics on a thread that is not inside a
 //! callback that runs under the lock, and only `guard` marks a thread as inside. The forked child that writes an RDB
 //! file has its own copy of the memory.
+//!
+//! A cell is in a list from its first use on, when it makes its value. So [`forget_all`] leaves no cell out.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use super::guard;
 
-pub(crate) struct GilCell<T>(RefCell<T>);
+/// The cells that were used.
+static IN_USE: Mutex<Vec<&'static dyn Cell>> = Mutex::new(Vec::new());
+
+trait Cell: Sync {
+    fn forget(&self);
+}
+
+fn add_to_list(cell: &'static dyn Cell) {
+    let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    in_use.push(cell);
+}
+
+pub(crate) struct GilCell<T> {
+    /// `None` until the cell is used.
+    value: RefCell<Option<T>>,
+    fresh: fn() -> T,
+}
 
 // SAFETY: every access checks that this thread is inside a callback for which the server holds its global lock
 // (module.c, moduleAcquireGIL: the main thread holds it except while it sleeps in poll), so two accesses never overlap
 // in time. `T: Send` is required because the thread can differ: other modules may call commands from theirs.
 unsafe impl<T: Send> Sync for GilCell<T> {}
 
-impl<T> GilCell<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        GilCell(RefCell::new(value))
+impl<T: Send> GilCell<T> {
+    /// A cell whose first value will be `fresh()`.
+    pub(crate) const fn new(fresh: fn() -> T) -> Self {
+        let value = RefCell::new(None);
+        GilCell { value, fresh }
     }
 
     /// # Panics
     /// If a caller further up the stack uses the value, or if this thread does not hold the server's global lock.
-    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+    pub(crate) fn with<R>(&'static self, body: impl FnOnce(&mut T) -> R) -> R {
         assert!(
             guard::is_inside(),
             "server state touched outside a callback"
         );
-        body(&mut self.0.borrow_mut())
+        body(self.made(&mut self.value.borrow_mut()))
     }
 
     /// [`with`](Self::with), but returns `None` where that would panic.
-    pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub(crate) fn try_with<R>(&'static self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         if !guard::is_inside() {
             return None;
         }
-        self.0
-            .try_borrow_mut()
-            .ok()
-            .map(|mut value| body(&mut value))
+        let mut value = self.value.try_borrow_mut().ok()?;
+        Some(body(self.made(&mut value)))
+    }
+
+    fn made<'a>(&'static self, value: &'a mut Option<T>) -> &'a mut T {
+        value.get_or_insert_with(|| self.first())
+    }
+
+    #[cold]
+    fn first(&'static self) -> T {
+        add_to_list(self);
+        (self.fresh)()
+    }
+}
+
+impl<T: Send> Cell for GilCell<T> {
+    fn forget(&self) {
+        let value = self.value.borrow_mut().take();
+        // Dropped after the borrow ends, because it may call the server.
+        drop(value);
+    }
+}
+
+/// A cell for a `bool`, false at first. To read it costs no check, because nobody can borrow it.
+pub(crate) struct GilFlag(AtomicBool);
+
+impl GilFlag {
+    pub(crate) const fn new() -> Self {
+        GilFlag(AtomicBool::new(false))
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    /// Returns what it was before.
+    pub(crate) fn set(&'static self, to: bool) -> bool {
+        let was = self.0.swap(to, Relaxed);
+        if to && !was {
+            add_to_list(self);
+        }
+        was
+    }
+}
+
+impl Cell for GilFlag {
+    fn forget(&self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// Drops the values of all cells, when the server refuses the module. A cell that is used again starts with a fresh one.
+pub(crate) fn forget_all() {
+    let last = || {
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        in_use.pop()
+    };
+    while let Some(cell) = last() {
+        cell.forget();
     }
 }

@@ -36,7 +36,6 @@ mod late_release;
 mod log;
 pub(crate) mod name;
 pub(crate) mod on_load;
-pub(crate) mod one_shot;
 mod open;
 pub(crate) mod probe;
 pub(crate) mod reply;

@@ -1,7 +1,8 @@
-//! A timer of the server that can be armed, moved and stopped at any moment, also in its own callback.
+//! Calls that the event loop makes later: a timer, and a call in its next turn.
 //!
-//! RM_StopTimer must not be called for the timer that is firing, because that would free it twice. So a slot forgets
-//! its timer before the callback runs. A slot has one timer, without data: the engine knows what is due.
+//! A timer can be armed, moved and stopped at any moment, also in its own callback. RM_StopTimer must not be called for
+//! the timer that is firing, because that would free it twice. So a slot forgets its timer before the callback runs. A
+//! slot has one timer, without data: the engine knows what is due.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -68,4 +69,29 @@ unsafe extern "C" fn trampoline<T: Timer>(ctx: *mut raw::RedisModuleCtx, _: *mut
     // SAFETY: the server keeps the context until this returns, and holds its global lock (module.c,
     // moduleTimerHandler).
     guard(c"a timer", || (), || T::fire(unsafe { Ctx::from_raw(ctx) }));
+}
+
+/// A call in the next turn of the event loop, as a type.
+///
+/// The server's timers count in milliseconds, so the event loop sleeps for one at least before a timer that was armed in
+/// a timer's callback. A one-shot call does not wait: in the next turn the event loop reads from the clients whose
+/// requests have come, makes the call, and then fires the timers that are due.
+pub(crate) trait OneShot {
+    /// The server makes the call also in the middle of a script that takes long. So it may arm a timer, but nothing may be
+    /// replicated, which the server asserts against.
+    fn run();
+}
+
+/// Has the server call `T::run` in the next turn of its event loop.
+pub(crate) fn call_in_next_turn<T: OneShot>() {
+    let add_one_shot = required!(RedisModule_EventLoopAddOneShot);
+    // SAFETY: RM_EventLoopAddOneShot keeps the function and passes the data on without reading it. This library stays
+    // loaded: only a server that refuses the module unloads it, and then no timer has fired yet.
+    let status = unsafe { add_one_shot(Some(on_next_turn::<T>), std::ptr::null_mut()) };
+    debug_assert_eq!(status, raw::REDISMODULE_OK as i32, "it refuses only NULL");
+}
+
+unsafe extern "C" fn on_next_turn<T: OneShot>(_: *mut c_void) {
+    // The server holds its global lock: the call is part of an event of its loop (module.c, modulePipeReadable).
+    guard(c"a one-shot call", || (), T::run);
 }

@@ -1,0 +1,112 @@
+//! Parks the clients that wait, and handles what the server tells of them.
+//!
+//! The server reports a closed connection in the middle of other work, even of a script. So the handler changes
+//! memory only, and the timer touches the keys later.
+
+use std::num::NonZeroU64;
+
+use super::redis::blocked::{self, Hooks};
+use super::redis::context::Ctx;
+use super::redis::shadow::shadow_name;
+use super::shell::SHELL;
+use super::{reply, tick, waiters};
+use dsync_engine::Reply;
+use dsync_engine::answer::Answer;
+use dsync_engine::types::{ClientId, WaiterId};
+
+/// Replies to the running command, or parks its client if the request was queued.
+pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
+    match reply {
+        Reply::Now(Answer::Waiting { place, number }) => reply::waiting(ctx, key, place, number),
+        Reply::Now(answer) => reply::answer(ctx, &answer),
+        Reply::Queued(waiter) => {
+            // A client that cannot be parked (in MULTI or a script) is answered as a try.
+            if !park(ctx, key, waiter) {
+                reply::answer(ctx, &Answer::NotGranted);
+                tick::arm(ctx);
+            }
+        }
+    }
+}
+
+/// Parks the client of the running command until its waiter is woken. Returns false if this client cannot wait; its
+/// waiter is removed then.
+fn park(ctx: Ctx<'_>, key: &[u8], waiter: WaiterId) -> bool {
+    let mut name = Vec::new();
+    shadow_name(key, &mut name);
+    // Enter it before the server parks the client, because the server may call back at once.
+    waiters::enter(waiter, ClientId(ctx.client_id()));
+    let handle = blocked::park::<Callbacks>(ctx, &name, waiter.0);
+    let is_parked = handle.is_some();
+    match handle {
+        Some(handle) => waiters::keep(waiter, handle),
+        None => {
+            waiters::remove(waiter);
+            leave(waiter);
+        }
+    }
+    is_parked
+}
+
+/// Tells the engine that a waiter waits no more.
+fn leave(waiter: WaiterId) {
+    SHELL.with(|shell| {
+        let now = shell.now();
+        shell.engine.leave(waiter, now);
+    });
+}
+
+/// Handles a connection that closed: a grant that it was not told of passes on, and its waiters leave their queues.
+pub(super) fn disconnected(client: ClientId) {
+    let undelivered = waiters::take_undelivered(client);
+    let concerned = SHELL.with(|shell| {
+        let now = shell.now();
+        if let Some(grant) = undelivered {
+            shell.engine.undelivered(grant, client, true, now);
+        }
+        shell.engine.disconnected(client, now) || undelivered.is_some()
+    });
+    if concerned {
+        tick::arm_soon();
+    }
+}
+
+/// What the server calls for a parked client.
+struct Callbacks;
+
+impl Hooks for Callbacks {
+    /// Writes the reply that the server asks for. If no answer is decided, CLIENT UNBLOCK has released the client.
+    fn answer(ctx: Ctx<'_>, waiter: NonZeroU64) {
+        let waiter = WaiterId(waiter);
+        match waiters::take_answer(waiter) {
+            Some(answer) => reply::answer(ctx, &answer),
+            None => {
+                leave(waiter);
+                ctx.null();
+                tick::arm(ctx);
+            }
+        }
+    }
+
+    /// The client stopped waiting without an answer of ours: CLIENT UNBLOCK … ERROR, or the server redirected it or
+    /// changed its role. If the connection has closed, [`disconnected`] was called first.
+    fn left(waiter: NonZeroU64) {
+        let waiter = WaiterId(waiter);
+        leave(waiter);
+        // The request was granted in this turn, but the client was told something else: take the grant back.
+        if let Some(client) = waiters::client_of(waiter)
+            && let Some(grant) = waiters::take_undelivered(client)
+        {
+            SHELL.with(|shell| {
+                let now = shell.now();
+                shell.engine.undelivered(grant, client, false, now);
+            });
+        }
+        tick::arm_soon();
+    }
+
+    fn gone(waiter: NonZeroU64) {
+        leave(WaiterId(waiter));
+        waiters::remove(WaiterId(waiter));
+    }
+}
