@@ -8,6 +8,7 @@
 mod commands;
 mod module;
 
+use commands::register;
 use dsync_engine::Beginning;
 use module::cluster::node;
 use module::out::{journal, metrics};
@@ -38,7 +39,7 @@ impl Library for Dsync {
         // probe.
         values::register(ctx)?;
         probe::register(ctx)?;
-        commands::register(ctx)?;
+        register::register_all(ctx)?;
         metrics::register(ctx)?;
         settings::register(ctx, &settings)?;
 

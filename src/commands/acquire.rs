@@ -1,8 +1,7 @@
 //! What ACQUIRE, ADD and BEGIN, the commands that ask for a hold, have in common. WAIT of groups uses parts of it.
 
-use super::CommandResult;
 use super::grammar::{Flag, Number, Text};
-use super::row::{Call, Properties, User};
+use super::row::{Call, CommandResult, Properties, User};
 use crate::module::parking::respond;
 use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;

@@ -3,14 +3,12 @@
 //!
 //! It shows the keys of all databases, so only operators may call it.
 
-use super::CommandResult;
 use super::arguments::COUNT_KEYS;
 use super::grammar::Number;
 #[cfg(test)]
 use super::manual::Manual;
-use super::parsed::Parsed;
 use super::replies::{Form, ReplyForm, SYNTAX};
-use super::row::{CommandName, Properties, Row, Run, User, type_name};
+use super::row::{CommandName, CommandResult, Parsed, Properties, Row, Run, User, type_name};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;

@@ -6,9 +6,12 @@ use super::grammar::{Arg, IntegerSpec, Kind, Max, TextSpec, Times};
 use super::row::{Row, User, key_in_words};
 use super::table::ROWS;
 use crate::module::redis::context::{Ctx, Level};
-use crate::module::redis::docs::{ArgDocs, ArgKind, Categories, Docs, add_categories, describe};
+use crate::module::redis::docs::{
+    ArgDocs, ArgKind, Categories, Docs, KeyUse, add_categories, describe,
+};
+use crate::module::redis::probe;
 
-/// Describes the commands of the table. They must be registered before, or the loading of the module fails.
+/// Describes all commands. They must be registered before, or the loading of the module fails.
 pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
     let has_own = add_categories(
         ctx,
@@ -26,7 +29,62 @@ pub(super) fn describe_all(ctx: Ctx<'_>) -> Result<(), String> {
         );
     }
     ROWS.iter()
-        .try_for_each(|row| describe(ctx, &docs(row), row.properties.since, has_own))
+        .try_for_each(|row| describe(ctx, &docs(row), row.properties.since, has_own))?;
+    describe_internal(ctx)
+}
+
+/// Describes the internal commands, which clients cannot use. Their handlers are registered beside the code that uses
+/// them. They are in no ACL category, so only `+@all` or the command's name permits a user to call one.
+fn describe_internal(ctx: Ctx<'_>) -> Result<(), String> {
+    describe(ctx, &apply(), "0.2.0", false)?;
+    describe(ctx, &apply_of_010(), "0.1.0", false)?;
+    // The probe is a command only on servers that have no API for its question.
+    if probe::is_a_command() {
+        describe(ctx, &probe(), "0.1.0", false)?;
+    }
+    Ok(())
+}
+
+fn apply() -> Docs {
+    Docs {
+        name: "DSYN".to_owned(),
+        summary: "Applies changes that another server decided; not for clients.".to_owned(),
+        complexity: "O(M*log(N)) with M the number of changes and N the number of holds of the server",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        categories: Categories::default(),
+        args: vec![key(), ArgDocs::new("packed", ArgKind::Text)],
+    }
+}
+
+fn apply_of_010() -> Docs {
+    Docs {
+        name: "DSYNC.APPLY".to_owned(),
+        summary: "Is always refused, because only dsync 0.1.0 wrote it; not for clients."
+            .to_owned(),
+        complexity: "O(1)",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        categories: Categories::default(),
+        args: vec![key(), ArgDocs::new("change", ArgKind::Text).multiple()],
+    }
+}
+
+fn probe() -> Docs {
+    Docs {
+        name: "DSYNC.PROBE".to_owned(),
+        summary: "Asks the server whether it accepts writes, and does nothing; not for clients."
+            .to_owned(),
+        complexity: "O(1)",
+        key: KeyUse::ReadsAndChanges,
+        tips: "",
+        categories: Categories::default(),
+        args: vec![key()],
+    }
+}
+
+fn key() -> ArgDocs {
+    ArgDocs::new("key", ArgKind::Key)
 }
 
 fn docs(row: &Row) -> Docs {

@@ -1,6 +1,5 @@
 //! DWG: wait groups. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use super::CommandResult;
 use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire, client, wait};
 use super::arguments::{
     BLOCK, EPHEMERAL, JOBS, KEY, LEASE, LIMIT, OWNER, TOKEN_OPTION, TOKENS, WAITING,
@@ -12,7 +11,7 @@ use super::replies::{
     Form, GRANT, NO_MEMORY, QUEUE_FULL, ROUND_UNBLOCKED, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE,
     queued,
 };
-use super::row::{Call, CommandName, Properties, Row, Run, User};
+use super::row::{Call, CommandName, CommandResult, Properties, Row, Run, User};
 use crate::module::parking::respond;
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;

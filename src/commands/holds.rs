@@ -3,15 +3,13 @@
 //!
 //! It shows the holds of all databases, so only operators may call it.
 
-use super::CommandResult;
 use super::arguments::{COUNT_HOLDS, CURSOR, OWNER_PATTERN};
 use super::glob::Glob;
 use super::grammar::{Number, Text};
 #[cfg(test)]
 use super::manual::Manual;
-use super::parsed::Parsed;
 use super::replies::{Form, OR_NULL_ID, OR_NULL_NUMBER, OR_NULL_TEXT, ReplyForm, SYNTAX};
-use super::row::{CommandName, Properties, Row, Run, User, type_name};
+use super::row::{CommandName, CommandResult, Parsed, Properties, Row, Run, User, type_name};
 use crate::module::redis::args::parse_i64;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;

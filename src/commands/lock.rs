@@ -1,6 +1,5 @@
 //! DLOCK: locks. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use super::CommandResult;
 use super::acquire::{REQUEST_PROPERTIES, acquire};
 use super::arguments::{EPHEMERAL, KEY, LEASE, OWNER, SHARED, TOKEN_OPTION, WAITING};
 use super::grammar::Flag;
@@ -9,7 +8,7 @@ use super::manual::{Manual, Session};
 use super::replies::{
     Form, GRANT, MISMATCH, NO_MEMORY, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, queued,
 };
-use super::row::{Call, CommandName, Row, Run};
+use super::row::{Call, CommandName, CommandResult, Row, Run};
 use dsync_engine::Family;
 use dsync_engine::types::Claim;
 

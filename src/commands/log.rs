@@ -4,16 +4,14 @@
 //! It shows the keys of all databases, so only operators may call it. What it shows is kept in
 //! [`ends`].
 
-use super::CommandResult;
 use super::arguments::ROWS_OR_RESET;
 use super::grammar::{Flag, Number};
 #[cfg(test)]
 use super::manual::Manual;
-use super::parsed::Parsed;
 use super::replies::{
     Form, OR_NULL_ID, OR_NULL_MS, OR_NULL_NUMBER, OR_NULL_TEXT, ReplyForm, SYNTAX,
 };
-use super::row::{CommandName, Properties, Row, Run, User, type_name};
+use super::row::{CommandName, CommandResult, Parsed, Properties, Row, Run, User, type_name};
 use crate::module::out::ends::{self, LogEvent, LogRow};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::CommandResult;
 use super::acquire::{REQUEST_PROPERTIES, acquire};
 use super::arguments::{
     DELAY, EPHEMERAL, KEEP, KEY, LEASE, MAX, OWNER, REASON, RESULT, TOKEN, TOKEN_OPTION, WAITING,
@@ -13,7 +12,7 @@ use super::manual::{Manual, Session};
 use super::replies::{
     Form, NO, NO_MEMORY, QUEUE_FULL, ReplyForm, SYNTAX, UNBLOCKED, WRONG_TYPE, YES, queued,
 };
-use super::row::{Call, CommandName, Properties, Row, Run, User};
+use super::row::{Call, CommandName, CommandResult, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply;
 use crate::module::run::{look, run};

@@ -4,8 +4,7 @@
 //! none contains a token that stands where tokens belong. It allocates memory only for an error text.
 
 use super::grammar::{Arg, BoundSetting, IntegerSpec, Kind, Max, TextSpec, Times};
-use super::parsed::Parsed;
-use super::row::Row;
+use super::row::{Parsed, Row};
 use crate::module::redis::args::{Args, parse_i64};
 
 /// The words of a request. Number 0 is the command's name. A trait, so that unit tests can parse plain text.

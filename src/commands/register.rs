@@ -8,10 +8,9 @@ use std::ffi::CStr;
 
 use super::grammar::BoundSetting;
 use super::parse::{parse, possible_secrets, wrong_arity};
-use super::parsed::Parsed;
-use super::row::{Call, Row, Run};
+use super::row::{Call, CommandResult, Failure, Parsed, Row, Run};
 use super::table::ROWS;
-use super::{CommandResult, Failure};
+use super::{apply, docs};
 use crate::module::redis::args::Args;
 use crate::module::redis::command::{self, Command};
 use crate::module::redis::context::Ctx;
@@ -34,8 +33,12 @@ const REGISTER: [Register; ROWS.len()] = handlers!(
     32 33 34 35 36 37
 );
 
-pub(super) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
-    REGISTER.iter().try_for_each(|register| register(ctx))
+/// Registers all commands and describes them to the server. The probe is registered elsewhere, before this call, and is
+/// described here.
+pub(crate) fn register_all(ctx: Ctx<'_>) -> Result<(), String> {
+    apply::register_all(ctx)?;
+    REGISTER.iter().try_for_each(|register| register(ctx))?;
+    docs::describe_all(ctx)
 }
 
 /// The handler of the row with this number.

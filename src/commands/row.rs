@@ -5,19 +5,18 @@
 //! differ from what the parser accepts. A row is plain data, except for the function in [`Run`].
 
 use std::ffi::CStr;
+use std::ops::Range;
 
-use super::CommandResult;
-use super::grammar::{Arg, Text};
+use super::grammar::{Arg, Flag, Number, Text};
 #[cfg(test)]
 use super::manual::Manual;
-use super::parsed::Parsed;
 use super::replies::{ErrorCode, ReplyForm};
 use crate::module::redis::args::Args;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
 use crate::module::redis::name::KeyString;
-use dsync_engine::Family;
 use dsync_engine::types::Token;
+use dsync_engine::{Family, WrongType};
 
 #[derive(Clone, Copy)]
 #[cfg_attr(
@@ -66,6 +65,27 @@ pub(super) enum Run {
     OnServer(fn(Ctx<'_>, &Parsed<'_>) -> CommandResult),
 }
 
+/// Ok when the command has written its reply; otherwise the error to reply.
+pub(super) type CommandResult = Result<(), Failure>;
+
+pub(super) enum Failure {
+    WrongType,
+    /// The whole line of the error, with its code.
+    Error(String),
+}
+
+impl From<WrongType> for Failure {
+    fn from(WrongType: WrongType) -> Failure {
+        Failure::WrongType
+    }
+}
+
+impl From<String> for Failure {
+    fn from(line: String) -> Failure {
+        Failure::Error(line)
+    }
+}
+
 /// A parsed request for one key, as a row's function gets it.
 pub(super) struct Call<'a> {
     pub(super) ctx: Ctx<'a>,
@@ -82,6 +102,48 @@ impl Call<'_> {
         let text = self.parsed.text(Text::Token);
         text.and_then(Token::parse)
             .ok_or_else(|| "ERR no token".to_owned())
+    }
+}
+
+/// The arguments of one request as values. The parser (`parse`) fills them in. Each is within the bounds that the command's row gives for it.
+#[derive(Default)]
+pub(super) struct Parsed<'a> {
+    /// By [`Number`]. Valid only where `has_number` has the bit.
+    pub(super) numbers: [u64; Number::KINDS],
+    /// One bit for each [`Number`]: whether the request has it.
+    pub(super) has_number: u32,
+    /// By [`Text`]. None where the request does not have it.
+    pub(super) texts: [Option<&'a [u8]>; Text::KINDS],
+    /// By [`Flag`]: whether the request has the word.
+    pub(super) flags: [bool; Flag::KINDS],
+    /// The positions of the tokens among the arguments: they are neighbours.
+    pub(super) secrets: Range<usize>,
+}
+
+impl<'a> Parsed<'a> {
+    pub(super) fn number(&self, number: Number) -> Option<u64> {
+        let was_given = self.has_number & (1 << number as u32) != 0;
+        was_given.then(|| self.numbers[number as usize])
+    }
+
+    /// [`number`](Self::number) for numbers whose bounds fit 32 bits.
+    pub(super) fn number_u32(&self, number: Number) -> Option<u32> {
+        self.number(number)
+            .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+    }
+
+    /// The text, if the request has it; the first one if the argument is a list.
+    pub(super) fn text(&self, text: Text) -> Option<&'a [u8]> {
+        self.texts[text as usize]
+    }
+
+    pub(super) fn has(&self, flag: Flag) -> bool {
+        self.flags[flag as usize]
+    }
+
+    /// The positions of the arguments that must not appear in MONITOR and SLOWLOG.
+    pub(super) fn secrets(&self) -> Range<usize> {
+        self.secrets.clone()
     }
 }
 

@@ -1,6 +1,5 @@
 //! DSEM: semaphores. RELEASE, RENEW, CHECK, REVOKE and INFO are in `holding`.
 
-use super::CommandResult;
 use super::acquire::{REQUEST_COMPLEXITY, REQUEST_PROPERTIES, acquire};
 use super::arguments::{
     EPHEMERAL, KEY, LEASE, LIMIT, OWNER, PERMITS, PINNED, TOKEN_OPTION, WAITING,
@@ -12,7 +11,7 @@ use super::replies::{
     Form, GRANT, MISMATCH, NO_LIMIT, NO_MEMORY, QUEUE_FULL, ReplyForm, SYNTAX, TOO_MANY, UNBLOCKED,
     WRONG_TYPE, queued,
 };
-use super::row::{Call, CommandName, Properties, Row, Run, User};
+use super::row::{Call, CommandName, CommandResult, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::run::run;
 use dsync_engine::Family;

@@ -2,7 +2,7 @@
 //!
 //! To add a command, write its row beside its function in the family's file, add a line here, and add the next
 //! number in `register`; the compiler fails until all three agree. The commands that clients cannot call are not
-//! here but in `internal`.
+//! here but beside the code that uses them.
 
 use super::contended::CONTENDED;
 use super::holding::{check, info, pause, release, renew, revoke};

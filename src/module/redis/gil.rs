@@ -119,3 +119,38 @@ pub(crate) fn forget_all() {
         cell.forget();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::guard::guard;
+    use super::*;
+
+    /// The only test that uses cells, because they are shared with all others.
+    #[test]
+    fn forget_all_leaves_no_cell_out() {
+        static NUMBERS: GilCell<Vec<u8>> = GilCell::new(|| vec![1]);
+        static FLAG: GilFlag = GilFlag::new();
+        guard(
+            c"a test",
+            || panic!("it panicked"),
+            || {
+                for _ in 0..2 {
+                    NUMBERS.with(|numbers| numbers.push(2));
+                    NUMBERS.with(|numbers| assert_eq!(*numbers, [1, 2]));
+                    assert!(!FLAG.set(true));
+                    assert!(FLAG.is_set());
+                    forget_all();
+                    assert!(!FLAG.is_set());
+                }
+                NUMBERS.with(|numbers| assert_eq!(*numbers, [1]));
+            },
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "outside a callback")]
+    fn cell_is_not_used_outside_a_callback() {
+        static NUMBER: GilCell<u8> = GilCell::new(u8::default);
+        NUMBER.with(|_| ());
+    }
+}
