@@ -15,7 +15,7 @@ use module::out::{journal, metrics};
 use module::redis::args::Args;
 use module::redis::context::Ctx;
 use module::redis::on_load::{Library, entry_points};
-use module::redis::{detached, gil, probe};
+use module::redis::{context, gil, probe};
 use module::{events, settings, tick, values, version};
 
 entry_points!(Dsync);
@@ -31,7 +31,7 @@ impl Library for Dsync {
         let settings = settings::check(args)?;
 
         // The callbacks registered below may use these from their first call on.
-        detached::make(ctx);
+        context::make_detached(ctx);
         events::set_cron_period(ctx);
 
         // Every server forgets these by itself when it refuses the module, so each of them may fail. The types come
@@ -65,7 +65,7 @@ impl Library for Dsync {
         events::take_back(ctx);
         node::take_back(ctx);
         tick::disarm(ctx);
-        detached::free();
+        context::free_detached();
         gil::forget_all();
     }
 

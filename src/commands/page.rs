@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::docs::categories;
-use super::glossary::meaning;
+use super::glossary::replies;
 use super::grammar::{Arg, Kind};
-use super::replies::Form;
 use super::row::{Row, User, prefix};
 use super::table::ROWS;
 use crate::module::redis::docs::KeyUse;
@@ -182,91 +181,6 @@ fn argument(text: &mut String, arg: &Arg, syntax: &str) {
     let value = with_settings_as_code(&value.join(", "));
     let meaning = with_settings_as_code(arg.meaning);
     writeln!(text, "| {mark}`{syntax}` | {value} | {meaning} |").expect("text");
-}
-
-fn replies(row: &Row) -> String {
-    let mut text = String::new();
-    for reply in row.replies {
-        let form = in_words(&reply.form);
-        let when = reply.when.strip_prefix("always: ").unwrap_or(reply.when);
-        match when {
-            "always" => writeln!(text, "- {form}"),
-            _ => writeln!(text, "- **{when}**: {form}"),
-        }
-        .expect("text");
-        fields(row, &reply.form, 1, &mut text);
-    }
-    let has = |fits: fn(&Form) -> bool| row.replies.iter().any(|reply| contains(&reply.form, fits));
-    let mut differences = Vec::new();
-    if has(|form| matches!(form, Form::Null)) {
-        differences.push("null is `$-1` in RESP2 and `_` in RESP3");
-    }
-    if has(|form| matches!(form, Form::Map(_))) {
-        differences.push("a map is an array of names and values in RESP2");
-    }
-    let difference = match differences.as_slice() {
-        [] => "The replies are the same in RESP2 and RESP3.".to_owned(),
-        differences => format!(
-            "The replies are the same in RESP2 and RESP3, except that {}.",
-            differences.join(", and ")
-        ),
-    };
-    format!("{difference}\n\n{text}")
-}
-
-fn contains(form: &Form, fits: fn(&Form) -> bool) -> bool {
-    let inside = match form {
-        Form::Array(elements) | Form::Map(elements) => {
-            elements.iter().any(|(_, form)| contains(form, fits))
-        }
-        Form::List(element) => contains(element, fits),
-        Form::Either(forms) => forms.iter().any(|form| contains(form, fits)),
-        _ => false,
-    };
-    inside || fits(form)
-}
-
-/// The form in words: `array of 2`, `bulk string or null`.
-fn in_words(form: &Form) -> String {
-    match form {
-        Form::Null => "null".to_owned(),
-        Form::Integer | Form::Id => "integer".to_owned(),
-        Form::Ms => "integer (milliseconds)".to_owned(),
-        // Its label says which.
-        Form::Is(_) => "integer".to_owned(),
-        Form::Bulk => "bulk string".to_owned(),
-        Form::Word(word) => format!("bulk string `{word}`"),
-        Form::Status(line) => format!("simple string `{line}`"),
-        Form::Array(elements) => format!("array of {}", elements.len()),
-        Form::List(Form::Map(_)) => "array of maps".to_owned(),
-        Form::List(element) => format!("array, each element an {}", in_words(element)),
-        Form::Map(_) => "map".to_owned(),
-        Form::Either(forms) => {
-            let forms: Vec<_> = forms.iter().map(in_words).collect();
-            forms.join(" or ")
-        }
-    }
-}
-
-/// A list of the fields of a map or of the elements of an array, and of those inside them.
-fn fields(row: &Row, form: &Form, depth: usize, text: &mut String) {
-    let indent = "  ".repeat(depth);
-    match form {
-        Form::Array(elements) | Form::Map(elements) => {
-            for (name, form) in *elements {
-                let words = in_words(form);
-                match form {
-                    Form::Word(word) if word == name => writeln!(text, "{indent}- {words}"),
-                    Form::Word(_) => writeln!(text, "{indent}- `{name}`, {words}"),
-                    _ => writeln!(text, "{indent}- `{name}`, {words}: {}", meaning(row, name)),
-                }
-                .expect("text");
-                fields(row, form, depth + 1, text);
-            }
-        }
-        Form::List(element) => fields(row, element, depth, text),
-        _ => {}
-    }
 }
 
 fn errors(row: &Row) -> String {

@@ -17,8 +17,7 @@ use super::cluster::node;
 use super::cluster::ownership::{self, Ownership, Ownerships};
 use super::pace::Pace;
 use super::redis::clock;
-use super::redis::context::Ctx;
-use super::redis::detached;
+use super::redis::context::{Ctx, with_detached};
 use super::redis::gil::GilCell;
 use super::redis::name::KeyString;
 use super::redis::timer::{self, MAX_PERIOD_MS, OneShot, Timer, TimerSlot};
@@ -93,7 +92,7 @@ pub(super) fn arm(ctx: Ctx<'_>) {
 
 /// [`arm`] for callbacks without a context, which may come in the middle of a command or a script.
 pub(super) fn arm_soon() {
-    detached::with(arm);
+    with_detached(arm);
 }
 
 /// [`arm`] for a caller that knows the time.

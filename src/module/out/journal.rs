@@ -8,9 +8,9 @@
 //! RESTORE can send as many as it likes.
 
 use crate::module::redis::clock;
+use crate::module::redis::config;
 use crate::module::redis::context::{Ctx, Level, log};
 use crate::module::redis::gil::GilCell;
-use crate::module::redis::setting;
 use dsync_engine::Misfit;
 use dsync_engine::change::{Change, End};
 use dsync_engine::effect::Note;
@@ -99,7 +99,7 @@ impl LineLimit {
 
 /// Asks the server for its log level, to know which lines it takes.
 pub(crate) fn read_log_level(ctx: Ctx<'_>) {
-    let level = setting::get(ctx, "loglevel").unwrap_or_default();
+    let level = config::of_server(ctx, "loglevel").unwrap_or_default();
     JOURNAL.with(|journal| {
         journal.takes_debug = level == b"debug";
         journal.takes_notice = !matches!(&*level, b"warning" | b"nothing");
@@ -108,7 +108,7 @@ pub(crate) fn read_log_level(ctx: Ctx<'_>) {
 
 /// Warns if the server may evict holds to make room: asks it for its policy, and logs at once.
 pub(crate) fn warn_of_eviction(ctx: Ctx<'_>) {
-    let policy = setting::get(ctx, "maxmemory-policy").unwrap_or_default();
+    let policy = config::of_server(ctx, "maxmemory-policy").unwrap_or_default();
     if policy.starts_with(b"allkeys") {
         let policy = policy.escape_ascii();
         ctx.log(

@@ -17,6 +17,10 @@
 //! | one of these after release, Redis ≥ 7.4 | left instead of answer; gone |
 //! | one of these after release, the others | gone: the answer was written, perhaps for nobody |
 //!
+//! A client can be released by the same command that parks it, for example after a panic. On Redis 7.2 to unblock a client
+//! within its own command stops the server at an assertion, because the command's duration is then recorded twice. So
+//! such a release is deferred to the next turn of the event loop, on all servers alike (see [`Running`]).
+//!
 //! For a closed connection the event `ServerEvent::Disconnected` comes before `left`; only this event shows that the
 //! connection does not stay open. In the last row CLIENT UNBLOCK … ERROR reveals a defect of those servers: its error
 //! comes after the answer (Redis) or instead of it (Valkey 8.0), and no hook tells the module.
@@ -24,6 +28,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
 
@@ -31,7 +36,6 @@ use super::api::required;
 use super::context::Ctx;
 use super::gil::GilCell;
 use super::guard::guard;
-use super::late_release;
 use super::name::KeyString;
 use super::reply::OwedReply;
 
@@ -50,6 +54,11 @@ pub(crate) trait Hooks {
 /// second time, from its own `answer` or `left`, would write a second reply. A handle found here is alive. A tree,
 /// because a hash table that doubles at 100,000 waiters would stall the server.
 static PARKED: GilCell<BTreeMap<NonZeroU64, Option<Handle>>> = GilCell::new(BTreeMap::new);
+
+/// The waiter that the running command has parked, or 0. Used only under the server's global lock.
+static PARKED_NOW: AtomicU64 = AtomicU64::new(0);
+/// Whether that waiter was released already.
+static RELEASED_EARLY: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy)]
 struct Handle(*mut raw::RedisModuleBlockedClient);
@@ -76,7 +85,7 @@ pub(crate) fn park<H: Hooks>(
     wait_on: &[u8],
     waiter: NonZeroU64,
 ) -> Option<ParkedClient> {
-    let may_park = ctx.is_command() && late_release::none_parked() && ctx.facts().may_block();
+    let may_park = ctx.is_command() && PARKED_NOW.load(Relaxed) == 0 && ctx.facts().may_block();
     if !may_park || PARKED.with(|parked| parked.contains_key(&waiter)) {
         return None;
     }
@@ -104,7 +113,7 @@ pub(crate) fn park<H: Hooks>(
     // SAFETY: RM_BlockClientOnKeys has just returned this handle.
     unsafe { required!(RedisModule_SetDisconnectCallback)(handle, Some(on_disconnect::<H>)) };
     PARKED.with(|parked| parked.insert(waiter, Some(Handle(handle))));
-    late_release::parked(waiter);
+    PARKED_NOW.store(waiter.get(), Relaxed);
     OwedReply::postpone();
     Some(ParkedClient { waiter })
 }
@@ -117,15 +126,39 @@ impl ParkedClient {
 
 impl Drop for ParkedClient {
     fn drop(&mut self) {
-        if !late_release::defers(self.waiter) {
+        if PARKED_NOW.load(Relaxed) == self.waiter.get() {
+            RELEASED_EARLY.store(true, Relaxed);
+        } else {
             unblock(self.waiter);
         }
     }
 }
 
-/// Releases a client in the next turn of the event loop, because it must not be unblocked before the running command is
-/// over, see [`late_release`].
-pub(super) fn unblock_next_turn(ctx: Ctx<'_>, waiter: NonZeroU64) {
+/// One run of a command. Keeps the values of the command further up the stack, if one called this one.
+pub(super) struct Running {
+    outer: (u64, bool),
+}
+
+impl Running {
+    pub(super) fn begin() -> Self {
+        let outer = (
+            PARKED_NOW.swap(0, Relaxed),
+            RELEASED_EARLY.swap(false, Relaxed),
+        );
+        Running { outer }
+    }
+
+    /// Has the deferred release done in the next turn of the event loop, if there is one.
+    pub(super) fn end(self, ctx: Ctx<'_>) {
+        let waiter = PARKED_NOW.swap(self.outer.0, Relaxed);
+        let released_early = RELEASED_EARLY.swap(self.outer.1, Relaxed);
+        if let Some(waiter) = NonZeroU64::new(waiter).filter(|_| released_early) {
+            unblock_next_turn(ctx, waiter);
+        }
+    }
+}
+
+fn unblock_next_turn(ctx: Ctx<'_>, waiter: NonZeroU64) {
     let data = std::ptr::without_provenance_mut(waiter.get() as usize);
     // SAFETY: the context is live; the callback stays in memory, because a module with data types is not unloaded; its
     // data is a number that nothing dereferences.

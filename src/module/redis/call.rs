@@ -6,8 +6,8 @@ use redis_module::raw;
 
 use super::api::required;
 use super::context::Ctx;
+use super::key::assert_none_open;
 use super::name::KeyString;
-use super::open;
 
 /// The reply of a command. Freed on drop.
 pub(super) struct CallReply(*mut raw::RedisModuleCallReply);
@@ -17,7 +17,7 @@ pub(super) struct CallReply(*mut raw::RedisModuleCallReply);
 /// # Panics
 /// If a key is open, because other modules may filter the call and change the key.
 pub(super) fn ask(ctx: Ctx<'_>, command: &CStr, args: &[&[u8]]) -> Option<CallReply> {
-    open::assert_none();
+    assert_none_open();
     let strings: Vec<KeyString> = args.iter().map(|arg| KeyString::new(arg)).collect();
     let mut vector: Vec<_> = strings.iter().map(KeyString::raw).collect();
     // SAFETY: the context is live; for `v` RM_Call reads a vector of string objects and its length, and takes its own

@@ -1,4 +1,5 @@
-//! The channel on which the turn of a kept place is announced, and the message itself.
+//! What the server tells subscribers: keyspace notifications, and the announcement of a kept place's turn on the channel
+//! of the place.
 //!
 //! In a cluster the channel must be in the slot of its key, because the server sends messages of a shard channel only to
 //! the nodes of that slot, and clients are redirected by the channel as by a key. So the channel contains the key with
@@ -7,9 +8,14 @@
 //! Every channel begins with the prefix, also that of the oddest key, because an ACL permits channels by it. The number at
 //! the end makes the channel unique, whatever the key is.
 
+use std::ffi::CStr;
+
+use redis_module::raw;
+
 use super::api::required;
 use super::context::Ctx;
 use super::hash_slot::{as_tag, hash_tag, slot, tag_in};
+use super::key::assert_none_open;
 use super::name::KeyString;
 
 /// What the channels of all places begin with, so that one pattern and one ACL rule cover them.
@@ -35,6 +41,23 @@ fn channel(key: &[u8], number: u64, in_cluster: impl FnOnce() -> bool) -> Vec<u8
 }
 
 impl Ctx<'_> {
+    /// Sends a keyspace notification of class `d` for a key of the selected database.
+    ///
+    /// # Panics
+    /// If a key is open, because other modules get the notification and may change the key.
+    pub(crate) fn notify(self, event: &CStr, name: &KeyString) {
+        assert_none_open();
+        // SAFETY: the context and the string object are live, and the event is a C string.
+        unsafe {
+            required!(RedisModule_NotifyKeyspaceEvent)(
+                self.raw(),
+                raw::REDISMODULE_NOTIFY_MODULE,
+                event.as_ptr(),
+                name.raw(),
+            )
+        };
+    }
+
     /// Sends a message to the subscribers of a channel: SPUBLISH in a cluster, PUBLISH elsewhere.
     ///
     /// The server writes a message at once to each subscriber's connection. So do not call this while that connection may

@@ -7,10 +7,9 @@ use redis_module::raw;
 
 use super::api::required;
 use super::args::Args;
-use super::blocked::unblock_next_turn;
+use super::blocked::Running;
 use super::context::Ctx;
 use super::guard::guard;
-use super::late_release::Running;
 use super::reply::OwedReply;
 
 pub(crate) trait Command {
@@ -66,8 +65,6 @@ unsafe extern "C" fn trampoline<C: Command>(
     let (owed, running) = (OwedReply::begin(), Running::begin());
     guard(C::NAME, || (), || C::run(ctx, args));
     owed.complete(ctx);
-    if let Some(waiter) = running.end() {
-        unblock_next_turn(ctx, waiter);
-    }
+    running.end(ctx);
     raw::REDISMODULE_OK as i32
 }

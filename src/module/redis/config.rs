@@ -7,6 +7,8 @@
 //! already, because it keeps those on the loadmodule line. The server checks directives against the bounds; this file
 //! checks the arguments. The caller keeps the values, behind the trait [`Values`]; the server asks for them by the
 //! number of the row.
+//!
+//! [`of_server`] reads a setting of the server's own.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,6 +17,7 @@ use redis_module::raw;
 
 use super::api::{self, required};
 use super::args::{Args, parse_i64};
+use super::call;
 use super::context::Ctx;
 use super::guard::guard;
 
@@ -209,6 +212,14 @@ fn defaults(settings: &[Setting], args: &[&[u8]]) -> Result<Vec<i64>, String> {
         .zip(given)
         .map(|(setting, given)| given.unwrap_or(setting.default()))
         .collect())
+}
+
+/// The value of the server's own setting with this name; `None` if there is no such setting. Too slow for every request.
+///
+/// # Panics
+/// If a key is open, because other modules may filter the call and change the key.
+pub(crate) fn of_server(ctx: Ctx<'_>, name: &str) -> Option<Vec<u8>> {
+    call::ask(ctx, c"CONFIG", &[b"GET", name.as_bytes()])?.text_at(1)
 }
 
 unsafe extern "C" fn get<V: Values>(_: *const c_char, row: *mut c_void) -> i64 {

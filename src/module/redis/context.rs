@@ -1,17 +1,18 @@
 //! The context of a callback: its client, its database and its circumstances, and what a callback can do with the
-//! server besides replying: replicate, notify, log.
+//! server besides replying: replicate, log.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use redis_module::raw;
 
 use super::api::{optional, required};
 pub(crate) use super::facts::CtxFacts;
+use super::guard;
 use super::log::c_string;
 pub(crate) use super::log::{Level, log};
 use super::name::KeyString;
-use super::open;
 
 /// Valid only during the callback that got it. It cannot be kept or sent to another thread.
 #[derive(Clone, Copy)]
@@ -158,23 +159,6 @@ impl<'a> Ctx<'a> {
         unsafe { required!(RedisModule_SignalModifiedKey)(self.raw, name.raw()) };
     }
 
-    /// Sends a keyspace notification of class `d` for a key of the selected database.
-    ///
-    /// # Panics
-    /// If a key is open, because other modules get the notification and may change the key.
-    pub(crate) fn notify(self, event: &CStr, name: &KeyString) {
-        open::assert_none();
-        // SAFETY: the context and the string object are live, and the event is a C string.
-        unsafe {
-            required!(RedisModule_NotifyKeyspaceEvent)(
-                self.raw,
-                raw::REDISMODULE_NOTIFY_MODULE,
-                event.as_ptr(),
-                name.raw(),
-            )
-        };
-    }
-
     /// Hides one argument of the running command from MONITOR and SLOWLOG. Does nothing on a server that cannot.
     pub(crate) fn redact(self, arg_index: usize) {
         let (Some(redact), Ok(index)) = (
@@ -208,5 +192,39 @@ impl<'a> Ctx<'a> {
     /// How often the server's own cron runs in a second.
     pub(crate) fn hz(self) -> u64 {
         self.server_info_u64(c"server", c"hz").unwrap_or(10)
+    }
+}
+
+/// A context of our own, for callbacks that get none from the server: a value that leaves its key, a client that
+/// disconnects, a command filter. NULL before it is made.
+///
+/// It serves only to arm a timer, to subscribe to events and to log. It does not have a client's database, and such
+/// callbacks come in the middle of other clients' commands, when nothing may be written.
+static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Makes the context while the module is loaded. It lives as long as the module.
+pub(crate) fn make_detached(ctx: Ctx<'_>) {
+    // SAFETY: the context is live; RM_GetDetachedThreadSafeContext returns another, which lives until it is freed.
+    let detached = unsafe { required!(RedisModule_GetDetachedThreadSafeContext)(ctx.raw()) };
+    DETACHED.store(detached, Relaxed);
+}
+
+/// Frees the context if the server refuses the module.
+pub(crate) fn free_detached() {
+    let detached = DETACHED.swap(std::ptr::null_mut(), Relaxed);
+    if !detached.is_null() {
+        // SAFETY: `make_detached` made this context, and the swap above makes sure that it is freed once and used no more.
+        unsafe { required!(RedisModule_FreeThreadSafeContext)(detached) };
+    }
+}
+
+/// Calls `body` with the context. Does nothing on a thread without the server's global lock.
+pub(crate) fn with_detached(body: impl FnOnce(Ctx<'_>)) {
+    let detached = DETACHED.load(Relaxed);
+    // The server can free a value on a thread without the lock, where no context may be used.
+    if !detached.is_null() && guard::is_inside() {
+        // SAFETY: the context lives as long as the static has it, and `is_inside` shows that this thread holds the
+        // server's global lock.
+        body(unsafe { Ctx::detached(detached) });
     }
 }

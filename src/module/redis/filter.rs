@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use redis_module::raw;
 
 use super::api::required;
-use super::context::Ctx;
+use super::context::{Ctx, with_detached};
 use super::guard::guard;
 use super::name::bytes_of;
 
@@ -23,15 +23,9 @@ pub(crate) trait CommandListener {
 /// The server's handle of the filter; null if none is registered.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A context of this module, because the server passes none to a filter; null if no filter is registered.
-static CONTEXT: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(std::ptr::null_mut());
-
 /// Registers the filter. If the server refuses the module afterwards, call [`stop_watching`]: Redis 7.0 would go on
 /// calling the filter of a library that it has unloaded.
 pub(crate) fn watch_cluster_commands<L: CommandListener>(ctx: Ctx<'_>) -> Result<(), String> {
-    // SAFETY: the context is live; `stop_watching` frees the new one.
-    let detached = unsafe { required!(RedisModule_GetDetachedThreadSafeContext)(ctx.raw()) };
-    CONTEXT.store(detached, Relaxed);
     let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
     // SAFETY: the context is live; the filter is unregistered before the server unloads this library.
     let filter = unsafe {
@@ -50,11 +44,6 @@ pub(crate) fn stop_watching(ctx: Ctx<'_>) {
         // SAFETY: the context is live and this module's; RM_UnregisterCommandFilter frees the filter, and the swap
         // above lets that happen only once.
         unsafe { required!(RedisModule_UnregisterCommandFilter)(ctx.raw(), filter) };
-    }
-    let detached = CONTEXT.swap(std::ptr::null_mut(), Relaxed);
-    if !detached.is_null() {
-        // SAFETY: the context is this module's own, and the swap above lets that happen only once.
-        unsafe { required!(RedisModule_FreeThreadSafeContext)(detached) };
     }
 }
 
@@ -83,9 +72,8 @@ unsafe fn on_cluster_command<L: CommandListener>(filter: *mut raw::RedisModuleCo
             // SAFETY: as in `on_command`.
             let count = unsafe { required!(RedisModule_CommandFilterArgsCount)(filter) };
             let words: Vec<&[u8]> = (1..count.min(4)).map(argument).collect();
-            // SAFETY: the context lives as long as the filter is registered, and a filter runs on the main thread.
-            let ctx = unsafe { Ctx::from_raw(CONTEXT.load(Relaxed)) };
-            L::on_cluster_command(ctx, &words);
+            // The server passes no context to a filter.
+            with_detached(|ctx| L::on_cluster_command(ctx, &words));
         },
     );
 }

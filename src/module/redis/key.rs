@@ -3,20 +3,29 @@
 //! A value of ours is only a number: the engine owns all states, and the server keeps the number in the place of a
 //! pointer, which it never follows. So the module never dereferences anything that it reads from the keyspace.
 //!
-//! Only one key can be open at a time, see [`open`]. To open another one, to notify or to probe meanwhile panics, so
-//! close the key before the effects are carried out.
+//! Only one key may be open at a time. Through a second handle, or in a call that lets others delete keys, the first
+//! handle's object could be freed, and the server reads it when it closes the handle. So to open another key, to notify
+//! or to probe meanwhile panics: close the key before the effects are carried out.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw;
 
 use super::api::required;
 use super::context::Ctx;
 use super::name::KeyString;
-use super::open;
-use super::value::{id_of, pointer_of};
-use super::value_type::{self, TypeNumber};
+use super::value_type::{self, TypeNumber, id_of, pointer_of};
+
+/// Whether a key is open. Used only under the server's global lock.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// # Panics
+/// If a key is open.
+pub(super) fn assert_none_open() {
+    assert!(!IS_OPEN.load(Relaxed), "a key is still open");
+}
 
 /// The value of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,11 +62,11 @@ impl<'a> OpenKey<'a> {
     }
 
     fn open(ctx: Ctx<'a>, name: &KeyString, mode: i32) -> Self {
-        open::assert_none();
+        assert_none_open();
         // SAFETY: the context and the string are live, and RM_OpenKey takes its own reference to the string. No other
         // handle is open.
         let raw = unsafe { required!(RedisModule_OpenKey)(ctx.raw(), name.raw(), mode) };
-        open::set(true);
+        IS_OPEN.store(true, Relaxed);
         OpenKey {
             raw,
             lifetime: PhantomData,
@@ -118,6 +127,6 @@ impl Drop for OpenKey<'_> {
     fn drop(&mut self) {
         // SAFETY: RM_CloseKey accepts NULL or an open key, and drop closes the key only once.
         unsafe { required!(RedisModule_CloseKey)(self.raw) }
-        open::set(false);
+        IS_OPEN.store(false, Relaxed);
     }
 }

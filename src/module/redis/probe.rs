@@ -19,7 +19,7 @@ use super::args::Args;
 use super::call::CallReply;
 use super::command::{self, Command};
 use super::context::Ctx;
-use super::open;
+use super::key::assert_none_open;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WriteState {
@@ -74,7 +74,7 @@ fn has_persist(ctx: Ctx) -> bool {
 /// # Panics
 /// If a key is open, because other modules may filter the call and change the key.
 pub(crate) fn writes_allowed(ctx: Ctx, key: &[u8]) -> WriteState {
-    open::assert_none();
+    assert_none_open();
     match ask(ctx, DRY.load(Relaxed), key) {
         Ok(()) => WriteState::Ok,
         Err(reason) => refusal(reason),
@@ -89,7 +89,7 @@ pub(crate) fn writes_allowed(ctx: Ctx, key: &[u8]) -> WriteState {
 /// # Panics
 /// If a key is open.
 pub(crate) fn denies_memory(ctx: Ctx, key: &[u8]) -> bool {
-    open::assert_none();
+    assert_none_open();
     // SETNX is flagged as a command that needs memory, as DSYNC.PROBE is. If the server cannot be asked, its flags are
     // right.
     let answer = match DRY.load(Relaxed) {

@@ -11,9 +11,8 @@ use redis_module::raw;
 use super::api::required;
 use super::context::Ctx;
 use super::guard::guard;
-use super::key::{KeyContent, content_of};
+use super::key::{KeyContent, assert_none_open, content_of};
 use super::name::bytes_of;
-use super::open;
 
 pub(crate) trait Visitor {
     /// Handles one key. The context has the key's database selected. Must not open, change or delete a key.
@@ -41,7 +40,7 @@ impl ScanCursor {
 
     /// Shows the keys in the next bucket of the table of the context's database. Returns whether there are more.
     pub(crate) fn scan<V: Visitor>(&mut self, ctx: Ctx<'_>) -> bool {
-        open::assert_none();
+        assert_none_open();
         // SAFETY: a live context and cursor; the callback is a function of this library and takes no data.
         unsafe {
             required!(RedisModule_Scan)(ctx.raw(), self.0.as_ptr(), Some(visited::<V>), null_mut())

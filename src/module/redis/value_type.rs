@@ -1,4 +1,5 @@
-//! A keyspace type, as a Rust type. Translates the server's callbacks into calls with numbers and safe handles.
+//! A keyspace type, as a Rust type. Translates the server's callbacks into calls with numbers and safe handles: a value
+//! is a number in the place of a pointer, which nothing follows.
 //!
 //! Deliberately absent: `free_effort`, so that a value counts 1 and DEL and UNLINK free it at once (FLUSHALL ASYNC, and
 //! on Valkey every FLUSHDB, still free values on other threads, hence `on_main_thread`); `defrag`, because there is no
@@ -15,7 +16,6 @@ use super::context::Ctx;
 use super::guard::{guard, guard_unlocked, on_main_thread};
 use super::io::{AofWriter, Digest, Loader, Malformed, Saver};
 use super::name::bytes_of;
-use super::value::{id_of, pointer_of};
 
 /// The number of a type of ours, as its `ValueType` chose it, below `FAMILIES`.
 pub(crate) type TypeNumber = u8;
@@ -110,6 +110,15 @@ fn create<T: ValueType>(ctx: Ctx, mut methods: raw::RedisModuleTypeMethods) -> R
     }
     TYPES[usize::from(T::FAMILY)].store(created, Relaxed);
     Ok(())
+}
+
+/// The number in the place of a value's pointer.
+pub(super) fn id_of(value: *const c_void) -> Option<NonZeroU32> {
+    u32::try_from(value.addr()).ok().and_then(NonZeroU32::new)
+}
+
+pub(super) fn pointer_of(id: NonZeroU32) -> *mut c_void {
+    std::ptr::without_provenance_mut(id.get() as usize)
 }
 
 /// The server's type; NULL if it was not registered.
