@@ -38,7 +38,7 @@ pub enum Answer {
     /// The round has finished.
     Finished {
         done: u64,
-        lost: u64,
+        lapsed: u64,
     },
     Refused(Refusal),
     /// A later request with the same token has taken over the place.

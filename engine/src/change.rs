@@ -10,13 +10,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::families::once::{Completion, Record};
 use crate::hold::Grant;
 use crate::types::{Claim, Fence, LeaseMs, Token, UnixMs};
-
-pub use crate::end::End;
-pub use crate::families::group::{FinishedRound, Tally};
-pub use crate::families::semaphore::Limits;
 
 /// What is replicated and saved of a kept place, and therefore equal on all servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,20 +116,7 @@ impl Change {
             | Change::Fail { fence, .. }
             | Change::Unheard { fence, .. } => Some(*fence),
             Change::Complete { fence, .. } => *fence,
-            Change::Limit(_)
-            | Change::Pin(_)
-            | Change::Expect { .. }
-            | Change::Finish { .. }
-            | Change::Vanish
-            | Change::Limits(_)
-            | Change::Tally(_)
-            | Change::GiveUp
-            | Change::Record(_)
-            | Change::Delay { .. }
-            | Change::Pause { .. }
-            | Change::Place(_)
-            | Change::Leave { .. }
-            | Change::Displaced(_) => None,
+            _ => None,
         }
     }
 
@@ -150,46 +132,190 @@ impl Change {
     pub fn modifies(&self) -> bool {
         !matches!(self, Change::Renew { .. }) && !self.is_of_queue()
     }
+}
 
-    /// Returns the name of the change in logs and in [`crate::wire`].
-    pub(super) fn verb(&self) -> &'static str {
+/// Why a change does not fit the state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misfit {
+    /// The change is of another family.
+    Family,
+    /// Another hold has the fence or the token, or the present holds leave no room for the change.
+    Taken,
+    /// No hold has this fence.
+    NoHold,
+    /// There is no room for another state.
+    Full,
+    /// Changes follow a VANISH.
+    Vanished,
+    /// A kept place has the token or the number already.
+    PlaceTaken,
+    /// No kept place has this number.
+    NoPlace,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misfit::Family => "the key is of another family",
+            Misfit::Taken => "its fence or its token is taken, or the key is held otherwise",
+            Misfit::NoHold => "no hold of the key has its fence",
+            Misfit::Full => "there is no room for another key",
+            Misfit::Vanished => "the key vanishes, and yet more happens to it",
+            Misfit::PlaceTaken => "another kept place has its token or its number",
+            Misfit::NoPlace => "no kept place has its number",
+        })
+    }
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum End {
+    /// RELEASE with its token.
+    Released,
+    /// DONE with the token of a group's member.
+    Done,
+    /// Its lease ran out.
+    Lapsed,
+    /// An operator revoked it.
+    Revoked,
+    /// It was EPHEMERAL, and its connection closed.
+    Disconnected,
+    /// Its connection had closed before the grant was written to it, or its place was kept and its token was not heard
+    /// from in time.
+    Undelivered,
+}
+
+impl End {
+    /// Each with its word, in the order of their numbers in packed strings.
+    pub(crate) const ALL: [(End, &'static str); 6] = [
+        (End::Released, "released"),
+        (End::Done, "done"),
+        (End::Lapsed, "lapsed"),
+        (End::Revoked, "revoked"),
+        (End::Disconnected, "disconnected"),
+        (End::Undelivered, "undelivered"),
+    ];
+
+    /// Whether the hold ended although its client did not ask for that.
+    #[must_use]
+    pub fn is_unasked(self) -> bool {
         match self {
-            Change::Grant(_) => "GRANT",
-            Change::Renew { .. } => "RENEW",
-            Change::End { .. } => "END",
-            Change::Limit(_) => "LIMIT",
-            Change::Pin(_) => "PIN",
-            Change::Expect { .. } => "EXPECT",
-            Change::Finish { .. } => "FINISH",
-            Change::Vanish => "VANISH",
-            Change::Limits(_) => "LIMITS",
-            Change::Tally(_) => "TALLY",
-            Change::Fail { .. } => "FAIL",
-            Change::Complete { .. } => "COMPLETE",
-            Change::GiveUp => "GIVEUP",
-            Change::Record(_) => "RECORD",
-            Change::Delay { .. } => "DELAY",
-            Change::Pause { .. } => "PAUSE",
-            Change::Unheard { .. } => "UNHEARD",
-            Change::Place(_) => "PLACE",
-            Change::Leave { .. } => "LEAVE",
-            Change::Displaced(_) => "DISPLACED",
+            End::Released | End::Done => false,
+            End::Lapsed | End::Revoked | End::Disconnected | End::Undelivered => true,
+        }
+    }
+
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        End::ALL
+            .iter()
+            .find(|(end, _)| *end == self)
+            .map_or("", |(_, word)| word)
+    }
+}
+
+/// What a semaphore keeps besides its holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// The last limit that a request put in force, or would have if no limit were pinned.
+    pub limit: Option<u32>,
+    /// The limit that an operator pinned. While it is set, it is in force.
+    pub pinned: Option<u32>,
+    /// How often the limit in force has changed.
+    pub changes: u64,
+}
+
+impl Limits {
+    #[must_use]
+    pub fn in_force(&self) -> Option<u32> {
+        self.pinned.or(self.limit)
+    }
+
+    /// Takes a limit that a request gave. While another limit is pinned, it is only remembered.
+    pub(crate) fn ask(&mut self, limit: u32) {
+        self.change(|limits| limits.limit = Some(limit));
+    }
+
+    pub(crate) fn pin(&mut self, limit: Option<u32>) {
+        self.change(|limits| limits.pinned = limit);
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Limits)) {
+        let before = self.in_force();
+        change(self);
+        // The first limit does not count as a change.
+        if before.is_some() && before != self.in_force() {
+            self.changes = self.changes.saturating_add(1);
         }
     }
 }
 
-/// For the server's log: the verb and the fence or number only, because tokens are secret, and results and reasons may be long.
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.verb())?;
-        let number = match self {
-            Change::Place(place) => Some(place.number),
-            Change::Leave { number } => Some(*number),
-            _ => self.fence(),
-        };
-        match number {
-            Some(number) => write!(f, " {}", number.0),
-            None => Ok(()),
+/// What a wait group keeps besides its members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tally {
+    pub limit: Option<u32>,
+    pub limit_changes: u64,
+    pub expected: Option<u32>,
+    /// Members of this round that ended by DONE.
+    pub done: u64,
+    /// Members of this round that lapsed, were revoked, or went with their connection.
+    pub lapsed: u64,
+    /// The moment of the last change.
+    pub touched: UnixMs,
+    /// Set once the round has finished: until when its tally is kept.
+    pub finished: Option<UnixMs>,
+}
+
+/// What a finished round leaves, but for the limit, which is the group's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FinishedRound {
+    pub expected: Option<u32>,
+    pub done: u64,
+    pub lapsed: u64,
+    pub keep_until: UnixMs,
+}
+
+/// Why the last attempt failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    Lapsed,
+    Revoked,
+    /// The text that FAIL gave.
+    Given(Arc<[u8]>),
+}
+
+impl Reason {
+    /// Returns the reason as clients and INFO show it.
+    #[must_use]
+    pub fn text(&self) -> Arc<[u8]> {
+        match self {
+            Reason::Lapsed => Arc::from(b"lapsed".as_slice()),
+            Reason::Revoked => Arc::from(b"revoked".as_slice()),
+            Reason::Given(text) => Arc::clone(text),
         }
     }
+}
+
+/// The completion of the work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The token that completed the work. Its repeated DONE is accepted.
+    pub token: Token,
+    pub result: Option<Arc<[u8]>>,
+    /// [`UnixMs::NEVER`] if the result is kept until the key is removed.
+    pub keep_until: UnixMs,
+}
+
+/// What is known of the work besides the current run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Attempts that have begun and were not handed back.
+    pub attempts: u64,
+    pub reason: Option<Reason>,
+    /// The token of the last run, if that run lapsed or lost its connection. Its DONE is still accepted until another
+    /// run is heard of or a client is told FAILED.
+    pub late: Option<Token>,
+    pub done: Option<Completion>,
+    /// The moment of the last change, or the end of a delay if that is later.
+    pub touched: UnixMs,
 }

@@ -92,19 +92,18 @@ impl Engine {
         };
         let particulars = match body {
             Body::Lock(_) => Particulars::Lock,
-            Body::Semaphore(semaphore) => {
-                let in_force = semaphore.limit_in_force();
-                let limit = in_force.map_or(0, u64::from);
-                let available = limit.saturating_sub(semaphore.holds.permits());
+            Body::Semaphore(_) => {
+                let (limits, permits) = (body.limits(), body.holds().permits());
+                let in_force = limits.in_force();
                 Particulars::Semaphore {
-                    limits: semaphore.limits(),
+                    limits,
                     in_force,
-                    available,
+                    available: in_force.map_or(0, u64::from).saturating_sub(permits),
                 }
             }
             Body::Once(once) => Particulars::Once {
                 record: once.record(),
-                delay_left_ms: once
+                delay_left_ms: body
                     .delayed_until()
                     .map_or(0, |until| until.ms_left(now.unix())),
             },

@@ -37,13 +37,10 @@ pub mod answer;
 pub mod calls;
 pub mod change;
 pub mod effect;
-mod end;
-pub mod families;
 mod fence;
 mod heap;
 pub mod held;
 pub mod hold;
-mod hold_set;
 mod index;
 pub mod info;
 #[cfg(debug_assertions)]
@@ -56,7 +53,6 @@ mod state;
 pub mod stats;
 pub mod types;
 pub mod unasked;
-mod undo;
 pub mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +81,7 @@ pub use answer::{FullQueue, Refusal};
 pub use fence::{Announcement, Beginning};
 pub use index::slab::StateId;
 pub use queue::entry::{Request, Wait};
-pub use state::{Body, Misfit, State};
+pub use state::{Body, Misfit, State, families};
 pub use types::Family;
 
 /// The settings that the engine knows, as the operator or the defaults set them.
@@ -279,7 +275,7 @@ impl Engine {
             return Err(self.refused(&change, Misfit::Full));
         }
         let body = self.body_mut(key).ok_or(NotDecided)?;
-        let limit_changes = body.limit_changes();
+        let limit_changes = body.limits().changes;
         let ended = match body.apply(&change) {
             Ok(ended) => ended,
             Err(misfit) => {
@@ -289,7 +285,7 @@ impl Engine {
                 return Err(self.refused(&change, misfit));
             }
         };
-        let limit_changes = body.limit_changes().saturating_sub(limit_changes);
+        let limit_changes = body.limits().changes.saturating_sub(limit_changes);
         self.stats.counters_mut(family).limit_changes += limit_changes;
         self.effects.modified |= change.modifies();
         if matches!(change, Change::Grant(_)) {

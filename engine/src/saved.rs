@@ -1,9 +1,9 @@
 //! A state as the packed changes that rebuild it. RDB files, DUMP payloads, rewritten AOFs and digests hold these.
 //!
 //! A state is one packed string, or several if it has many holds; each but the last says that more follow. The strings
-//! are those of [`crate::wire`]. [`Body::as_changes`] makes the changes, and [`Body::apply`] applies them as it applies
-//! those of a primary. This file checks what only a saved state must fulfil: which changes it may have, and in which
-//! order.
+//! are those of [`crate::wire`]. [`Body::as_changes`] makes the changes, and [`Loading`] applies them with the same result
+//! and the same refusals as [`Body::apply`]. This file checks what only a saved state must fulfil: which changes it may
+//! have, and in which order.
 //!
 //! The kept places of a name are saved with its value. Connections, the lease clock and the rest of the queue are not
 //! saved; see [`crate::change`] for the reason.
@@ -11,10 +11,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::change::{Change, KeptPlace};
-use crate::types::{Fence, Token};
+use crate::change::{Change, KeptPlace, Misfit};
+use crate::state::{Body, Loading};
+use crate::types::{Family, Fence, Token};
 use crate::wire::{self, Unreadable};
-use crate::{Body, Family, Misfit};
 
 /// How many changes one packed string has at most; they are of one version. One command of a rewritten AOF carries one
 /// string.
@@ -91,7 +91,7 @@ pub struct Loaded {
 
 /// A state that is being rebuilt from its packed strings.
 pub struct Assembly {
-    body: Body,
+    state: Loading,
     places: Vec<KeptPlace>,
     tokens: BTreeSet<Token>,
     last: Fence,
@@ -105,7 +105,7 @@ impl Assembly {
     #[must_use]
     pub fn new(family: Family) -> Assembly {
         Assembly {
-            body: Body::new(family),
+            state: Loading::new(family),
             places: Vec::new(),
             tokens: BTreeSet::new(),
             last: Fence(0),
@@ -117,34 +117,57 @@ impl Assembly {
     /// Adds the next string. Returns whether more follow.
     ///
     /// # Errors
-    /// If [`pack`] would not have written the string.
+    /// If [`pack`] would not have written the string, or an earlier one: two grants with one token are found behind the
+    /// last grant.
     pub fn add(&mut self, packed: &[u8]) -> Result<bool, Unsound> {
+        let added = self.add_changes(packed);
+        if added.is_err() {
+            // Report what comes first.
+            self.end_grants()?;
+        }
+        added
+    }
+
+    fn add_changes(&mut self, packed: &[u8]) -> Result<bool, Unsound> {
         let changes = wire::open(packed)?;
-        if changes.family != self.body.family() {
+        if changes.family != self.state.body().family() {
             return Err(Unsound::Family);
         }
         let more = changes.more;
         for change in changes {
             let change = change?;
             let verb = change.verb();
+            let misfit = |misfit| Unsound::Misfit { verb, misfit };
+            if !matches!(change, Change::Grant(_)) {
+                self.end_grants()?;
+            }
             if !self.is_next(&change) {
                 return Err(Unsound::Misplaced { verb });
             }
-            let misfit = |misfit| Unsound::Misfit { verb, misfit };
-            self.body.apply(&change).map_err(misfit)?;
-            if let Change::Place(place) = change {
-                if !self.tokens.insert(place.token.clone()) {
-                    return Err(misfit(Misfit::PlaceTaken));
+            match change {
+                Change::Grant(grant) => self.state.grant(grant).map_err(misfit)?,
+                Change::Place(place) => {
+                    if !self.tokens.insert(place.token.clone()) {
+                        return Err(misfit(Misfit::PlaceTaken));
+                    }
+                    self.places.push(place);
                 }
-                self.places.push(place);
+                change => self.state.apply(&change).map_err(misfit)?,
             }
         }
         Ok(more)
     }
 
+    fn end_grants(&mut self) -> Result<(), Unsound> {
+        let verb = "GRANT";
+        let misfit = |misfit| Unsound::Misfit { verb, misfit };
+        self.state.end_grants().map_err(misfit)
+    }
+
     /// Whether the change may come next, by the order of [`Body::as_changes`].
     fn is_next(&mut self, change: &Change) -> bool {
-        let scalars_first = self.body.family() == Family::Semaphore;
+        let body = self.state.body();
+        let (scalars_first, is_paused) = (body.has_scalars_first(), body.paused_until().is_some());
         match change {
             Change::Grant(grant) => {
                 let rises = grant.fence > self.last;
@@ -160,8 +183,7 @@ impl Assembly {
                 until.is_some() && self.is_past_scalars() && !self.has_later() && !self.has_last()
             }
             Change::Pause { until } => {
-                let is_first = self.body.paused_until().is_none() && !self.has_last();
-                until.is_some() && is_first && self.is_past_scalars()
+                until.is_some() && !is_paused && !self.has_last() && self.is_past_scalars()
             }
             Change::Unheard { fence, .. } => {
                 let rises = *fence > std::mem::replace(&mut self.last_unheard, *fence);
@@ -179,12 +201,12 @@ impl Assembly {
 
     /// Whether the change of [`Body::scalars`] is there, if the family has one.
     fn is_past_scalars(&self) -> bool {
-        self.has_scalars == self.body.scalars().is_some()
+        self.has_scalars == self.state.body().scalars().is_some()
     }
 
     /// Whether one of [`Body::later_scalars`] was added already.
     fn has_later(&self) -> bool {
-        self.body.later_scalars().next().is_some()
+        self.state.body().later_scalars().next().is_some()
     }
 
     /// Whether an unheard hold or a kept place was added already: they come last.
@@ -196,11 +218,13 @@ impl Assembly {
     ///
     /// # Errors
     /// If something is missing.
-    pub fn finish(self) -> Result<Loaded, Unsound> {
+    pub fn finish(mut self) -> Result<Loaded, Unsound> {
+        self.end_grants()?;
         if !self.is_past_scalars() {
             return Err(Unsound::Incomplete);
         }
-        let Assembly { body, places, .. } = self;
+        let Assembly { state, places, .. } = self;
+        let body = state.finish();
         Ok(Loaded { body, places })
     }
 }

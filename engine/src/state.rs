@@ -1,20 +1,29 @@
-//! The state of one key: what the rules of its family need to know, with its holds. Only [`Body::apply`] changes it.
+//! The state of one key: what the rules of its family need to know, with its holds.
+//!
+//! What all servers share of a state changes by [`Body::apply`] and [`Body::apply_all`] alone, and a saved one is built
+//! by [`Loading`]. What one server knows alone changes through [`Body::local`]. The compiler checks that: every other
+//! function that changes a hold set or the value of a family is private to this module.
+
+mod apply;
+pub mod families;
+mod hold_set;
+mod load;
+mod local;
+mod undo;
 
 use crate::Settings;
 use crate::address::Address;
-use crate::change::{Change, Displaced};
-use crate::families::group::WaitGroup;
-use crate::families::lock::Lock;
-use crate::families::once::Once;
-use crate::families::semaphore::Semaphore;
-use crate::heap;
-use crate::hold::Hold;
-use crate::hold_set::HoldSet;
-use crate::types::{Claim, Family, Fence, OptionalUnixMs, UnixMs};
+use crate::change::{Change, Displaced, Limits};
+use crate::types::{Claim, Family, UnixMs};
+use families::group::WaitGroup;
+use families::lock::Lock;
+use families::once::Once;
+use families::policy::{Policy, Retention};
+use families::semaphore::Semaphore;
 
-mod apply;
-
-pub use apply::Misfit;
+pub use crate::change::Misfit;
+pub use hold_set::HoldSet;
+pub use load::Loading;
 
 /// What one family keeps. The other families have boxes, so that a lock, which is the most frequent, stays small.
 #[derive(Clone)]
@@ -36,6 +45,20 @@ pub struct State {
 // A million locks are a million of these. 1,024 of them fill a size class of the server's allocator exactly.
 const _: () = assert!(size_of::<Option<State>>() == 80);
 
+/// Evaluates the expression with the [`Policy`] of whichever family the body is of. Unlike `&dyn Policy`, it lets the
+/// compiler drop what a lock does not have.
+macro_rules! of_family {
+    ($body:expr, $family:ident => $value:expr) => {
+        match $body {
+            Body::Lock($family) => $value,
+            Body::Semaphore($family) => $value,
+            Body::Group($family) => $value,
+            Body::Once($family) => $value,
+        }
+    };
+}
+use of_family;
+
 impl Body {
     #[must_use]
     pub fn new(family: Family) -> Body {
@@ -49,118 +72,52 @@ impl Body {
 
     #[must_use]
     pub fn family(&self) -> Family {
-        match self {
-            Body::Lock(_) => Family::Lock,
-            Body::Semaphore(_) => Family::Semaphore,
-            Body::Group(_) => Family::Group,
-            Body::Once(_) => Family::Once,
-        }
+        of_family!(self, family => family.family())
     }
 
     #[must_use]
     pub fn holds(&self) -> &HoldSet {
-        match self {
-            Body::Lock(lock) => lock.holds(),
-            Body::Semaphore(semaphore) => &semaphore.holds,
-            Body::Group(group) => &group.members,
-            Body::Once(once) => once.runs(),
-        }
+        of_family!(self, family => family.holds())
     }
 
     /// Drops everything but the holds.
     #[must_use]
-    pub fn into_holds(self) -> HoldSet {
-        match self {
-            Body::Lock(lock) => lock.into_holds(),
-            Body::Semaphore(semaphore) => *semaphore.holds,
-            Body::Group(group) => group.members,
-            Body::Once(once) => once.into_runs(),
-        }
+    pub fn into_holds(mut self) -> HoldSet {
+        let holds = of_family!(&mut self, family => family.holds_mut());
+        holds.map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns the holds; `None` only if there are none.
-    pub fn holds_mut(&mut self) -> Option<&mut HoldSet> {
-        match self {
-            Body::Lock(lock) => Some(lock.holds_mut()),
-            Body::Semaphore(semaphore) => Some(&mut semaphore.holds),
-            Body::Group(group) => Some(&mut group.members),
-            Body::Once(once) => once.runs_mut(),
-        }
-    }
-
-    /// Adds a hold. There must be room for it: see `HoldSet::insert`.
-    #[inline]
-    pub fn insert(&mut self, hold: Hold) {
-        match self {
-            Body::Lock(lock) => lock.holds_mut().insert(hold),
-            Body::Semaphore(semaphore) => semaphore.holds.insert(hold),
-            Body::Group(group) => group.members.insert(hold),
-            Body::Once(once) => once.insert(hold),
-        }
-    }
-
-    pub fn remove(&mut self, fence: Fence) -> Option<Hold> {
-        self.holds_mut()?.remove(fence)
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        of_family!(self, family => family.limits())
     }
 
     #[must_use]
     pub fn limit_in_force(&self) -> Option<u32> {
-        match self {
-            Body::Lock(_) | Body::Once(_) => None,
-            Body::Semaphore(semaphore) => semaphore.limit_in_force(),
-            Body::Group(group) => group.tally().limit,
-        }
-    }
-
-    /// Returns how often the limit in force has changed.
-    #[must_use]
-    pub fn limit_changes(&self) -> u64 {
-        match self {
-            Body::Lock(_) | Body::Once(_) => 0,
-            Body::Semaphore(semaphore) => semaphore.limits().changes,
-            Body::Group(group) => group.tally().limit_changes,
-        }
-    }
-
-    /// Returns the limit that a request last gave.
-    #[must_use]
-    pub fn limit_asked(&self) -> Option<u32> {
-        match self {
-            Body::Lock(_) | Body::Once(_) => None,
-            Body::Semaphore(semaphore) => semaphore.limits().limit,
-            Body::Group(group) => group.tally().limit,
-        }
+        self.limits().in_force()
     }
 
     /// Returns the limit that the queue remembers, in case the key is removed: the one that a request gave last, or the
     /// one in force. A pause by an operator is not remembered.
     #[must_use]
     pub fn limit_to_remember(&self) -> Option<u32> {
-        self.limit_asked()
-            .or(self.limit_in_force())
-            .filter(|limit| *limit >= 1)
+        let limits = self.limits();
+        let limit = limits.limit.or(limits.pinned);
+        limit.filter(|limit| *limit >= 1)
     }
 
     /// Returns until when nobody is granted, if an operator has paused the key. The pause lasts until it is ended by a
     /// change, even if its moment has passed.
     #[must_use]
     pub fn paused_until(&self) -> Option<UnixMs> {
-        match self {
-            Body::Lock(lock) => lock.paused_until(),
-            Body::Semaphore(semaphore) => semaphore.paused_until.get(),
-            Body::Group(group) => group.paused_until.get(),
-            Body::Once(once) => once.paused_until.get(),
-        }
+        of_family!(self, family => family.paused_until())
     }
 
     /// Returns the moment before which no run may begin, if the last FAIL asked for one. The delay lasts until it is ended
     /// by a change too.
     #[must_use]
     pub fn delayed_until(&self) -> Option<UnixMs> {
-        match self {
-            Body::Once(once) => once.delayed_until(),
-            Body::Lock(_) | Body::Semaphore(_) | Body::Group(_) => None,
-        }
+        of_family!(self, family => family.delayed_until())
     }
 
     /// Returns the moment at which something that closes the key ends, a delay or a pause, if it is closed. Under this
@@ -175,16 +132,16 @@ impl Body {
     /// holds, under this limit.
     #[must_use]
     pub fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
-        if self.paused_until().is_some() {
-            return false;
-        }
-        match self {
-            Body::Lock(lock) => lock.admits(claim),
-            Body::Semaphore(semaphore) => {
-                limit.is_some_and(|limit| semaphore.admits(claim.permits(), limit))
-            }
-            Body::Group(group) => group.admits(limit),
-            Body::Once(once) => once.admits(),
+        of_family!(self, family => family.paused_until().is_none() && family.admits(claim, limit))
+    }
+
+    /// Returns how much could be granted now to a request that does not wait, if nobody waits: 0 if it would be refused,
+    /// and a larger number for more capacity.
+    #[must_use]
+    pub fn free_capacity(&self) -> u64 {
+        match self.paused_until() {
+            Some(_) => 0,
+            None => of_family!(self, family => family.free_capacity()),
         }
     }
 
@@ -192,51 +149,43 @@ impl Body {
     /// keeps a tally, a record or a result at least until its end.
     #[must_use]
     pub fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
-        let until = match self {
-            Body::Lock(_) | Body::Semaphore(_) => return None,
-            Body::Group(group) => group.retained_until(settings.group_idle_ms),
-            Body::Once(once) => once.retained_until(settings.once_keep_ms),
-        };
+        let until = of_family!(self, family => family.retained_until(settings))?;
         Some(self.paused_until().map_or(until, |pause| until.max(pause)))
+    }
+
+    /// Whether something keeps the key: a hold, a pause, a pinned limit, or what is still retained. `waited` says that
+    /// requests wait for it.
+    #[must_use]
+    pub fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
+        of_family!(self, family => !family.holds().is_empty()
+            || family.paused_until().is_some()
+            || family.outlives_use(settings, waited, now))
+    }
+
+    /// Whether the work is done, or the round has finished. Later requests do not keep such a key longer.
+    #[must_use]
+    pub fn is_concluded(&self) -> bool {
+        of_family!(self, family => family.is_concluded())
     }
 
     /// Returns the moment under which the key is in the `retention` index.
     #[must_use]
     pub fn retention(&self) -> Option<UnixMs> {
-        match self {
-            Body::Lock(_) | Body::Semaphore(_) => None,
-            Body::Group(group) => group.retention.get(),
-            Body::Once(once) => once.retention.get(),
-        }
-    }
-
-    /// Returns the field that has the moment under which the key is in the `retention` index.
-    pub(crate) fn retention_mut(&mut self) -> Option<&mut OptionalUnixMs> {
-        match self {
-            Body::Lock(_) | Body::Semaphore(_) => None,
-            Body::Group(group) => Some(&mut group.retention),
-            Body::Once(once) => Some(&mut once.retention),
-        }
-    }
-
-    /// Notes that a request waits for the key, which keeps it longer.
-    pub fn watched(&mut self, at: UnixMs) {
-        match self {
-            Body::Lock(_) | Body::Semaphore(_) => {}
-            Body::Group(group) => group.watched(at),
-            Body::Once(once) => once.watched(at),
-        }
+        let retention: Option<&Retention> = of_family!(self, family => family.retention());
+        retention?.noted.get()
     }
 
     /// Returns the change that sets everything but the holds: a family's scalars. `None` for a lock, which has none.
     #[must_use]
     pub fn scalars(&self) -> Option<Change> {
-        match self {
-            Body::Lock(_) => None,
-            Body::Semaphore(semaphore) => Some(Change::Limits(semaphore.limits())),
-            Body::Group(group) => Some(Change::Tally(group.tally())),
-            Body::Once(once) => Some(Change::Record(once.record())),
-        }
+        of_family!(self, family => family.scalars())
+    }
+
+    /// Whether a saved state has its scalars before its holds. Grants change those of groups and work-once keys, so theirs
+    /// come later.
+    #[must_use]
+    pub fn has_scalars_first(&self) -> bool {
+        self.family() == Family::Semaphore
     }
 
     /// Returns the changes that set what [`Body::scalars`] leaves out, because only later versions of the format have
@@ -252,128 +201,57 @@ impl Body {
     /// Returns what the present holds have displaced, and what comes back if they all end undelivered.
     #[must_use]
     pub fn displaced(&self) -> Option<Displaced> {
-        match self {
-            Body::Lock(_) | Body::Semaphore(_) => None,
-            Body::Group(group) => group.displaced().map(Displaced::Round),
-            Body::Once(once) => once.displaced().cloned().map(Displaced::Late),
-        }
-    }
-
-    /// Sets what [`Body::displaced`] returns. It must be of the family.
-    pub(crate) fn set_displaced(&mut self, displaced: Option<Displaced>) {
-        match (self, displaced) {
-            (Body::Group(group), Some(Displaced::Round(round))) => group.set_displaced(Some(round)),
-            (Body::Group(group), _) => group.set_displaced(None),
-            (Body::Once(once), Some(Displaced::Late(token))) => once.set_displaced(Some(token)),
-            (Body::Once(once), _) => once.set_displaced(None),
-            (Body::Lock(_) | Body::Semaphore(_), _) => {}
-        }
+        of_family!(self, family => family.displaced())
     }
 
     /// Returns the change that brings back what the last hold displaced, now that it has ended undelivered. `None` while
     /// other holds live.
-    pub(crate) fn brought_back(&self, displaced: Displaced) -> Option<Change> {
-        if !self.holds().is_empty() {
-            return None;
-        }
-        match (self, displaced) {
-            (Body::Group(group), Displaced::Round(round)) => {
-                Some(Change::Tally(group.tally_with(round)))
-            }
-            (Body::Once(once), Displaced::Late(token)) => {
-                Some(Change::Record(once.record_with_late(token)))
-            }
-            _ => None,
+    #[must_use]
+    pub fn brought_back(&self, displaced: Displaced) -> Option<Change> {
+        match self.holds().is_empty() {
+            true => of_family!(self, family => family.brought_back(displaced)),
+            false => None,
         }
     }
 
-    /// Whether there are holds, and none of them has been heard of. Only then [`Body::displaced`] is saved: another
-    /// server, or this one after a restart, ends no other hold as undelivered.
-    fn is_unheard(&self) -> bool {
-        match self {
-            Body::Lock(_) | Body::Semaphore(_) => false,
-            Body::Group(group) => group.is_unheard(),
-            Body::Once(once) => once.unheard_run().is_some(),
-        }
-    }
-
-    /// Returns the changes that make a new state equal to this one, for a saved state: first the scalars, then the
-    /// holds, oldest first. For groups and work-once keys the scalars come last, because a grant changes them. What only
-    /// later versions of the format have comes at the end.
+    /// Returns the changes that make a new state equal to this one, for a saved state: the scalars and the holds, oldest
+    /// first, in the order that [`Body::has_scalars_first`] says. What only later versions of the format have comes at
+    /// the end.
+    ///
+    /// What is displaced is saved only while nobody has heard of a hold: another server, or this one after a restart, ends
+    /// no other hold as undelivered.
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
-        let (first, last) = match self {
-            Body::Lock(_) => (None, None),
-            Body::Semaphore(_) => (self.scalars(), None),
-            Body::Group(_) | Body::Once(_) => (None, self.scalars()),
+        let (first, last) = match self.has_scalars_first() {
+            true => (self.scalars(), None),
+            false => (None, self.scalars()),
         };
-        let grants = self
-            .holds()
-            .iter()
-            .map(|hold| Change::Grant(hold.to_grant()));
-        let later = self.later_scalars();
-        let unheard = self.holds().iter().filter_map(|hold| {
+        let holds = self.holds();
+        let grants = holds.iter().map(|hold| Change::Grant(hold.to_grant()));
+        let unheard = holds.iter().filter_map(|hold| {
             Some(Change::Unheard {
                 fence: hold.fence(),
                 keep_ms: hold.unheard_ms()?,
             })
         });
-        let displaced = self.displaced().filter(|_| self.is_unheard());
+        let displaced = self.displaced().filter(|_| holds.is_unheard());
         let all = first.into_iter().chain(grants).chain(last);
-        let all = all.chain(later).chain(unheard);
+        let all = all.chain(self.later_scalars()).chain(unheard);
         all.chain(displaced.map(Change::Displaced))
     }
 
     /// Returns the bytes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let own = match self {
-            Body::Lock(lock) => lock.heap_bytes(),
-            Body::Semaphore(_) => heap::allocated(size_of::<HoldSet>()),
-            Body::Group(group) => heap::allocated(size_of::<WaitGroup>()) + group.heap_bytes(),
-            Body::Once(once) => heap::allocated(size_of::<Once>()) + once.heap_bytes(),
-        };
-        own + self.holds().heap_bytes()
+        of_family!(self, family => family.heap_bytes() + family.holds().heap_bytes())
     }
 
     /// Panics unless the holds obey the rules of the family.
     #[cfg(debug_assertions)]
     pub fn check_invariants(&self) {
         self.holds().check_invariants();
-        let family = self.family();
-        assert!(
-            self.holds()
-                .iter()
-                .all(|hold| hold.claim().family() == family),
-            "claims of the family"
-        );
-        if let Body::Lock(lock) = self {
-            let exclusive = lock
-                .holds()
-                .iter()
-                .any(|hold| hold.claim() == Claim::Exclusive);
-            assert!(
-                !exclusive || lock.holds().len() == 1,
-                "an exclusive hold is alone"
-            );
-        }
-        if let Body::Once(once) = self {
-            assert!(once.runs().len() <= 1, "one run");
-            assert!(
-                once.displaced().is_none() || once.runs().len() == 1,
-                "a run displaces"
-            );
-        }
-        if let Body::Group(group) = self {
-            assert!(
-                group.tally().finished.is_none() || group.members.is_empty(),
-                "a finished round has no members"
-            );
-            let tally = group.tally();
-            let has_ended = tally.expected.is_some() || tally.done > 0 || tally.lost > 0;
-            assert!(
-                group.displaced().is_none() || !group.members.is_empty() && !has_ended,
-                "members alone displace"
-            );
-        }
+        let mut families = self.holds().iter().map(|hold| hold.claim().family());
+        let of_family = families.all(|family| family == self.family());
+        assert!(of_family, "claims of the family");
+        of_family!(self, family => family.check_invariants());
     }
 }

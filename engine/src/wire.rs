@@ -56,17 +56,15 @@
 //! and strings (nine bytes for each number above 2^32, and the stream could not use them).
 
 mod fields;
-mod read;
-mod write;
+mod forms;
+mod table;
 
 use std::fmt;
 
 use crc::{CRC_32_ISCSI, Crc};
 
-use crate::Family;
-use crate::change::{Change, End};
-use crate::hold::Grant;
-use crate::types::{MAX_RESULT_LEN, UnixMs};
+use crate::change::Change;
+use crate::types::{Family, MAX_RESULT_LEN};
 use fields::{Fields, Writer};
 
 /// The version of the strings that dsync 0.2.0 could read and write.
@@ -84,34 +82,6 @@ const MORE: u8 = 0x80;
 
 const CHECK: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 const CHECK_LEN: usize = 4;
-
-mod kind {
-    pub const RENEW: u8 = 1;
-    pub const END: u8 = 2;
-    pub const LIMIT: u8 = 3;
-    pub const PIN: u8 = 4;
-    pub const EXPECT: u8 = 5;
-    pub const FINISH: u8 = 6;
-    pub const VANISH: u8 = 7;
-    pub const LIMITS: u8 = 8;
-    pub const TALLY: u8 = 9;
-    pub const FAIL: u8 = 10;
-    pub const COMPLETE: u8 = 11;
-    pub const GIVEUP: u8 = 12;
-    pub const RECORD: u8 = 13;
-    pub const DELAY: u8 = 14;
-    pub const PAUSE: u8 = 15;
-    pub const UNHEARD: u8 = 16;
-    pub const PLACE: u8 = 17;
-    pub const LEAVE: u8 = 18;
-    pub const DISPLACED: u8 = 19;
-
-    /// The kind of a GRANT. The three constants below are its flags.
-    pub const GRANT: u8 = 0x80;
-    pub const RENEWED: u8 = 1;
-    pub const OWNED: u8 = 2;
-    pub const SHARED: u8 = 4;
-}
 
 /// Why a packed string, or a change in it, could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,37 +112,9 @@ impl fmt::Display for Unreadable {
             Unreadable::Family(family) => write!(f, "the family {family} is not known here"),
             Unreadable::Kind(kind) => write!(f, "its change {kind:#04x} is not known here"),
             Unreadable::Field { verb, field } => {
+                let field = field.replace('_', "-");
                 write!(f, "its change '{verb}' is malformed: {field}")
             }
-        }
-    }
-}
-
-impl Change {
-    /// Returns the version of the strings that carry the change.
-    #[must_use]
-    pub fn version(&self) -> u8 {
-        match self {
-            Change::Delay { .. }
-            | Change::Pause { .. }
-            | Change::Unheard { .. }
-            | Change::Place(_)
-            | Change::Leave { .. } => VERSION_OF_0_3,
-            Change::Displaced(_) => VERSION_OF_0_3_1,
-            Change::Grant(_)
-            | Change::Renew { .. }
-            | Change::End { .. }
-            | Change::Limit(_)
-            | Change::Pin(_)
-            | Change::Expect { .. }
-            | Change::Finish { .. }
-            | Change::Vanish
-            | Change::Limits(_)
-            | Change::Tally(_)
-            | Change::Fail { .. }
-            | Change::Complete { .. }
-            | Change::GiveUp
-            | Change::Record(_) => VERSION,
         }
     }
 }
@@ -246,11 +188,13 @@ pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
     if version != VERSION && changes.is_empty() {
         return Err(Unreadable::Version(version));
     }
+    let more = family & MORE != 0;
+    let family = Family::of_number(number).ok_or(Unreadable::Family(number))?;
     Ok(Unpacked {
-        family: Family::of_number(number).ok_or(Unreadable::Family(number))?,
-        more: family & MORE != 0,
+        family,
+        more,
         version,
-        fields: Fields::new(changes),
+        fields: Fields::new(family, changes),
     })
 }
 
@@ -259,7 +203,7 @@ impl Iterator for Unpacked<'_> {
 
     fn next(&mut self) -> Option<Result<Change, Unreadable>> {
         let kind = self.fields.byte()?;
-        let change = read::read(self.family, kind, &mut self.fields);
+        let change = table::read(kind, &mut self.fields);
         let change = match change {
             Ok(change) if change.version() != self.version => {
                 Err(self.fields.error("its version is not that of the string"))
@@ -268,26 +212,25 @@ impl Iterator for Unpacked<'_> {
         };
         if change.is_err() {
             // It is not known where the next change begins.
-            self.fields = Fields::new(b"");
+            self.fields.close();
         }
         Some(change)
     }
 }
 
-/// Returns when the lease ends if it was never renewed. The deadline is close to it.
-fn lease_end(grant: &Grant) -> UnixMs {
-    UnixMs(grant.granted.0.saturating_add(u64::from(grant.lease.0)))
-}
-
-impl End {
-    fn number(self) -> u8 {
-        match self {
-            End::Released => 0,
-            End::Done => 1,
-            End::Lapsed => 2,
-            End::Revoked => 3,
-            End::Disconnected => 4,
-            End::Undelivered => 5,
+/// For the server's log: the verb and the fence or number only, because tokens are secret, and results and reasons may be
+/// long.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.verb())?;
+        let number = match self {
+            Change::Place(place) => Some(place.number),
+            Change::Leave { number } => Some(*number),
+            _ => self.fence(),
+        };
+        match number {
+            Some(number) => write!(f, " {}", number.0),
+            None => Ok(()),
         }
     }
 }

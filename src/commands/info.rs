@@ -119,7 +119,7 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
             optional(ctx, "expected", tally.expected.map(u64::from));
             field(ctx, "owed", *owed);
             field(ctx, "done", tally.done);
-            field(ctx, "lapsed", tally.lost);
+            field(ctx, "lapsed", tally.lapsed);
             optional(
                 ctx,
                 "kept-until-unix-ms",

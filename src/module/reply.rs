@@ -42,10 +42,10 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
         Answer::NotGranted => ctx.null(),
         // `respond` knows the key, which the channel needs. A place that was parked is never answered so.
         Answer::Waiting { .. } => ctx.null(),
-        Answer::Finished { done, lost } => {
+        Answer::Finished { done, lapsed } => {
             ctx.array(2);
             ctx.integer(count(*done));
-            ctx.integer(count(*lost));
+            ctx.integer(count(*lapsed));
         }
         Answer::Refused(refusal) => ctx.error(&words(*refusal)),
         Answer::Superseded => {

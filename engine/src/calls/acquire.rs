@@ -168,10 +168,7 @@ impl Engine {
             Claim::Exclusive | Claim::Shared | Claim::Run => Ok(None),
             Claim::Member => Ok(request.limit.or(in_force)),
             Claim::Permits(permits) => {
-                let pinned = match body {
-                    Some(Body::Semaphore(semaphore)) => semaphore.limits().pinned,
-                    _ => None,
-                };
+                let pinned = body.and_then(|body| body.limits().pinned);
                 let limit = pinned
                     .or(request.limit)
                     .or(in_force)
@@ -234,7 +231,7 @@ impl Engine {
             .state
             .and_then(|id| self.states.get(id))
             .map(|state| &state.body);
-        if body.and_then(Body::limit_asked) != Some(limit) {
+        if body.and_then(|body| body.limits().limit) != Some(limit) {
             // If the state refuses the limit, `decide` logs it and the limit in force stays.
             let _ = self.decide(key, claim.family(), Change::Limit(limit));
         }
@@ -294,11 +291,11 @@ impl Engine {
     /// Notes which connection the hold was given to: INFO shows it, and the end of an EPHEMERAL hold depends on it.
     fn bind(&mut self, key: &Key<'_>, fence: Fence, request: &Request) {
         let Some(id) = key.state else { return };
-        let state = self.states.get_mut(id);
-        let Some(holds) = state.and_then(|state| state.body.holds_mut()) else {
+        let Some(state) = self.states.get_mut(id) else {
             return;
         };
-        if let Some(client) = holds.bind(fence, request.client, request.ephemeral) {
+        let mut local = state.body.local();
+        if let Some(client) = local.bind(fence, request.client, request.ephemeral) {
             self.ephemeral.remove(&(client, fence));
         }
         if request.ephemeral {

@@ -5,7 +5,7 @@
 use crate::change::Change;
 use crate::hold::Hold;
 use crate::types::{LeaseUs, Now, UnixMs};
-use crate::{Body, End, Engine, Family, Key, StateId};
+use crate::{End, Engine, Family, Key, StateId};
 
 /// How many overdue holds one call ends.
 const LAPSES: u32 = 1_024;
@@ -76,13 +76,11 @@ impl Engine {
         self.openings.set(id, state.body.opens_at());
         let until = state.body.retained_until(&self.settings);
         let until = until.filter(|until| idle && *until != UnixMs::NEVER);
-        if let Some(noted) = state.body.retention_mut() {
-            if let Some(before) = noted.replace(until) {
-                self.retention.remove(&(before, id));
-            }
-            if let Some(until) = until {
-                self.retention.insert((until, id));
-            }
+        if let Some(before) = state.body.local().note_retention(until) {
+            self.retention.remove(&(before, id));
+        }
+        if let Some(until) = until {
+            self.retention.insert((until, id));
         }
     }
 
@@ -91,8 +89,7 @@ impl Engine {
         self.leases.cancel(id);
         self.openings.set(id, None);
         if let Some(state) = self.states.get_mut(id)
-            && let Some(noted) = state.body.retention_mut()
-            && let Some(until) = noted.replace(None)
+            && let Some(until) = state.body.local().note_retention(None)
         {
             self.retention.remove(&(until, id));
         }
@@ -126,32 +123,18 @@ impl Engine {
         let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
             return false;
         };
-        let is_concluded = match &state.body {
-            Body::Lock(_) | Body::Semaphore(_) => return false,
-            Body::Group(group) => group.tally().finished.is_some(),
-            Body::Once(once) => once.done().is_some(),
-        };
+        if state.body.retained_until(&self.settings).is_none() {
+            return false;
+        }
         let is_used = !state.body.holds().is_empty()
-            || !is_concluded && self.queues.find(key.db, key.name).is_some();
+            || !state.body.is_concluded() && self.queues.find(key.db, key.name).is_some();
         !is_used && self.is_at_its_end(key, false, now)
     }
 
     /// Whether nothing keeps the state: it has no holds, no pause, no pinned limit, and nothing that is still retained.
     /// `waited` says that requests wait for the key.
     pub(crate) fn is_at_its_end(&self, key: &Key<'_>, waited: bool, now: Now) -> bool {
-        let Some(state) = key.state.and_then(|id| self.states.get(id)) else {
-            return false;
-        };
-        if !state.body.holds().is_empty() || state.body.paused_until().is_some() {
-            return false;
-        }
-        match &state.body {
-            Body::Lock(_) => true,
-            Body::Semaphore(semaphore) => !semaphore.outlives_use() && !waited,
-            Body::Group(_) | Body::Once(_) => {
-                let until = state.body.retained_until(&self.settings);
-                !waited && until.is_none_or(|until| until.has_come(now.unix()))
-            }
-        }
+        let state = key.state.and_then(|id| self.states.get(id));
+        state.is_some_and(|state| !state.body.outlives_use(&self.settings, waited, now.unix()))
     }
 }

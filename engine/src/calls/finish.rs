@@ -221,10 +221,7 @@ impl Engine {
         self.settle_if_absent(key, now);
         let body = self.body(key, Family::Semaphore)?;
         let before = body.and_then(Body::limit_in_force);
-        let pinned = match body {
-            Some(Body::Semaphore(semaphore)) => semaphore.limits().pinned,
-            _ => None,
-        };
+        let pinned = body.and_then(|body| body.limits().pinned);
         if pinned != limit {
             let _ = self.decide(key, Family::Semaphore, Change::Pin(limit));
         }

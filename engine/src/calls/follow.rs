@@ -11,7 +11,6 @@ use crate::hold::{Grant, Hold};
 use crate::saved::Loaded;
 use crate::types::{Db, Now, Token};
 use crate::unasked::UnaskedEnd;
-use crate::undo::Undo;
 use crate::{Engine, Family, Key, Misfit, State, StateId};
 
 /// Why the changes of another server were refused: which of them did not fit, by its place in the command, and why.
@@ -96,50 +95,25 @@ impl Engine {
             let misfit = Misfit::NoHold;
             return Err(Unfollowed { at: 0, misfit });
         };
-        let body = &mut state.body;
-        // One change needs no undo list: `apply` does all of it or nothing.
-        let mut undo = (changes.len() > 1).then(|| Undo::of(body));
-        let (mut ended, mut unbound, mut notes) = (0, Vec::new(), Vec::new());
-        for (at, change) in changes.iter().enumerate() {
-            if let Some(undo) = &mut undo {
-                undo.note(body, change);
+        let ended = state.body.apply_all(changes);
+        let ended = ended.map_err(|(at, misfit)| Unfollowed { at, misfit })?;
+        for (change, hold) in &ended {
+            if let Change::End { how, at, .. } = *change
+                && how.is_unasked()
+            {
+                // Only the server that decided knows its lease clock; the others go by the written deadline.
+                let late_ms = at.0.checked_sub(hold.deadline().0);
+                let end = UnaskedEnd::of(hold, *how, *at, late_ms);
+                self.effects.notes.push(Note::EndedElsewhere(end));
             }
-            let applied = match change {
-                Change::Vanish => Err(Misfit::Vanished),
-                _ => body.apply(change),
-            };
-            match applied {
-                Ok(None) => {}
-                Ok(Some(hold)) => {
-                    ended += 1;
-                    if let Change::End { how, at, .. } = *change
-                        && how.is_unasked()
-                    {
-                        // Only the server that decided knows its lease clock; the others go by the written deadline.
-                        let late_ms = at.0.checked_sub(hold.deadline().0);
-                        let end = UnaskedEnd::of(&hold, how, at, late_ms);
-                        notes.push(Note::EndedElsewhere(end));
-                    }
-                    if hold.is_ephemeral() {
-                        unbound.push((hold.client(), hold.fence()));
-                    }
-                }
-                Err(misfit) => {
-                    if let Some(undo) = undo {
-                        undo.roll_back(body);
-                    }
-                    return Err(Unfollowed { at, misfit });
-                }
+            if hold.is_ephemeral() {
+                self.ephemeral.remove(&(hold.client(), hold.fence()));
             }
         }
         let is_grant = |change: &&Change| matches!(change, Change::Grant(_));
         let granted = changes.iter().filter(is_grant).count();
         self.stats.holds_come(family, granted);
-        self.stats.holds_go(family, ended);
-        for bound in unbound {
-            self.ephemeral.remove(&bound);
-        }
-        self.effects.notes.append(&mut notes);
+        self.stats.holds_go(family, ended.len());
         Ok(())
     }
 

@@ -73,7 +73,7 @@ impl Engine {
         match self.body(key, Family::Group) {
             Err(WrongType) => return Reply::Now(Answer::WrongType),
             // Nothing was ever added, or the round is over and forgotten.
-            Ok(None) => return Reply::Now(Answer::Finished { done: 0, lost: 0 }),
+            Ok(None) => return Reply::Now(Answer::Finished { done: 0, lapsed: 0 }),
             Ok(Some(_)) => {}
         }
         self.catch_up(key, now);
@@ -86,12 +86,12 @@ impl Engine {
                 if group.has_nothing_to_wait_for(queue.is_some_and(WaitQueue::has_waiting)) {
                     return Reply::Now(Answer::Finished {
                         done: tally.done,
-                        lost: tally.lost,
+                        lapsed: tally.lapsed,
                     });
                 }
             }
             // The round has finished just now, and this server keeps no tallies.
-            _ => return Reply::Now(Answer::Finished { done: 0, lost: 0 }),
+            _ => return Reply::Now(Answer::Finished { done: 0, lapsed: 0 }),
         }
         let Some(wait) = wait else {
             return Reply::Now(Answer::NotGranted);

@@ -206,9 +206,8 @@ impl Engine {
     pub(crate) fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
         let due = due.max(self.role.since());
         self.role.latest_due = self.role.latest_due.max(due);
-        let state = self.states.get_mut(id);
-        if let Some(holds) = state.and_then(|state| state.body.holds_mut()) {
-            holds.set_due(fence, due);
+        if let Some(state) = self.states.get_mut(id) {
+            state.body.local().set_due(fence, due);
         }
     }
 
@@ -299,18 +298,18 @@ impl Engine {
     /// Gives moments to holds that have none, while the budget lasts. Returns whether all holds of the state have one
     /// then.
     fn give_moments(&mut self, id: StateId, from: TakeOver, budget: &mut u32) -> bool {
-        let state = self.states.get_mut(id);
-        let Some(holds) = state.and_then(|state| state.body.holds_mut()) else {
+        let Some(state) = self.states.get_mut(id) else {
             return true;
         };
+        let body = &mut state.body;
         let since = self.role.since();
-        while let Some(hold) = holds.first_before(since) {
+        while let Some(hold) = body.holds().first_before(since) {
             if *budget == 0 {
                 return false;
             }
             *budget -= 1;
             let (fence, due) = (hold.fence(), from.due(hold).max(since));
-            holds.set_due(fence, due);
+            body.local().set_due(fence, due);
             self.role.latest_due = self.role.latest_due.max(due);
         }
         true

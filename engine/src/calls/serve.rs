@@ -52,7 +52,7 @@ impl Engine {
         if queue.is_some()
             && let Some(body) = self.body_mut(key)
         {
-            body.watched(now.unix());
+            body.local().watched(now.unix());
         }
         if let Some(queue) = queue {
             self.queues.drop_if_empty(queue);
@@ -92,22 +92,7 @@ impl Engine {
             .state
             .and_then(|id| self.states.get(id))
             .map(|state| &state.body);
-        match body {
-            None => u64::MAX,
-            Some(body) if body.paused_until().is_some() => 0,
-            Some(Body::Lock(lock)) => {
-                u64::from(lock.admits(Claim::Shared)) + u64::from(lock.admits(Claim::Exclusive))
-            }
-            Some(Body::Semaphore(semaphore)) => {
-                let limit = semaphore.limit_in_force().map_or(0, u64::from);
-                limit.saturating_sub(semaphore.holds.permits())
-            }
-            // Without a gate every request is granted.
-            Some(Body::Group(group)) => group.tally().limit.map_or(u64::MAX, |limit| {
-                u64::from(limit).saturating_sub(group.members.len() as u64)
-            }),
-            Some(Body::Once(once)) => u64::from(once.admits()),
-        }
+        body.map_or(u64::MAX, Body::free_capacity)
     }
 
     /// Answers waiters while the first of them can be answered, up to `SLICE`.
@@ -228,7 +213,7 @@ impl Engine {
                 return Next::Tell(place, answer);
             }
             // A pause holds back runs, but FAILED is told.
-            if once.admits() && once.is_exhausted(head.request.max_attempts) {
+            if once.may_begin() && once.is_exhausted(head.request.max_attempts) {
                 return Next::GiveUp(place);
             }
         }
@@ -342,10 +327,10 @@ impl Engine {
                 let tally = group.tally();
                 Answer::Finished {
                     done: tally.done,
-                    lost: tally.lost,
+                    lapsed: tally.lapsed,
                 }
             }
-            _ => Answer::Finished { done: 0, lost: 0 },
+            _ => Answer::Finished { done: 0, lapsed: 0 },
         }
     }
 }

@@ -127,9 +127,8 @@ impl Engine {
         match task {
             Task::Retire { state, until } => {
                 self.retention.remove(&(until, state));
-                let found = self.states.get_mut(state);
-                if let Some(noted) = found.and_then(|state| state.body.retention_mut()) {
-                    noted.replace(None);
+                if let Some(found) = self.states.get_mut(state) {
+                    found.body.local().note_retention(None);
                 }
             }
             Task::Open(state) => self.openings.set(state, None),

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use crate::answer::FullQueue;
-use crate::change::KeptPlace;
+use crate::change::{Displaced, KeptPlace};
 use crate::families::once::Reason;
 use crate::hold::Hold;
 use crate::saved::Loaded;
@@ -135,7 +135,10 @@ impl Engine {
         if let Body::Group(group) = body {
             let tally = group.tally();
             self.check_moment(tally.touched, now)?;
-            let displaced = group.displaced().map(|round| round.keep_until);
+            let displaced = match body.displaced() {
+                Some(Displaced::Round(round)) => Some(round.keep_until),
+                _ => None,
+            };
             if let Some(finished) = tally.finished.or(displaced) {
                 check_kept(finished, u64::from(LeaseMs::MAX.0), now)?;
             }
@@ -156,7 +159,7 @@ impl Engine {
         let Body::Once(once) = body else {
             return Ok(());
         };
-        if let Some(until) = once.delayed_until() {
+        if let Some(until) = body.delayed_until() {
             let (left_ms, max_ms) = (until.ms_left(now.unix()), self.settings.max_lease_ms);
             if left_ms > with_day(max_ms) {
                 return Err(Unfit::LongDelay { left_ms, max_ms });

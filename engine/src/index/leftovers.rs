@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use crate::hold_set::HoldSet;
 use crate::index::slab::StateId;
+use crate::state::HoldSet;
 use crate::types::{ClientId, Fence};
 
 /// How many pieces may be dropped in one go.

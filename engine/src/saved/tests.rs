@@ -69,7 +69,7 @@ fn tally(finished: Option<UnixMs>) -> Change {
         limit_changes: 2,
         expected: None,
         done: u64::MAX,
-        lost: 4,
+        lapsed: 4,
         touched: UnixMs(5),
         finished,
     })
@@ -137,7 +137,7 @@ fn displaced_round() -> Change {
     Change::Displaced(Displaced::Round(FinishedRound {
         expected: Some(3),
         done: 2,
-        lost: 1,
+        lapsed: 1,
         keep_until: UnixMs(9),
     }))
 }
@@ -149,7 +149,7 @@ fn new_round() -> Change {
         limit_changes: 2,
         expected: None,
         done: 0,
-        lost: 0,
+        lapsed: 0,
         touched: UnixMs(5),
         finished: None,
     })

@@ -4,8 +4,7 @@
 //! has a shorter form. So [`Writer`] writes whatever `Fields` accepts in the same bytes again.
 
 use super::Unreadable;
-use crate::change::End;
-use crate::types::{Fence, LeaseMs, Token, UnixMs};
+use crate::types::{Family, Token, UnixMs};
 
 /// Appends fields to a packed string.
 pub(crate) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
@@ -72,13 +71,21 @@ fn low_bits(n: u64) -> u8 {
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     left: &'a [u8],
+    /// The family of the key.
+    pub(super) family: Family,
     /// The name of the change that is being read, for error messages.
     pub(super) verb: &'static str,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(left: &'a [u8]) -> Fields<'a> {
-        Fields { left, verb: "" }
+    pub(super) fn new(family: Family, left: &'a [u8]) -> Fields<'a> {
+        let verb = "";
+        Fields { left, family, verb }
+    }
+
+    /// Ends the reading.
+    pub(super) fn close(&mut self) {
+        self.left = &[];
     }
 
     pub(super) fn error(&self, field: &'static str) -> Unreadable {
@@ -121,7 +128,8 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(field))
     }
 
-    fn option(
+    /// Reads a number that may be missing. `max` must be below 2^64 - 1.
+    pub(super) fn option(
         &mut self,
         field: &'static str,
         min: u64,
@@ -134,40 +142,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn u32(
-        &mut self,
-        field: &'static str,
-        min: u32,
-        max: u32,
-    ) -> Result<u32, Unreadable> {
-        let n = self.number(field, u64::from(min), u64::from(max))?;
-        u32::try_from(n).map_err(|_| self.error(field))
-    }
-
-    pub(super) fn u32_option(
-        &mut self,
-        field: &'static str,
-        min: u32,
-        max: u32,
-    ) -> Result<Option<u32>, Unreadable> {
-        let n = self.option(field, u64::from(min), u64::from(max))?;
-        n.map(|n| u32::try_from(n).map_err(|_| self.error(field)))
-            .transpose()
-    }
-
     pub(super) fn flag(&mut self, field: &'static str) -> Result<bool, Unreadable> {
         Ok(self.number(field, 0, 1)? == 1)
-    }
-
-    pub(super) fn moment(&mut self, field: &'static str) -> Result<UnixMs, Unreadable> {
-        self.number(field, 0, UnixMs::MAX.0).map(UnixMs)
-    }
-
-    pub(super) fn moment_option(
-        &mut self,
-        field: &'static str,
-    ) -> Result<Option<UnixMs>, Unreadable> {
-        Ok(self.option(field, 0, UnixMs::MAX.0)?.map(UnixMs))
     }
 
     pub(super) fn difference(
@@ -184,34 +160,10 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(field))
     }
 
-    pub(super) fn fence(&mut self) -> Result<Fence, Unreadable> {
-        self.number("fence", 1, Fence::MAX.0).map(Fence)
-    }
-
-    pub(super) fn fence_option(&mut self) -> Result<Option<Fence>, Unreadable> {
-        Ok(self.option("fence", 1, Fence::MAX.0)?.map(Fence))
-    }
-
-    pub(super) fn lease(&mut self) -> Result<LeaseMs, Unreadable> {
-        self.u32("lease", 1, LeaseMs::MAX.0).map(LeaseMs)
-    }
-
-    pub(super) fn keep_ms(&mut self) -> Result<u32, Unreadable> {
-        self.u32("keep-ms", 1, LeaseMs::MAX.0)
-    }
-
-    pub(super) fn how(&mut self) -> Result<End, Unreadable> {
-        let number = self.number("how", 0, u64::MAX)?;
-        let mut all = End::ALL.iter().map(|(end, _)| *end);
-        all.find(|end| u64::from(end.number()) == number)
-            .ok_or_else(|| self.error("how"))
-    }
-
-    fn take(&mut self, field: &'static str, len: usize) -> Result<&'a [u8], Unreadable> {
-        let (taken, left) = self
-            .left
-            .split_at_checked(len)
-            .ok_or_else(|| self.error(field))?;
+    fn take(&mut self, field: &'static str, len: u64) -> Result<&'a [u8], Unreadable> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let taken = self.left.split_at_checked(len);
+        let (taken, left) = taken.ok_or_else(|| self.error(field))?;
         self.left = left;
         Ok(taken)
     }
@@ -223,7 +175,7 @@ impl<'a> Fields<'a> {
         max: usize,
     ) -> Result<&'a [u8], Unreadable> {
         let len = self.number(field, min as u64, max as u64)?;
-        self.take(field, usize::try_from(len).unwrap_or(usize::MAX))
+        self.take(field, len)
     }
 
     pub(super) fn optional_text(
@@ -231,21 +183,15 @@ impl<'a> Fields<'a> {
         field: &'static str,
         max: usize,
     ) -> Result<Option<&'a [u8]>, Unreadable> {
-        match self.option(field, 0, max as u64)? {
-            None => Ok(None),
-            Some(len) => self
-                .take(field, usize::try_from(len).unwrap_or(usize::MAX))
-                .map(Some),
-        }
+        let len = self.option(field, 0, max as u64)?;
+        len.map(|len| self.take(field, len)).transpose()
     }
 
     pub(super) fn token(&mut self, field: &'static str) -> Result<Token, Unreadable> {
         let text = self.text(field, 0, Token::MAX_LEN)?;
         if text.is_empty() {
-            let uuid = self.take(field, 16)?;
-            return <[u8; 16]>::try_from(uuid)
-                .map(Token::Uuid)
-                .map_err(|_| self.error(field));
+            let uuid = self.take(field, 16)?.try_into();
+            return uuid.map(Token::Uuid).map_err(|_| self.error(field));
         }
         // A UUID written as a text has a shorter form.
         Token::parse(text)

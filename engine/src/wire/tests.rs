@@ -1,9 +1,10 @@
 //! The packed form byte by byte, and readers that get malformed input.
 
 use super::*;
-use crate::change::{Displaced, FinishedRound, KeptPlace, Limits, Tally};
+use crate::change::{Displaced, End, FinishedRound, KeptPlace, Limits, Tally};
 use crate::families::once::{Completion, Reason, Record};
-use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Token};
+use crate::hold::Grant;
+use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Token, UnixMs};
 
 fn token(text: &[u8]) -> Token {
     Token::parse(text).expect("legal")
@@ -39,7 +40,7 @@ fn displaced_round(expected: Option<u32>) -> Change {
     Change::Displaced(Displaced::Round(FinishedRound {
         expected,
         done: 300,
-        lost: u64::MAX,
+        lapsed: u64::MAX,
         keep_until: UnixMs::MAX,
     }))
 }
@@ -142,7 +143,7 @@ fn every_kind() -> Vec<(Family, Change)> {
                 limit_changes: 1,
                 expected: Some(2),
                 done: 3,
-                lost: u64::MAX,
+                lapsed: u64::MAX,
                 touched: UnixMs(5),
                 finished: Some(UnixMs(6)),
             }),
@@ -307,7 +308,7 @@ fn packed_bytes_never_change() {
     assert_eq!(hex(without_check(&late)), "0403130174");
     let mut round = displaced_round(Some(1));
     if let Change::Displaced(Displaced::Round(round)) = &mut round {
-        (round.lost, round.keep_until) = (0, UnixMs(127));
+        (round.lapsed, round.keep_until) = (0, UnixMs(127));
     }
     let round = packed(Family::Group, false, &[round]);
     assert_eq!(hex(without_check(&round)), "04021302ac02007f");
@@ -540,7 +541,7 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
 #[test]
 fn text_shorter_than_its_length_is_refused() {
     for len in [1_u64, 1 << 20, 16 << 20, 1 << 32, u64::MAX] {
-        let mut bytes = vec![VERSION, Family::Once.number(), kind::FAIL, 1, 1];
+        let mut bytes = vec![VERSION, Family::Once.number(), 10, 1, 1];
         Writer(&mut bytes).number(len);
         assert!(unpacked(&sealed(&bytes)).is_err(), "{len}");
     }

@@ -78,7 +78,7 @@ fn undelivered_grant_goes_to_next_waiter() {
             world.step(&Step::Done(KEY, vec![2]));
             assert_eq!(
                 world.told,
-                [(9, Answer::Finished { done: 2, lost: 0 })],
+                [(9, Answer::Finished { done: 2, lapsed: 0 })],
                 "{case}"
             );
         }

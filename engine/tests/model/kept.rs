@@ -87,7 +87,7 @@ fn unheard_member_is_not_lost() {
     world.step(&Step::Done(KEY, vec![0]));
     world.after_ms(u64::from(KEEP_MS) + 2);
     let finished = world.step(&Step::Wait(KEY, None, 9));
-    assert_eq!(finished, Some(Answer::Finished { done: 1, lost: 0 }));
+    assert_eq!(finished, Some(Answer::Finished { done: 1, lapsed: 0 }));
 }
 
 #[test]

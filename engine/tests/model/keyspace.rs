@@ -232,7 +232,7 @@ fn finished_group_renamed_over_a_group_answers_its_wait() {
         world.tick();
         assert_eq!(
             world.told,
-            [(5, Answer::Finished { done: 1, lost: 0 })],
+            [(5, Answer::Finished { done: 1, lapsed: 0 })],
             "{way:?}"
         );
         assert!(world.after_ms(100_000).is_empty(), "{way:?}");

@@ -199,7 +199,7 @@ fn ten_thousand_watchers_are_answered_in_slices() {
                     engine.wait(key, None, ClientId(99_999), now)
                 });
                 one_key.take(effects.wakes);
-                assert_eq!(reply, Reply::Now(Answer::Finished { done: 1, lost: 0 }));
+                assert_eq!(reply, Reply::Now(Answer::Finished { done: 1, lapsed: 0 }));
                 one_key.acquire(Claim::Member, None, None, 70_000);
             }
             "removed" => one_key.server.delete(KEY),
@@ -217,7 +217,7 @@ fn ten_thousand_watchers_are_answered_in_slices() {
             while one_key.one_task() {}
         }
         let answer = match how {
-            "finished" => Answer::Finished { done: 1, lost: 0 },
+            "finished" => Answer::Finished { done: 1, lapsed: 0 },
             "removed" => Answer::Removed,
             _ => Answer::WrongType,
         };

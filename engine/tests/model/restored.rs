@@ -98,7 +98,7 @@ fn tally(touched: u64, finished: Option<u64>) -> Vec<Change> {
         limit_changes: 0,
         expected: None,
         done: 1,
-        lost: 0,
+        lapsed: 0,
         touched: UnixMs(touched),
         finished: finished.map(UnixMs),
     })]
@@ -155,7 +155,7 @@ const BOUNDS: [(&str, Family, Changes, Unfit); 16] = {
             tally(NOW, Some(NOW + 31 * DAY + more))
         }, MAX_TALLY),
         ("displaced tally kept for", Group, |more| {
-            let round = FinishedRound { expected: None, done: 1, lost: 0, keep_until: UnixMs(NOW + 31 * DAY + more) };
+            let round = FinishedRound { expected: None, done: 1, lapsed: 0, keep_until: UnixMs(NOW + 31 * DAY + more) };
             let member = Change::Grant(Grant { claim: Claim::Member, ..grant() });
             let unheard = Change::Unheard { fence: Fence(START_US), keep_ms: KEEP_MS };
             vec![member, unheard, Change::Displaced(Displaced::Round(round))]

@@ -23,7 +23,7 @@ fn done_twice_counts_once() {
     );
     world.step(&Step::Done(KEY, vec![1, 0]));
     let answer = world.step(&Step::Wait(KEY, None, 5));
-    assert_eq!(answer, Some(Answer::Finished { done: 2, lost: 0 }));
+    assert_eq!(answer, Some(Answer::Finished { done: 2, lapsed: 0 }));
 }
 
 /// WAIT came while the last ADD was still queued, and answered that the round had finished.
@@ -39,7 +39,7 @@ fn round_goes_on_while_member_is_queued() {
     assert_eq!(world.after_ms(30_000), [(5, "finished")]);
     // The tally is kept, and the next ADD opens the next round.
     let answer = world.step(&Step::Wait(KEY, None, 5));
-    assert_eq!(answer, Some(Answer::Finished { done: 1, lost: 1 }));
+    assert_eq!(answer, Some(Answer::Finished { done: 1, lapsed: 1 }));
     world.ask(member(2));
     assert_eq!(
         word(&world.step(&Step::Wait(KEY, None, 5)).expect("a try")),
@@ -49,7 +49,7 @@ fn round_goes_on_while_member_is_queued() {
     let answer = world.step(&Step::Wait(KEY, None, 5));
     assert_eq!(
         answer,
-        Some(Answer::Finished { done: 1, lost: 0 }),
+        Some(Answer::Finished { done: 1, lapsed: 0 }),
         "counted anew"
     );
 }
@@ -72,7 +72,7 @@ fn round_is_over_when_last_queued_member_leaves() {
         world.step(&Step::Done(KEY, vec![0]));
         assert_eq!(
             world.told,
-            [(5, Answer::Finished { done: 1, lost: 0 })],
+            [(5, Answer::Finished { done: 1, lapsed: 0 })],
             "{how}"
         );
     }
@@ -90,15 +90,15 @@ fn expect_at_or_below_done_finishes_round() {
     world.step(&Step::Expect(KEY, 1));
     assert!(world.heard().is_empty(), "one lives");
     world.step(&Step::Release(KEY, Family::Group, 1));
-    assert_eq!(world.told, [(5, Answer::Finished { done: 1, lost: 0 })]);
+    assert_eq!(world.told, [(5, Answer::Finished { done: 1, lapsed: 0 })]);
     assert_eq!(
         world.step(&Step::Wait(OTHER, Some(Block::Forever), 6)),
-        Some(Answer::Finished { done: 0, lost: 0 }),
+        Some(Answer::Finished { done: 0, lapsed: 0 }),
         "a group that does not exist"
     );
 }
 
-const OLD_TALLY: Answer = Answer::Finished { done: 1, lost: 1 };
+const OLD_TALLY: Answer = Answer::Finished { done: 1, lapsed: 1 };
 
 /// A finished round with one member done and one lost, and token 1 granted in a kept place that nobody asks for.
 fn with_dead_member() -> World {

@@ -50,7 +50,7 @@ pub struct ModelContent {
     pub limit_changes: u64,
     pub expected: Option<u32>,
     pub done: u64,
-    pub lost: u64,
+    pub lapsed: u64,
     pub touched_ms: u64,
     pub finished_ms: Option<u64>,
     /// The finished round before this one, while there were only members that nobody was heard of.
@@ -71,7 +71,7 @@ impl ModelContent {
             limit_changes: 0,
             expected: None,
             done: 0,
-            lost: 0,
+            lapsed: 0,
             touched_ms: at_ms,
             finished_ms: None,
             displaced: None,
@@ -147,10 +147,10 @@ impl ModelContent {
             self.displaced = Some(FinishedRound {
                 expected: self.expected,
                 done: self.done,
-                lost: self.lost,
+                lapsed: self.lapsed,
                 keep_until: UnixMs(finished_ms),
             });
-            (self.expected, self.done, self.lost) = (None, 0, 0);
+            (self.expected, self.done, self.lapsed) = (None, 0, 0);
         }
         self.touched_ms = self.touched_ms.max(at_ms);
     }
@@ -163,7 +163,7 @@ impl ModelContent {
     /// The last member has ended, and nobody was heard of in this round: it is as if it had not begun.
     pub(super) fn bring_round_back(&mut self) {
         if let Some(round) = self.displaced.take() {
-            (self.expected, self.done, self.lost) = (round.expected, round.done, round.lost);
+            (self.expected, self.done, self.lapsed) = (round.expected, round.done, round.lapsed);
             self.finished_ms = Some(round.keep_until.0);
         }
     }
@@ -200,7 +200,7 @@ impl ModelContent {
                 limit_changes: self.limit_changes,
                 expected: self.expected,
                 done: self.done,
-                lost: self.lost,
+                lapsed: self.lapsed,
                 touched: UnixMs(self.touched_ms),
                 finished: self.finished_ms.map(UnixMs),
             })),

@@ -46,13 +46,13 @@ impl Model {
         }
         self.visit(name, now);
         let Some(content) = self.content(name) else {
-            return Outcome::Now(Answer::Finished { done: 0, lost: 0 });
+            return Outcome::Now(Answer::Finished { done: 0, lapsed: 0 });
         };
         let nobody_waits = self.waiting(name).is_empty();
         if content.finished_ms.is_some() || !content.has_begun() && nobody_waits {
             return Outcome::Now(Answer::Finished {
                 done: content.done,
-                lost: content.lost,
+                lapsed: content.lapsed,
             });
         }
         let Some(wait) = wait else {
@@ -96,7 +96,7 @@ impl Model {
         if (content.finished_ms.is_some() || !content.has_begun()) && nobody_waits {
             let answer = Answer::Finished {
                 done: content.done,
-                lost: content.lost,
+                lapsed: content.lapsed,
             };
             self.tell_watchers(name, &answer, now);
         }

@@ -73,7 +73,7 @@ impl Model {
         let hold = content.holds.remove(at);
         match (content.family, how) {
             (Family::Group, End::Done) => content.done += 1,
-            (Family::Group, End::Lapsed | End::Revoked | End::Disconnected) => content.lost += 1,
+            (Family::Group, End::Lapsed | End::Revoked | End::Disconnected) => content.lapsed += 1,
             (Family::Once, how) => content.work.end(&hold.token, how),
             _ => {}
         }

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
+use crate::change::Misfit;
 use crate::heap;
 use crate::hold::Hold;
 use crate::types::{ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
@@ -45,6 +46,21 @@ impl Many {
         self.by_token.insert(token, hold.fence());
         self.by_deadline.insert((hold.due, hold.fence()));
         self.by_fence.insert(hold.fence(), hold);
+    }
+
+    /// Adds holds, building each tree at once.
+    fn extend(&mut self, holds: Vec<Hold>) {
+        let tokens = holds.iter().map(|hold| (hold.token(), hold.fence()));
+        let mut by_token: BTreeMap<Token, Fence> = tokens.collect();
+        let bytes = by_token.keys().map(Token::heap_bytes).sum::<usize>();
+        self.heap_bytes += bytes + holds.iter().map(Hold::heap_bytes).sum::<usize>();
+        let permits = holds.iter().map(|hold| u64::from(hold.claim().permits()));
+        self.permits += permits.sum::<u64>();
+        let deadlines = holds.iter().map(|hold| (hold.due, hold.fence()));
+        self.by_deadline.append(&mut deadlines.collect());
+        self.by_token.append(&mut by_token);
+        let holds = holds.into_iter().map(|hold| (hold.fence(), hold));
+        self.by_fence.append(&mut holds.collect());
     }
 
     fn remove(&mut self, fence: Fence) -> Option<Hold> {
@@ -158,78 +174,121 @@ impl HoldSet {
         self.get(fence).is_none() && self.by_token(token).is_none()
     }
 
+    /// Whether there are holds, and none of them has been heard of.
+    #[must_use]
+    pub fn is_unheard(&self) -> bool {
+        !self.is_empty() && self.iter().all(|hold| hold.unheard_ms().is_some())
+    }
+
     /// Adds a hold. [`HoldSet::accepts`] must have returned true for it.
-    pub fn insert(&mut self, hold: Hold) {
+    pub(super) fn insert(&mut self, hold: Hold) {
         debug_assert!(self.accepts(hold.fence(), &hold.token()));
         match self {
             HoldSet::Empty => *self = HoldSet::One(hold),
             HoldSet::Many(many) => many.insert(hold),
             HoldSet::One(_) => {
-                let mut many = Box::<Many>::default();
-                if let HoldSet::One(first) = std::mem::take(self) {
-                    many.insert(first);
-                }
+                let mut many = std::mem::take(self).into_many();
                 many.insert(hold);
                 *self = HoldSet::Many(many);
             }
         }
     }
 
-    pub fn remove(&mut self, fence: Fence) -> Option<Hold> {
+    /// Adds many holds, with higher fences than the present ones and in their order. The set is of no use after an error.
+    ///
+    /// # Errors
+    /// If two holds have the same token.
+    pub(super) fn extend(&mut self, holds: Vec<Hold>) -> Result<(), Misfit> {
+        let count = self.len() + holds.len();
+        let mut many = std::mem::take(self).into_many();
+        many.extend(holds);
+        let fits = many.by_token.len() == count && many.by_fence.len() == count;
+        *self = HoldSet::Many(many);
+        fits.then_some(()).ok_or(Misfit::Taken)
+    }
+
+    fn into_many(self) -> Box<Many> {
+        let mut many = Box::<Many>::default();
         match self {
-            HoldSet::Empty => None,
-            HoldSet::One(hold) if hold.fence() != fence => None,
-            HoldSet::One(_) => match std::mem::take(self) {
-                HoldSet::One(hold) => Some(hold),
-                HoldSet::Empty | HoldSet::Many(_) => None,
-            },
+            HoldSet::Empty => {}
+            HoldSet::One(hold) => many.insert(hold),
+            HoldSet::Many(present) => many = present,
+        }
+        many
+    }
+
+    pub(super) fn remove(&mut self, fence: Fence) -> Option<Hold> {
+        if let HoldSet::Many(many) = self {
+            let hold = many.remove(fence);
+            if many.by_fence.is_empty() {
+                *self = HoldSet::Empty;
+            }
+            return hold;
+        }
+        self.get(fence)?;
+        match std::mem::take(self) {
+            HoldSet::One(hold) => Some(hold),
+            HoldSet::Empty | HoldSet::Many(_) => None,
+        }
+    }
+
+    /// Gives the hold a new lease, with its written end at `deadline`.
+    pub(super) fn renew(
+        &mut self,
+        fence: Fence,
+        lease: LeaseMs,
+        deadline: UnixMs,
+    ) -> Result<(), Misfit> {
+        self.change(fence, |hold| hold.renew(lease, deadline))
+            .ok_or(Misfit::NoHold)
+    }
+
+    /// Notes that the hold was granted to a place that was kept for so long, and that its token has not been heard from.
+    pub(super) fn set_unheard(&mut self, fence: Fence, keep_ms: u32) -> Result<(), Misfit> {
+        self.change(fence, |hold| hold.set_unheard(keep_ms))
+            .ok_or(Misfit::NoHold)
+    }
+
+    /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
+    pub(super) fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
+        let before = self.change(fence, |hold| std::mem::replace(&mut hold.due, due));
+        if let (HoldSet::Many(many), Some(before)) = (self, before) {
+            // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
+            // hold early, or never.
+            many.by_deadline.remove(&(before, fence));
+            many.by_deadline.insert((due, fence));
+        }
+        before.is_some()
+    }
+
+    /// Sets when each lease runs out, and builds the index anew.
+    pub(super) fn set_all_due(&mut self, mut due: impl FnMut(&Hold) -> LeaseUs) {
+        match self {
+            HoldSet::Empty => {}
+            HoldSet::One(hold) => hold.due = due(hold),
             HoldSet::Many(many) => {
-                let hold = many.remove(fence);
-                if many.by_fence.is_empty() {
-                    *self = HoldSet::Empty;
+                for hold in many.by_fence.values_mut() {
+                    hold.due = due(hold);
                 }
-                hold
+                let entries = many.by_fence.iter().map(|(fence, hold)| (hold.due, *fence));
+                many.by_deadline = entries.collect();
             }
         }
     }
 
-    /// Gives the hold a new lease, with its written end at `deadline`. Returns whether there is such a hold.
-    pub fn renew(&mut self, fence: Fence, lease: LeaseMs, deadline: UnixMs) -> bool {
-        self.change(fence, |hold| hold.renew(lease, deadline))
-            .is_some()
-    }
-
-    /// Notes that the hold was granted to a place that was kept for so long, and that its token has not been heard from.
-    /// Returns whether there is such a hold.
-    pub fn set_unheard(&mut self, fence: Fence, keep_ms: u32) -> bool {
-        self.change(fence, |hold| hold.set_unheard(keep_ms))
-            .is_some()
-    }
-
-    /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
-    pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
-        if let HoldSet::Many(many) = self {
-            let Some(hold) = many.by_fence.get_mut(&fence) else {
-                return false;
-            };
-            // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
-            // hold early, or never.
-            many.by_deadline.remove(&(hold.due, fence));
-            hold.due = due;
-            many.by_deadline.insert((due, fence));
-            return true;
-        }
-        self.change(fence, |hold| hold.due = due).is_some()
-    }
-
     /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
     /// connection with which it would have ended before.
-    pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
+    pub(super) fn bind(
+        &mut self,
+        fence: Fence,
+        client: ClientId,
+        ephemeral: bool,
+    ) -> Option<ClientId> {
         self.change(fence, |hold| hold.bind(client, ephemeral))?
     }
 
-    /// Changes one hold in place. `change` must not touch fence, token or `due`, which the set is indexed by, nor the
-    /// permits.
+    /// Changes one hold in place. `change` must not touch fence and token, which the set is indexed by, nor the
+    /// permits. [`HoldSet::set_due`] mends the index by `due`.
     fn change<R>(&mut self, fence: Fence, change: impl FnOnce(&mut Hold) -> R) -> Option<R> {
         match self {
             HoldSet::One(hold) if hold.fence() == fence => Some(change(hold)),

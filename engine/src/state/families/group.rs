@@ -1,0 +1,265 @@
+//! The wait group: members join and end, and rounds finish.
+//!
+//! A round is over when no member lives, no request is queued to be added and, if a total is expected, that many
+//! members are done. Only the server that decides knows its queue. So it decides once that a round is over, and records
+//! that as a change of its own.
+
+use crate::Settings;
+use crate::change::{Change, Displaced, End, FinishedRound, Limits, Misfit, Tally};
+use crate::heap;
+use crate::hold::Hold;
+use crate::state::families::policy::{Policy, Retention};
+use crate::state::hold_set::HoldSet;
+use crate::types::{Claim, Family, OptionalUnixMs, UnixMs};
+
+#[derive(Clone)]
+pub struct WaitGroup {
+    members: HoldSet,
+    paused_until: OptionalUnixMs,
+    tally: Tally,
+    /// The finished round before the present one, as long as nothing has happened in this one but grants and their ends
+    /// as undelivered. It comes back if the last member ends undelivered too. `None` without members.
+    displaced: Option<Box<FinishedRound>>,
+    retention: Retention,
+}
+
+impl WaitGroup {
+    pub(in crate::state) fn new() -> WaitGroup {
+        WaitGroup {
+            members: HoldSet::Empty,
+            paused_until: OptionalUnixMs::default(),
+            tally: Tally {
+                limit: None,
+                limit_changes: 0,
+                expected: None,
+                done: 0,
+                lapsed: 0,
+                // The first change sets the moment, because a replica must not use its own clock.
+                touched: UnixMs(0),
+                finished: None,
+            },
+            displaced: None,
+            retention: Retention::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Returns how many of the expected jobs are not done yet.
+    #[must_use]
+    pub fn owed(&self) -> u64 {
+        let expected = self.tally.expected.map_or(0, u64::from);
+        expected.saturating_sub(self.tally.done)
+    }
+
+    /// Whether the round can be finished now. `queued` says that a request waits to be added.
+    #[must_use]
+    pub fn is_over(&self, queued: bool) -> bool {
+        let is_open = self.has_begun() && self.tally.finished.is_none();
+        is_open && self.members.is_empty() && !queued && self.owed() == 0
+    }
+
+    /// Whether a WAIT is answered at once: the round has finished, or none has begun. `queued` as for
+    /// [`WaitGroup::is_over`].
+    #[must_use]
+    pub fn has_nothing_to_wait_for(&self, queued: bool) -> bool {
+        self.tally.finished.is_some() || !self.has_begun() && !queued
+    }
+
+    /// Whether anything was ever added or expected. Otherwise only a PAUSE has made the key, and nobody is told that a
+    /// round has finished.
+    fn has_begun(&self) -> bool {
+        self.tally.touched != UnixMs(0)
+    }
+
+    /// Whether the present round is members and nothing else: none has ended but undelivered, and no total is expected.
+    fn is_new(&self) -> bool {
+        let Tally {
+            expected,
+            done,
+            lapsed,
+            ..
+        } = self.tally;
+        expected.is_none() && done == 0 && lapsed == 0
+    }
+
+    fn touch(&mut self, at: UnixMs) {
+        self.tally.touched = self.tally.touched.max(at);
+    }
+}
+
+impl Policy for WaitGroup {
+    const FAMILY: Family = Family::Group;
+
+    fn holds(&self) -> &HoldSet {
+        &self.members
+    }
+
+    fn holds_mut(&mut self) -> Option<&mut HoldSet> {
+        Some(&mut self.members)
+    }
+
+    fn paused_until(&self) -> Option<UnixMs> {
+        self.paused_until.get()
+    }
+
+    fn pause(&mut self, until: Option<UnixMs>) {
+        self.paused_until.replace(until);
+    }
+
+    /// Without a limit every member may join.
+    fn admits(&self, _claim: Claim, limit: Option<u32>) -> bool {
+        limit.is_none_or(|limit| self.members.len() < limit as usize)
+    }
+
+    fn free_capacity(&self) -> u64 {
+        let members = self.members.len() as u64;
+        let limit = self.tally.limit.map(u64::from);
+        limit.map_or(u64::MAX, |limit| limit.saturating_sub(members))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            limit: self.tally.limit,
+            pinned: None,
+            changes: self.tally.limit_changes,
+        }
+    }
+
+    fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
+        if !self.has_begun() {
+            return Some(UnixMs(0));
+        }
+        let (touched, idle_ms) = (self.tally.touched, settings.group_idle_ms);
+        let idle = self.retention.idle_until(touched, idle_ms);
+        Some(self.tally.finished.unwrap_or(idle))
+    }
+
+    fn is_concluded(&self) -> bool {
+        self.tally.finished.is_some()
+    }
+
+    fn retention(&self) -> Option<&Retention> {
+        Some(&self.retention)
+    }
+
+    fn retention_mut(&mut self) -> Option<&mut Retention> {
+        Some(&mut self.retention)
+    }
+
+    /// After a finished round, an ADD or EXPECT opens the next one, which displaces it.
+    fn granted(&mut self, at: UnixMs) {
+        if let Some(keep_until) = self.tally.finished.take() {
+            self.displaced = Some(Box::new(FinishedRound {
+                expected: self.tally.expected.take(),
+                done: std::mem::take(&mut self.tally.done),
+                lapsed: std::mem::take(&mut self.tally.lapsed),
+                keep_until,
+            }));
+        }
+        self.touch(at);
+    }
+
+    /// From now on the present round is more than members that nobody has heard of.
+    fn renewed(&mut self) {
+        self.displaced = None;
+    }
+
+    /// The server that decides brings a displaced round back with a tally.
+    fn ended(&mut self, _member: &Hold, how: End, at: UnixMs) {
+        let count = match how {
+            End::Done => Some(&mut self.tally.done),
+            End::Lapsed | End::Revoked | End::Disconnected => Some(&mut self.tally.lapsed),
+            End::Released | End::Undelivered => None,
+        };
+        if let Some(count) = count {
+            *count = count.saturating_add(1);
+        }
+        if how != End::Undelivered || self.members.is_empty() {
+            self.displaced = None;
+        }
+        self.touch(at);
+    }
+
+    fn apply_own(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
+        match change {
+            Change::Limit(limit) => {
+                let mut limits = self.limits();
+                limits.ask(*limit);
+                (self.tally.limit, self.tally.limit_changes) = (limits.limit, limits.changes);
+            }
+            Change::Expect { jobs, at } => {
+                self.granted(*at);
+                self.displaced = None;
+                self.tally.expected = Some(*jobs);
+            }
+            Change::Finish { keep_until } if self.members.is_empty() => {
+                self.tally.finished = Some(*keep_until);
+            }
+            Change::Tally(tally) if tally.finished.is_none() || self.members.is_empty() => {
+                self.tally = *tally;
+                self.displaced = None;
+            }
+            // A saved state can say that the present members have displaced a round, and nothing else has happened.
+            Change::Displaced(Displaced::Round(round))
+                if self.displaced.is_none() && self.is_new() && self.members.is_unheard() =>
+            {
+                self.displaced = Some(Box::new(*round));
+            }
+            Change::Finish { .. } | Change::Tally(_) | Change::Displaced(Displaced::Round(_)) => {
+                return Err(Misfit::Taken);
+            }
+            _ => return Err(Misfit::Family),
+        }
+        Ok(None)
+    }
+
+    fn scalars(&self) -> Option<Change> {
+        Some(Change::Tally(self.tally))
+    }
+
+    fn displaced(&self) -> Option<Displaced> {
+        self.displaced.as_deref().copied().map(Displaced::Round)
+    }
+
+    fn set_displaced(&mut self, displaced: Option<Displaced>) {
+        self.displaced = match displaced {
+            Some(Displaced::Round(round)) => Some(Box::new(round)),
+            _ => None,
+        };
+    }
+
+    fn brought_back(&self, displaced: Displaced) -> Option<Change> {
+        let Displaced::Round(round) = displaced else {
+            return None;
+        };
+        Some(Change::Tally(Tally {
+            expected: round.expected,
+            done: round.done,
+            lapsed: round.lapsed,
+            finished: Some(round.keep_until),
+            ..self.tally
+        }))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let displaced = self.displaced.as_ref();
+        let displaced = displaced.map_or(0, |_| heap::allocated(size_of::<FinishedRound>()));
+        heap::allocated(size_of::<WaitGroup>()) + displaced
+    }
+
+    #[cfg(debug_assertions)]
+    fn check_invariants(&self) {
+        let is_empty = self.members.is_empty();
+        let is_finished = self.tally.finished.is_some();
+        assert!(!is_finished || is_empty, "a finished round has no members");
+        let displaces = self.displaced.is_some();
+        assert!(
+            !displaces || !is_empty && self.is_new(),
+            "members alone displace"
+        );
+    }
+}

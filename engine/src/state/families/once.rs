@@ -1,0 +1,412 @@
+//! Work-once: one run at a time, until a run completes the work.
+//!
+//! This is `sync.Once` for a fleet, with failover. A run is a hold. How it ends decides about its attempt: the work is
+//! done, or the attempt failed and the next waiter tries again, or the run was handed back and the attempt does not
+//! count. The result, the number of attempts and the last reason are kept for some time after the last change.
+//!
+//! A failed run can ask for a delay before the next one. Nobody runs during a delay, so no token can end it or complete
+//! the work: it ends when its time is up, or when the key is removed.
+
+use std::sync::Arc;
+
+use crate::Settings;
+use crate::answer::Answer;
+use crate::change::{Change, Displaced, End, Misfit};
+use crate::heap;
+use crate::hold::Hold;
+use crate::state::families::policy::{Policy, Retention};
+use crate::state::hold_set::HoldSet;
+use crate::types::{Claim, Family, OptionalUnixMs, Token, UnixMs};
+
+pub use crate::change::{Completion, Reason, Record};
+
+/// How long a result is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    ForMs(u64),
+    Forever,
+}
+
+impl Keep {
+    /// Returns the moment until which a result of now is kept.
+    #[must_use]
+    pub fn until(self, now: UnixMs) -> UnixMs {
+        match self {
+            Keep::ForMs(ms) => now.after_ms(ms),
+            Keep::Forever => UnixMs::NEVER,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct Once {
+    stage: Stage,
+    /// The token of the run before, whose DONE was still accepted when the current run began. It counts while the
+    /// current run has not been heard of, and comes back if that run ends undelivered. `None` without a run.
+    displaced: Option<Box<Token>>,
+    attempts: u64,
+    reason: Option<Reason>,
+    touched: UnixMs,
+    paused_until: OptionalUnixMs,
+    retention: Retention,
+}
+
+// Results may be kept by the million. The allocators of most servers give 128 bytes for anything above 112.
+const _: () = assert!(size_of::<Once>() <= 128);
+
+/// How far the work is. A run, the token of a late one, a delay and a completion exclude each other, so they share their
+/// room.
+#[derive(Clone)]
+enum Stage {
+    /// The current run, or none.
+    Open(HoldSet),
+    /// No run. A DONE with this token is still accepted: see [`Record::late`].
+    Late(Token),
+    /// No run, and none may begin before this moment, which the last FAIL asked for.
+    Delayed(UnixMs),
+    Done(Completion),
+}
+
+/// The runs of a key that cannot have one.
+static NO_RUNS: HoldSet = HoldSet::Empty;
+
+impl Once {
+    pub(in crate::state) fn new() -> Once {
+        Once {
+            stage: Stage::Open(HoldSet::Empty),
+            displaced: None,
+            attempts: 0,
+            reason: None,
+            // The first change sets the moment, because a replica must not use its own clock.
+            touched: UnixMs(0),
+            paused_until: OptionalUnixMs::default(),
+            retention: Retention::new(),
+        }
+    }
+
+    /// Returns the current run, as a set of at most one hold.
+    #[must_use]
+    pub fn runs(&self) -> &HoldSet {
+        match &self.stage {
+            Stage::Open(runs) => runs,
+            Stage::Late(_) | Stage::Delayed(_) | Stage::Done(_) => &NO_RUNS,
+        }
+    }
+
+    #[must_use]
+    pub fn attempts(&self) -> u64 {
+        self.attempts
+    }
+
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        self.reason.as_ref()
+    }
+
+    /// See [`Record::late`].
+    #[must_use]
+    pub fn late(&self) -> Option<&Token> {
+        match &self.stage {
+            Stage::Late(token) => Some(token),
+            _ => None,
+        }
+    }
+
+    /// Returns the token of a late run that the current run has displaced.
+    #[must_use]
+    pub fn displaced_late(&self) -> Option<&Token> {
+        self.displaced.as_deref()
+    }
+
+    /// Returns the current run, if its client has not been heard of.
+    #[must_use]
+    pub fn unheard_run(&self) -> Option<&Hold> {
+        self.runs().first().filter(|run| run.unheard_ms().is_some())
+    }
+
+    #[must_use]
+    pub fn done(&self) -> Option<&Completion> {
+        match &self.stage {
+            Stage::Done(done) => Some(done),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        matches!(self.stage, Stage::Delayed(_))
+    }
+
+    /// Returns what other servers and files know of the work, besides the run and a delay.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        Record {
+            attempts: self.attempts,
+            reason: self.reason.clone(),
+            late: self.late().cloned(),
+            done: self.done().cloned(),
+            touched: self.touched,
+        }
+    }
+
+    /// Whether a run may begin: there is no other run and no delay, and the work is not done.
+    #[must_use]
+    pub fn may_begin(&self) -> bool {
+        self.is_idle() && !self.is_delayed()
+    }
+
+    /// Whether nobody runs, and the work is not done.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.runs().is_empty() && self.done().is_none()
+    }
+
+    /// Whether a request that allows this many attempts has to give up.
+    #[must_use]
+    pub fn is_exhausted(&self, max_attempts: Option<u32>) -> bool {
+        max_attempts.is_some_and(|max_attempts| self.attempts >= u64::from(max_attempts))
+    }
+
+    /// Returns the answer to every request once the work is done.
+    #[must_use]
+    pub fn answer_done(&self) -> Option<Answer> {
+        let done = self.done()?;
+        Some(Answer::Done {
+            result: done.result.clone(),
+            attempt: self.attempts,
+        })
+    }
+
+    /// Returns whether `record` fits the current run: a key has at most one of a live run, a late token and a
+    /// completion.
+    fn accepts(&self, record: &Record) -> bool {
+        match (&record.late, &record.done) {
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => self.runs().is_empty(),
+            (Some(_), Some(_)) => false,
+        }
+    }
+
+    /// Takes a record, which ends a delay. [`Once::accepts`] must have returned true for it.
+    fn set_record(&mut self, record: Record) {
+        match (record.done, record.late) {
+            (Some(done), _) => self.stage = Stage::Done(done),
+            (None, Some(token)) => self.stage = Stage::Late(token),
+            (None, None) if self.runs().is_empty() => self.stage = Stage::Open(HoldSet::Empty),
+            (None, None) => {}
+        }
+        self.displaced = None;
+        self.attempts = record.attempts;
+        self.reason = record.reason;
+        self.touched = record.touched;
+    }
+
+    /// Lets no run begin before this moment; without a moment, ends the delay. The attempts and the reason are kept as
+    /// long after the delay as after any change, so that the next attempt still finds them.
+    fn delay(&mut self, until: Option<UnixMs>) {
+        self.stage = until.map_or(Stage::Open(HoldSet::Empty), Stage::Delayed);
+        self.touch(until.unwrap_or(UnixMs(0)));
+    }
+
+    fn touch(&mut self, at: UnixMs) {
+        self.touched = self.touched.max(at);
+    }
+}
+
+impl Policy for Once {
+    const FAMILY: Family = Family::Once;
+
+    fn holds(&self) -> &HoldSet {
+        self.runs()
+    }
+
+    fn holds_mut(&mut self) -> Option<&mut HoldSet> {
+        match &mut self.stage {
+            Stage::Open(runs) => Some(runs),
+            _ => None,
+        }
+    }
+
+    /// Adds a run, which displaces the token of a late one.
+    fn insert(&mut self, run: Hold) {
+        let before = std::mem::replace(&mut self.stage, Stage::Open(HoldSet::One(run)));
+        self.displaced = match before {
+            Stage::Late(token) => Some(Box::new(token)),
+            _ => None,
+        };
+    }
+
+    fn paused_until(&self) -> Option<UnixMs> {
+        self.paused_until.get()
+    }
+
+    fn pause(&mut self, until: Option<UnixMs>) {
+        self.paused_until.replace(until);
+    }
+
+    fn delayed_until(&self) -> Option<UnixMs> {
+        match self.stage {
+            Stage::Delayed(until) => Some(until),
+            _ => None,
+        }
+    }
+
+    fn admits(&self, _claim: Claim, _limit: Option<u32>) -> bool {
+        self.may_begin()
+    }
+
+    fn has_room_for(&self, _claim: Claim) -> bool {
+        self.may_begin()
+    }
+
+    fn free_capacity(&self) -> u64 {
+        u64::from(self.may_begin())
+    }
+
+    /// Attempts and reasons are kept as long as results; without either there is nothing to keep.
+    fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
+        Some(match self.done() {
+            Some(done) => done.keep_until,
+            None if self.attempts == 0 && self.reason.is_none() => UnixMs(0),
+            None => self
+                .retention
+                .idle_until(self.touched, settings.once_keep_ms),
+        })
+    }
+
+    fn is_concluded(&self) -> bool {
+        self.done().is_some()
+    }
+
+    fn retention(&self) -> Option<&Retention> {
+        Some(&self.retention)
+    }
+
+    fn retention_mut(&mut self) -> Option<&mut Retention> {
+        Some(&mut self.retention)
+    }
+
+    /// A run has begun, so the attempt counts.
+    fn granted(&mut self, at: UnixMs) {
+        self.attempts = self.attempts.saturating_add(1);
+        self.touch(at);
+    }
+
+    /// The current run was heard of: a DONE by an earlier run is refused from now on.
+    fn renewed(&mut self) {
+        self.displaced = None;
+    }
+
+    /// The run has ended without DONE or FAIL. The server that decides brings a displaced token back with a record.
+    fn ended(&mut self, run: &Hold, how: End, at: UnixMs) {
+        self.displaced = None;
+        match how {
+            End::Lapsed | End::Disconnected => {
+                self.stage = Stage::Late(run.token());
+                self.reason = Some(Reason::Lapsed);
+            }
+            End::Revoked => self.reason = Some(Reason::Revoked),
+            // The worker handed the run back, or never heard of it: the attempt does not count.
+            End::Released | End::Undelivered => {
+                self.attempts = self.attempts.saturating_sub(1);
+            }
+            End::Done => {}
+        }
+        self.touch(at);
+    }
+
+    fn apply_own(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
+        match change {
+            Change::Fail { fence, reason, at } => {
+                let run = self.remove(*fence)?;
+                self.displaced = None;
+                self.reason = Some(Reason::Given(Arc::clone(reason)));
+                self.touch(*at);
+                return Ok(Some(run));
+            }
+            Change::Complete { fence, done } => {
+                let run = match fence {
+                    Some(fence) => Some(self.remove(*fence)?),
+                    None if !self.runs().is_empty() => return Err(Misfit::Taken),
+                    None => None,
+                };
+                self.displaced = None;
+                self.stage = Stage::Done(done.clone());
+                return Ok(run);
+            }
+            // A client was told FAILED: a DONE by the run that lapsed last is refused from now on.
+            Change::GiveUp => {
+                if self.late().is_some() {
+                    self.stage = Stage::Open(HoldSet::Empty);
+                }
+            }
+            Change::Record(record) if self.accepts(record) => self.set_record(record.clone()),
+            // A delay begins and ends while nobody runs, no DONE of an earlier run is accepted, and the work is not done.
+            Change::Delay { until } if self.is_idle() && self.late().is_none() => {
+                self.delay(*until);
+            }
+            // A saved state can say that the present run has displaced a token, and was not heard of.
+            Change::Displaced(Displaced::Late(token))
+                if self.displaced.is_none() && self.unheard_run().is_some() =>
+            {
+                self.displaced = Some(Box::new(token.clone()));
+            }
+            Change::Record(_) | Change::Delay { .. } | Change::Displaced(Displaced::Late(_)) => {
+                return Err(Misfit::Taken);
+            }
+            _ => return Err(Misfit::Family),
+        }
+        Ok(None)
+    }
+
+    fn scalars(&self) -> Option<Change> {
+        Some(Change::Record(self.record()))
+    }
+
+    fn displaced(&self) -> Option<Displaced> {
+        self.displaced_late().cloned().map(Displaced::Late)
+    }
+
+    fn set_displaced(&mut self, displaced: Option<Displaced>) {
+        self.displaced = match displaced {
+            Some(Displaced::Late(token)) => Some(Box::new(token)),
+            _ => None,
+        };
+    }
+
+    fn brought_back(&self, displaced: Displaced) -> Option<Change> {
+        let Displaced::Late(late) = displaced else {
+            return None;
+        };
+        Some(Change::Record(Record {
+            late: Some(late),
+            ..self.record()
+        }))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let reason = match &self.reason {
+            Some(Reason::Given(text)) => shared_bytes(text),
+            Some(Reason::Lapsed | Reason::Revoked) | None => 0,
+        };
+        let token = self.late().or(self.done().map(|done| &done.token));
+        let result = self.done().and_then(|done| done.result.as_ref());
+        let displaced = self.displaced_late().map_or(0, |token| {
+            heap::allocated(size_of::<Token>()) + token.heap_bytes()
+        });
+        let texts = token.map_or(0, Token::heap_bytes) + result.map_or(0, shared_bytes);
+        heap::allocated(size_of::<Once>()) + reason + displaced + texts
+    }
+
+    #[cfg(debug_assertions)]
+    fn check_invariants(&self) {
+        assert!(self.runs().len() <= 1, "one run");
+        let displaces = self.displaced.is_some();
+        assert!(!displaces || self.runs().len() == 1, "a run displaces");
+    }
+}
+
+/// Returns the bytes of a text with its two counts of references.
+fn shared_bytes(text: &Arc<[u8]>) -> usize {
+    heap::allocated(2 * size_of::<usize>() + text.len())
+}

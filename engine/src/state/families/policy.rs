@@ -1,0 +1,152 @@
+//! What every family says about itself. `state` asks these questions at one place, whatever the family.
+//!
+//! All that changes a value is visible in `state` alone, so that nothing but [`crate::Body::apply`] calls it. A default
+//! is the answer of a lock: it has no limit, nothing is kept without holds, and the only changes are those that all
+//! families share.
+
+use crate::Settings;
+use crate::change::{Change, Displaced, End, Limits, Misfit};
+use crate::hold::Hold;
+use crate::state::hold_set::HoldSet;
+use crate::types::{Claim, Family, Fence, OptionalUnixMs, UnixMs};
+
+/// The rules of one family, for the value of one key.
+pub(in crate::state) trait Policy {
+    const FAMILY: Family;
+
+    fn family(&self) -> Family {
+        Self::FAMILY
+    }
+
+    fn holds(&self) -> &HoldSet;
+
+    /// Returns the holds; `None` only if there are none.
+    fn holds_mut(&mut self) -> Option<&mut HoldSet>;
+
+    /// Adds a hold. There must be room for it: see `HoldSet::insert`.
+    fn insert(&mut self, hold: Hold) {
+        if let Some(holds) = self.holds_mut() {
+            holds.insert(hold);
+        }
+    }
+
+    fn remove(&mut self, fence: Fence) -> Result<Hold, Misfit> {
+        let removed = self.holds_mut().and_then(|holds| holds.remove(fence));
+        removed.ok_or(Misfit::NoHold)
+    }
+
+    fn paused_until(&self) -> Option<UnixMs>;
+
+    /// Sets the moment before which nobody is granted; `None` ends the pause.
+    fn pause(&mut self, until: Option<UnixMs>);
+
+    /// Returns the moment before which no run may begin, if the last FAIL asked for one.
+    fn delayed_until(&self) -> Option<UnixMs> {
+        None
+    }
+
+    /// Whether a hold with this claim fits beside the present ones, under this limit. A pause does not count.
+    fn admits(&self, claim: Claim, limit: Option<u32>) -> bool;
+
+    /// Whether a GRANT that another server decided fits. Only the server that decides compares limits.
+    fn has_room_for(&self, _claim: Claim) -> bool {
+        true
+    }
+
+    /// Returns how much could be granted now. A pause does not count.
+    fn free_capacity(&self) -> u64;
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// Returns until when the value is kept without holds and waiters; `None` if it is not kept.
+    fn retained_until(&self, _settings: &Settings) -> Option<UnixMs> {
+        None
+    }
+
+    /// Whether the value stays without holds. `waited` says that requests wait for the key.
+    fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
+        let until = self.retained_until(settings);
+        waited || until.is_some_and(|until| !until.has_come(now))
+    }
+
+    /// Whether the value is a result or the tally of a finished round, which later requests do not keep longer.
+    fn is_concluded(&self) -> bool {
+        false
+    }
+
+    /// Returns what this server alone knows of a value that is kept.
+    fn retention(&self) -> Option<&Retention> {
+        None
+    }
+
+    fn retention_mut(&mut self) -> Option<&mut Retention> {
+        None
+    }
+
+    /// Notes that a hold is granted. Call it before the hold is added.
+    fn granted(&mut self, _at: UnixMs) {}
+
+    /// Notes that a hold was renewed.
+    fn renewed(&mut self) {}
+
+    /// Notes that a hold has ended, and was removed.
+    fn ended(&mut self, _hold: &Hold, _how: End, _at: UnixMs) {}
+
+    /// Applies a change that not all families have. Returns the hold that it ended, if any.
+    fn apply_own(&mut self, _change: &Change) -> Result<Option<Hold>, Misfit> {
+        Err(Misfit::Family)
+    }
+
+    /// Returns the change that sets everything but the holds, the delay and the pause; `None` if there is nothing else.
+    fn scalars(&self) -> Option<Change> {
+        None
+    }
+
+    /// Returns what the present holds have displaced.
+    fn displaced(&self) -> Option<Displaced> {
+        None
+    }
+
+    fn set_displaced(&mut self, _displaced: Option<Displaced>) {}
+
+    /// Returns the change that brings back what the last hold displaced.
+    fn brought_back(&self, _displaced: Displaced) -> Option<Change> {
+        None
+    }
+
+    /// Returns the bytes on the heap, with the box that the state keeps the value in, and without those of the holds.
+    fn heap_bytes(&self) -> usize;
+
+    /// Panics unless the holds obey the rules of the family.
+    #[cfg(debug_assertions)]
+    fn check_invariants(&self) {}
+}
+
+/// What one server knows alone of a value that stays without holds.
+#[derive(Clone)]
+pub(in crate::state) struct Retention {
+    /// When a request was last seen waiting for the key.
+    last_watched: UnixMs,
+    /// The moment under which the engine has the key in its `retention` index, if it is there.
+    pub(in crate::state) noted: OptionalUnixMs,
+}
+
+impl Retention {
+    pub(super) fn new() -> Retention {
+        Retention {
+            last_watched: UnixMs(0),
+            noted: OptionalUnixMs::default(),
+        }
+    }
+
+    pub(in crate::state) fn watched(&mut self, at: UnixMs) {
+        self.last_watched = self.last_watched.max(at);
+    }
+
+    /// Returns the end of so many milliseconds after the last change, or after the last request that waited.
+    pub(super) fn idle_until(&self, touched: UnixMs, idle_ms: u64) -> UnixMs {
+        touched.max(self.last_watched).after_ms(idle_ms)
+    }
+}

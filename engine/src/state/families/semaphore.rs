@@ -1,0 +1,78 @@
+//! The semaphore: holds that take permits of a limit.
+//!
+//! The limit in force is the one that an operator pinned, if any, and otherwise the last one that a request gave. It is
+//! compared at a grant only: after it was lowered below what is in use, nothing is granted until enough holds have
+//! ended.
+
+use crate::Settings;
+use crate::change::{Change, Limits, Misfit};
+use crate::heap;
+use crate::hold::Hold;
+use crate::state::families::policy::Policy;
+use crate::state::hold_set::HoldSet;
+use crate::types::{Claim, Family, OptionalUnixMs, UnixMs};
+
+#[derive(Clone, Default)]
+pub struct Semaphore {
+    /// Boxed, because limits and a hold together do not fit into the room that a lock takes.
+    holds: Box<HoldSet>,
+    paused_until: OptionalUnixMs,
+    limits: Limits,
+}
+
+impl Policy for Semaphore {
+    const FAMILY: Family = Family::Semaphore;
+
+    fn holds(&self) -> &HoldSet {
+        &self.holds
+    }
+
+    fn holds_mut(&mut self) -> Option<&mut HoldSet> {
+        Some(&mut self.holds)
+    }
+
+    fn paused_until(&self) -> Option<UnixMs> {
+        self.paused_until.get()
+    }
+
+    fn pause(&mut self, until: Option<UnixMs>) {
+        self.paused_until.replace(until);
+    }
+
+    fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
+        let taken = self.holds.permits() + u64::from(claim.permits());
+        limit.is_some_and(|limit| taken <= u64::from(limit))
+    }
+
+    fn free_capacity(&self) -> u64 {
+        let limit = self.limits.in_force().map_or(0, u64::from);
+        limit.saturating_sub(self.holds.permits())
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// A pinned semaphore stays after its last hold and waiter.
+    fn outlives_use(&self, _settings: &Settings, waited: bool, _now: UnixMs) -> bool {
+        waited || self.limits.pinned.is_some()
+    }
+
+    fn apply_own(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
+        match change {
+            Change::Limit(limit) => self.limits.ask(*limit),
+            Change::Pin(limit) => self.limits.pin(*limit),
+            Change::Limits(limits) => self.limits = *limits,
+            _ => return Err(Misfit::Family),
+        }
+        Ok(None)
+    }
+
+    fn scalars(&self) -> Option<Change> {
+        Some(Change::Limits(self.limits))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        heap::allocated(size_of::<HoldSet>())
+    }
+}

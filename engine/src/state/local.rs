@@ -1,0 +1,56 @@
+//! What one server knows alone of a state, and neither replicates nor saves: the lease clock, connections, and its own
+//! indexes.
+
+use super::{Body, HoldSet, Policy, Retention, of_family};
+use crate::hold::Hold;
+use crate::types::{ClientId, Fence, LeaseUs, UnixMs};
+
+/// The part of a state that may differ between servers. It borrows the fields beside those that are shared.
+pub struct Local<'b>(&'b mut Body);
+
+impl Body {
+    pub fn local(&mut self) -> Local<'_> {
+        Local(self)
+    }
+}
+
+impl Local<'_> {
+    fn holds(&mut self) -> Option<&mut HoldSet> {
+        of_family!(&mut *self.0, family => family.holds_mut())
+    }
+
+    fn retention(&mut self) -> Option<&mut Retention> {
+        of_family!(&mut *self.0, family => family.retention_mut())
+    }
+
+    /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
+    pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
+        self.holds().is_some_and(|holds| holds.set_due(fence, due))
+    }
+
+    /// Sets when each lease runs out, much faster than one by one. For a state that was loaded just now.
+    pub fn set_all_due(&mut self, due: impl FnMut(&Hold) -> LeaseUs) {
+        if let Some(holds) = self.holds() {
+            holds.set_all_due(due);
+        }
+    }
+
+    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
+    /// connection with which it would have ended before.
+    pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
+        self.holds()?.bind(fence, client, ephemeral)
+    }
+
+    /// Notes that a request waits for the key, which keeps it longer.
+    pub fn watched(&mut self, at: UnixMs) {
+        if let Some(retention) = self.retention() {
+            retention.watched(at);
+        }
+    }
+
+    /// Notes the moment under which the key is in the `retention` index. Returns the one before. Does nothing for
+    /// families that keep nothing.
+    pub fn note_retention(&mut self, until: Option<UnixMs>) -> Option<UnixMs> {
+        self.retention()?.noted.replace(until)
+    }
+}

@@ -1,0 +1,93 @@
+//! Several changes, all or none: what one command of another server brings. An [`Undo`] keeps what each change is about
+//! to touch, and takes the changes back if one of them does not fit.
+//!
+//! A copy of the whole body was rejected: a semaphore of 200,000 holders would be copied for each command.
+
+use super::{Body, Policy, of_family};
+use crate::change::{Change, Displaced, Misfit};
+use crate::hold::Hold;
+use crate::types::Fence;
+
+impl Body {
+    /// Applies all of the changes, or none. Returns the holds that they ended, each with the change that ended it.
+    ///
+    /// # Errors
+    /// If a change does not fit: which one, and why. VANISH fits never, because the caller removes the state after the
+    /// last change.
+    pub fn apply_all<'c>(
+        &mut self,
+        changes: &'c [Change],
+    ) -> Result<Vec<(&'c Change, Hold)>, (usize, Misfit)> {
+        // One change needs no undo list: `apply` does all of it or nothing.
+        let mut undo = (changes.len() > 1).then(|| Undo::of(self));
+        let mut ended = Vec::new();
+        for (at, change) in changes.iter().enumerate() {
+            if let Some(undo) = &mut undo {
+                undo.note(self, change);
+            }
+            let applied = match change {
+                Change::Vanish => Err(Misfit::Vanished),
+                _ => self.apply(change),
+            };
+            match applied {
+                Ok(hold) => ended.extend(hold.map(|hold| (change, hold))),
+                Err(misfit) => {
+                    if let Some(undo) = undo {
+                        undo.roll_back(self);
+                    }
+                    return Err((at, misfit));
+                }
+            }
+        }
+        Ok(ended)
+    }
+}
+
+/// What a body was before some changes.
+struct Undo {
+    scalars: Option<Change>,
+    later_scalars: Vec<Change>,
+    displaced: Option<Displaced>,
+    /// Oldest first: the hold of each fence that a change was about, as it was before that change.
+    holds: Vec<(Fence, Option<Hold>)>,
+}
+
+impl Undo {
+    fn of(body: &Body) -> Undo {
+        Undo {
+            scalars: body.scalars(),
+            later_scalars: body.later_scalars().collect(),
+            displaced: body.displaced(),
+            holds: Vec::new(),
+        }
+    }
+
+    /// Notes what the change will touch. Call it before the change is applied to the body.
+    fn note(&mut self, body: &Body, change: &Change) {
+        if let Some(fence) = change.fence() {
+            self.holds.push((fence, body.holds().get(fence).cloned()));
+        }
+    }
+
+    /// Takes back all changes that were noted. The body may have refused the last one.
+    fn roll_back(self, body: &mut Body) {
+        for (fence, before) in self.holds.into_iter().rev() {
+            of_family!(&mut *body, family => {
+                // The change may have ended the hold, or added none.
+                let _ = family.remove(fence);
+                if let Some(hold) = before {
+                    family.insert(hold);
+                }
+            });
+        }
+        // The changes may have paused a body that was not paused.
+        let go_on = Change::Pause { until: None };
+        let scalars = [go_on].into_iter().chain(self.scalars);
+        for change in scalars.chain(self.later_scalars) {
+            let restored = body.apply(&change);
+            debug_assert!(restored.is_ok(), "a body takes its own scalars");
+        }
+        // The scalars have dropped what the changes displaced.
+        of_family!(body, family => family.set_displaced(self.displaced));
+    }
+}

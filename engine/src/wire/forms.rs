@@ -1,0 +1,190 @@
+//! How each type of field is written and read. [`super::table`] names one of these forms for each field.
+
+use std::sync::Arc;
+
+use super::Unreadable;
+use super::fields::{Fields, Writer};
+use crate::change::{End, Reason};
+use crate::types::{Fence, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
+
+/// One way to write values of a type.
+pub(super) trait Form<T> {
+    /// Reads a value, and refuses it unless [`Form::write`] would have written it. `name` is for error messages.
+    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<T, Unreadable>;
+
+    fn write(&self, writer: &mut Writer<'_>, value: &T);
+}
+
+/// A number between two bounds, or such a number or nothing.
+pub(super) struct Number {
+    min: u64,
+    max: u64,
+}
+
+const fn number(min: u64, max: u64) -> Number {
+    Number { min, max }
+}
+
+pub(super) const FENCE: Number = number(1, Fence::MAX.0);
+pub(super) const MOMENT: Number = number(0, UnixMs::MAX.0);
+pub(super) const LEASE: Number = number(1, LeaseMs::MAX.0 as u64);
+pub(super) const LIMIT: Number = number(1, MAX_PERMITS as u64);
+/// A limit by an operator, where 0 lets nobody hold.
+pub(super) const PINNED: Number = number(0, MAX_PERMITS as u64);
+pub(super) const ATTEMPTS: Number = number(1, u32::MAX as u64);
+pub(super) const COUNT: Number = number(0, u64::MAX);
+
+/// A type whose values are numbers.
+pub(super) trait Integer: Copy {
+    fn of(n: u64) -> Option<Self>;
+    fn get(self) -> u64;
+}
+
+macro_rules! integers {
+    ($($type:ty: $of:expr, $get:expr;)*) => {$(
+        impl Integer for $type {
+            fn of(n: u64) -> Option<Self> {
+                let of: fn(u64) -> Option<Self> = $of;
+                of(n)
+            }
+
+            fn get(self) -> u64 {
+                let get: fn(Self) -> u64 = $get;
+                get(self)
+            }
+        }
+    )*};
+}
+
+integers! {
+    u64: Some, |n| n;
+    u32: |n| n.try_into().ok(), u64::from;
+    Fence: |n| Some(Fence(n)), |fence| fence.0;
+    UnixMs: |n| Some(UnixMs(n)), |moment| moment.0;
+    LeaseMs: |n| n.try_into().ok().map(LeaseMs), |lease| lease.0.into();
+}
+
+impl<T: Integer> Form<T> for Number {
+    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<T, Unreadable> {
+        let n = fields.number(name, self.min, self.max)?;
+        T::of(n).ok_or_else(|| fields.error(name))
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, value: &T) {
+        writer.number(value.get());
+    }
+}
+
+impl<T: Integer> Form<Option<T>> for Number {
+    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<Option<T>, Unreadable> {
+        let n = fields.option(name, self.min, self.max)?;
+        n.map(|n| T::of(n).ok_or_else(|| fields.error(name)))
+            .transpose()
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, value: &Option<T>) {
+        writer.option(value.map(T::get));
+    }
+}
+
+/// How a hold ended: its place in [`End::ALL`].
+pub(super) struct How;
+
+impl Form<End> for How {
+    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<End, Unreadable> {
+        let n = fields.number(name, 0, End::ALL.len() as u64 - 1)?;
+        let end = usize::try_from(n).ok().and_then(|n| End::ALL.get(n));
+        end.map(|(end, _)| *end).ok_or_else(|| fields.error(name))
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, end: &End) {
+        writer.byte(*end as u8);
+    }
+}
+
+pub(super) struct Secret;
+
+impl Form<Token> for Secret {
+    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<Token, Unreadable> {
+        fields.token(name)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, token: &Token) {
+        writer.token(token);
+    }
+}
+
+/// A result or a reason.
+pub(super) struct Text;
+
+impl Form<Arc<[u8]>> for Text {
+    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<Arc<[u8]>, Unreadable> {
+        Ok(fields.text(name, 0, MAX_RESULT_LEN)?.into())
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, text: &Arc<[u8]>) {
+        writer.text(text);
+    }
+}
+
+impl Form<Option<Arc<[u8]>>> for Text {
+    fn read(
+        &self,
+        fields: &mut Fields<'_>,
+        name: &'static str,
+    ) -> Result<Option<Arc<[u8]>>, Unreadable> {
+        let text = fields.optional_text(name, MAX_RESULT_LEN)?;
+        Ok(text.map(Into::into))
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, text: &Option<Arc<[u8]>>) {
+        writer.optional_text(text.as_deref());
+    }
+}
+
+/// Why the last attempt failed: a number, with a text behind the last one.
+pub(super) struct Why;
+
+impl Form<Option<Reason>> for Why {
+    fn read(
+        &self,
+        fields: &mut Fields<'_>,
+        name: &'static str,
+    ) -> Result<Option<Reason>, Unreadable> {
+        Ok(match fields.number(name, 0, 3)? {
+            0 => None,
+            1 => Some(Reason::Lapsed),
+            2 => Some(Reason::Revoked),
+            _ => Some(Reason::Given(Text.read(fields, name)?)),
+        })
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, reason: &Option<Reason>) {
+        match reason {
+            None => writer.byte(0),
+            Some(Reason::Lapsed) => writer.byte(1),
+            Some(Reason::Revoked) => writer.byte(2),
+            Some(Reason::Given(text)) => {
+                writer.byte(3);
+                writer.text(text);
+            }
+        }
+    }
+}
+
+/// 1 and a value, or 0.
+pub(super) struct Flagged<F>(pub(super) F);
+
+impl<T, F: Form<T>> Form<Option<T>> for Flagged<F> {
+    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<Option<T>, Unreadable> {
+        let is_there = fields.flag(name)?;
+        is_there.then(|| self.0.read(fields, name)).transpose()
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, value: &Option<T>) {
+        writer.byte(u8::from(value.is_some()));
+        if let Some(value) = value {
+            self.0.write(writer, value);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Every change with its number and its fields, in the order of the bytes. Reader and writer are made of one table.
+
+use super::fields::{Fields, Writer};
+use super::forms::{
+    ATTEMPTS, COUNT, FENCE, Flagged, Form, How, LEASE, LIMIT, MOMENT, PINNED, Secret, Text, Why,
+};
+use super::{Unreadable, VERSION, VERSION_OF_0_3, VERSION_OF_0_3_1};
+use crate::change::{
+    Change, Completion, Displaced, FinishedRound, KeptPlace, Limits, Record, Tally,
+};
+use crate::hold::Grant;
+use crate::types::{Claim, Family, Fence, MAX_OWNER_LEN, Token, UnixMs};
+
+/// The kind of a GRANT, to which flags are added.
+const GRANT: u8 = 0x80;
+const RENEWED: u8 = 1;
+const OWNED: u8 = 2;
+const SHARED: u8 = 4;
+
+/// `number version VERB { field: form, ... } => variant of Change` for each change but GRANT, whose number has flags.
+macro_rules! changes {
+    ($($kind:literal $version:ident $verb:ident { $($field:ident: $form:expr),* } => $variant:ident $of:tt;)*) => {
+        /// Reads the fields of one change. Checks every field; a change that this code would not have written is refused.
+        pub(super) fn read(kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
+            match kind {
+                $($kind => {
+                    fields.verb = stringify!($verb);
+                    $(let $field = $form.read(fields, stringify!($field))?;)*
+                    Ok(Change::$variant $of)
+                })*
+                _ if kind & !(RENEWED | OWNED | SHARED) == GRANT => {
+                    fields.verb = "GRANT";
+                    read_grant(kind, fields).map(Change::Grant)
+                }
+                _ => Err(Unreadable::Kind(kind)),
+            }
+        }
+
+        impl Writer<'_> {
+            pub(crate) fn change(&mut self, change: &Change) {
+                self.set_version(change.version());
+                match change {
+                    Change::Grant(grant) => write_grant(self, grant),
+                    $(Change::$variant $of => {
+                        self.byte($kind);
+                        $($form.write(self, $field);)*
+                    })*
+                }
+            }
+        }
+
+        impl Change {
+            /// Returns the name of the change in logs and in packed strings.
+            pub(crate) fn verb(&self) -> &'static str {
+                match self {
+                    Change::Grant(_) => "GRANT",
+                    $(Change::$variant { .. } => stringify!($verb),)*
+                }
+            }
+
+            /// Returns the version of the strings that carry the change.
+            #[must_use]
+            pub fn version(&self) -> u8 {
+                match self {
+                    Change::Grant(_) => VERSION,
+                    $(Change::$variant { .. } => $version,)*
+                }
+            }
+        }
+    };
+}
+
+changes! {
+    1 VERSION RENEW { fence: FENCE, lease: LEASE, deadline: MOMENT } => Renew { fence, lease, deadline };
+    2 VERSION END { fence: FENCE, how: How, at: MOMENT } => End { fence, how, at };
+    3 VERSION LIMIT { limit: LIMIT } => Limit(limit);
+    4 VERSION PIN { limit: PINNED } => Pin(limit);
+    5 VERSION EXPECT { jobs: LIMIT, at: MOMENT } => Expect { jobs, at };
+    6 VERSION FINISH { keep_until: MOMENT } => Finish { keep_until };
+    7 VERSION VANISH {} => Vanish {};
+    8 VERSION LIMITS { limits: LimitsForm } => Limits(limits);
+    9 VERSION TALLY { tally: TallyForm } => Tally(tally);
+    10 VERSION FAIL { fence: FENCE, at: MOMENT, reason: Text } => Fail { fence, at, reason };
+    11 VERSION COMPLETE { fence: FENCE, done: CompletionForm } => Complete { fence, done };
+    12 VERSION GIVEUP {} => GiveUp {};
+    13 VERSION RECORD { record: RecordForm } => Record(record);
+    14 VERSION_OF_0_3 DELAY { until: MOMENT } => Delay { until };
+    15 VERSION_OF_0_3 PAUSE { until: MOMENT } => Pause { until };
+    16 VERSION_OF_0_3 UNHEARD { fence: FENCE, keep_ms: LEASE } => Unheard { fence, keep_ms };
+    17 VERSION_OF_0_3 PLACE { place: PlaceForm } => Place(place);
+    18 VERSION_OF_0_3 LEAVE { fence: FENCE } => Leave { number: fence };
+    19 VERSION_OF_0_3_1 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
+}
+
+/// The form of a struct: `field "name in error messages": form`, in the order of the bytes.
+macro_rules! form_of {
+    ($type:ident by $name:ident { $($field:ident $label:literal: $form:expr,)* }) => {
+        struct $name;
+
+        impl Form<$type> for $name {
+            fn read(&self, fields: &mut Fields<'_>, _: &'static str) -> Result<$type, Unreadable> {
+                Ok($type { $($field: $form.read(fields, $label)?,)* })
+            }
+
+            fn write(&self, writer: &mut Writer<'_>, value: &$type) {
+                $($form.write(writer, &value.$field);)*
+            }
+        }
+    };
+}
+
+form_of!(Limits by LimitsForm {
+    limit "limit": LIMIT,
+    pinned "pinned": PINNED,
+    changes "changes": COUNT,
+});
+
+form_of!(Tally by TallyForm {
+    limit "limit": LIMIT,
+    limit_changes "changes": COUNT,
+    expected "expected": LIMIT,
+    done "done": COUNT,
+    lapsed "lost": COUNT,
+    touched "touched": MOMENT,
+    finished "keep_until": MOMENT,
+});
+
+form_of!(FinishedRound by RoundForm {
+    expected "expected": LIMIT,
+    done "done": COUNT,
+    lapsed "lost": COUNT,
+    keep_until "keep_until": MOMENT,
+});
+
+form_of!(Completion by CompletionForm {
+    keep_until "keep_until": MOMENT,
+    token "token": Secret,
+    result "result": Text,
+});
+
+form_of!(Record by RecordForm {
+    attempts "attempts": COUNT,
+    touched "touched": MOMENT,
+    reason "reason": Why,
+    late "late": Flagged(Secret),
+    done "completion": Flagged(CompletionForm),
+});
+
+/// What only one family can have displaced.
+struct DisplacedForm;
+
+impl Form<Displaced> for DisplacedForm {
+    fn read(&self, fields: &mut Fields<'_>, _: &'static str) -> Result<Displaced, Unreadable> {
+        match fields.family {
+            Family::Lock | Family::Semaphore => Err(fields.error("family")),
+            Family::Once => Secret.read(fields, "token").map(Displaced::Late),
+            Family::Group => RoundForm.read(fields, "").map(Displaced::Round),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, displaced: &Displaced) {
+        match displaced {
+            Displaced::Late(token) => writer.token(token),
+            Displaced::Round(round) => RoundForm.write(writer, round),
+        }
+    }
+}
+
+/// A kept place. Its claim is written by family.
+struct PlaceForm;
+
+impl Form<KeptPlace> for PlaceForm {
+    fn read(&self, fields: &mut Fields<'_>, _: &'static str) -> Result<KeptPlace, Unreadable> {
+        let (family, mut max_attempts) = (fields.family, None);
+        let claim = match family {
+            Family::Lock if fields.flag("claim")? => Claim::Shared,
+            Family::Lock => Claim::Exclusive,
+            Family::Semaphore => Claim::Permits(LIMIT.read(fields, "permits")?),
+            Family::Group => Claim::Member,
+            Family::Once => {
+                max_attempts = ATTEMPTS.read(fields, "max")?;
+                Claim::Run
+            }
+        };
+        let number: Fence = FENCE.read(fields, "fence")?;
+        let place = KeptPlace {
+            number,
+            claim,
+            max_attempts,
+            since: fields.difference("since", number.unix())?,
+            lease: LEASE.read(fields, "lease")?,
+            keep_ms: LEASE.read(fields, "keep_ms")?,
+            token: fields.token("token")?,
+            owner: (fields.optional_text("owner", MAX_OWNER_LEN)?).map(Into::into),
+        };
+        match place.owner.as_deref() {
+            // No owner has a shorter form than an empty one.
+            Some([]) => Err(fields.error("owner")),
+            _ => Ok(place),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, place: &KeptPlace) {
+        match place.claim {
+            Claim::Exclusive => writer.byte(0),
+            Claim::Shared => writer.byte(1),
+            Claim::Permits(permits) => writer.number(permits),
+            Claim::Run => ATTEMPTS.write(writer, &place.max_attempts),
+            Claim::Member => {}
+        }
+        writer.number(place.number.0);
+        writer.difference(place.since, place.number.unix());
+        writer.number(place.lease.0);
+        writer.number(place.keep_ms);
+        writer.token(&place.token);
+        let owner = place.owner.as_deref();
+        writer.optional_text(owner.filter(|owner| !owner.is_empty()));
+    }
+}
+
+fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Result<Grant, Unreadable> {
+    let flag = |flag| kind & flag != 0;
+    let claim = match fields.family {
+        Family::Lock if flag(SHARED) => Claim::Shared,
+        _ if flag(SHARED) => return Err(fields.error("claim")),
+        Family::Lock => Claim::Exclusive,
+        Family::Semaphore => Claim::Permits(LIMIT.read(fields, "permits")?),
+        Family::Group => Claim::Member,
+        Family::Once => Claim::Run,
+    };
+    let fence: Fence = FENCE.read(fields, "fence")?;
+    let mut grant = Grant {
+        fence,
+        claim,
+        granted: fields.difference("granted", fence.unix())?,
+        lease: LEASE.read(fields, "lease")?,
+        deadline: UnixMs(0),
+        renewed: flag(RENEWED),
+        token: Token::Uuid([0; 16]),
+        owner: None,
+    };
+    grant.deadline = fields.difference("deadline", lease_end(&grant))?;
+    grant.token = fields.token("token")?;
+    if flag(OWNED) {
+        grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
+    }
+    Ok(grant)
+}
+
+fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
+    let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
+    let flags = [
+        (grant.renewed, RENEWED),
+        (owner.is_some(), OWNED),
+        (grant.claim == Claim::Shared, SHARED),
+    ];
+    let flags = flags.iter().map(|(is_set, flag)| u8::from(*is_set) * flag);
+    writer.byte(GRANT | flags.sum::<u8>());
+    if let Claim::Permits(permits) = grant.claim {
+        writer.number(permits);
+    }
+    writer.number(grant.fence.0);
+    writer.difference(grant.granted, grant.fence.unix());
+    writer.number(grant.lease.0);
+    writer.difference(grant.deadline, lease_end(grant));
+    writer.token(&grant.token);
+    if let Some(owner) = owner {
+        writer.text(owner);
+    }
+}
+
+/// Returns when the lease ends if it was never renewed. The deadline is close to it.
+fn lease_end(grant: &Grant) -> UnixMs {
+    UnixMs(grant.granted.0.saturating_add(u64::from(grant.lease.0)))
+}
