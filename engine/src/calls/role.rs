@@ -259,7 +259,16 @@ impl Engine {
 
     /// Gives a moment to each hold of a state that was loaded just now, and indexes the state.
     pub(crate) fn take_up_all(&mut self, id: StateId, now: Now) {
-        self.give_moments(id, self.take_over_at(now), &mut { u32::MAX });
+        let (from, since) = (self.take_over_at(now), self.role.since());
+        let mut latest = self.role.latest_due;
+        if let Some(state) = self.states.get_mut(id) {
+            state.body.local().set_all_due(|hold| {
+                let due = from.due(hold).max(since);
+                latest = latest.max(due);
+                due
+            });
+        }
+        self.role.latest_due = latest;
         self.index(id);
     }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::change::{Displaced, FinishedRound, Limits, Tally};
 use crate::families::once::{Completion, Reason, Record};
 use crate::hold::Grant;
+use crate::index::tests::XorShift;
 use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
 
 fn strings(body: &Body) -> Vec<Vec<u8>> {
@@ -555,4 +556,130 @@ fn saved_state_of_another_family_is_refused() {
     let saved = strings(&bodies()[1]);
     let mut assembly = Assembly::new(Family::Once);
     assert_eq!(assembly.add(&saved[0]), Err(Unsound::Family));
+}
+
+/// What [`Assembly`] does, with each grant applied by itself.
+fn load_one_by_one(family: Family, strings: &[Vec<u8>]) -> Result<Loaded, Unsound> {
+    let mut loaded = Assembly::new(family);
+    let mut more = true;
+    for packed in strings {
+        let changes = wire::open(packed)?;
+        if changes.family != family {
+            return Err(Unsound::Family);
+        }
+        more = changes.more;
+        for change in changes {
+            let change = change?;
+            let verb = change.verb();
+            if !loaded.is_next(&change) {
+                return Err(Unsound::Misplaced { verb });
+            }
+            let misfit = |misfit| Unsound::Misfit { verb, misfit };
+            loaded.state.apply(&change).map_err(misfit)?;
+            if let Change::Place(place) = change {
+                if !loaded.tokens.insert(place.token.clone()) {
+                    return Err(misfit(Misfit::PlaceTaken));
+                }
+                loaded.places.push(place);
+            }
+        }
+    }
+    match more {
+        true => Err(Unsound::Incomplete),
+        false => loaded.finish(),
+    }
+}
+
+/// The changes of a saved state with `holds` holds, and then up to two defects.
+fn random_changes(random: &mut XorShift, family: Family, holds: u64) -> Vec<Change> {
+    let claim = |random: &mut XorShift| match family {
+        Family::Lock if random.below(9) == 0 => Claim::Exclusive,
+        Family::Lock => Claim::Shared,
+        Family::Semaphore => Claim::Permits(1 + random.below(5) as u32),
+        Family::Group => Claim::Member,
+        Family::Once => Claim::Run,
+    };
+    let mut changes: Vec<Change> = (1..=holds).map(|n| grant(n, claim(random))).collect();
+    match family {
+        Family::Lock => {}
+        Family::Semaphore => changes.insert(0, limits()),
+        Family::Group => changes.push(new_round()),
+        Family::Once => changes.push(running(None)),
+    }
+    if random.below(3) == 0 {
+        changes.push(pause(9));
+    }
+    if random.below(3) == 0 {
+        changes.push(unheard(1 + random.below(holds + 1)));
+        changes.push(displaced_round());
+    }
+    if random.below(3) == 0 {
+        let claim = claim(random);
+        changes.extend((1..=2).map(|n| Change::Place(place(n, claim))));
+    }
+    for _ in 0..random.below(3) {
+        let at = |random: &mut XorShift| random.below(changes.len().max(1) as u64) as usize;
+        let (a, b) = (at(random), at(random));
+        match (random.below(4), changes.get(a).cloned(), changes.get_mut(b)) {
+            (0, Some(Change::Grant(from)), Some(Change::Grant(to))) => to.token = from.token,
+            (1, Some(change), _) => changes.insert(b, change),
+            (2, Some(_), _) => drop(changes.remove(a)),
+            (3, Some(_), _) => changes.swap(a, b),
+            _ => {}
+        }
+    }
+    changes.retain(|change| match change {
+        Change::Displaced(_) => family == Family::Group,
+        _ => true,
+    });
+    changes
+}
+
+#[test]
+fn state_loaded_at_once_is_that_loaded_one_by_one() {
+    let mut random = XorShift(0x51ab_1e57_0c0f_fee5);
+    let mut seen = std::collections::BTreeMap::<String, usize>::new();
+    for _ in 0..6_000 {
+        let family = Family::ALL[random.below(4) as usize];
+        let holds = match random.below(40) {
+            0 => 300,
+            _ => random.below(7),
+        };
+        let changes = random_changes(&mut random, family, holds);
+        let mut strings = all_packed(family, &changes);
+        if random.below(8) == 0 {
+            let last = strings.last_mut().expect("a string");
+            let at = random.below(last.len() as u64) as usize;
+            last[at] ^= 1 << random.below(8);
+        }
+        let expected = load_one_by_one(family, &strings);
+        let loaded = load_with_places(family, &strings);
+        let outcome = match (&loaded, &expected) {
+            (Ok(loaded), Ok(expected)) => {
+                loaded.body.check_invariants();
+                let all = strings_with(&expected.body, &expected.places);
+                assert_eq!(
+                    strings_with(&loaded.body, &loaded.places),
+                    all,
+                    "{changes:?}"
+                );
+                assert_eq!(loaded.body.heap_bytes(), expected.body.heap_bytes());
+                format!("{family:?}")
+            }
+            _ => {
+                let (loaded, expected) = (loaded.err(), expected.err());
+                assert_eq!(loaded, expected, "{changes:?}");
+                format!("{:?}", loaded.expect("refused"))
+            }
+        };
+        *seen.entry(outcome).or_default() += 1;
+    }
+    let taken = Unsound::Misfit {
+        verb: "GRANT",
+        misfit: Misfit::Taken,
+    };
+    for outcome in ["Lock", "Semaphore", "Group", "Once", &format!("{taken:?}")] {
+        let count = seen.get(outcome).copied().unwrap_or_default();
+        assert!(count > 100, "{outcome} was seen {count} times: {seen:?}");
+    }
 }

@@ -48,21 +48,6 @@ impl Many {
         self.by_fence.insert(hold.fence(), hold);
     }
 
-    /// Adds holds, building each tree at once.
-    fn extend(&mut self, holds: Vec<Hold>) {
-        let tokens = holds.iter().map(|hold| (hold.token(), hold.fence()));
-        let mut by_token: BTreeMap<Token, Fence> = tokens.collect();
-        let bytes = by_token.keys().map(Token::heap_bytes).sum::<usize>();
-        self.heap_bytes += bytes + holds.iter().map(Hold::heap_bytes).sum::<usize>();
-        let permits = holds.iter().map(|hold| u64::from(hold.claim().permits()));
-        self.permits += permits.sum::<u64>();
-        let deadlines = holds.iter().map(|hold| (hold.due, hold.fence()));
-        self.by_deadline.append(&mut deadlines.collect());
-        self.by_token.append(&mut by_token);
-        let holds = holds.into_iter().map(|hold| (hold.fence(), hold));
-        self.by_fence.append(&mut holds.collect());
-    }
-
     fn remove(&mut self, fence: Fence) -> Option<Hold> {
         let hold = self.by_fence.remove(&fence)?;
         let token = hold.token();
@@ -187,34 +172,48 @@ impl HoldSet {
             HoldSet::Empty => *self = HoldSet::One(hold),
             HoldSet::Many(many) => many.insert(hold),
             HoldSet::One(_) => {
-                let mut many = std::mem::take(self).into_many();
+                let mut many = Box::<Many>::default();
+                if let HoldSet::One(first) = std::mem::take(self) {
+                    many.insert(first);
+                }
                 many.insert(hold);
                 *self = HoldSet::Many(many);
             }
         }
     }
 
-    /// Adds many holds, with higher fences than the present ones and in their order. The set is of no use after an error.
+    /// Makes a set of several holds with rising fences. It builds each tree at once, from sorted entries.
     ///
     /// # Errors
     /// If two holds have the same token.
-    pub(super) fn extend(&mut self, holds: Vec<Hold>) -> Result<(), Misfit> {
-        let count = self.len() + holds.len();
-        let mut many = std::mem::take(self).into_many();
-        many.extend(holds);
-        let fits = many.by_token.len() == count && many.by_fence.len() == count;
-        *self = HoldSet::Many(many);
-        fits.then_some(()).ok_or(Misfit::Taken)
-    }
-
-    fn into_many(self) -> Box<Many> {
-        let mut many = Box::<Many>::default();
-        match self {
-            HoldSet::Empty => {}
-            HoldSet::One(hold) => many.insert(hold),
-            HoldSet::Many(present) => many = present,
+    pub(super) fn of_sorted(holds: Vec<(Fence, Hold)>) -> Result<HoldSet, Misfit> {
+        let tokens = holds.iter().map(|(fence, hold)| (hold.token(), *fence));
+        let mut tokens: Vec<(Token, Fence)> = tokens.collect();
+        // `collect` would sort them as well, but compare UUIDs as arrays, which takes twice as long.
+        tokens.sort_unstable_by(|(a, _), (b, _)| match (a, b) {
+            (Token::Uuid(a), Token::Uuid(b)) => {
+                u128::from_be_bytes(*a).cmp(&u128::from_be_bytes(*b))
+            }
+            _ => a.cmp(b),
+        });
+        if tokens.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(Misfit::Taken);
         }
-        many
+        let permits = holds
+            .iter()
+            .map(|(_, hold)| u64::from(hold.claim().permits()));
+        let of_holds = holds.iter().map(|(_, hold)| hold.heap_bytes());
+        let of_tokens = tokens.iter().map(|(token, _)| token.heap_bytes());
+        Ok(HoldSet::Many(Box::new(Many {
+            permits: permits.sum(),
+            heap_bytes: of_holds.chain(of_tokens).sum(),
+            by_token: tokens.into_iter().collect(),
+            by_deadline: holds
+                .iter()
+                .map(|(fence, hold)| (hold.due, *fence))
+                .collect(),
+            by_fence: holds.into_iter().collect(),
+        })))
     }
 
     pub(super) fn remove(&mut self, fence: Fence) -> Option<Hold> {

@@ -4,16 +4,17 @@
 //! that three insertions for each hold take, so the grants are collected first. A token that is there twice is
 //! therefore found at the end of the grants.
 
-use super::{Body, Policy, of_family};
+use super::{Body, HoldSet, Policy, of_family};
 use crate::change::{Change, Misfit};
 use crate::hold::{Grant, Hold};
-use crate::types::Family;
+use crate::types::{Family, Fence};
 
 /// A state that is being built. Its grants must come one after the other, with rising fences.
 pub struct Loading {
+    /// With the first hold only, until [`Loading::end_grants`].
     body: Body,
-    /// The holds but for the first, until they are added to the body.
-    later: Vec<Hold>,
+    /// The holds of the grants, the first included.
+    holds: Vec<(Fence, Hold)>,
 }
 
 impl Loading {
@@ -21,32 +22,28 @@ impl Loading {
     pub fn new(family: Family) -> Loading {
         Loading {
             body: Body::new(family),
-            later: Vec::new(),
+            holds: Vec::new(),
         }
     }
 
-    /// Returns the state as far as it is built: without grants that [`Loading::end_grants`] has not added yet.
     #[must_use]
     pub fn body(&self) -> &Body {
         &self.body
     }
 
     /// # Errors
-    /// If the grant does not fit, but for a token that an earlier one has.
+    /// If the grant does not fit for another reason than its token.
     pub fn grant(&mut self, grant: Grant) -> Result<(), Misfit> {
-        if self.body.holds().is_empty() {
-            return self.body.apply(&Change::Grant(grant)).map(drop);
+        self.holds.push((grant.fence, Hold::new(&grant)));
+        if self.holds.len() == 1 {
+            return self.apply(&Change::Grant(grant));
         }
+        let claim = grant.claim;
         // What fits beside the first hold fits beside all of them.
-        let is_family = grant.claim.family() == self.body.family();
-        let has_room = of_family!(&self.body, family => family.has_room_for(grant.claim));
-        match (is_family, has_room) {
-            (false, _) => Err(Misfit::Family),
-            (true, false) => Err(Misfit::Taken),
-            (true, true) => {
-                self.later.push(Hold::new(&grant));
-                Ok(())
-            }
+        let has_room = of_family!(&self.body, family => family.has_room_for(claim));
+        match claim.family() == self.body.family() {
+            false => Err(Misfit::Family),
+            true => has_room.then_some(()).ok_or(Misfit::Taken),
         }
     }
 
@@ -55,16 +52,16 @@ impl Loading {
     /// # Errors
     /// If two grants have the same token.
     pub fn end_grants(&mut self) -> Result<(), Misfit> {
-        let later = std::mem::take(&mut self.later);
-        if later.is_empty() {
+        let holds = std::mem::take(&mut self.holds);
+        if holds.len() <= 1 {
             return Ok(());
         }
         of_family!(&mut self.body, family => {
-            for hold in &later {
+            for (_, hold) in holds.iter().skip(1) {
                 family.granted(hold.granted());
             }
-            let holds = family.holds_mut().ok_or(Misfit::Taken)?;
-            holds.extend(later)
+            *family.holds_mut().ok_or(Misfit::Taken)? = HoldSet::of_sorted(holds)?;
+            Ok(())
         })
     }
 
@@ -76,7 +73,7 @@ impl Loading {
 
     #[must_use]
     pub fn finish(self) -> Body {
-        debug_assert!(self.later.is_empty(), "`end_grants` was called");
+        debug_assert!(self.holds.is_empty(), "`end_grants` was called");
         self.body
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::Settings;
 use crate::heap;
+use crate::hold::Hold;
 use crate::state::families::policy::Policy;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, UnixMs};
@@ -96,7 +97,7 @@ impl Policy for Lock {
 
     #[cfg(debug_assertions)]
     fn check_invariants(&self) {
-        let mut claims = self.holds().iter().map(|hold| hold.claim());
+        let mut claims = self.holds().iter().map(Hold::claim);
         let is_shared = claims.all(|claim| claim == Claim::Shared);
         assert!(
             is_shared || self.holds().len() == 1,
