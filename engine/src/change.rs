@@ -226,23 +226,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    #[must_use]
-    pub fn in_force(&self) -> Option<u32> {
+    pub(crate) fn in_force(&self) -> Option<u32> {
         self.pinned.or(self.limit)
     }
 
-    /// Takes a limit that a request gave. While another limit is pinned, it is only remembered.
-    pub(crate) fn ask(&mut self, limit: u32) {
-        self.change(|limits| limits.limit = Some(limit));
-    }
-
-    pub(crate) fn pin(&mut self, limit: Option<u32>) {
-        self.change(|limits| limits.pinned = limit);
-    }
-
-    fn change(&mut self, change: impl FnOnce(&mut Limits)) {
+    /// Sets the limit of a request, or that of an operator. While a limit is pinned, one of a request is only remembered.
+    pub(crate) fn set(&mut self, limit: Option<u32>, pinned: Option<u32>) {
         let before = self.in_force();
-        change(self);
+        (self.limit, self.pinned) = (limit, pinned);
         // The first limit does not count as a change.
         if before.is_some() && before != self.in_force() {
             self.changes = self.changes.saturating_add(1);
@@ -251,7 +242,7 @@ impl Limits {
 }
 
 /// What a wait group keeps besides its members.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     pub limit: Option<u32>,
     pub limit_changes: u64,
@@ -260,7 +251,7 @@ pub struct Tally {
     pub done: u64,
     /// Members of this round that lapsed, were revoked, or went with their connection.
     pub lapsed: u64,
-    /// The moment of the last change.
+    /// The moment of the last change; 0 before the first, because a replica must not use its own clock.
     pub touched: UnixMs,
     /// Set once the round has finished: until when its tally is kept.
     pub finished: Option<UnixMs>,

@@ -120,8 +120,7 @@ struct Numbers {
 
 impl Hold {
     /// Makes a hold without a connection and without a moment on the lease clock.
-    #[must_use]
-    pub fn new(grant: &Grant) -> Hold {
+    pub(crate) fn new(grant: &Grant) -> Hold {
         let (uuid, text) = match &grant.token {
             Token::Uuid(uuid) => (*uuid, None),
             Token::Text(text) => ([0; 16], Some(&**text)),
@@ -159,8 +158,7 @@ impl Hold {
     }
 
     /// Returns what other servers and files know of the hold.
-    #[must_use]
-    pub fn to_grant(&self) -> Grant {
+    pub(crate) fn to_grant(&self) -> Grant {
         let Numbers {
             deadline, granted, ..
         } = self.numbers();
@@ -181,16 +179,14 @@ impl Hold {
         Fence(self.word & bits::FENCE)
     }
 
-    #[must_use]
-    pub fn token(&self) -> Token {
+    pub(crate) fn token(&self) -> Token {
         match self.token_text() {
             Some(text) => Token::Text(text.into()),
             None => Token::Uuid(self.uuid),
         }
     }
 
-    #[must_use]
-    pub fn has_token(&self, token: &Token) -> bool {
+    pub(crate) fn has_token(&self, token: &Token) -> bool {
         match (token, self.token_text()) {
             (Token::Uuid(uuid), None) => *uuid == self.uuid,
             (Token::Text(theirs), Some(ours)) => **theirs == *ours,
@@ -204,16 +200,14 @@ impl Hold {
         (!text.is_empty()).then_some(text)
     }
 
-    #[must_use]
-    pub fn owner(&self) -> Option<&[u8]> {
+    pub(crate) fn owner(&self) -> Option<&[u8]> {
         if !self.is_marked(bits::OWNED) {
             return None;
         }
         self.extras.as_deref().map(|extras| extras.texts().1)
     }
 
-    #[must_use]
-    pub fn claim(&self) -> Claim {
+    pub(crate) fn claim(&self) -> Claim {
         match self.kind {
             Kind::Exclusive => Claim::Exclusive,
             Kind::Shared => Claim::Shared,
@@ -224,18 +218,15 @@ impl Hold {
         }
     }
 
-    #[must_use]
-    pub fn deadline(&self) -> UnixMs {
+    pub(crate) fn deadline(&self) -> UnixMs {
         self.numbers().deadline
     }
 
-    #[must_use]
-    pub fn granted(&self) -> UnixMs {
+    pub(crate) fn granted(&self) -> UnixMs {
         self.numbers().granted
     }
 
-    #[must_use]
-    pub fn is_renewed(&self) -> bool {
+    pub(crate) fn is_renewed(&self) -> bool {
         self.is_marked(bits::RENEWED)
     }
 
@@ -252,8 +243,7 @@ impl Hold {
     }
 
     /// Returns how long the place was kept to which the hold was granted, as long as its token has not been heard from.
-    #[must_use]
-    pub fn unheard_ms(&self) -> Option<u32> {
+    pub(crate) fn unheard_ms(&self) -> Option<u32> {
         let numbers = self.boxed_numbers()?;
         (numbers.unheard_ms > 0).then_some(numbers.unheard_ms)
     }
@@ -266,8 +256,7 @@ impl Hold {
         });
     }
 
-    #[must_use]
-    pub fn client(&self) -> ClientId {
+    pub(crate) fn client(&self) -> ClientId {
         match self.boxed_numbers() {
             Some(numbers) => numbers.client,
             None => self.client_of_fields(),
@@ -275,8 +264,7 @@ impl Hold {
     }
 
     /// Whether the hold ends with the connection of `client`.
-    #[must_use]
-    pub fn is_ephemeral(&self) -> bool {
+    pub(crate) fn is_ephemeral(&self) -> bool {
         self.is_marked(bits::EPHEMERAL)
     }
 

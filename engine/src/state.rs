@@ -65,8 +65,8 @@ impl Body {
         match family {
             Family::Lock => Body::Lock(Lock::default()),
             Family::Semaphore => Body::Semaphore(Semaphore::default()),
-            Family::Group => Body::Group(Box::new(WaitGroup::new())),
-            Family::Once => Body::Once(Box::new(Once::new())),
+            Family::Group => Body::Group(Box::default()),
+            Family::Once => Body::Once(Box::default()),
         }
     }
 
@@ -81,14 +81,12 @@ impl Body {
     }
 
     /// Drops everything but the holds.
-    #[must_use]
-    pub fn into_holds(mut self) -> HoldSet {
+    pub(crate) fn into_holds(mut self) -> HoldSet {
         let holds = of_family!(&mut self, family => family.holds_mut());
         holds.map(std::mem::take).unwrap_or_default()
     }
 
-    #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         of_family!(self, family => family.limits())
     }
 
@@ -99,8 +97,7 @@ impl Body {
 
     /// Returns the limit that the queue remembers, in case the key is removed: the one that a request gave last, or the
     /// one in force. A pause by an operator is not remembered.
-    #[must_use]
-    pub fn limit_to_remember(&self) -> Option<u32> {
+    pub(crate) fn limit_to_remember(&self) -> Option<u32> {
         let limits = self.limits();
         let limit = limits.limit.or(limits.pinned);
         limit.filter(|limit| *limit >= 1)
@@ -115,8 +112,7 @@ impl Body {
 
     /// Returns the moment before which no run may begin, if the last FAIL asked for one. The delay lasts until it is ended
     /// by a change too.
-    #[must_use]
-    pub fn delayed_until(&self) -> Option<UnixMs> {
+    pub(crate) fn delayed_until(&self) -> Option<UnixMs> {
         of_family!(self, family => family.delayed_until())
     }
 
@@ -130,15 +126,13 @@ impl Body {
 
     /// Whether a hold with this claim may be granted now: the key is not paused, and the claim fits beside the present
     /// holds, under this limit.
-    #[must_use]
-    pub fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
+    pub(crate) fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
         of_family!(self, family => family.paused_until().is_none() && family.admits(claim, limit))
     }
 
     /// Returns how much could be granted now to a request that does not wait, if nobody waits: 0 if it would be refused,
     /// and a larger number for more capacity.
-    #[must_use]
-    pub fn free_capacity(&self) -> u64 {
+    pub(crate) fn free_capacity(&self) -> u64 {
         match self.paused_until() {
             Some(_) => 0,
             None => of_family!(self, family => family.free_capacity()),
@@ -147,30 +141,26 @@ impl Body {
 
     /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing. A pause
     /// keeps a tally, a record or a result at least until its end.
-    #[must_use]
-    pub fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
+    pub(crate) fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
         let until = of_family!(self, family => family.retained_until(settings))?;
         Some(self.paused_until().map_or(until, |pause| until.max(pause)))
     }
 
     /// Whether something keeps the key: a hold, a pause, a pinned limit, or what is still retained. `waited` says that
     /// requests wait for it.
-    #[must_use]
-    pub fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
+    pub(crate) fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
         of_family!(self, family => !family.holds().is_empty()
             || family.paused_until().is_some()
             || family.outlives_use(settings, waited, now))
     }
 
     /// Whether the work is done, or the round has finished. Later requests do not keep such a key longer.
-    #[must_use]
-    pub fn is_concluded(&self) -> bool {
+    pub(crate) fn is_concluded(&self) -> bool {
         of_family!(self, family => family.is_concluded())
     }
 
     /// Returns the moment under which the key is in the `retention` index.
-    #[must_use]
-    pub fn retention(&self) -> Option<UnixMs> {
+    pub(crate) fn retention(&self) -> Option<UnixMs> {
         let retention: Option<&Retention> = of_family!(self, family => family.retention());
         retention?.noted.get()
     }
@@ -183,8 +173,7 @@ impl Body {
 
     /// Whether a saved state has its scalars before its holds. Grants change those of groups and work-once keys, so theirs
     /// come later.
-    #[must_use]
-    pub fn has_scalars_first(&self) -> bool {
+    pub(crate) fn has_scalars_first(&self) -> bool {
         self.family() == Family::Semaphore
     }
 
@@ -206,8 +195,7 @@ impl Body {
 
     /// Returns the change that brings back what the last hold displaced, now that it has ended undelivered. `None` while
     /// other holds live.
-    #[must_use]
-    pub fn brought_back(&self, displaced: Displaced) -> Option<Change> {
+    pub(crate) fn brought_back(&self, displaced: Displaced) -> Option<Change> {
         match self.holds().is_empty() {
             true => of_family!(self, family => family.brought_back(displaced)),
             false => None,
@@ -240,8 +228,7 @@ impl Body {
     }
 
     /// Returns the bytes on the heap.
-    #[must_use]
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         of_family!(self, family => family.heap_bytes() + family.holds().heap_bytes())
     }
 

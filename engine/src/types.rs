@@ -97,7 +97,7 @@ impl MonoUs {
 }
 
 /// A wall-clock moment, in milliseconds since 1970.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct UnixMs(pub u64);
 
 impl UnixMs {

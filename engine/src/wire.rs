@@ -20,7 +20,7 @@
 //! FINISH    6  keep-until
 //! VANISH    7
 //! LIMITS    8  option(limit) option(pinned) changes
-//! TALLY     9  option(limit) changes option(expected) done lost touched option(keep-until)
+//! TALLY     9  option(limit) changes option(expected) done lapsed touched option(keep-until)
 //! FAIL      10 fence at reason
 //! COMPLETE  11 option(fence) completion
 //! GIVEUP    12
@@ -30,7 +30,7 @@
 //! UNHEARD   16 fence keep-ms                                                      (version 3)
 //! PLACE     17 claim number since lease keep-ms token option(owner)               (version 3)
 //! LEAVE     18 number                                                             (version 3)
-//! DISPLACED 19 token, or option(expected) done lost keep-until                    (version 4)
+//! DISPLACED 19 token, or option(expected) done lapsed keep-until                    (version 4)
 //! ```
 //!
 //! - A number is LEB128 in as few bytes as possible. `option(n)` is 0 for nothing, otherwise `n + 1`.

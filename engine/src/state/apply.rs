@@ -38,7 +38,7 @@ trait Apply: Policy {
                 deadline,
             } => {
                 let holds = self.holds_mut().ok_or(Misfit::NoHold)?;
-                holds.renew(*fence, *lease, *deadline)?;
+                holds.change(*fence, |hold| hold.renew(*lease, *deadline))?;
                 self.renewed();
             }
             Change::End { fence, how, at } => {
@@ -48,7 +48,7 @@ trait Apply: Policy {
             }
             Change::Unheard { fence, keep_ms } => {
                 let holds = self.holds_mut().ok_or(Misfit::NoHold)?;
-                holds.set_unheard(*fence, *keep_ms)?;
+                holds.change(*fence, |hold| hold.set_unheard(*keep_ms))?;
             }
             Change::Pause { until } => self.pause(*until),
             // The engine removes the state, or changes the queue; there is nothing to change here.

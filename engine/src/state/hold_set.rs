@@ -14,7 +14,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::change::Misfit;
 use crate::heap;
 use crate::hold::Hold;
-use crate::types::{ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
+use crate::types::{Fence, LeaseUs, Token};
 
 /// The holds of one key.
 #[derive(Clone, Default)]
@@ -75,8 +75,7 @@ impl HoldSet {
     }
 
     /// Returns how much of a limit the holds take together.
-    #[must_use]
-    pub fn permits(&self) -> u64 {
+    pub(crate) fn permits(&self) -> u64 {
         match self {
             HoldSet::Empty => 0,
             HoldSet::One(hold) => u64::from(hold.claim().permits()),
@@ -93,8 +92,7 @@ impl HoldSet {
         }
     }
 
-    #[must_use]
-    pub fn by_token(&self, token: &Token) -> Option<&Hold> {
+    pub(crate) fn by_token(&self, token: &Token) -> Option<&Hold> {
         match self {
             HoldSet::Empty => None,
             HoldSet::One(hold) => Some(hold).filter(|hold| hold.has_token(token)),
@@ -105,12 +103,15 @@ impl HoldSet {
     /// Returns the oldest hold.
     #[must_use]
     pub fn first(&self) -> Option<&Hold> {
-        self.iter().next()
+        match self {
+            HoldSet::Empty => None,
+            HoldSet::One(hold) => Some(hold),
+            HoldSet::Many(many) => many.by_fence.values().next(),
+        }
     }
 
     /// Returns the hold whose lease runs out first, and when. Holds whose `due` is before `since` do not count.
-    #[must_use]
-    pub fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
+    pub(crate) fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
         match self {
             HoldSet::Empty => None,
             HoldSet::One(hold) => Some((hold.due, hold.fence())).filter(|(due, _)| *due >= since),
@@ -119,8 +120,7 @@ impl HoldSet {
     }
 
     /// Returns a hold whose `due` is before `since`, without a walk over the others.
-    #[must_use]
-    pub fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
+    pub(crate) fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
         match self {
             HoldSet::Empty => None,
             HoldSet::One(hold) => Some(hold).filter(|hold| hold.due < since),
@@ -133,12 +133,8 @@ impl HoldSet {
 
     /// Returns all holds, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Hold> {
-        let (one, many) = match self {
-            HoldSet::Empty => (None, None),
-            HoldSet::One(hold) => (Some(hold), None),
-            HoldSet::Many(many) => (None, Some(many.by_fence.values())),
-        };
-        one.into_iter().chain(many.into_iter().flatten())
+        // No fence is 0.
+        self.after(Fence(0))
     }
 
     /// Returns the holds with a greater fence than this one, the oldest first, without a walk over the others.
@@ -154,14 +150,12 @@ impl HoldSet {
     }
 
     /// Whether a hold with this fence and token could be added: no two holds of a set have the same of either.
-    #[must_use]
-    pub fn accepts(&self, fence: Fence, token: &Token) -> bool {
+    pub(crate) fn accepts(&self, fence: Fence, token: &Token) -> bool {
         self.get(fence).is_none() && self.by_token(token).is_none()
     }
 
     /// Whether there are holds, and none of them has been heard of.
-    #[must_use]
-    pub fn is_unheard(&self) -> bool {
+    pub(crate) fn is_unheard(&self) -> bool {
         !self.is_empty() && self.iter().all(|hold| hold.unheard_ms().is_some())
     }
 
@@ -231,33 +225,16 @@ impl HoldSet {
         }
     }
 
-    /// Gives the hold a new lease, with its written end at `deadline`.
-    pub(super) fn renew(
-        &mut self,
-        fence: Fence,
-        lease: LeaseMs,
-        deadline: UnixMs,
-    ) -> Result<(), Misfit> {
-        self.change(fence, |hold| hold.renew(lease, deadline))
-            .ok_or(Misfit::NoHold)
-    }
-
-    /// Notes that the hold was granted to a place that was kept for so long, and that its token has not been heard from.
-    pub(super) fn set_unheard(&mut self, fence: Fence, keep_ms: u32) -> Result<(), Misfit> {
-        self.change(fence, |hold| hold.set_unheard(keep_ms))
-            .ok_or(Misfit::NoHold)
-    }
-
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
     pub(super) fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
         let before = self.change(fence, |hold| std::mem::replace(&mut hold.due, due));
-        if let (HoldSet::Many(many), Some(before)) = (self, before) {
+        if let (HoldSet::Many(many), Ok(before)) = (self, before) {
             // Remove the old entry before the new one is added: an entry left under an old moment would lapse the
             // hold early, or never.
             many.by_deadline.remove(&(before, fence));
             many.by_deadline.insert((due, fence));
         }
-        before.is_some()
+        before.is_ok()
     }
 
     /// Sets when each lease runs out, and builds the index anew.
@@ -275,30 +252,26 @@ impl HoldSet {
         }
     }
 
-    /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
-    /// connection with which it would have ended before.
-    pub(super) fn bind(
-        &mut self,
-        fence: Fence,
-        client: ClientId,
-        ephemeral: bool,
-    ) -> Option<ClientId> {
-        self.change(fence, |hold| hold.bind(client, ephemeral))?
-    }
-
     /// Changes one hold in place. `change` must not touch fence and token, which the set is indexed by, nor the
     /// permits. [`HoldSet::set_due`] mends the index by `due`.
-    fn change<R>(&mut self, fence: Fence, change: impl FnOnce(&mut Hold) -> R) -> Option<R> {
+    ///
+    /// # Errors
+    /// If there is no such hold.
+    pub(super) fn change<R>(
+        &mut self,
+        fence: Fence,
+        change: impl FnOnce(&mut Hold) -> R,
+    ) -> Result<R, Misfit> {
         match self {
-            HoldSet::One(hold) if hold.fence() == fence => Some(change(hold)),
+            HoldSet::One(hold) if hold.fence() == fence => Ok(change(hold)),
             HoldSet::Many(many) => {
-                let hold = many.by_fence.get_mut(&fence)?;
+                let hold = many.by_fence.get_mut(&fence).ok_or(Misfit::NoHold)?;
                 many.heap_bytes -= hold.heap_bytes();
                 let changed = change(hold);
                 many.heap_bytes += hold.heap_bytes();
-                Some(changed)
+                Ok(changed)
             }
-            HoldSet::Empty | HoldSet::One(_) => None,
+            HoldSet::Empty | HoldSet::One(_) => Err(Misfit::NoHold),
         }
     }
 
@@ -319,8 +292,7 @@ impl HoldSet {
     }
 
     /// Returns the bytes on the heap.
-    #[must_use]
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             HoldSet::Empty => 0,
             HoldSet::One(hold) => hold.heap_bytes(),

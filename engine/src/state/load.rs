@@ -18,16 +18,14 @@ pub struct Loading {
 }
 
 impl Loading {
-    #[must_use]
-    pub fn new(family: Family) -> Loading {
+    pub(crate) fn new(family: Family) -> Loading {
         Loading {
             body: Body::new(family),
             holds: Vec::new(),
         }
     }
 
-    #[must_use]
-    pub fn body(&self) -> &Body {
+    pub(crate) fn body(&self) -> &Body {
         &self.body
     }
 
@@ -71,8 +69,7 @@ impl Loading {
         self.body.apply(change).map(drop)
     }
 
-    #[must_use]
-    pub fn finish(self) -> Body {
+    pub(crate) fn finish(self) -> Body {
         debug_assert!(self.holds.is_empty(), "`end_grants` was called");
         self.body
     }

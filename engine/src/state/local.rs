@@ -38,7 +38,8 @@ impl Local<'_> {
     /// Notes the connection that the hold was given to, and whether it ends with that connection. Returns the
     /// connection with which it would have ended before.
     pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
-        self.holds()?.bind(fence, client, ephemeral)
+        let bind = |hold: &mut Hold| hold.bind(client, ephemeral);
+        self.holds()?.change(fence, bind).ok()?
     }
 
     /// Notes that a request waits for the key, which keeps it longer.

@@ -6,6 +6,11 @@
 use super::Unreadable;
 use crate::types::{Family, Token, UnixMs};
 
+/// What was read from the packed string of somebody else.
+pub(super) type Read<T> = Result<T, Unreadable>;
+/// The name of a field in error messages.
+pub(super) type Name = &'static str;
+
 /// Appends fields to a packed string.
 pub(crate) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 
@@ -88,7 +93,7 @@ impl<'a> Fields<'a> {
         self.left = &[];
     }
 
-    pub(super) fn error(&self, field: &'static str) -> Unreadable {
+    pub(super) fn error(&self, field: Name) -> Unreadable {
         let verb = self.verb;
         Unreadable::Field { verb, field }
     }
@@ -117,24 +122,14 @@ impl<'a> Fields<'a> {
         None
     }
 
-    pub(super) fn number(
-        &mut self,
-        field: &'static str,
-        min: u64,
-        max: u64,
-    ) -> Result<u64, Unreadable> {
+    pub(super) fn number(&mut self, field: Name, min: u64, max: u64) -> Read<u64> {
         self.leb128()
             .filter(|n| (min..=max).contains(n))
             .ok_or_else(|| self.error(field))
     }
 
     /// Reads a number that may be missing. `max` must be below 2^64 - 1.
-    pub(super) fn option(
-        &mut self,
-        field: &'static str,
-        min: u64,
-        max: u64,
-    ) -> Result<Option<u64>, Unreadable> {
+    pub(super) fn option(&mut self, field: Name, min: u64, max: u64) -> Read<Option<u64>> {
         match self.number(field, 0, max + 1)? {
             0 => Ok(None),
             n if n > min => Ok(Some(n - 1)),
@@ -142,15 +137,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn flag(&mut self, field: &'static str) -> Result<bool, Unreadable> {
+    pub(super) fn flag(&mut self, field: Name) -> Read<bool> {
         Ok(self.number(field, 0, 1)? == 1)
     }
 
-    pub(super) fn difference(
-        &mut self,
-        field: &'static str,
-        from: UnixMs,
-    ) -> Result<UnixMs, Unreadable> {
+    pub(super) fn difference(&mut self, field: Name, from: UnixMs) -> Read<UnixMs> {
         let n = self.number(field, 0, u64::MAX)?;
         let difference = (n >> 1).cast_signed() ^ -(n & 1).cast_signed();
         from.0
@@ -160,7 +151,7 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(field))
     }
 
-    fn take(&mut self, field: &'static str, len: u64) -> Result<&'a [u8], Unreadable> {
+    fn take(&mut self, field: Name, len: u64) -> Read<&'a [u8]> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let taken = self.left.split_at_checked(len);
         let (taken, left) = taken.ok_or_else(|| self.error(field))?;
@@ -168,26 +159,17 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    pub(super) fn text(
-        &mut self,
-        field: &'static str,
-        min: usize,
-        max: usize,
-    ) -> Result<&'a [u8], Unreadable> {
+    pub(super) fn text(&mut self, field: Name, min: usize, max: usize) -> Read<&'a [u8]> {
         let len = self.number(field, min as u64, max as u64)?;
         self.take(field, len)
     }
 
-    pub(super) fn optional_text(
-        &mut self,
-        field: &'static str,
-        max: usize,
-    ) -> Result<Option<&'a [u8]>, Unreadable> {
+    pub(super) fn optional_text(&mut self, field: Name, max: usize) -> Read<Option<&'a [u8]>> {
         let len = self.option(field, 0, max as u64)?;
         len.map(|len| self.take(field, len)).transpose()
     }
 
-    pub(super) fn token(&mut self, field: &'static str) -> Result<Token, Unreadable> {
+    pub(super) fn token(&mut self, field: Name) -> Read<Token> {
         let text = self.text(field, 0, Token::MAX_LEN)?;
         if text.is_empty() {
             let uuid = self.take(field, 16)?.try_into();

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use super::Unreadable;
-use super::fields::{Fields, Writer};
+use super::fields::{Fields, Name, Read, Writer};
 use crate::change::{End, Reason};
 use crate::types::{Fence, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
 
 /// One way to write values of a type.
 pub(super) trait Form<T> {
     /// Reads a value, and refuses it unless [`Form::write`] would have written it. `name` is for error messages.
-    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<T, Unreadable>;
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<T>;
 
     fn write(&self, writer: &mut Writer<'_>, value: &T);
 }
@@ -65,7 +64,7 @@ integers! {
 }
 
 impl<T: Integer> Form<T> for Number {
-    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<T, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<T> {
         let n = fields.number(name, self.min, self.max)?;
         T::of(n).ok_or_else(|| fields.error(name))
     }
@@ -76,7 +75,7 @@ impl<T: Integer> Form<T> for Number {
 }
 
 impl<T: Integer> Form<Option<T>> for Number {
-    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<Option<T>, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Option<T>> {
         let n = fields.option(name, self.min, self.max)?;
         n.map(|n| T::of(n).ok_or_else(|| fields.error(name)))
             .transpose()
@@ -91,7 +90,7 @@ impl<T: Integer> Form<Option<T>> for Number {
 pub(super) struct How;
 
 impl Form<End> for How {
-    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<End, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<End> {
         let n = fields.number(name, 0, End::ALL.len() as u64 - 1)?;
         let end = usize::try_from(n).ok().and_then(|n| End::ALL.get(n));
         end.map(|(end, _)| *end).ok_or_else(|| fields.error(name))
@@ -105,7 +104,7 @@ impl Form<End> for How {
 pub(super) struct Secret;
 
 impl Form<Token> for Secret {
-    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<Token, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Token> {
         fields.token(name)
     }
 
@@ -118,7 +117,7 @@ impl Form<Token> for Secret {
 pub(super) struct Text;
 
 impl Form<Arc<[u8]>> for Text {
-    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<Arc<[u8]>, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Arc<[u8]>> {
         Ok(fields.text(name, 0, MAX_RESULT_LEN)?.into())
     }
 
@@ -128,11 +127,7 @@ impl Form<Arc<[u8]>> for Text {
 }
 
 impl Form<Option<Arc<[u8]>>> for Text {
-    fn read(
-        &self,
-        fields: &mut Fields<'_>,
-        name: &'static str,
-    ) -> Result<Option<Arc<[u8]>>, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Option<Arc<[u8]>>> {
         let text = fields.optional_text(name, MAX_RESULT_LEN)?;
         Ok(text.map(Into::into))
     }
@@ -146,11 +141,7 @@ impl Form<Option<Arc<[u8]>>> for Text {
 pub(super) struct Why;
 
 impl Form<Option<Reason>> for Why {
-    fn read(
-        &self,
-        fields: &mut Fields<'_>,
-        name: &'static str,
-    ) -> Result<Option<Reason>, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Option<Reason>> {
         Ok(match fields.number(name, 0, 3)? {
             0 => None,
             1 => Some(Reason::Lapsed),
@@ -176,7 +167,7 @@ impl Form<Option<Reason>> for Why {
 pub(super) struct Flagged<F>(pub(super) F);
 
 impl<T, F: Form<T>> Form<Option<T>> for Flagged<F> {
-    fn read(&self, fields: &mut Fields<'_>, name: &'static str) -> Result<Option<T>, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Option<T>> {
         let is_there = fields.flag(name)?;
         is_there.then(|| self.0.read(fields, name)).transpose()
     }

@@ -1,6 +1,6 @@
 //! Every change with its number and its fields, in the order of the bytes. Reader and writer are made of one table.
 
-use super::fields::{Fields, Writer};
+use super::fields::{Fields, Name, Read, Writer};
 use super::forms::{
     ATTEMPTS, COUNT, FENCE, Flagged, Form, How, LEASE, LIMIT, MOMENT, PINNED, Secret, Text, Why,
 };
@@ -21,7 +21,7 @@ const SHARED: u8 = 4;
 macro_rules! changes {
     ($($kind:literal $version:ident $verb:ident { $($field:ident: $form:expr),* } => $variant:ident $of:tt;)*) => {
         /// Reads the fields of one change. Checks every field; a change that this code would not have written is refused.
-        pub(super) fn read(kind: u8, fields: &mut Fields<'_>) -> Result<Change, Unreadable> {
+        pub(super) fn read(kind: u8, fields: &mut Fields<'_>) -> Read<Change> {
             match kind {
                 $($kind => {
                     fields.verb = stringify!($verb);
@@ -92,13 +92,14 @@ changes! {
     19 VERSION_OF_0_3_1 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
 }
 
-/// The form of a struct: `field "name in error messages": form`, in the order of the bytes.
+/// The form of a struct: `field "name in error messages": form`, in the order of the bytes. Messages of later versions
+/// keep the names that they had.
 macro_rules! form_of {
     ($type:ident by $name:ident { $($field:ident $label:literal: $form:expr,)* }) => {
         struct $name;
 
         impl Form<$type> for $name {
-            fn read(&self, fields: &mut Fields<'_>, _: &'static str) -> Result<$type, Unreadable> {
+            fn read(&self, fields: &mut Fields<'_>, _: Name) -> Read<$type> {
                 Ok($type { $($field: $form.read(fields, $label)?,)* })
             }
 
@@ -150,7 +151,7 @@ form_of!(Record by RecordForm {
 struct DisplacedForm;
 
 impl Form<Displaced> for DisplacedForm {
-    fn read(&self, fields: &mut Fields<'_>, _: &'static str) -> Result<Displaced, Unreadable> {
+    fn read(&self, fields: &mut Fields<'_>, _: Name) -> Read<Displaced> {
         match fields.family {
             Family::Lock | Family::Semaphore => Err(fields.error("family")),
             Family::Once => Secret.read(fields, "token").map(Displaced::Late),
@@ -170,17 +171,12 @@ impl Form<Displaced> for DisplacedForm {
 struct PlaceForm;
 
 impl Form<KeptPlace> for PlaceForm {
-    fn read(&self, fields: &mut Fields<'_>, _: &'static str) -> Result<KeptPlace, Unreadable> {
-        let (family, mut max_attempts) = (fields.family, None);
-        let claim = match family {
-            Family::Lock if fields.flag("claim")? => Claim::Shared,
-            Family::Lock => Claim::Exclusive,
-            Family::Semaphore => Claim::Permits(LIMIT.read(fields, "permits")?),
-            Family::Group => Claim::Member,
-            Family::Once => {
-                max_attempts = ATTEMPTS.read(fields, "max")?;
-                Claim::Run
-            }
+    fn read(&self, fields: &mut Fields<'_>, _: Name) -> Read<KeptPlace> {
+        let is_shared = fields.family == Family::Lock && fields.flag("claim")?;
+        let claim = read_claim(is_shared, fields)?;
+        let max_attempts = match claim {
+            Claim::Run => ATTEMPTS.read(fields, "max")?,
+            _ => None,
         };
         let number: Fence = FENCE.read(fields, "fence")?;
         let place = KeptPlace {
@@ -218,16 +214,22 @@ impl Form<KeptPlace> for PlaceForm {
     }
 }
 
-fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Result<Grant, Unreadable> {
-    let flag = |flag| kind & flag != 0;
-    let claim = match fields.family {
-        Family::Lock if flag(SHARED) => Claim::Shared,
-        _ if flag(SHARED) => return Err(fields.error("claim")),
+fn read_claim(is_shared: bool, fields: &mut Fields<'_>) -> Read<Claim> {
+    Ok(match fields.family {
+        Family::Lock if is_shared => Claim::Shared,
         Family::Lock => Claim::Exclusive,
         Family::Semaphore => Claim::Permits(LIMIT.read(fields, "permits")?),
         Family::Group => Claim::Member,
         Family::Once => Claim::Run,
-    };
+    })
+}
+
+fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
+    let flag = |flag| kind & flag != 0;
+    if flag(SHARED) && fields.family != Family::Lock {
+        return Err(fields.error("claim"));
+    }
+    let claim = read_claim(flag(SHARED), fields)?;
     let fence: Fence = FENCE.read(fields, "fence")?;
     let mut grant = Grant {
         fence,
@@ -249,13 +251,14 @@ fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Result<Grant, Unreadable> {
 
 fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
+    let is_shared = grant.claim == Claim::Shared;
     let flags = [
         (grant.renewed, RENEWED),
         (owner.is_some(), OWNED),
-        (grant.claim == Claim::Shared, SHARED),
+        (is_shared, SHARED),
     ];
-    let flags = flags.iter().map(|(is_set, flag)| u8::from(*is_set) * flag);
-    writer.byte(GRANT | flags.sum::<u8>());
+    let flags = flags.map(|(is_set, flag)| u8::from(is_set) * flag);
+    writer.byte(GRANT + flags.iter().sum::<u8>());
     if let Claim::Permits(permits) = grant.claim {
         writer.number(permits);
     }

@@ -136,7 +136,7 @@ fn read(change: &str) -> Change {
             changes,
             expected,
             done,
-            lost,
+            lapsed,
             touched,
             finished,
         ] => Change::Tally(Tally {
@@ -144,7 +144,7 @@ fn read(change: &str) -> Change {
             limit_changes: number(changes),
             expected: optional(expected),
             done: number(done),
-            lost: number(lost),
+            lapsed: number(lapsed),
             touched: UnixMs(number(touched)),
             finished: optional(finished).map(UnixMs),
         }),
@@ -226,7 +226,7 @@ fn text(change: &Change) -> String {
             tally.limit_changes,
             or_none(tally.expected),
             tally.done,
-            tally.lost,
+            tally.lapsed,
             tally.touched.0,
             or_none(tally.finished.map(|at| at.0))
         ),
@@ -266,7 +266,7 @@ fn text(change: &Change) -> String {
             "DISPLACED {} {} {} {}",
             or_none(round.expected),
             round.done,
-            round.lost,
+            round.lapsed,
             round.keep_until.0
         ),
     }

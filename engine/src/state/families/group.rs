@@ -12,7 +12,7 @@ use crate::state::families::policy::{Policy, Retention};
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, OptionalUnixMs, UnixMs};
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct WaitGroup {
     members: HoldSet,
     paused_until: OptionalUnixMs,
@@ -24,48 +24,26 @@ pub struct WaitGroup {
 }
 
 impl WaitGroup {
-    pub(in crate::state) fn new() -> WaitGroup {
-        WaitGroup {
-            members: HoldSet::Empty,
-            paused_until: OptionalUnixMs::default(),
-            tally: Tally {
-                limit: None,
-                limit_changes: 0,
-                expected: None,
-                done: 0,
-                lapsed: 0,
-                // The first change sets the moment, because a replica must not use its own clock.
-                touched: UnixMs(0),
-                finished: None,
-            },
-            displaced: None,
-            retention: Retention::new(),
-        }
-    }
-
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
     /// Returns how many of the expected jobs are not done yet.
-    #[must_use]
-    pub fn owed(&self) -> u64 {
+    pub(crate) fn owed(&self) -> u64 {
         let expected = self.tally.expected.map_or(0, u64::from);
         expected.saturating_sub(self.tally.done)
     }
 
     /// Whether the round can be finished now. `queued` says that a request waits to be added.
-    #[must_use]
-    pub fn is_over(&self, queued: bool) -> bool {
+    pub(crate) fn is_over(&self, queued: bool) -> bool {
         let is_open = self.has_begun() && self.tally.finished.is_none();
         is_open && self.members.is_empty() && !queued && self.owed() == 0
     }
 
     /// Whether a WAIT is answered at once: the round has finished, or none has begun. `queued` as for
     /// [`WaitGroup::is_over`].
-    #[must_use]
-    pub fn has_nothing_to_wait_for(&self, queued: bool) -> bool {
+    pub(crate) fn has_nothing_to_wait_for(&self, queued: bool) -> bool {
         self.tally.finished.is_some() || !self.has_begun() && !queued
     }
 
@@ -77,13 +55,8 @@ impl WaitGroup {
 
     /// Whether the present round is members and nothing else: none has ended but undelivered, and no total is expected.
     fn is_new(&self) -> bool {
-        let Tally {
-            expected,
-            done,
-            lapsed,
-            ..
-        } = self.tally;
-        expected.is_none() && done == 0 && lapsed == 0
+        let tally = &self.tally;
+        tally.expected.is_none() && tally.done == 0 && tally.lapsed == 0
     }
 
     fn touch(&mut self, at: UnixMs) {
@@ -188,7 +161,7 @@ impl Policy for WaitGroup {
         match change {
             Change::Limit(limit) => {
                 let mut limits = self.limits();
-                limits.ask(*limit);
+                limits.set(Some(*limit), None);
                 (self.tally.limit, self.tally.limit_changes) = (limits.limit, limits.changes);
             }
             Change::Expect { jobs, at } => {

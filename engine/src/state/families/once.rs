@@ -38,7 +38,7 @@ impl Keep {
     }
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Once {
     stage: Stage,
     /// The token of the run before, whose DONE was still accepted when the current run began. It counts while the
@@ -46,6 +46,7 @@ pub struct Once {
     displaced: Option<Box<Token>>,
     attempts: u64,
     reason: Option<Reason>,
+    /// See [`Record::touched`]. The first change sets it, because a replica must not use its own clock.
     touched: UnixMs,
     paused_until: OptionalUnixMs,
     retention: Retention,
@@ -67,39 +68,29 @@ enum Stage {
     Done(Completion),
 }
 
+impl Default for Stage {
+    fn default() -> Stage {
+        Stage::Open(HoldSet::Empty)
+    }
+}
+
 /// The runs of a key that cannot have one.
 static NO_RUNS: HoldSet = HoldSet::Empty;
 
 impl Once {
-    pub(in crate::state) fn new() -> Once {
-        Once {
-            stage: Stage::Open(HoldSet::Empty),
-            displaced: None,
-            attempts: 0,
-            reason: None,
-            // The first change sets the moment, because a replica must not use its own clock.
-            touched: UnixMs(0),
-            paused_until: OptionalUnixMs::default(),
-            retention: Retention::new(),
-        }
-    }
-
     /// Returns the current run, as a set of at most one hold.
-    #[must_use]
-    pub fn runs(&self) -> &HoldSet {
+    pub(crate) fn runs(&self) -> &HoldSet {
         match &self.stage {
             Stage::Open(runs) => runs,
             Stage::Late(_) | Stage::Delayed(_) | Stage::Done(_) => &NO_RUNS,
         }
     }
 
-    #[must_use]
-    pub fn attempts(&self) -> u64 {
+    pub(crate) fn attempts(&self) -> u64 {
         self.attempts
     }
 
-    #[must_use]
-    pub fn reason(&self) -> Option<&Reason> {
+    pub(crate) fn reason(&self) -> Option<&Reason> {
         self.reason.as_ref()
     }
 
@@ -113,33 +104,28 @@ impl Once {
     }
 
     /// Returns the token of a late run that the current run has displaced.
-    #[must_use]
-    pub fn displaced_late(&self) -> Option<&Token> {
+    pub(crate) fn displaced_late(&self) -> Option<&Token> {
         self.displaced.as_deref()
     }
 
     /// Returns the current run, if its client has not been heard of.
-    #[must_use]
-    pub fn unheard_run(&self) -> Option<&Hold> {
+    pub(crate) fn unheard_run(&self) -> Option<&Hold> {
         self.runs().first().filter(|run| run.unheard_ms().is_some())
     }
 
-    #[must_use]
-    pub fn done(&self) -> Option<&Completion> {
+    pub(crate) fn done(&self) -> Option<&Completion> {
         match &self.stage {
             Stage::Done(done) => Some(done),
             _ => None,
         }
     }
 
-    #[must_use]
-    pub fn is_delayed(&self) -> bool {
+    pub(crate) fn is_delayed(&self) -> bool {
         matches!(self.stage, Stage::Delayed(_))
     }
 
     /// Returns what other servers and files know of the work, besides the run and a delay.
-    #[must_use]
-    pub fn record(&self) -> Record {
+    pub(crate) fn record(&self) -> Record {
         Record {
             attempts: self.attempts,
             reason: self.reason.clone(),
@@ -150,26 +136,22 @@ impl Once {
     }
 
     /// Whether a run may begin: there is no other run and no delay, and the work is not done.
-    #[must_use]
-    pub fn may_begin(&self) -> bool {
+    pub(crate) fn may_begin(&self) -> bool {
         self.is_idle() && !self.is_delayed()
     }
 
     /// Whether nobody runs, and the work is not done.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.runs().is_empty() && self.done().is_none()
     }
 
     /// Whether a request that allows this many attempts has to give up.
-    #[must_use]
-    pub fn is_exhausted(&self, max_attempts: Option<u32>) -> bool {
+    pub(crate) fn is_exhausted(&self, max_attempts: Option<u32>) -> bool {
         max_attempts.is_some_and(|max_attempts| self.attempts >= u64::from(max_attempts))
     }
 
     /// Returns the answer to every request once the work is done.
-    #[must_use]
-    pub fn answer_done(&self) -> Option<Answer> {
+    pub(crate) fn answer_done(&self) -> Option<Answer> {
         let done = self.done()?;
         Some(Answer::Done {
             result: done.result.clone(),
@@ -177,35 +159,21 @@ impl Once {
         })
     }
 
-    /// Returns whether `record` fits the current run: a key has at most one of a live run, a late token and a
-    /// completion.
-    fn accepts(&self, record: &Record) -> bool {
-        match (&record.late, &record.done) {
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => self.runs().is_empty(),
-            (Some(_), Some(_)) => false,
-        }
-    }
-
-    /// Takes a record, which ends a delay. [`Once::accepts`] must have returned true for it.
-    fn set_record(&mut self, record: Record) {
-        match (record.done, record.late) {
-            (Some(done), _) => self.stage = Stage::Done(done),
-            (None, Some(token)) => self.stage = Stage::Late(token),
-            (None, None) if self.runs().is_empty() => self.stage = Stage::Open(HoldSet::Empty),
-            (None, None) => {}
-        }
+    /// Takes a record, which ends a delay. It fits if the key has at most one of a live run, a late token and a completion
+    /// then.
+    fn set_record(&mut self, record: &Record) -> Result<(), Misfit> {
+        let has_run = !self.runs().is_empty();
+        self.stage = match (&record.late, &record.done) {
+            (None, None) => Stage::Open(self.holds_mut().map(std::mem::take).unwrap_or_default()),
+            (Some(late), None) if !has_run => Stage::Late(late.clone()),
+            (None, Some(done)) if !has_run => Stage::Done(done.clone()),
+            _ => return Err(Misfit::Taken),
+        };
         self.displaced = None;
         self.attempts = record.attempts;
-        self.reason = record.reason;
+        self.reason.clone_from(&record.reason);
         self.touched = record.touched;
-    }
-
-    /// Lets no run begin before this moment; without a moment, ends the delay. The attempts and the reason are kept as
-    /// long after the delay as after any change, so that the next attempt still finds them.
-    fn delay(&mut self, until: Option<UnixMs>) {
-        self.stage = until.map_or(Stage::Open(HoldSet::Empty), Stage::Delayed);
-        self.touch(until.unwrap_or(UnixMs(0)));
+        Ok(())
     }
 
     fn touch(&mut self, at: UnixMs) {
@@ -337,13 +305,15 @@ impl Policy for Once {
             // A client was told FAILED: a DONE by the run that lapsed last is refused from now on.
             Change::GiveUp => {
                 if self.late().is_some() {
-                    self.stage = Stage::Open(HoldSet::Empty);
+                    self.stage = Stage::default();
                 }
             }
-            Change::Record(record) if self.accepts(record) => self.set_record(record.clone()),
+            Change::Record(record) => self.set_record(record)?,
             // A delay begins and ends while nobody runs, no DONE of an earlier run is accepted, and the work is not done.
+            // Attempts and reason are kept as long after it as after any change: the next attempt still finds them.
             Change::Delay { until } if self.is_idle() && self.late().is_none() => {
-                self.delay(*until);
+                self.stage = until.map_or(Stage::default(), Stage::Delayed);
+                self.touch(until.unwrap_or(UnixMs(0)));
             }
             // A saved state can say that the present run has displaced a token, and was not heard of.
             Change::Displaced(Displaced::Late(token))
@@ -351,7 +321,7 @@ impl Policy for Once {
             {
                 self.displaced = Some(Box::new(token.clone()));
             }
-            Change::Record(_) | Change::Delay { .. } | Change::Displaced(Displaced::Late(_)) => {
+            Change::Delay { .. } | Change::Displaced(Displaced::Late(_)) => {
                 return Err(Misfit::Taken);
             }
             _ => return Err(Misfit::Family),

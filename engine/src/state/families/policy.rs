@@ -125,7 +125,7 @@ pub(in crate::state) trait Policy {
 }
 
 /// What one server knows alone of a value that stays without holds.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(in crate::state) struct Retention {
     /// When a request was last seen waiting for the key.
     last_watched: UnixMs,
@@ -134,13 +134,6 @@ pub(in crate::state) struct Retention {
 }
 
 impl Retention {
-    pub(super) fn new() -> Retention {
-        Retention {
-            last_watched: UnixMs(0),
-            noted: OptionalUnixMs::default(),
-        }
-    }
-
     pub(in crate::state) fn watched(&mut self, at: UnixMs) {
         self.last_watched = self.last_watched.max(at);
     }

@@ -60,8 +60,8 @@ impl Policy for Semaphore {
 
     fn apply_own(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
         match change {
-            Change::Limit(limit) => self.limits.ask(*limit),
-            Change::Pin(limit) => self.limits.pin(*limit),
+            Change::Limit(limit) => self.limits.set(Some(*limit), self.limits.pinned),
+            Change::Pin(limit) => self.limits.set(self.limits.limit, *limit),
             Change::Limits(limits) => self.limits = *limits,
             _ => return Err(Misfit::Family),
         }

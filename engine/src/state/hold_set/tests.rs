@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::hold::Grant;
-use crate::types::Claim;
+use crate::types::{Claim, LeaseMs, UnixMs};
 
 fn hold(n: u64, permits: u32) -> Hold {
     let mut hold = Hold::new(&Grant {
@@ -108,4 +108,35 @@ fn hold_set_finds_a_hold_under_its_new_due() {
 #[test]
 fn hold_set_is_no_larger_than_one_hold() {
     assert_eq!(size_of::<HoldSet>(), size_of::<Hold>());
+}
+
+#[test]
+fn hold_set_built_at_once_is_that_built_one_by_one() {
+    for size in 2..=9 {
+        let holds = || (1..=size).map(|n| (Fence(n), hold(n, 2)));
+        let built = HoldSet::of_sorted(holds().collect()).expect("no token twice");
+        built.check_invariants();
+        let mut added = HoldSet::default();
+        holds().for_each(|(_, hold)| added.insert(hold));
+        let grants = |set: &HoldSet| set.iter().map(Hold::to_grant).collect::<Vec<_>>();
+        assert_eq!(grants(&built), grants(&added), "{size} holds");
+        assert_eq!(built.permits(), added.permits(), "{size} holds");
+        assert_eq!(built.heap_bytes(), added.heap_bytes(), "{size} holds");
+        let earliest = built.earliest(LeaseUs(0));
+        assert_eq!(earliest, added.earliest(LeaseUs(0)), "{size} holds");
+    }
+    let twice = [1, 2, 3, 2].map(|n| (Fence(n), hold(n, 1)));
+    assert_eq!(HoldSet::of_sorted(twice.into()).err(), Some(Misfit::Taken));
+}
+
+#[test]
+fn hold_set_finds_all_holds_under_their_new_due() {
+    for size in 0..5 {
+        let mut set = HoldSet::default();
+        (1..=size).for_each(|n| set.insert(hold(n, 1)));
+        set.set_all_due(|hold| LeaseUs(hold.fence().0));
+        set.check_invariants();
+        let earliest = (size > 0).then_some((LeaseUs(1), Fence(1)));
+        assert_eq!(set.earliest(LeaseUs(0)), earliest, "{size} holds");
+    }
 }
