@@ -58,8 +58,7 @@
 mod fields;
 mod forms;
 mod table;
-
-use std::fmt;
+mod unreadable;
 
 use crc::{CRC_32_ISCSI, Crc};
 
@@ -67,12 +66,7 @@ use crate::change::Change;
 use crate::types::{Family, MAX_RESULT_LEN};
 use fields::{Fields, Writer};
 
-/// The version of the strings that dsync 0.2.0 could read and write.
-pub const VERSION: u8 = 2;
-/// The version of the strings with the changes that dsync 0.3.0 brought.
-pub const VERSION_OF_0_3: u8 = 3;
-/// The version of the strings with the change that dsync 0.3.1 brought.
-pub const VERSION_OF_0_3_1: u8 = 4;
+pub use unreadable::{Unreadable, VERSION, VERSION_OF_0_3, VERSION_OF_0_3_1};
 
 /// The longest packed string of a saved state: a record with the longest reason and result, and as many grants as
 /// [`super::saved`] puts into one string.
@@ -82,42 +76,6 @@ const MORE: u8 = 0x80;
 
 const CHECK: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 const CHECK_LEN: usize = 4;
-
-/// Why a packed string, or a change in it, could not be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unreadable {
-    /// The string was cut short or changed.
-    Damaged,
-    /// This version is not known here.
-    Version(u8),
-    /// This family is not known here.
-    Family(u8),
-    /// This kind of change is not known here.
-    Kind(u8),
-    /// A field of this change is missing, out of bounds, or not in its one form.
-    Field {
-        verb: &'static str,
-        field: &'static str,
-    },
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unreadable::Damaged => f.write_str("its checksum is wrong"),
-            Unreadable::Version(version) => write!(
-                f,
-                "it is of format version {version}, and this dsync knows {VERSION} to {VERSION_OF_0_3_1}"
-            ),
-            Unreadable::Family(family) => write!(f, "the family {family} is not known here"),
-            Unreadable::Kind(kind) => write!(f, "its change {kind:#04x} is not known here"),
-            Unreadable::Field { verb, field } => {
-                let field = field.replace('_', "-");
-                write!(f, "its change '{verb}' is malformed: {field}")
-            }
-        }
-    }
-}
 
 /// Splits changes into slices that can share a string.
 pub fn by_version(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
@@ -215,23 +173,6 @@ impl Iterator for Unpacked<'_> {
             self.fields.close();
         }
         Some(change)
-    }
-}
-
-/// For the server's log: the verb and the fence or number only, because tokens are secret, and results and reasons may be
-/// long.
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.verb())?;
-        let number = match self {
-            Change::Place(place) => Some(place.number),
-            Change::Leave { number } => Some(*number),
-            _ => self.fence(),
-        };
-        match number {
-            Some(number) => write!(f, " {}", number.0),
-            None => Ok(()),
-        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! The server that decides and its replicas both use [`Body::apply`], so their states are equal. `apply` checks every
 //! change, because it may come from a file. The changes that only some families have are applied in `families`.
 
-use super::{Body, Policy, of_family};
+use super::body::{Body, of_family};
+use super::families::policy::Policy;
 use crate::change::{Change, Misfit};
 use crate::hold::Hold;
 

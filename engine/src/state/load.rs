@@ -4,7 +4,9 @@
 //! that three insertions for each hold take, so the grants are collected first. A token that is there twice is
 //! therefore found at the end of the grants.
 
-use super::{Body, HoldSet, Policy, of_family};
+use super::body::{Body, of_family};
+use super::families::policy::Policy;
+use super::hold_set::HoldSet;
 use crate::change::{Change, Misfit};
 use crate::hold::{Grant, Hold};
 use crate::types::{Family, Fence};

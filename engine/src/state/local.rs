@@ -1,7 +1,9 @@
 //! What one server knows alone of a state, and neither replicates nor saves: the lease clock, connections, and its own
 //! indexes.
 
-use super::{Body, HoldSet, Policy, Retention, of_family};
+use super::body::{Body, of_family};
+use super::families::policy::{Policy, Retention};
+use super::hold_set::HoldSet;
 use crate::hold::Hold;
 use crate::types::{ClientId, Fence, LeaseUs, UnixMs};
 

@@ -3,7 +3,8 @@
 //!
 //! A copy of the whole body was rejected: a semaphore of 200,000 holders would be copied for each command.
 
-use super::{Body, Policy, of_family};
+use super::body::{Body, of_family};
+use super::families::policy::Policy;
 use crate::change::{Change, Displaced, Misfit};
 use crate::hold::Hold;
 use crate::types::Fence;

@@ -3,7 +3,7 @@
 //! [`Fields`] compares every number and length with its bounds before using it, and refuses a number or a token that
 //! has a shorter form. So [`Writer`] writes whatever `Fields` accepts in the same bytes again.
 
-use super::Unreadable;
+use super::unreadable::Unreadable;
 use crate::types::{Family, Token, UnixMs};
 
 /// What was read from the packed string of somebody else.

@@ -1,10 +1,12 @@
 //! Every change with its number and its fields, in the order of the bytes. Reader and writer are made of one table.
 
+use std::fmt;
+
 use super::fields::{Fields, Name, Read, Writer};
 use super::forms::{
     ATTEMPTS, COUNT, FENCE, Flagged, Form, How, LEASE, LIMIT, MOMENT, PINNED, Secret, Text, Why,
 };
-use super::{Unreadable, VERSION, VERSION_OF_0_3, VERSION_OF_0_3_1};
+use super::unreadable::{Unreadable, VERSION, VERSION_OF_0_3, VERSION_OF_0_3_1};
 use crate::change::{
     Change, Completion, Displaced, FinishedRound, KeptPlace, Limits, Record, Tally,
 };
@@ -90,6 +92,23 @@ changes! {
     17 VERSION_OF_0_3 PLACE { place: PlaceForm } => Place(place);
     18 VERSION_OF_0_3 LEAVE { fence: FENCE } => Leave { number: fence };
     19 VERSION_OF_0_3_1 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
+}
+
+/// For the server's log: the verb and the fence or number only, because tokens are secret, and results and reasons may be
+/// long.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.verb())?;
+        let number = match self {
+            Change::Place(place) => Some(place.number),
+            Change::Leave { number } => Some(*number),
+            _ => self.fence(),
+        };
+        match number {
+            Some(number) => write!(f, " {}", number.0),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The form of a struct: `field "name in error messages": form`, in the order of the bytes. Messages of later versions

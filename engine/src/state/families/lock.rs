@@ -4,7 +4,6 @@
 
 use crate::Settings;
 use crate::heap;
-use crate::hold::Hold;
 use crate::state::families::policy::Policy;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, UnixMs};
@@ -97,10 +96,10 @@ impl Policy for Lock {
 
     #[cfg(debug_assertions)]
     fn check_invariants(&self) {
-        let mut claims = self.holds().iter().map(Hold::claim);
-        let is_shared = claims.all(|claim| claim == Claim::Shared);
+        let holds = self.holds();
+        let has_exclusive = holds.iter().any(|hold| hold.claim() == Claim::Exclusive);
         assert!(
-            is_shared || self.holds().len() == 1,
+            !has_exclusive || holds.len() == 1,
             "an exclusive hold is alone"
         );
     }

@@ -1,29 +1,16 @@
-//! The state of one key: what the rules of its family need to know, with its holds.
-//!
-//! What all servers share of a state changes by [`Body::apply`] and [`Body::apply_all`] alone, and a saved one is built
-//! by [`Loading`]. What one server knows alone changes through [`Body::local`]. The compiler checks that: every other
-//! function that changes a hold set or the value of a family is private to this module.
-
-mod apply;
-pub mod families;
-mod hold_set;
-mod load;
-mod local;
-mod undo;
+//! The state of one key: what the rules of its family need to know, with its holds. This file only reads it, and asks the
+//! [`Policy`] of the family at one place.
 
 use crate::Settings;
 use crate::address::Address;
 use crate::change::{Change, Displaced, Limits};
+use crate::state::families::group::WaitGroup;
+use crate::state::families::lock::Lock;
+use crate::state::families::once::Once;
+use crate::state::families::policy::{Policy, Retention};
+use crate::state::families::semaphore::Semaphore;
+use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, UnixMs};
-use families::group::WaitGroup;
-use families::lock::Lock;
-use families::once::Once;
-use families::policy::{Policy, Retention};
-use families::semaphore::Semaphore;
-
-pub use crate::change::Misfit;
-pub use hold_set::HoldSet;
-pub use load::Loading;
 
 /// What one family keeps. The other families have boxes, so that a lock, which is the most frequent, stays small.
 #[derive(Clone)]
@@ -57,7 +44,7 @@ macro_rules! of_family {
         }
     };
 }
-use of_family;
+pub(super) use of_family;
 
 impl Body {
     #[must_use]
