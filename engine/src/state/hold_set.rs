@@ -34,7 +34,8 @@ pub struct Many {
     /// Ties are broken by the fence: the older hold first.
     by_deadline: BTreeSet<(LeaseUs, Fence)>,
     permits: u64,
-    /// The sum of the bytes on the heap of all holds and of the tokens in `by_token`, so that MEMORY USAGE does not walk over them.
+    /// The sum of the bytes on the heap of all holds and of the tokens in `by_token`, so that MEMORY USAGE does not walk
+    /// over them.
     heap_bytes: usize,
 }
 
@@ -183,7 +184,7 @@ impl HoldSet {
     pub(super) fn of_sorted(holds: Vec<(Fence, Hold)>) -> Result<HoldSet, Misfit> {
         let tokens = holds.iter().map(|(fence, hold)| (hold.token(), *fence));
         let mut tokens: Vec<(Token, Fence)> = tokens.collect();
-        // `collect` would sort them as well, but compare UUIDs as arrays, which takes twice as long.
+        // `collect` would sort them as well, but compare UUIDs as arrays, which is slower.
         tokens.sort_unstable_by(|(a, _), (b, _)| match (a, b) {
             (Token::Uuid(a), Token::Uuid(b)) => {
                 u128::from_be_bytes(*a).cmp(&u128::from_be_bytes(*b))

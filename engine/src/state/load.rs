@@ -1,8 +1,8 @@
 //! A state that is built from its saved changes, all holds at once.
 //!
-//! A saved state lists its holds by rising fence. To build three trees from sorted entries takes a third of the time
-//! that three insertions for each hold take, so the grants are collected first. A token that is there twice is
-//! therefore found at the end of the grants.
+//! A saved state lists its holds by rising fence. To build each tree from sorted entries is much faster than to insert
+//! each hold into three trees, so the grants are collected first. A token that is there twice is therefore found at the
+//! end of the grants.
 
 use super::body::{Body, of_family};
 use super::families::policy::Policy;
