@@ -11,7 +11,6 @@ use crate::aio::announce::Announcements;
 use crate::aio::connection::{Blocked, Connections};
 use crate::clock::Moment;
 use crate::error::{Error, Result, ServerError};
-use crate::options::{Group, Lock, Once, Semaphore};
 use crate::progress::KeyInfo;
 use crate::request::{Command, Family};
 use crate::server::Server;
@@ -98,26 +97,6 @@ impl Client {
     pub fn with_response_timeout(mut self, timeout: Duration) -> Client {
         self.settings.response_timeout = timeout.max(Duration::from_millis(1));
         Client::with(self.connections.server().clone(), self.settings, self.waits)
-    }
-
-    /// Names a lock.
-    pub fn lock(&self, key: impl Into<String>) -> Lock<Client> {
-        Lock::new(self.clone(), key.into())
-    }
-
-    /// Names a semaphore.
-    pub fn semaphore(&self, key: impl Into<String>) -> Semaphore<Client> {
-        Semaphore::new(self.clone(), key.into())
-    }
-
-    /// Names a wait group.
-    pub fn group(&self, key: impl Into<String>) -> Group<Client> {
-        Group::new(self.clone(), key.into())
-    }
-
-    /// Names work that is done once.
-    pub fn once(&self, key: impl Into<String>) -> Once<Client> {
-        Once::new(self.clone(), key.into())
     }
 
     /// Asks the server for a sign of life, once: for telling early that an address or a password is wrong.

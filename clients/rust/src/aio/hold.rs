@@ -14,7 +14,6 @@ use crate::clock::Moment;
 use crate::ending::{self, Ending};
 use crate::error::{Error, Loss, Result};
 use crate::lease::Lease;
-use crate::options::Options;
 use crate::request::{Command, Request, read};
 
 /// A hold of a lock or of a semaphore's permits. A task renews its lease at each third.
@@ -39,14 +38,14 @@ struct Shared {
 impl Hold {
     pub(crate) fn new(
         client: &Client,
-        options: &Options,
+        margin: Option<Duration>,
         request: Request,
         fence: u64,
         sent: Moment,
     ) -> Hold {
         let shared = Arc::new(Shared {
             client: client.clone(),
-            lease: Lease::new(request.lease, options.margin, sent),
+            lease: Lease::new(request.lease, margin, sent),
             request,
             fence,
         });

@@ -1,4 +1,4 @@
-//! What tasks can ask a lock, a semaphore, a group and work-once for.
+//! How tasks name a lock, a semaphore, a group and work-once, and what they can ask them for.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -13,6 +13,28 @@ use crate::error::{Error, Result};
 use crate::options::{Group, Lock, Once, Options, Semaphore, Tally};
 use crate::request::{Family, Outcome, Request, millis, outcome, read, unexpected};
 use crate::wait::{BLOCK, Verdict, WaitLimit};
+
+impl Client {
+    /// Names a lock.
+    pub fn lock(&self, key: impl Into<String>) -> Lock<Client> {
+        Lock::new(self.clone(), key.into())
+    }
+
+    /// Names a semaphore.
+    pub fn semaphore(&self, key: impl Into<String>) -> Semaphore<Client> {
+        Semaphore::new(self.clone(), key.into())
+    }
+
+    /// Names a wait group.
+    pub fn group(&self, key: impl Into<String>) -> Group<Client> {
+        Group::new(self.clone(), key.into())
+    }
+
+    /// Names work that is done once.
+    pub fn once(&self, key: impl Into<String>) -> Once<Client> {
+        Once::new(self.clone(), key.into())
+    }
+}
 
 impl Lock<Client> {
     /// Waits without limit until the lock is held.
@@ -166,7 +188,7 @@ impl Once<Client> {
                     attempt,
                     sent,
                 } => {
-                    let hold = Hold::new(&self.client, &self.options, request, fence, sent);
+                    let hold = Hold::new(&self.client, self.options.margin, request, fence, sent);
                     Begun::Run(Run::new(hold, attempt, self.ending))
                 }
                 Verdict::Done { result, attempt } => Begun::Done { result, attempt },
@@ -242,7 +264,7 @@ async fn hold(
 ) -> Result<Hold> {
     match ask(client, options, &request, limit).await? {
         Verdict::Granted { fence, sent, .. } => {
-            Ok(Hold::new(client, options, request, fence, sent))
+            Ok(Hold::new(client, options.margin, request, fence, sent))
         }
         Verdict::Done { .. } => Err(unexpected(&Value::Nil).into()),
     }

@@ -12,7 +12,6 @@ use redis::{IntoConnectionInfo, RedisResult, Value};
 
 use crate::clock::Moment;
 use crate::error::{Error, Holder, Result, ServerError};
-use crate::options::{Group, Lock, Once, Semaphore};
 use crate::passing::{is_of_connection, passes};
 use crate::progress::KeyInfo;
 use crate::request::{Command, Family};
@@ -85,26 +84,6 @@ impl Client {
     pub fn with_response_timeout(mut self, timeout: Duration) -> Client {
         self.settings.response_timeout = timeout.max(Duration::from_millis(1));
         self
-    }
-
-    /// Names a lock.
-    pub fn lock(&self, key: impl Into<String>) -> Lock {
-        Lock::new(self.clone(), key.into())
-    }
-
-    /// Names a semaphore.
-    pub fn semaphore(&self, key: impl Into<String>) -> Semaphore {
-        Semaphore::new(self.clone(), key.into())
-    }
-
-    /// Names a wait group.
-    pub fn group(&self, key: impl Into<String>) -> Group {
-        Group::new(self.clone(), key.into())
-    }
-
-    /// Names work that is done once.
-    pub fn once(&self, key: impl Into<String>) -> Once {
-        Once::new(self.clone(), key.into())
     }
 
     /// Asks the server for a sign of life, once: for telling early that an address or a password is wrong.

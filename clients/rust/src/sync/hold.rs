@@ -11,9 +11,9 @@ use crate::clock::Moment;
 use crate::ending::{self, Ending};
 use crate::error::{Error, Loss, Result};
 use crate::lease::Lease;
-use crate::options::Options;
 use crate::request::{Command, Request, read};
-use crate::sync::{Client, renewal};
+use crate::sync::Client;
+use crate::sync::renewal::{self, Shared};
 
 /// A hold of a lock or of a semaphore's permits. Dropping it releases it.
 ///
@@ -24,25 +24,17 @@ pub struct Hold {
     is_settled: bool,
 }
 
-/// What the hold shares with the threads that renew and watch it.
-pub(crate) struct Shared {
-    pub(crate) client: Client,
-    pub(crate) request: Request,
-    pub(crate) lease: Lease,
-    fence: u64,
-}
-
 impl Hold {
     pub(crate) fn new(
         client: &Client,
-        options: &Options,
+        margin: Option<Duration>,
         request: Request,
         fence: u64,
         sent: Moment,
     ) -> Hold {
         let shared = Arc::new(Shared {
             client: client.clone(),
-            lease: Lease::new(request.lease, options.margin, sent),
+            lease: Lease::new(request.lease, margin, sent),
             request,
             fence,
         });

@@ -1,4 +1,4 @@
-//! The thread that renews one hold.
+//! The thread that renews one hold, and what it shares with the hold.
 //!
 //! One thread a hold, not one for all: in a cluster, a node that does not answer would otherwise keep the renewals of
 //! holds on healthy nodes waiting until those are lost too. A thread costs little beside the work that a hold protects.
@@ -7,8 +7,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::request::read;
-use crate::sync::hold::Shared;
+use crate::lease::Lease;
+use crate::request::{Request, read};
+use crate::sync::Client;
+
+/// What the hold shares with the threads that renew and watch it.
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) request: Request,
+    pub(crate) lease: Lease,
+    pub(crate) fence: u64,
+}
 
 /// Starts renewing. Without a thread the hold lasts for one lease, and is then told as lost.
 pub(crate) fn start(hold: &Arc<Shared>) {

@@ -1,4 +1,4 @@
-//! What a lock, a semaphore, a group and work-once can be asked for.
+//! How a client names a lock, a semaphore, a group and work-once, and what they can be asked for.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,28 @@ use crate::request::{Family, Outcome, Request, millis, outcome, read, unexpected
 use crate::sync::wait::ask;
 use crate::sync::{Cancel, Client, Hold, Member, Run};
 use crate::wait::{BLOCK, Verdict, WaitLimit};
+
+impl Client {
+    /// Names a lock.
+    pub fn lock(&self, key: impl Into<String>) -> Lock {
+        Lock::new(self.clone(), key.into())
+    }
+
+    /// Names a semaphore.
+    pub fn semaphore(&self, key: impl Into<String>) -> Semaphore {
+        Semaphore::new(self.clone(), key.into())
+    }
+
+    /// Names a wait group.
+    pub fn group(&self, key: impl Into<String>) -> Group {
+        Group::new(self.clone(), key.into())
+    }
+
+    /// Names work that is done once.
+    pub fn once(&self, key: impl Into<String>) -> Once {
+        Once::new(self.clone(), key.into())
+    }
+}
 
 impl Lock<Client> {
     /// Waits without limit until the lock is held.
@@ -161,7 +183,7 @@ impl Once<Client> {
                 attempt,
                 sent,
             } => {
-                let hold = Hold::new(&self.client, &self.options, request, fence, sent);
+                let hold = Hold::new(&self.client, self.options.margin, request, fence, sent);
                 Begun::Run(Run::new(hold, attempt, self.ending))
             }
             Verdict::Done { result, attempt } => Begun::Done { result, attempt },
@@ -212,7 +234,7 @@ impl Once<Client> {
 fn hold(client: &Client, options: &Options, request: Request, limit: WaitLimit) -> Result<Hold> {
     match ask(client, options, &request, limit)? {
         Verdict::Granted { fence, sent, .. } => {
-            Ok(Hold::new(client, options, request, fence, sent))
+            Ok(Hold::new(client, options.margin, request, fence, sent))
         }
         Verdict::Done { .. } => Err(unexpected(&Value::Nil).into()),
     }
