@@ -2,8 +2,8 @@
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use crate::explain::plain;
 use crate::failure::{Failure, Result, Status};
+use crate::text::plain;
 
 const SENTINEL_PORT: u16 = 26379;
 

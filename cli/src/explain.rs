@@ -14,6 +14,7 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError};
 use crate::acl;
 use crate::failure::{Failure, Status};
 use crate::servers::Peer;
+use crate::text::plain;
 
 const LOG_IN: &str = "Give user and password in REDIS_URL or with --user and --password-file, or the password in \
                       REDISCLI_AUTH.";
@@ -109,32 +110,6 @@ pub fn unknown_master(sentinel: &Peer, master: &str) -> Failure {
 
 const UNKNOWN_MASTER: &str =
     "`redis-cli -p PORT SENTINEL MASTERS`, asked of a sentinel, lists the names for --master.";
-
-/// Returns the error in the server's own words, without the library's around them.
-pub fn plain(error: &RedisError) -> String {
-    // Nothing that a server repeats of the command may be shown.
-    let without_arguments = |text: &str| -> String {
-        let text = text.split(", with args").next().unwrap_or_default();
-        text.trim_end().to_owned()
-    };
-    let text = match (error.code(), error.detail()) {
-        (Some("ERR"), Some(detail)) => without_arguments(detail),
-        (Some(code), Some(detail)) => format!("{code} {}", without_arguments(detail)),
-        (None, Some(detail)) => without_arguments(detail),
-        (Some(code), None) => code.to_owned(),
-        _ if error.is_timeout() => "no answer in time".to_owned(),
-        // The library adds its own name of the kind.
-        _ => {
-            let text = without_arguments(&error.to_string());
-            let kind = format!(" - {:?}", error.kind());
-            text.strip_suffix(&kind).unwrap_or(&text).to_owned()
-        }
-    };
-    match text.is_empty() {
-        true => error.category().to_owned(),
-        false => text,
-    }
-}
 
 fn unknown_command(peer: &Peer, detail: &str) -> Failure {
     const OURS: [&str; 5] = ["DSYNC.", "DLOCK.", "DSEM.", "DWG.", "DONCE."];
@@ -276,13 +251,5 @@ mod tests {
             assert!(message.contains("unknown subcommand 'X'"), "{message}");
             assert!(!message.contains("secret"), "{message}");
         }
-    }
-
-    #[test]
-    fn error_without_a_text_is_not_empty() {
-        let error = redis::make_extension_error("ODD".into(), None);
-        assert_eq!(plain(&error), "ODD");
-        let error = RedisError::from((ErrorKind::UnexpectedReturnType, "not a list"));
-        assert_eq!(plain(&error), "not a list");
     }
 }

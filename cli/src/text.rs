@@ -5,6 +5,8 @@
 
 use std::io::{self, Write};
 
+use redis::RedisError;
+
 /// Returns bytes as one line of text that shows what is there: control characters must not move the cursor or colour the
 /// screen, and characters without a width or that turn the direction must not make one name look like another. They are
 /// escaped (`\u{1b}`, `\u{202e}`). Escaping twice changes nothing.
@@ -27,6 +29,32 @@ pub fn lines(text: &str) -> String {
         .map(|line| printable(line.as_bytes()))
         .collect();
     lines.join("\n")
+}
+
+/// Returns the error in the server's own words, without the library's around them.
+pub fn plain(error: &RedisError) -> String {
+    // Nothing that a server repeats of the command may be shown.
+    let without_arguments = |text: &str| -> String {
+        let text = text.split(", with args").next().unwrap_or_default();
+        text.trim_end().to_owned()
+    };
+    let text = match (error.code(), error.detail()) {
+        (Some("ERR"), Some(detail)) => without_arguments(detail),
+        (Some(code), Some(detail)) => format!("{code} {}", without_arguments(detail)),
+        (None, Some(detail)) => without_arguments(detail),
+        (Some(code), None) => code.to_owned(),
+        _ if error.is_timeout() => "no answer in time".to_owned(),
+        // The library adds its own name of the kind.
+        _ => {
+            let text = without_arguments(&error.to_string());
+            let kind = format!(" - {:?}", error.kind());
+            text.strip_suffix(&kind).unwrap_or(&text).to_owned()
+        }
+    };
+    match text.is_empty() {
+        true => error.category().to_owned(),
+        false => text,
+    }
 }
 
 fn is_deceptive(c: char) -> bool {
@@ -138,5 +166,12 @@ mod tests {
             table.lines(),
             ["KEY     HELD", "a        10s", "größer  5m1s"]
         );
+    }
+    #[test]
+    fn error_without_a_text_is_not_empty() {
+        let error = redis::make_extension_error("ODD".into(), None);
+        assert_eq!(plain(&error), "ODD");
+        let error = RedisError::from((redis::ErrorKind::UnexpectedReturnType, "not a list"));
+        assert_eq!(plain(&error), "not a list");
     }
 }

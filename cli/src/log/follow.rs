@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 
-use super::{Row, ask, sort};
+use super::row::{Row, ask, sort};
 use crate::args;
 use crate::connect::Node;
 use crate::failure::{Failure, Result, Status};

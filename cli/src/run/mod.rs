@@ -8,6 +8,7 @@ mod busy;
 mod child;
 mod clock;
 mod descendants;
+mod job;
 mod notice;
 mod request;
 mod schedule;
@@ -21,48 +22,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
-
-use dsync_client::Error;
-use nix::sys::signal::Signal;
+use std::sync::mpsc::channel;
 
 use crate::args;
 use crate::failure::{Failure, Result, Status};
 use crate::servers::Servers;
 use child::Child;
-use clock::Moment;
+use job::{Job, TRY};
 use notice::{Level, Notice};
-use request::{Grant, Outcome, Request};
+use request::{Grant, Request};
 use schedule::Schedule;
-
-/// How long a try may take, whatever the server does, and each request that is not repeated.
-const TRY: Duration = Duration::from_secs(2);
-
-pub enum Event {
-    Signal(Signal),
-    /// The server answers, and has not granted yet.
-    Heard,
-    /// The server has answered the request, or could not.
-    Answered(Result<Outcome>),
-    /// The server has answered the end of the hold.
-    Settled(std::result::Result<(), Error>),
-}
-
-struct Job {
-    request: Request,
-    servers: Arc<Servers>,
-    notice: Arc<Notice>,
-    busy_status: u8,
-    sender: Sender<Event>,
-    events: Receiver<Event>,
-}
-
-/// What came of a phase: its result, or the exit status because the job ends here.
-enum Next<T> {
-    GoOn(T),
-    Exit(u8),
-}
+use wait::Next;
 
 /// Runs the command. Returns the exit status.
 pub fn run(servers: Servers, options: &args::Run) -> Result<u8> {
@@ -117,11 +87,6 @@ impl Job {
         let watched = self.watch(&grant, child);
         self.conclude(grant, watched)
     }
-
-    /// Takes the next event, or `None` when the time is up.
-    fn next_event(&self, until: Moment) -> Option<Event> {
-        self.events.recv_timeout(until.left()).ok()
-    }
 }
 
 /// Sets what the command learns of the hold, and removes what it is not to learn.
@@ -139,31 +104,5 @@ fn environment(command: &mut Command, grant: &Grant, hide_server: bool) {
     command.env("DSYNC_FENCE", grant.fence().to_string());
     if let Some(attempt) = grant.attempt() {
         command.env("DSYNC_ATTEMPT", attempt.to_string());
-    }
-}
-
-/// Returns the exit status by which shells tell that a signal ended a program.
-fn status_of(signal: Signal) -> u8 {
-    128 + signal as u8
-}
-
-/// Returns what an error of the client library is for the caller of this tool.
-fn failure(servers: &Servers, request: &Request, error: &Error) -> Failure {
-    let name = request.name();
-    match error {
-        Error::Redis(error) => Failure::of_server(&servers.name(), error),
-        Error::WorkFailed {
-            reason, attempts, ..
-        } => {
-            let reason = crate::text::printable(reason.as_bytes());
-            let message = format!(
-                "{name} is given up after {attempts} attempts; the last failed with: {reason}"
-            );
-            Failure::new(Status::GivenUp, message)
-        }
-        Error::HoldLost { loss, .. } => {
-            Failure::new(Status::Lost, format!("{name} was lost: {loss}"))
-        }
-        other => Failure::new(Status::Refused, other.to_string()),
     }
 }

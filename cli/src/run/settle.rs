@@ -7,9 +7,10 @@ use dsync_client::Error;
 
 use super::child::Ending;
 use super::clock::Moment;
+use super::job::{Event, Job, TRY, failure};
 use super::request::Grant;
+use super::signals::ends_a_wait;
 use super::watch::Watched;
-use super::{Event, Job, TRY, failure, signals};
 use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 
@@ -121,7 +122,7 @@ impl Job {
             };
             match self.next_event(until) {
                 Some(Event::Settled(settled)) => return Some(settled),
-                Some(Event::Signal(signal)) if signals::ends_a_wait(signal) => return None,
+                Some(Event::Signal(signal)) if ends_a_wait(signal) => return None,
                 Some(_) => {}
                 None if end.is_past() => return None,
                 None => {

@@ -8,7 +8,7 @@ use nix::libc;
 use nix::sys::signal::Signal;
 use signal_hook::iterator::Signals;
 
-use super::Event;
+use super::job::Event;
 
 /// Passed on to the command.
 const PASSED_ON: [Signal; 9] = [
@@ -53,6 +53,11 @@ pub fn ends_a_wait(signal: Signal) -> bool {
         signal,
         Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM
     )
+}
+
+/// Returns the exit status by which shells tell that a signal ended a program.
+pub fn status_of(signal: Signal) -> u8 {
+    128 + signal as u8
 }
 
 pub fn is_passed_on(signal: Signal) -> bool {

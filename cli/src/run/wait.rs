@@ -12,9 +12,10 @@ use nix::sys::signal::{Signal, raise};
 
 use super::busy;
 use super::clock::Moment;
+use super::job::{Event, Job, TRY, failure};
 use super::notice::Notice;
 use super::request::{Grant, Outcome, Request, Wait};
-use super::{Event, Job, Next, TRY, failure, signals, status_of};
+use super::signals::{ends_a_wait, status_of};
 use crate::duration::short;
 use crate::failure::{Failure, Result, Status};
 use crate::servers::Servers;
@@ -30,6 +31,12 @@ const WITHDRAWAL: Duration = Duration::from_millis(500);
 
 /// A waiting request hears from the server every two seconds. It has not heard for so long: that is said.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// What came of the wait: the grant, or the exit status because the job ends here.
+pub enum Next {
+    GoOn(Grant),
+    Exit(u8),
+}
 
 /// What asks, in its thread.
 struct Asker {
@@ -50,7 +57,7 @@ struct Limits {
 
 impl Job {
     /// Waits for the grant. A signal that ends programs withdraws the request; a second one does not wait for the server.
-    pub fn wait(&self) -> Result<Next<Grant>> {
+    pub fn wait(&self) -> Result<Next> {
         let cancel = Cancel::new();
         self.start_asking(cancel.clone())?;
         let mut limits = Limits::of(self.request.wait);
@@ -63,7 +70,7 @@ impl Job {
                 None => self.events.recv().ok(),
             };
             match event {
-                Some(Event::Signal(signal)) if signals::ends_a_wait(signal) => {
+                Some(Event::Signal(signal)) if ends_a_wait(signal) => {
                     if limits.signal.is_some() {
                         return Ok(Next::Exit(status_of(signal)));
                     }
@@ -125,7 +132,7 @@ impl Job {
         Ok(())
     }
 
-    fn answered(&self, answer: Result<Outcome>) -> Result<Next<Grant>> {
+    fn answered(&self, answer: Result<Outcome>) -> Result<Next> {
         match answer {
             Ok(Outcome::Granted(grant)) => Ok(Next::GoOn(grant)),
             Ok(Outcome::DoneAlready { attempt }) => {

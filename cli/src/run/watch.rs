@@ -12,8 +12,9 @@ use nix::sys::signal::Signal;
 use super::child::{Child, Ending};
 use super::clock::Moment;
 use super::descendants::Process;
+use super::job::{Event, Job};
+use super::signals::is_passed_on;
 use super::terminal::Terminal;
-use super::{Event, Job, signals};
 use crate::duration::short;
 use crate::text::printable;
 
@@ -95,7 +96,7 @@ impl Watch<'_> {
             // Before a signal is passed on: a command that was stopped past its lease must not go on before it is told.
             self.look();
             if let Some(Event::Signal(signal)) = event
-                && signals::is_passed_on(signal)
+                && is_passed_on(signal)
             {
                 self.child.pass_on(signal);
             }
