@@ -13,6 +13,7 @@ use super::judge::describe;
 use super::ledger::Ledger;
 use super::link::{ClientLink, Part, Pending};
 use super::meaning::{CommandFamily, Meaning};
+use super::run_view::RunView;
 use super::step::{Connection, FuzzRequest, OPERATOR, Step};
 use super::words;
 use crate::support::*;
@@ -388,41 +389,38 @@ impl Driver {
             std::thread::sleep(left.min(Duration::from_micros(500)));
         }
     }
+}
 
-    /// Returns whether the connection has no unanswered request.
-    pub fn is_idle(&self, on: usize) -> bool {
+impl RunView for Driver {
+    fn is_idle(&self, on: usize) -> bool {
         let link = self.links.get(on).and_then(Option::as_ref);
         link.is_none_or(|link| link.pending.is_empty())
     }
 
-    /// The number of unanswered requests of this connection.
-    pub fn load(&self, on: usize) -> usize {
+    fn load(&self, on: usize) -> usize {
         let link = self.links.get(on).and_then(Option::as_ref);
         link.map_or(0, |link| link.pending.len())
     }
 
-    pub fn is_resp3(&self, on: usize) -> bool {
+    fn is_resp3(&self, on: usize) -> bool {
         let link = self.links.get(on).and_then(Option::as_ref);
         link.is_some_and(|link| link.resp3)
     }
 
-    pub fn database(&self, on: usize) -> usize {
+    fn database(&self, on: usize) -> usize {
         let link = self.links.get(on).and_then(Option::as_ref);
         link.map_or(0, |link| link.database)
     }
 
-    /// The number of connections without the operator's.
-    pub fn connections(&self) -> usize {
+    fn connections(&self) -> usize {
         self.links.len() - 1
     }
 
-    /// The latest grants that were read, the oldest first.
-    pub fn seen_grants(&self) -> &VecDeque<SeenGrant> {
+    fn seen_grants(&self) -> &VecDeque<SeenGrant> {
         &self.seen_grants
     }
 
-    /// The requests that may be waiting in a queue.
-    pub fn waiting(&self) -> Vec<Waiting> {
+    fn waiting(&self) -> Vec<Waiting> {
         let links = self.links.iter().enumerate();
         let links = links.filter_map(|(on, link)| Some((on, link.as_ref()?)));
         let waiting = links.filter_map(|(on, link)| match link.pending.front()? {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::driver::Driver;
 use super::fleet::Fleet;
 use super::requests::{DATABASES, NAMES};
+use super::run_view::RunView;
 use super::step::Step;
 use crate::fuzz::history::assert_nothing_overdue;
 use crate::support::*;

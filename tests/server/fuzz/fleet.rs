@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::driver::Driver;
 use super::requests::{DATABASES, NAMES};
+use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
 use crate::fuzz::history::{assert_same, assert_untroubled, contents};
 use crate::support::data_files::with_aof;

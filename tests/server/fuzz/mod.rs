@@ -1,7 +1,7 @@
 //! A fuzzer: random commands of all families from forty connections, to a primary with replicas and AOFs, with faults.
 //! Every reply is checked against the contract, and the servers are compared with each other.
 //!
-//! - `step`, `log`: the steps of a run, and how a log spells them; `plan`, `requests`: the next step, at random;
+//! - `step`, `log`: the steps of a run, and how a log spells them; `plan`, `requests`: the next step, at random, from what the run shows (`run_view`);
 //! - `driver`, `link`, `words`: one thread sends all requests and reads all replies; `judge` checks each reply;
 //! - `meaning`, `replies`, `conditions`: which replies a request may get;
 //! - `ledger`, `known_hold`, `doubt`, `seen_fences`, `gates`: which holds certainly live, and which grants that excludes;
@@ -23,14 +23,15 @@ mod known_hold;
 mod ledger;
 mod link;
 mod log;
-mod meaning;
+pub mod meaning;
 pub mod plan;
 mod reduce;
 mod replies;
 pub mod requests;
+pub mod run_view;
 mod seen_fences;
 pub mod step;
-mod words;
+pub mod words;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

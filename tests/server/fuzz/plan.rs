@@ -1,14 +1,14 @@
 //! The next step of a run: a random mix of requests, of what connections and operators do, and of faults.
 //!
-//! The seed decides, together with what the driver knows so far: which requests wait, which grants were read.
+//! The seed decides, together with what the run shows so far: which requests wait, which grants were read.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use rand::RngExt as _;
 
-use super::driver::Driver;
 use super::requests::{NAMES, RequestGenerator};
+use super::run_view::RunView;
 use super::step::{FuzzRequest, OPERATOR, Step};
 
 /// What may happen in a run.
@@ -48,7 +48,7 @@ impl Plan {
     }
 
     /// The next step, and how long to wait before it.
-    pub fn next(&mut self, driver: &Driver) -> (Duration, Step) {
+    pub fn next(&mut self, view: &dyn RunView) -> (Duration, Step) {
         if let Some(step) = self.next.pop_front() {
             return (Duration::ZERO, step);
         }
@@ -67,36 +67,36 @@ impl Plan {
             92..99 => Duration::from_micros(self.requests.rng.random_range(100..4_000)),
             _ => Duration::from_millis(self.requests.rng.random_range(4..30)),
         };
-        let step = self.step(driver);
+        let step = self.step(view);
         if self.mix.one_by_one {
             self.next.push_back(Step::Settle);
         }
         (pause, step)
     }
 
-    fn step(&mut self, driver: &Driver) -> Step {
+    fn step(&mut self, view: &dyn RunView) -> Step {
         // Every connection waits: close one, so that others can be used.
-        let busy = (1..=driver.connections()).all(|on| !driver.is_idle(on));
+        let busy = (1..=view.connections()).all(|on| !view.is_idle(on));
         if busy && self.requests.chance(30) {
             return Step::Close {
-                on: self.any_connection(driver),
+                on: self.any_connection(view),
             };
         }
         match self.requests.rng.random_range(0..1_000) {
-            0..560 => self.send(driver),
-            560..600 => self.transaction(driver),
-            600..625 => self.script(driver),
+            0..560 => self.send(view),
+            560..600 => self.transaction(view),
+            600..625 => self.script(view),
             625..740 => {
                 let request = self.requests.keyspace(self.mix.ttls, self.mix.flushes);
                 let database = self.requests.database();
-                self.on_free_connection(driver, database, vec![request])
+                self.on_free_connection(view, database, vec![request])
             }
             740..775 => Step::Close {
-                on: self.any_connection(driver),
+                on: self.any_connection(view),
             },
-            775..805 => self.kill(driver),
-            805..845 => self.end_and_remove(driver),
-            845..862 => self.unblock(driver),
+            775..805 => self.kill(view),
+            805..845 => self.end_and_remove(view),
+            845..862 => self.unblock(view),
             862..868 => {
                 let ms = self.requests.number(2..20);
                 Step::operator(&[&format!("CLIENT PAUSE {ms} WRITE")])
@@ -107,44 +107,44 @@ impl Plan {
                 Step::operator(&["CONFIG SET min-replicas-to-write 9"])
             }
             876..886 => Step::operator(&["DEBUG SLEEP 0.006"]),
-            886..906 => self.turn_over(driver),
+            886..906 => self.turn_over(view),
             906..920 => Step::Settle,
-            920..930 => self.give_up(driver),
-            930..950 if self.mix.faults => self.fault(driver),
-            _ => self.send(driver),
+            920..930 => self.give_up(view),
+            930..950 if self.mix.faults => self.fault(),
+            _ => self.send(view),
         }
     }
 
     /// Any connection but the operator's.
-    fn any_connection(&mut self, driver: &Driver) -> usize {
-        self.requests.rng.random_range(1..=driver.connections())
+    fn any_connection(&mut self, view: &dyn RunView) -> usize {
+        self.requests.rng.random_range(1..=view.connections())
     }
 
     /// A connection without unanswered requests, where there is one; sometimes one with a few.
-    fn free(&mut self, driver: &Driver) -> usize {
-        let start = self.any_connection(driver);
-        let count = driver.connections();
+    fn free(&mut self, view: &dyn RunView) -> usize {
+        let start = self.any_connection(view);
+        let count = view.connections();
         let mut all = (0..count).map(|n| (start + n - 1) % count + 1);
         let patient = !self.mix.one_by_one && self.requests.chance(6);
         let free = if patient {
-            all.find(|on| driver.load(*on) < PILED)
+            all.find(|on| view.load(*on) < PILED)
         } else {
-            all.find(|on| driver.is_idle(*on))
+            all.find(|on| view.is_idle(*on))
         };
         free.unwrap_or(start)
     }
 
     fn on_free_connection(
         &mut self,
-        driver: &Driver,
+        view: &dyn RunView,
         database: usize,
         mut requests: Vec<FuzzRequest>,
     ) -> Step {
-        let on = self.free(driver);
-        if driver.database(on) != database {
+        let on = self.free(view);
+        if view.database(on) != database {
             requests.insert(0, FuzzRequest::line(&format!("SELECT {database}")));
         }
-        if !driver.is_resp3(on) && self.requests.chance(2) {
+        if !view.is_resp3(on) && self.requests.chance(2) {
             requests.insert(0, FuzzRequest::line("HELLO 3"));
             if self.requests.chance(20) {
                 requests.push(FuzzRequest::line("CLIENT TRACKING ON"));
@@ -159,11 +159,11 @@ impl Plan {
         }
     }
 
-    fn request(&mut self, driver: &Driver, in_script: bool) -> (usize, FuzzRequest) {
+    fn request(&mut self, view: &dyn RunView, in_script: bool) -> (usize, FuzzRequest) {
         let (database, request) = if self.requests.chance(55) {
-            self.requests.ask(driver, in_script)
+            self.requests.ask(view, in_script)
         } else {
-            self.requests.word(driver)
+            self.requests.word(view)
         };
         let request = if self.requests.chance(2) {
             self.requests.spoil(request)
@@ -175,27 +175,27 @@ impl Plan {
 
     fn some_requests(
         &mut self,
-        driver: &Driver,
+        view: &dyn RunView,
         most: u32,
         in_script: bool,
     ) -> (usize, Vec<FuzzRequest>) {
-        let (database, first) = self.request(driver, in_script);
+        let (database, first) = self.request(view, in_script);
         let mut requests = vec![first];
         for _ in 1..self.requests.rng.random_range(1..=most) {
             // Its database is ignored: the request is sent in the database of the first.
-            requests.push(self.request(driver, in_script).1);
+            requests.push(self.request(view, in_script).1);
         }
         (database, requests)
     }
 
-    fn send(&mut self, driver: &Driver) -> Step {
+    fn send(&mut self, view: &dyn RunView) -> Step {
         let most = if self.requests.chance(15) { 4 } else { 1 };
-        let (database, requests) = self.some_requests(driver, most, false);
-        self.on_free_connection(driver, database, requests)
+        let (database, requests) = self.some_requests(view, most, false);
+        self.on_free_connection(view, database, requests)
     }
 
-    fn transaction(&mut self, driver: &Driver) -> Step {
-        let (database, mut requests) = self.some_requests(driver, 4, false);
+    fn transaction(&mut self, view: &dyn RunView) -> Step {
+        let (database, mut requests) = self.some_requests(view, 4, false);
         if self.requests.chance(15) {
             requests.push(self.requests.keyspace(false, false));
         }
@@ -212,19 +212,19 @@ impl Plan {
         requests.push(FuzzRequest::line("EXEC"));
         // The transaction may have selected another database.
         requests.push(FuzzRequest::line(&format!("SELECT {database}")));
-        self.on_free_connection(driver, database, requests)
+        self.on_free_connection(view, database, requests)
     }
 
-    fn script(&mut self, driver: &Driver) -> Step {
+    fn script(&mut self, view: &dyn RunView) -> Step {
         if self.requests.chance(15) {
             let ms = self.requests.number(1..6);
             return self.on_free_connection(
-                driver,
+                view,
                 0,
                 vec![FuzzRequest::line(&format!("EVAL $busy:{ms} 0"))],
             );
         }
-        let (database, requests) = self.some_requests(driver, 3, true);
+        let (database, requests) = self.some_requests(view, 3, true);
         let key = requests[0].words.get(1).cloned().unwrap_or_default();
         let odd = requests.iter().any(|request| request.odd);
         let mut words: Vec<String> = ["EVAL", "$each", "1", &key].map(str::to_owned).to_vec();
@@ -232,19 +232,19 @@ impl Plan {
             words.extend((nth > 0).then(|| ";".to_owned()));
             words.extend(request.words);
         }
-        self.on_free_connection(driver, database, vec![FuzzRequest { words, odd }])
+        self.on_free_connection(view, database, vec![FuzzRequest { words, odd }])
     }
 
-    fn kill(&mut self, driver: &Driver) -> Step {
-        let on = self.any_connection(driver);
+    fn kill(&mut self, view: &dyn RunView) -> Step {
+        let on = self.any_connection(view);
         Step::operator(&[&format!("CLIENT KILL ID $client:{on}")])
     }
 
     /// In one turn, a hold that a client waits for is ended, and that client is killed or unblocked.
-    fn end_and_remove(&mut self, driver: &Driver) -> Step {
-        let waiting = driver.waiting();
+    fn end_and_remove(&mut self, view: &dyn RunView) -> Step {
+        let waiting = view.waiting();
         if waiting.is_empty() {
-            return self.send(driver);
+            return self.send(view);
         }
         let at = self.requests.rng.random_range(0..waiting.len());
         let first = waiting
@@ -260,7 +260,7 @@ impl Plan {
             &waiting[at]
         };
         let key = waiting.key.clone();
-        let held = driver.seen_grants().iter().rev().find(|grant| {
+        let held = view.seen_grants().iter().rev().find(|grant| {
             grant.key == waiting.key
                 && grant.database == waiting.database
                 && grant.family == waiting.family
@@ -297,28 +297,28 @@ impl Plan {
     }
 
     /// A client gives up waiting and releases, and then its request comes once more, in any form and on any connection.
-    fn give_up(&mut self, driver: &Driver) -> Step {
-        let waiting = driver.waiting();
+    fn give_up(&mut self, view: &dyn RunView) -> Step {
+        let waiting = view.waiting();
         if waiting.is_empty() {
-            return self.send(driver);
+            return self.send(view);
         }
         let at = self.requests.rng.random_range(0..waiting.len());
         let Some((database, late)) = self.requests.late(&waiting[at]) else {
-            return self.send(driver);
+            return self.send(view);
         };
-        let step = self.on_free_connection(driver, database, vec![late]);
+        let step = self.on_free_connection(view, database, vec![late]);
         self.next.push_back(step);
         let waiting = &waiting[at];
         let name = format!("{}.RELEASE", waiting.family.prefix());
         let token = waiting.token.clone().unwrap_or_default();
         let release = FuzzRequest::new([name, waiting.key.clone(), token]);
-        self.on_free_connection(driver, database, vec![release])
+        self.on_free_connection(view, database, vec![release])
     }
 
-    fn unblock(&mut self, driver: &Driver) -> Step {
-        let waiting = driver.waiting();
+    fn unblock(&mut self, view: &dyn RunView) -> Step {
+        let waiting = view.waiting();
         if waiting.is_empty() {
-            return self.send(driver);
+            return self.send(view);
         }
         let at = self.requests.rng.random_range(0..waiting.len());
         let error = if self.requests.chance(30) {
@@ -332,9 +332,9 @@ impl Plan {
 
     /// Releases the holds of a key and closes waiting connections, because the key is used for something else from now
     /// on.
-    fn turn_over(&mut self, driver: &Driver) -> Step {
+    fn turn_over(&mut self, view: &dyn RunView) -> Step {
         let key = self.requests.turn_over();
-        let grants: Vec<_> = driver
+        let grants: Vec<_> = view
             .seen_grants()
             .iter()
             .filter(|grant| grant.key == key)
@@ -343,10 +343,10 @@ impl Plan {
         for grant in grants.iter().rev().take(4) {
             let name = format!("{}.RELEASE", grant.family.prefix());
             let release = FuzzRequest::new([name, key.to_owned(), grant.token.clone()]);
-            let step = self.on_free_connection(driver, grant.database, vec![release]);
+            let step = self.on_free_connection(view, grant.database, vec![release]);
             self.next.push_back(step);
         }
-        let gone: Vec<_> = driver
+        let gone: Vec<_> = view
             .waiting()
             .into_iter()
             .filter(|waiting| waiting.key == key)
@@ -359,7 +359,7 @@ impl Plan {
         Step::Settle
     }
 
-    fn fault(&mut self, _driver: &Driver) -> Step {
+    fn fault(&mut self) -> Step {
         let setting = |name: &str, value: String| format!("CONFIG SET dsync.{name} {value}");
         let line = match self.requests.rng.random_range(0..100) {
             0..12 => setting(

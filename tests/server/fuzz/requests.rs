@@ -3,8 +3,9 @@
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
-use super::driver::{Driver, SeenGrant, Waiting};
+use super::driver::{SeenGrant, Waiting};
 use super::meaning::CommandFamily;
+use super::run_view::RunView;
 use super::step::FuzzRequest;
 
 /// All names of keys. A plan uses the first few.
@@ -122,9 +123,9 @@ impl RequestGenerator {
     }
 
     /// A request for a hold, and its database.
-    pub fn ask(&mut self, driver: &Driver, in_script: bool) -> (usize, FuzzRequest) {
+    pub fn ask(&mut self, view: &dyn RunView, in_script: bool) -> (usize, FuzzRequest) {
         if self.chance(25)
-            && let Some(retry) = self.retry(driver, in_script)
+            && let Some(retry) = self.retry(view, in_script)
         {
             return retry;
         }
@@ -148,9 +149,9 @@ impl RequestGenerator {
     }
 
     /// A repeated request: a known token for the same key.
-    fn retry(&mut self, driver: &Driver, in_script: bool) -> Option<(usize, FuzzRequest)> {
+    fn retry(&mut self, view: &dyn RunView, in_script: bool) -> Option<(usize, FuzzRequest)> {
         let (database, key, family, token) = if self.chance(50) {
-            let waiting = driver.waiting();
+            let waiting = view.waiting();
             let at = self.some(waiting.len())?;
             let waiting = waiting.into_iter().nth(at)?;
             (
@@ -160,7 +161,7 @@ impl RequestGenerator {
                 waiting.token?,
             )
         } else {
-            let grant = self.seen_grant(driver)?;
+            let grant = self.seen_grant(view)?;
             (grant.database, grant.key, grant.family, grant.token)
         };
         let key = NAMES.iter().position(|name| *name == key)?;
@@ -180,8 +181,8 @@ impl RequestGenerator {
     }
 
     /// A grant that was read, most often a late one.
-    pub fn seen_grant(&mut self, driver: &Driver) -> Option<SeenGrant> {
-        let all = driver.seen_grants();
+    pub fn seen_grant(&mut self, view: &dyn RunView) -> Option<SeenGrant> {
+        let all = view.seen_grants();
         let older = self.rng.random_range(0.0..1.0f64).powi(3);
         let back = (older * all.len() as f64) as usize;
         all.iter().rev().nth(back).cloned()
@@ -235,14 +236,14 @@ impl RequestGenerator {
     }
 
     /// A command about an existing hold or key, and its database.
-    pub fn word(&mut self, driver: &Driver) -> (usize, FuzzRequest) {
-        let (mut database, mut key, mut family, mut token) = match self.seen_grant(driver) {
+    pub fn word(&mut self, view: &dyn RunView) -> (usize, FuzzRequest) {
+        let (mut database, mut key, mut family, mut token) = match self.seen_grant(view) {
             Some(grant) => (grant.database, grant.key, grant.family, grant.token),
             None => (0, NAMES[0].to_owned(), CommandFamily::Lock, "t".to_owned()),
         };
         if self.chance(12) {
             // About a waiting request.
-            let waiting = driver.waiting();
+            let waiting = view.waiting();
             if let Some(at) = self.some(waiting.len())
                 && let Some(queued) = waiting[at].token.clone()
             {
@@ -287,7 +288,7 @@ impl RequestGenerator {
             (57..75, CommandFamily::Group) => {
                 let mut tokens = Vec::new();
                 for _ in 0..self.rng.random_range(0..3) {
-                    tokens.extend(self.seen_grant(driver).map(|grant| grant.token));
+                    tokens.extend(self.seen_grant(view).map(|grant| grant.token));
                 }
                 by_token("DONE", tokens)
             }
