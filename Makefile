@@ -11,11 +11,11 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz bench bench-growth bench-peers bench-quick lint lint-clients licences install cli install-cli deb dist clean
+.PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz compare-modules bench bench-growth bench-peers bench-quick lint lint-clients licences install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
 build: ## build the module, target/release/libdsync.so
 	@sh scripts/need.sh build
@@ -44,6 +44,9 @@ test-packages: ## test what make deb and make dist build (root; LINTIAN=yes)
 
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh
+
+compare-modules: ## compare what clients, replicas and files see of the module OLD=file and of this one (SECONDS=, SEED=, SERVERS=)
+	@sh scripts/compare-modules.sh
 
 bench: ## compare speed and memory with what the server can do without the module (SERVER=, MODULE=, ONLY=, OUT=)
 	@sh scripts/bench.sh full

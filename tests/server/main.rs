@@ -20,6 +20,7 @@
 
 mod cluster;
 mod commands;
+mod differential;
 mod fuzz;
 mod lifecycle;
 mod observing;

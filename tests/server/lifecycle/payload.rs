@@ -105,6 +105,12 @@ pub fn strings(body: &[u8]) -> Vec<(usize, Vec<u8>)> {
                 let len = usize::from(high & 0x3f) << 8 | usize::from(body[at + 2]);
                 (len, at + 3)
             }
+            0x80 => {
+                let len = body[at + 2..at + 6]
+                    .iter()
+                    .fold(0, |len: usize, byte| len << 8 | usize::from(*byte));
+                (len, at + 6)
+            }
             other => panic!("a length that begins with {other:#04x}"),
         };
         strings.push((start, body[start..start + len].to_vec()));

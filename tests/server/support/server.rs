@@ -48,6 +48,8 @@ const DEFAULTS: &[(&str, &str)] = &[
 /// How a server is to be started. [`Server::builder`] makes one.
 pub struct Builder {
     with_module: bool,
+    /// Another module than [`module_path`].
+    module: Option<PathBuf>,
     module_arguments: Vec<String>,
     config: Vec<(String, String)>,
     wait_for_sync: bool,
@@ -67,6 +69,12 @@ impl Builder {
     /// An argument after the module's path in `loadmodule`.
     pub fn module_arg(mut self, argument: impl Display) -> Builder {
         self.module_arguments.push(argument.to_string());
+        self
+    }
+
+    /// Loads this module instead of the one that is tested.
+    pub fn module(mut self, path: &Path) -> Builder {
+        self.module = Some(path.to_owned());
         self
     }
 
@@ -157,7 +165,8 @@ impl Builder {
             lines.push(config_line(name, value));
         }
         if self.with_module {
-            let mut line = format!("loadmodule {}", module_path().display());
+            let module = self.module.clone().unwrap_or_else(module_path);
+            let mut line = format!("loadmodule {}", module.display());
             for argument in &self.module_arguments {
                 line.push(' ');
                 line.push_str(argument);
@@ -189,6 +198,7 @@ impl Server {
     pub fn builder() -> Builder {
         Builder {
             with_module: true,
+            module: None,
             module_arguments: Vec::new(),
             config: Vec::new(),
             wait_for_sync: false,
