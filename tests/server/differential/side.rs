@@ -353,7 +353,8 @@ fn sorted_rows(reply: &Reply) -> Reply {
         return reply.clone();
     };
     let mut items: Vec<Reply> = items.iter().map(sorted_rows).collect();
-    let family = |row: &Reply| matches!(row, Reply::Array(row) if matches!(row.as_slice(), [Reply::Int(_), Reply::Bulk(_), Reply::Bulk(_) | Reply::Simple(_), Reply::Int(_), _, ..]));
+    let family = |row: &Reply| matches!(row, Reply::Array(row)
+            if matches!(row.as_slice(), [Reply::Int(_), Reply::Bulk(_), Reply::Bulk(_) | Reply::Simple(_), Reply::Int(_), _, ..]));
     let field = |row: &Reply| matches!(row, Reply::Map(row) if row.iter().any(|(name, _)| *name == "family"));
     if items.iter().all(family) {
         items.sort_by_key(|row| format!("{:?}", &row.as_array()[..4]));
