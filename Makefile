@@ -11,7 +11,8 @@ PORT ?= 6379
 export PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz compare-modules bench bench-growth bench-peers bench-quick lint lint-clients licences install cli install-cli deb dist clean
+.PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz compare-modules bench \
+	bench-growth bench-peers bench-quick lint lint-clients licences install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
@@ -45,8 +46,8 @@ test-packages: ## test what make deb and make dist build (root; LINTIAN=yes)
 fuzz: ## send random commands and faults to servers (SECONDS=, SEED=, SERVERS=, REPLAY=file, REDUCE=yes)
 	@sh scripts/fuzz.sh
 
-compare-modules: ## compare what clients, replicas and files see of the module OLD=file and of this one (SECONDS=, SEED=, SERVERS=)
-	@sh scripts/compare-modules.sh
+compare-modules: ## compare all that is seen of the module OLD=file and of this one (SECONDS=, SEED=, ... as above)
+	@sh scripts/fuzz.sh compare
 
 bench: ## compare speed and memory with what the server can do without the module (SERVER=, MODULE=, ONLY=, OUT=)
 	@sh scripts/bench.sh full

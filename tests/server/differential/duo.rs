@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::masks::{Masks, difference};
 use super::side::Side;
 use crate::fuzz::driver::{SeenGrant, Waiting};
+use crate::fuzz::log::{Log, LogLine};
 use crate::fuzz::meaning::{CommandFamily, Meaning};
 use crate::fuzz::run_view::RunView;
 use crate::fuzz::step::{FuzzRequest, Step};
@@ -31,6 +32,8 @@ struct Sent {
 struct Link {
     database: usize,
     resp3: bool,
+    /// Whether a request was EPHEMERAL.
+    is_ephemeral: bool,
     in_transaction: bool,
     pending: VecDeque<Sent>,
 }
@@ -40,23 +43,19 @@ pub struct Duo {
     pub new: Side,
     links: Vec<Link>,
     grants: VecDeque<SeenGrant>,
-    line: u64,
-    /// The steps and replies since the beginning.
-    log: Vec<String>,
-    heading: String,
+    /// The log of what is going on; none in a phase of lapses, and while a log is reduced.
+    log: Option<Log>,
 }
 
 impl Duo {
     #[track_caller]
-    pub fn start(old: &Path, new: &Path, connections: usize, heading: String) -> Duo {
+    pub fn start(old: &Path, new: &Path, connections: usize) -> Duo {
         let mut duo = Duo {
             old: Side::start(old, connections),
             new: Side::start(new, connections),
             links: (0..=connections).map(|_| Link::default()).collect(),
             grants: VecDeque::new(),
-            line: 0,
-            log: Vec::new(),
-            heading,
+            log: None,
         };
         let (old, new) = (duo.old.documents(), duo.new.documents());
         duo.expect_same(
@@ -67,23 +66,29 @@ impl Duo {
         duo
     }
 
-    /// Writes a line to the log.
-    pub fn remark(&mut self, text: &str) {
-        self.log.push(format!("# {text}"));
+    /// Ends a log that went well, and begins another.
+    pub fn begin(&mut self, log: Option<Log>) {
+        if let Some(log) = std::mem::replace(&mut self.log, log) {
+            log.discard();
+        }
     }
 
-    /// Carries out a step on both sides, and compares what comes back.
+    /// Carries out a step on both sides, and compares what comes back. Later steps may refer to its line.
     #[track_caller]
-    pub fn perform(&mut self, step: &Step) {
-        self.send(step);
+    pub fn perform(&mut self, line: u64, step: &Step) {
+        if let Some(log) = &mut self.log {
+            log.note(&LogLine {
+                number: line,
+                pause: Duration::ZERO,
+                step: step.clone(),
+            });
+        }
+        self.send(line, step);
         self.compare_replies(&step.to_string());
     }
 
-    /// Carries out a step on both sides.
     #[track_caller]
-    pub fn send(&mut self, step: &Step) {
-        self.line += 1;
-        self.log.push(format!("{} {step}", self.line));
+    fn send(&mut self, line: u64, step: &Step) {
         match step {
             Step::Send { on, requests, fin } => {
                 let database = self.links[*on].database;
@@ -96,7 +101,7 @@ impl Duo {
                 }
                 requests
                     .iter()
-                    .for_each(|request| self.note_sent(*on, request));
+                    .for_each(|request| self.note_sent(line, *on, request));
                 if *fin {
                     self.close(*on);
                 }
@@ -106,8 +111,7 @@ impl Duo {
         }
     }
 
-    fn note_sent(&mut self, on: usize, request: &FuzzRequest) {
-        let line = self.line;
+    fn note_sent(&mut self, line: u64, on: usize, request: &FuzzRequest) {
         let link = &mut self.links[on];
         let word = |at: usize| request.words.get(at).map_or("", String::as_str);
         match (word(0), word(1)) {
@@ -117,6 +121,7 @@ impl Duo {
             ("HELLO", "3") => link.resp3 = true,
             _ => {}
         }
+        link.is_ephemeral |= request.words.iter().any(|word| word == "EPHEMERAL");
         link.pending.push_back(Sent {
             line,
             words: request.words.clone(),
@@ -133,7 +138,7 @@ impl Duo {
     }
 
     #[track_caller]
-    pub fn compare_replies(&mut self, what: &str) {
+    fn compare_replies(&mut self, what: &str) {
         let deadline = Instant::now() + BEHIND;
         loop {
             let late = Instant::now() >= deadline;
@@ -141,8 +146,9 @@ impl Duo {
             self.new.read();
             let ((old, old_masks), (new, new_masks)) = (self.old.shown(), self.new.shown());
             if old == new || late {
-                self.log
-                    .extend(old.iter().map(|line| format!("#     {line}")));
+                if let Some(log) = &mut self.log {
+                    log.remark(old.clone());
+                }
                 self.expect_same(&format!("what follows from: {what}"), &old, &new);
                 return self.note_heard(old_masks, new_masks);
             }
@@ -155,7 +161,7 @@ impl Duo {
         self.old.masks = old_masks;
         self.new.masks = new_masks;
         let (old, new) = (self.old.take_heard(), self.new.take_heard());
-        let both = old.iter().zip(&new).take(self.links.len()).enumerate();
+        let both = old.iter().zip(&new).enumerate();
         for (on, (old, new)) in both {
             for (old, new) in old.iter().zip(new) {
                 if matches!(old, Reply::Push(_)) {
@@ -200,13 +206,33 @@ impl Duo {
         }
     }
 
+    /// Returns whether the connection has asked for EPHEMERAL holds.
+    pub fn is_ephemeral(&self, on: usize) -> bool {
+        self.links[on].is_ephemeral
+    }
+
+    /// Compares what can be seen when a burst is over, and clears both sides for the next one.
+    #[track_caller]
+    pub fn end_burst(&mut self) {
+        self.compare_views();
+        self.compare_files();
+        self.clear();
+        self.begin(None);
+    }
+
     /// Compares everything that can be seen of the servers at rest.
     #[track_caller]
-    pub fn compare_views(&mut self) {
+    fn compare_views(&mut self) {
         self.set_clocks();
         // After a flush the holds of removed keys are counted until they are freed, bit by bit.
         let deadline = Instant::now() + BEHIND;
-        while self.old.info() != self.new.info() && Instant::now() < deadline {
+        loop {
+            let late = Instant::now() >= deadline;
+            let (old, new) = (self.old.info(), self.new.info());
+            if old == new || late {
+                self.expect_same("INFO", &old, &new);
+                break;
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         let (old, new) = (self.old.view(), self.new.view());
@@ -214,7 +240,7 @@ impl Duo {
     }
 
     #[track_caller]
-    pub fn compare_files(&mut self) {
+    fn compare_files(&mut self) {
         self.set_clocks();
         let (old, new) = (self.old.files(), self.new.files());
         self.expect_same("the files", &old, &new);
@@ -227,9 +253,10 @@ impl Duo {
 
     /// Ends all connections and removes all keys, and forgets the names.
     #[track_caller]
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         for on in 0..self.links.len() {
-            self.perform(&Step::Close { on });
+            self.close(on);
+            self.compare_replies("the end of a connection");
         }
         self.old.clear();
         self.new.clear();
@@ -247,10 +274,11 @@ impl Duo {
             side.masks.any_order = true;
             side.masks.begin();
         }
-        steps.iter().for_each(|step| self.send(step));
+        steps.iter().for_each(|step| self.send(0, step));
         let outcome = |side: &mut Side| {
             side.wait_for_lapses();
             let mut lines = side.shown().0;
+            lines.extend(side.info());
             lines.extend(side.view());
             lines.extend(side.files());
             lines
@@ -264,20 +292,16 @@ impl Duo {
             return;
         };
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/differential");
-        let path = directory.join(format!("run-{}.log", std::process::id()));
-        self.remark(&format!("{what}\n{difference}"));
-        let mut text = format!("# {}\n{}\n", self.heading, self.log.join("\n"));
-        for (name, lines) in [("old", old), ("new", new)] {
-            text += &format!("# --- {name} ---\n{}\n", lines.join("\n"));
-        }
-        let written = fs::create_dir_all(&directory).and_then(|()| fs::write(&path, text));
-        written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
-        let last = self.log.len().saturating_sub(20);
+        let paths = [("old", old), ("new", new)].map(|(name, lines)| {
+            let path = directory.join(format!("{name}-{}.txt", std::process::id()));
+            let written = fs::create_dir_all(&directory)
+                .and_then(|()| fs::write(&path, lines.join("\n") + "\n"));
+            written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+            path.display().to_string()
+        });
         panic!(
-            "{}: the modules differ in {what}\n{difference}\n--- the last steps; all are in {} ---\n{}",
-            self.heading,
-            path.display(),
-            self.log[last..].join("\n")
+            "the modules differ in {what}\n{difference}\nall of it: diff {}",
+            paths.join(" ")
         );
     }
 }

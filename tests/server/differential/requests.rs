@@ -7,11 +7,27 @@ use super::masks::ROUNDED_TO;
 use crate::fuzz::step::{FuzzRequest, Step};
 
 /// The step with times in which nothing ends by itself during a burst; `None` for a step that depends on the clock, or
-/// on what only some servers do.
-pub fn without_clock(step: Step) -> Option<Step> {
-    let Step::Send { on, requests, fin } = step else {
+/// on what only some servers do. `is_ephemeral` says which connections have asked for EPHEMERAL holds.
+pub fn without_clock(step: Step, is_ephemeral: impl Fn(usize) -> bool) -> Option<Step> {
+    let Step::Send {
+        on,
+        mut requests,
+        fin,
+    } = step
+    else {
         return matches!(step, Step::Close { .. }).then_some(step);
     };
+    // The next tick ends the holds of the killed connection: before or after what else the same turn has set off.
+    let kills = |request: &FuzzRequest| match request.words.as_slice() {
+        [client, kill, _, whom] if client == "CLIENT" && kill == "KILL" => {
+            let on = whom.strip_prefix("$client:").and_then(|on| on.parse().ok());
+            on.is_some_and(&is_ephemeral)
+        }
+        _ => false,
+    };
+    if requests.iter().any(kills) {
+        requests.retain(kills);
+    }
     let depends = |request: &FuzzRequest| {
         // A walk from a cursor: which holds are behind it depends on a secret of the server.
         if request

@@ -79,6 +79,9 @@ pub fn write(path: &Path, heading: &str, lines: &[LogLine]) -> std::io::Result<(
 /// The log of the run that is going on.
 pub struct Log {
     path: PathBuf,
+    heading: String,
+    /// What sends the steps again, without `REPLAY=`.
+    again: String,
     file: BufWriter<File>,
     last: std::collections::VecDeque<String>,
     lines: u64,
@@ -88,15 +91,16 @@ pub struct Log {
 
 impl Log {
     #[track_caller]
-    pub fn create(name: &str, heading: &str, is_replay: bool) -> Log {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fuzz");
-        let path = directory.join(name);
-        let file = fs::create_dir_all(&directory).and_then(|()| File::create(&path));
+    pub fn create(path: PathBuf, heading: &str, again: &str, is_replay: bool) -> Log {
+        let directory = path.parent().expect("a log is in a folder");
+        let file = fs::create_dir_all(directory).and_then(|()| File::create(&path));
         let file = file.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
         let mut file = BufWriter::new(file);
         writeln!(file, "# {heading}").expect("the log is written");
         Log {
             path,
+            heading: heading.to_owned(),
+            again: again.to_owned(),
             file,
             last: std::collections::VecDeque::new(),
             lines: 0,
@@ -144,16 +148,15 @@ impl Drop for Log {
             return;
         }
         let _ = self.file.flush();
-        eprintln!("--- the last of {} steps ---", self.lines);
+        eprintln!("--- {}: the last of {} steps ---", self.heading, self.lines);
         self.last.iter().for_each(|line| eprintln!("    {line}"));
         let path = self.path.display();
         eprintln!("--- the log of this run is {path}; to send the same again: ---");
         let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
-        eprintln!("    make fuzz REPLAY={path} SERVERS={server}");
+        let again = format!("{} SERVERS={server} REPLAY={path}", self.again);
+        eprintln!("    {again}");
         if self.is_replay {
-            eprintln!(
-                "    make fuzz REPLAY={path} SERVERS={server} REDUCE=1      # and to leave out lines"
-            );
+            eprintln!("    {again} REDUCE=yes      # and to leave out lines");
         }
     }
 }

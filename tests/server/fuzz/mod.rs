@@ -1,15 +1,16 @@
 //! A fuzzer: random commands of all families from forty connections, to a primary with replicas and AOFs, with faults.
 //! Every reply is checked against the contract, and the servers are compared with each other.
 //!
-//! - `step`, `log`: the steps of a run, and how a log spells them; `plan`, `requests`: the next step, at random, from what the run shows (`run_view`);
+//! - `step`, `log`: the steps of a run, and how a log spells them;
+//! - `plan`, `requests`: the next step, at random, from what the run shows (`run_view`);
 //! - `driver`, `link`, `words`: one thread sends all requests and reads all replies; `judge` checks each reply;
 //! - `meaning`, `replies`, `conditions`: which replies a request may get;
 //! - `ledger`, `known_hold`, `doubt`, `seen_fences`, `gates`: which holds certainly live, and which grants that excludes;
 //! - `fleet`: the servers, which are compared, killed, and change roles;
 //! - `finish`: what must be true at the end of a run; `reduce`: the shortest log that still fails.
 //!
-//! `DSYNC_FUZZ_SECONDS=n` (30), `DSYNC_SEED=n`. `DSYNC_FUZZ_REPLAY=file` sends a log again; with `DSYNC_FUZZ_REDUCE=1`
-//! it then looks for the lines of it that matter. `make fuzz` sets these variables.
+//! `DSYNC_FUZZ_SECONDS=n` (30), `DSYNC_SEED=n`. `DSYNC_REPLAY=file` sends a log again; with `DSYNC_REDUCE=1` it then looks
+//! for the lines of it that matter. `make fuzz` sets these variables.
 
 mod conditions;
 mod doubt;
@@ -22,10 +23,10 @@ mod judge;
 mod known_hold;
 mod ledger;
 mod link;
-mod log;
+pub mod log;
 pub mod meaning;
 pub mod plan;
-mod reduce;
+pub mod reduce;
 mod replies;
 pub mod requests;
 pub mod run_view;
@@ -33,7 +34,7 @@ mod seen_fences;
 pub mod step;
 pub mod words;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use driver::Driver;
@@ -45,6 +46,8 @@ use step::Step;
 const CONNECTIONS: usize = 40;
 const SECONDS: u64 = 30;
 const SEED: u64 = 1;
+/// The command that sends a log again.
+const AGAIN: &str = "make fuzz";
 
 const MIX: Mix = Mix {
     keys: 5,
@@ -140,9 +143,10 @@ impl Drop for FuzzRun {
 #[track_caller]
 fn run_random_steps(seed: u64, seconds: u64) {
     let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
-    let name = format!("seed-{seed}-{}.log", std::process::id());
+    let name = format!("target/fuzz/seed-{seed}-{}.log", std::process::id());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let heading = format!("seed {seed}, {seconds} seconds, {server}");
-    let mut run = FuzzRun::start(Some(Log::create(&name, &heading, false)));
+    let mut run = FuzzRun::start(Some(Log::create(path, &heading, AGAIN, false)));
     let mut plan = Plan::new(seed, MIX);
     let start = Instant::now();
     let upheave_every = Duration::from_millis((seconds * 1_000 / 8).clamp(1_000, 8_000));
@@ -178,27 +182,16 @@ fn replay(lines: &[LogLine], log: Option<Log>) {
     run.finish();
 }
 
-fn from_environment(name: &str) -> Option<u64> {
+pub fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]
 fn random_commands_and_faults_break_no_guarantee() {
-    let Some(path) = std::env::var_os("DSYNC_FUZZ_REPLAY").map(PathBuf::from) else {
-        let seed = from_environment("DSYNC_SEED").unwrap_or(SEED);
-        return run_random_steps(
-            seed,
+    if !reduce::play_named(AGAIN, replay) {
+        run_random_steps(
+            from_environment("DSYNC_SEED").unwrap_or(SEED),
             from_environment("DSYNC_FUZZ_SECONDS").unwrap_or(SECONDS),
         );
-    };
-    let lines = log::read(&path);
-    let heading = format!("again: {}", path.display());
-    let name = format!("replay-{}.log", std::process::id());
-    if from_environment("DSYNC_FUZZ_REDUCE").is_some() {
-        let shortest = reduce::reduce(lines, |lines| replay(lines, None));
-        let path = path.with_extension("reduced.log");
-        log::write(&path, &heading, &shortest).expect("the log is written");
-        panic!("{} lines suffice: {}", shortest.len(), path.display());
     }
-    replay(&lines, Some(Log::create(&name, &heading, true)));
 }

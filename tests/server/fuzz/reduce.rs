@@ -1,20 +1,42 @@
-//! Reduces a failing log: leaves out ever smaller parts of it, as long as the rest still fails.
+//! Sends a log again, or reduces it: leaves out ever smaller parts of it, as long as the rest still fails.
+//!
+//! `DSYNC_REPLAY` names the log, `DSYNC_REDUCE=1` reduces it.
 //!
 //! A failure that depends on how requests meet does not come every time. So a part counts as needed only when the log
 //! without it has gone well several times in a row.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::log::LogLine;
+use super::log::{self, Log, LogLine};
 
 /// How often a log must go well before the part that was left out counts as needed.
 const TRIES: usize = 3;
 const AT_MOST: Duration = Duration::from_secs(3_600);
 
+/// Plays the log that the environment names, and returns whether it names one. `again` is the command that came here.
+#[track_caller]
+pub fn play_named(again: &str, play: impl Fn(&[LogLine], Option<Log>)) -> bool {
+    let Some(path) = std::env::var_os("DSYNC_REPLAY").map(PathBuf::from) else {
+        return false;
+    };
+    let lines = log::read(&path);
+    let heading = format!("again: {}", path.display());
+    if std::env::var_os("DSYNC_REDUCE").is_some() {
+        let shortest = reduce(lines, |lines| play(lines, None));
+        let path = path.with_extension("reduced.log");
+        log::write(&path, &heading, &shortest).expect("the log is written");
+        panic!("{} lines suffice: {}", shortest.len(), path.display());
+    }
+    let copy = path.with_file_name(format!("replay-{}.log", std::process::id()));
+    play(&lines, Some(Log::create(copy, &heading, again, true)));
+    true
+}
+
 /// Returns the shortest log that was found to fail.
 #[track_caller]
-pub fn reduce(mut lines: Vec<LogLine>, play: impl Fn(&[LogLine])) -> Vec<LogLine> {
+fn reduce(mut lines: Vec<LogLine>, play: impl Fn(&[LogLine])) -> Vec<LogLine> {
     let start = Instant::now();
     let fails = |lines: &[LogLine]| {
         (0..TRIES).any(|_| catch_unwind(AssertUnwindSafe(|| play(lines))).is_err())
