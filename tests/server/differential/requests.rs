@@ -90,8 +90,8 @@ fn lengthened(mut request: FuzzRequest) -> FuzzRequest {
 pub const LAPSING: usize = 24;
 
 /// Requests of which each ends by itself within some seconds: holds that lapse, waiters that are served then or time
-/// out, pauses, delays and a TTL that run out. Leases, pauses
-/// and delays end at multiples of 500 ms from now on, waits and the TTL between them.
+/// out, pauses, delays and a TTL that run out. Leases, pauses and delays end at multiples of 500 ms from now on, waits and
+/// the TTL between them.
 pub fn lapsing(seed: u64) -> Vec<Step> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut steps = Vec::new();
