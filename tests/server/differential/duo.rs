@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::masks::{Masks, difference};
+use super::requests;
 use super::side::Side;
 use crate::fuzz::driver::{SeenGrant, Waiting};
 use crate::fuzz::log::{Log, LogLine};
@@ -23,6 +24,7 @@ const GRANTS_KEPT: usize = 60;
 struct Sent {
     line: u64,
     words: Vec<String>,
+    is_ephemeral: bool,
     database: usize,
     in_transaction: bool,
     since: Instant,
@@ -32,7 +34,7 @@ struct Sent {
 struct Link {
     database: usize,
     resp3: bool,
-    /// Whether a request was EPHEMERAL.
+    /// Whether an EPHEMERAL request was answered.
     is_ephemeral: bool,
     in_transaction: bool,
     pending: VecDeque<Sent>,
@@ -121,10 +123,10 @@ impl Duo {
             ("HELLO", "3") => link.resp3 = true,
             _ => {}
         }
-        link.is_ephemeral |= request.words.iter().any(|word| word == "EPHEMERAL");
         link.pending.push_back(Sent {
             line,
             words: request.words.clone(),
+            is_ephemeral: requests::is_ephemeral(request),
             database: link.database,
             in_transaction: link.in_transaction,
             since: Instant::now(),
@@ -174,6 +176,7 @@ impl Duo {
                 let Some(sent) = self.links[on].pending.pop_front() else {
                     continue;
                 };
+                self.links[on].is_ephemeral |= sent.is_ephemeral;
                 let Meaning::Ask(ask) = Meaning::of(&sent.words) else {
                     continue;
                 };
@@ -206,7 +209,7 @@ impl Duo {
         }
     }
 
-    /// Returns whether the connection has asked for EPHEMERAL holds.
+    /// Returns whether the connection may have EPHEMERAL holds.
     pub fn is_ephemeral(&self, on: usize) -> bool {
         self.links[on].is_ephemeral
     }
@@ -255,6 +258,16 @@ impl Duo {
     #[track_caller]
     fn clear(&mut self) {
         for on in 0..self.links.len() {
+            let waits = if self.is_ephemeral(on) {
+                self.load(on)
+            } else {
+                0
+            };
+            for _ in 0..waits {
+                let unblock = Step::operator(&[&format!("CLIENT UNBLOCK $client:{on}")]);
+                self.send(0, &unblock);
+                self.compare_replies("the end of a wait");
+            }
             self.close(on);
             self.compare_replies("the end of a connection");
         }

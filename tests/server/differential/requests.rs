@@ -3,31 +3,44 @@
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
+use super::duo::Duo;
 use super::masks::ROUNDED_TO;
+use crate::fuzz::run_view::RunView;
 use crate::fuzz::step::{FuzzRequest, Step};
 
 /// The step with times in which nothing ends by itself during a burst; `None` for a step that depends on the clock, or
-/// on what only some servers do. `is_ephemeral` says which connections have asked for EPHEMERAL holds.
-pub fn without_clock(step: Step, is_ephemeral: impl Fn(usize) -> bool) -> Option<Step> {
-    let Step::Send {
-        on,
-        mut requests,
-        fin,
-    } = step
-    else {
-        return matches!(step, Step::Close { .. }).then_some(step);
+/// on what only some servers do.
+///
+/// A tick ends the EPHEMERAL holds of a connection that has gone: before or after what else its end, or the same turn, sets
+/// off. So such a connection ends when it waits for nothing, and nothing else happens in the step.
+pub fn without_clock(step: Step, duo: &Duo) -> Option<Step> {
+    let closes = |on: usize, step: Step| match duo.load(on) {
+        _ if !duo.is_ephemeral(on) => step,
+        0 => step,
+        _ => Step::operator(&[&format!("CLIENT UNBLOCK $client:{on}")]),
     };
-    // The next tick ends the holds of the killed connection: before or after what else the same turn has set off.
-    let kills = |request: &FuzzRequest| match request.words.as_slice() {
-        [client, kill, _, whom] if client == "CLIENT" && kill == "KILL" => {
-            let on = whom.strip_prefix("$client:").and_then(|on| on.parse().ok());
-            on.is_some_and(&is_ephemeral)
-        }
-        _ => false,
+    let (on, requests, fin) = match step {
+        Step::Send { on, requests, fin } => (on, requests, fin),
+        Step::Close { on } => return Some(closes(on, step)),
+        _ => return None,
     };
-    if requests.iter().any(kills) {
-        requests.retain(kills);
+    let killed = requests
+        .iter()
+        .find_map(|request| match request.words.as_slice() {
+            [client, kill, _, whom] if client == "CLIENT" && kill == "KILL" => Some((
+                whom.strip_prefix("$client:")?.parse().ok()?,
+                request.clone(),
+            )),
+            _ => None,
+        });
+    if let Some((whom, kill)) = killed.filter(|(whom, _)| duo.is_ephemeral(*whom)) {
+        return Some(closes(whom, Step::one(on, kill)));
     }
+    let asks = requests
+        .iter()
+        .filter(|request| request.words[0] != "SELECT");
+    let fin =
+        fin && !duo.is_ephemeral(on) && (asks.count() == 1 || !requests.iter().any(is_ephemeral));
     let depends = |request: &FuzzRequest| {
         // A walk from a cursor: which holds are behind it depends on a secret of the server.
         if request
@@ -57,6 +70,11 @@ pub fn without_clock(step: Step, is_ephemeral: impl Fn(usize) -> bool) -> Option
     let requests = requests.into_iter().filter(|request| !depends(request));
     let requests: Vec<FuzzRequest> = requests.map(lengthened).collect();
     (!requests.is_empty()).then_some(Step::Send { on, requests, fin })
+}
+
+/// Returns whether the request asks for an EPHEMERAL hold, alone or in a script.
+pub fn is_ephemeral(request: &FuzzRequest) -> bool {
+    request.words.iter().any(|word| word == "EPHEMERAL")
 }
 
 fn lengthened(mut request: FuzzRequest) -> FuzzRequest {
