@@ -12,11 +12,11 @@ export PORT
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-matrix test-clients test-metrics test-packages fuzz compare-modules bench \
-	bench-growth bench-peers bench-quick lint lint-clients licences install cli install-cli deb dist clean
+	bench-growth bench-peers bench-instructions bench-quick lint lint-clients licences install cli install-cli deb dist clean
 
 help: ## list the targets
 	@echo 'Targets of dsync:'
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F '|' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 build: ## build the module, target/release/libdsync.so
 	@sh scripts/need.sh build
@@ -58,7 +58,10 @@ bench-growth: ## show how costs grow with waiters, held locks, holders and conte
 bench-peers: ## compare with other lock algorithms and libraries, which are installed under target/peers
 	@sh scripts/bench-peers.sh
 
-bench-quick: ## run all of these but the installed libraries at a small size, to see that every reply is right
+bench-instructions: ## count the instructions that the server executes for an operation (SERVER=, MODULE=, ONLY=, OUT=)
+	@sh scripts/bench-instructions.sh
+
+bench-quick: ## run all of these but the installed libraries and the instructions at a small size, to see that every reply is right
 	@sh scripts/bench.sh quick
 
 lint: ## check format, clippy's lints and the documentation

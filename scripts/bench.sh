@@ -1,10 +1,11 @@
 #!/bin/sh
-# bench.sh full|growth|peers|quick: measures the module beside what the server can do without it; see benches/README.md.
+# bench.sh full|growth|peers|instructions|quick: measures the module beside what the server can do without it;
+# see benches/README.md.
 #
 # SERVER names the server, otherwise it is the machine's Redis or Debian's. The lines that compare with DELIFEQ
 # need a Valkey 9: NATIVE_SERVER, or one that is built here for `full` and `peers`; without it they are left out. MODULE
 # names a module, otherwise this builds one. ONLY and OUT are for the program; the environment hands them on, as it does
-# what bench-peers.sh, which calls this for `peers`, has installed.
+# what bench-peers.sh, which calls this for `peers`, has installed. bench-instructions.sh calls this for `instructions`.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,8 @@
 #!/bin/sh
-# need.sh [build] [cli] [deb] [hosts] [make] [peers]: makes sure that the tools for a purpose are on this machine: `build`
-# to build dsync, `cli` redis-cli, `deb` to build Debian packages, `hosts` the tests with several hosts, `make` to build
-# servers from their sources, `peers` to install the lock libraries that the benchmark compares with.
+# need.sh [build] [cli] [count] [deb] [hosts] [make] [peers]: makes sure that the tools for a purpose are on this machine:
+# `build` to build dsync, `cli` redis-cli, `count` to count instructions, `deb` to build Debian packages, `hosts` the tests
+# with several hosts, `make` to build servers from their sources, `peers` to install the lock libraries that the benchmark
+# compares with.
 #
 # Installs only what is missing, with apt, and says what and why before it does. Starts no service: the package
 # redis-tools has redis-cli (and the libraries that Debian's servers need) but no service. That is in redis-server,
@@ -95,6 +96,10 @@ for need in "$@"; do
         command -v redis-cli >/dev/null 2>&1 || command -v valkey-cli >/dev/null 2>&1 ||
             want 'redis-tools' 'redis-cli, and the libraries of the servers (it starts no service)'
         ;;
+    count)
+        command -v valgrind >/dev/null 2>&1 ||
+            want 'valgrind' 'valgrind, whose callgrind counts the instructions of a server'
+        ;;
     deb)
         wants_deb=yes
         has_deb_tools || want 'dpkg-dev' 'dpkg-shlibdeps and dpkg-gencontrol, to build Debian packages'
@@ -112,7 +117,7 @@ for need in "$@"; do
         has_npm || want 'nodejs npm' 'Node.js and npm, for lock libraries in JavaScript'
         ;;
     *)
-        echo "usage: need.sh [build] [cli] [deb] [hosts] [make] [peers]" >&2
+        echo "usage: need.sh [build] [cli] [count] [deb] [hosts] [make] [peers]" >&2
         exit 2
         ;;
     esac

@@ -103,6 +103,7 @@ impl Bench {
             slots: None,
             // The server needs some files besides.
             max_clients: self.machine.clients(30_000) + 100,
+            is_counted: false,
             directory: self.run.join(number.to_string()),
         }
     }
@@ -123,6 +124,13 @@ impl Bench {
             false,
             setting,
         ))?)
+    }
+
+    /// A server whose instructions are counted, with the module or without it.
+    pub fn counted(&self, has_module: bool, setting: Setting) -> Result<Side> {
+        let plan = self.plan(&self.options.server, has_module, setting);
+        let is_counted = true;
+        Side::ready(Server::start(Plan { is_counted, ..plan })?)
     }
 
     /// A server without it that knows DELIFEQ, if one was named.

@@ -166,7 +166,10 @@ fn print_head(report: &Report) {
 fn finish(bench: &Bench, report: &Report, begin: Instant) -> Result<()> {
     let out = &bench.options.out;
     fs::create_dir_all(out).context(out.display())?;
-    let results = out.join("results.json");
+    let results = out.join(match report.mode {
+        Mode::Instructions => "instructions.json",
+        _ => "results.json",
+    });
     let json = serde_json::to_string_pretty(report).context("JSON")?;
     fs::write(&results, json + "\n").context(results.display())?;
     let mut plots = plots::draw(&report.rows, out)?;

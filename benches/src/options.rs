@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use crate::invalid::{Context, Invalid, Result};
 
-pub const USAGE: &str = "usage: dsync-bench [full|growth|peers|quick] [NAME=value ...]
+pub const USAGE: &str = "usage: dsync-bench [full|growth|peers|instructions|quick] [NAME=value ...]
     SERVER=path         redis-server or valkey-server
     NATIVE_SERVER=path  a server that knows DELIFEQ, for the lines that compare with it (default: SERVER)
     MODULE=path         libdsync.so
     PYTHON=path         python3 with the libraries of benches/peers, for the peers in Python
     NODE=path           node that finds the libraries of benches/peers, for the peers in JavaScript
     ONLY='name ...'     these lines or peers alone
-    PAIRS=n             pairs of each comparison (default: 5, in a quick run 1)
-    OUT=directory       for results.json and the plots (default: target/bench)";
+    PAIRS=n             pairs of each comparison (default: 5; in a quick run, and for instructions, 1)
+    OUT=directory       for the results and the plots (default: target/bench)";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,6 +27,8 @@ pub enum Mode {
     Growth,
     /// Other lock algorithms.
     Peers,
+    /// How many instructions the server executes for one operation.
+    Instructions,
     /// Every line at a small size: whether it runs and every reply is right.
     Quick,
 }
@@ -37,6 +39,7 @@ impl Mode {
             Self::Full => "full",
             Self::Growth => "growth",
             Self::Peers => "peers",
+            Self::Instructions => "instructions",
             Self::Quick => "quick",
         }
     }
@@ -68,6 +71,7 @@ impl Options {
                 ("full", _) => mode = Mode::Full,
                 ("growth", _) => mode = Mode::Growth,
                 ("peers", _) => mode = Mode::Peers,
+                ("instructions", _) => mode = Mode::Instructions,
                 ("quick", _) => mode = Mode::Quick,
                 (_, Some((name, value))) if NAMES.contains(&name) => {
                     given.push((name.to_owned(), value.to_owned()));
@@ -89,7 +93,7 @@ impl Options {
         let required = |name: &str| value(name).context(format!("{name} is not given\n{USAGE}"));
         let server = PathBuf::from(required("SERVER")?);
         let pairs = match value("PAIRS") {
-            None if mode == Mode::Quick => 1,
+            None if matches!(mode, Mode::Quick | Mode::Instructions) => 1,
             None => 5,
             Some(text) => match text.parse() {
                 Ok(pairs) if pairs > 0 => pairs,

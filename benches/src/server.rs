@@ -65,6 +65,8 @@ pub struct Plan {
     /// The slots that the server has, as a node of a cluster. `None` starts it without cluster mode.
     pub slots: Option<SlotRange>,
     pub max_clients: usize,
+    /// Whether valgrind runs the server and counts its instructions: see [`Server::stop_counting`].
+    pub is_counted: bool,
     /// Made by the start, and emptied by the server's guard but for the log.
     pub directory: PathBuf,
 }
@@ -92,6 +94,7 @@ impl Server {
         if server.plan.setting.has_replica() {
             let plan = Plan {
                 setting: Setting::Plain,
+                is_counted: false,
                 directory: server.plan.directory.join("replica"),
                 ..server.plan.clone()
             };
@@ -186,6 +189,32 @@ impl Server {
         self.child.wait().context("cannot wait for a server")?;
         self.child = spawn(&self.plan, self.ports, None)?;
         Ok(())
+    }
+
+    /// Ends what the server does ten times a second for itself: by the clock it would do more of it the slower it runs.
+    pub fn pause_cron(client: &mut Client) -> Result<()> {
+        client.ok("DEBUG PAUSE-CRON 1")
+    }
+
+    /// Ends the server and returns how many instructions it has executed, in all its threads.
+    pub fn stop_counting(&mut self, client: &mut Client) -> Result<u64> {
+        self.settle_replica(client)?;
+        // Without NOW it would wait for its cron to hear from the replica.
+        client.send(&[b"SHUTDOWN", b"NOSAVE", b"NOW"])?;
+        let begin = Instant::now();
+        while self.is_alive() {
+            if begin.elapsed() > START_PATIENCE {
+                return Err(Invalid::new("a server does not end"));
+            }
+            sleep(Duration::from_millis(5));
+        }
+        // The shells before the server have been the same process, and so has valgrind.
+        let name = format!("callgrind.{}", self.child.id());
+        let path = self.plan.directory.join(name);
+        let text = fs::read_to_string(&path).context(path.display())?;
+        text.lines()
+            .find_map(|line| line.strip_prefix("totals: ")?.parse().ok())
+            .context(format!("{} has no total", path.display()))
     }
 
     /// Waits for `condition`, which is looked at every 10 ms, for at most a minute.
@@ -298,6 +327,7 @@ fn spawn(plan: &Plan, ports: Ports, primary: Option<u16>) -> Result<Child> {
         .args(["--pdeathsig", "KILL", "sh", "-c"])
         .arg(r#"[ "$PPID" = "$0" ] && exec "$@""#)
         .arg(std::process::id().to_string())
+        .args(counter(plan))
         .arg(&plan.program)
         .args(arguments(plan, ports, primary))
         .stdin(Stdio::null())
@@ -305,6 +335,21 @@ fn spawn(plan: &Plan, ports: Ports, primary: Option<u16>) -> Result<Child> {
         .stderr(errors)
         .spawn()
         .context("cannot start setpriv (of the package util-linux)")
+}
+
+/// What stands before the server's program where its instructions are counted. The program may be a shell script.
+fn counter(plan: &Plan) -> Vec<String> {
+    if !plan.is_counted {
+        return Vec::new();
+    }
+    let directory = plan.directory.display();
+    vec![
+        "valgrind".to_owned(),
+        "--tool=callgrind".to_owned(),
+        "--trace-children=yes".to_owned(),
+        format!("--callgrind-out-file={directory}/callgrind.%p"),
+        format!("--log-file={directory}/valgrind.log"),
+    ]
 }
 
 fn arguments(plan: &Plan, ports: Ports, primary: Option<u16>) -> Vec<String> {
@@ -327,6 +372,9 @@ fn arguments(plan: &Plan, ports: Ports, primary: Option<u16>) -> Vec<String> {
     if plan.setting.has_aof() {
         arguments.push("--appendonly yes".to_owned());
         arguments.push("--appendfsync everysec".to_owned());
+    }
+    if plan.is_counted {
+        arguments.push("--enable-debug-command local".to_owned());
     }
     if plan.slots.is_some() {
         arguments.push("--cluster-enabled yes".to_owned());

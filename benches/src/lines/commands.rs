@@ -8,7 +8,7 @@ use crate::resp::{Reply, write_command};
 use crate::words::{key, token};
 
 /// A lease in milliseconds that no measurement outlives.
-const LEASE: &[u8] = b"3600000";
+pub const LEASE: &[u8] = b"3600000";
 
 pub fn acquire(number: u64, out: &mut Vec<u8>) {
     write_command(out, &[b"DLOCK.ACQUIRE", &key(number), b"PX", LEASE]);
@@ -18,6 +18,20 @@ pub fn set_nx_px(number: u64, out: &mut Vec<u8>) {
     write_command(
         out,
         &[b"SET", &key(number), &token(number), b"NX", b"PX", LEASE],
+    );
+}
+
+pub fn acquire_with_token(number: u64, out: &mut Vec<u8>) {
+    write_command(
+        out,
+        &[
+            b"DLOCK.ACQUIRE",
+            &key(number),
+            b"PX",
+            LEASE,
+            b"TOKEN",
+            &token(number),
+        ],
     );
 }
 
@@ -39,6 +53,10 @@ pub fn is_ok(reply: &Reply<'_>) -> bool {
 
 pub fn is_one(reply: &Reply<'_>) -> bool {
     *reply == Reply::Integer(1)
+}
+
+pub fn is_nil(reply: &Reply<'_>) -> bool {
+    *reply == Reply::Nil
 }
 
 pub fn is_set<'a>(reply: &Reply<'a>) -> Option<&'a [u8]> {

@@ -8,9 +8,11 @@ mod commands;
 mod families;
 mod growth;
 mod handoff;
+mod instructions;
 mod lapses;
 mod memory;
 mod native;
+mod requests;
 mod stalls;
 mod throughput;
 mod waiters;
@@ -31,9 +33,9 @@ pub struct Line {
 }
 
 impl Line {
-    /// A quick run has all lines.
+    /// A quick run has all lines but those that need valgrind.
     pub fn is_part_of(&self, mode: Mode) -> bool {
-        mode == Mode::Quick || self.mode == mode
+        self.mode == mode || (mode == Mode::Quick && self.mode != Mode::Instructions)
     }
 }
 
@@ -63,6 +65,19 @@ const fn growth(
     }
 }
 
+const fn instructions(
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Bench, &mut Vec<Row>) -> Result<()>,
+) -> Line {
+    Line {
+        name,
+        what,
+        mode: Mode::Instructions,
+        run,
+    }
+}
+
 pub const ALL: &[Line] = &[
     full(
         "throughput",
@@ -73,6 +88,11 @@ pub const ALL: &[Line] = &[
         "families",
         "pairs of the other families beside a lock's",
         families::run,
+    ),
+    full(
+        "requests",
+        "acquire with TOKEN, a refused try, RENEW, QUEUE asked again",
+        requests::run,
     ),
     full("native", "acquire + release beside DELIFEQ", native::run),
     full(
@@ -136,5 +156,20 @@ pub const ALL: &[Line] = &[
         "growth-cluster",
         "acquire + release on one, two and three primaries",
         cluster::run,
+    ),
+    instructions(
+        "requests-instructions",
+        "what the server executes for a request",
+        instructions::run_requests,
+    ),
+    instructions(
+        "pairs-instructions",
+        "what it executes for acquire + release",
+        instructions::run_pairs,
+    ),
+    instructions(
+        "handoff-instructions",
+        "what it executes for a hand-off among 1,000 waiters",
+        instructions::run_handoffs,
     ),
 ];

@@ -155,7 +155,7 @@ pub fn chosen(options: &Options) -> Vec<&'static Peer> {
             _ if is_named => true,
             Mode::Peers => options.only.is_empty(),
             Mode::Quick => options.only.is_empty() && matches!(peer.how, How::Port(_)),
-            Mode::Full | Mode::Growth => false,
+            Mode::Full | Mode::Growth | Mode::Instructions => false,
         }
     };
     ALL.iter().filter(is_chosen).collect()
