@@ -6,8 +6,9 @@
 # timers and buffers cost later. Switching the count on around the measured part would need valgrind's debugger interface,
 # which attaches to the process and is forbidden in many containers, or the server's debug symbols.
 #
-# Needs a server that knows DEBUG PAUSE-CRON, such as Redis 7. The kernel's instructions are not counted. PAIRS=2 counts
-# everything twice, to see that the figures are the same to within 1 %. All else is bench.sh's.
+# Needs a server that knows DEBUG PAUSE-CRON, such as Redis 7. The kernel's instructions are not counted. PAIRS=3 counts
+# everything three times and shows medians. On a machine with ten times as much to do as cores, two counts of the same
+# differed by up to 3 %, once by 7 %. All else is bench.sh's.
 set -eu
 cd "$(dirname "$0")/.."
 

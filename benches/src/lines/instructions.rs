@@ -26,8 +26,6 @@ use crate::server::{Server, Setting};
 const LANES: usize = 10;
 /// Operations: ten batches of 32 on each connection.
 const COUNT: u64 = 3_200;
-/// Of the waiters, so that half of them still wait at the end of the longer run.
-const HANDOFFS: u64 = 250;
 const WAITERS: usize = 1_000;
 const UNIT: &str = "instructions";
 
@@ -72,11 +70,13 @@ pub fn run_pairs(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 
 pub fn run_handoffs(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let waiters = bench.clients("handoff-instructions", WAITERS);
+    // So that some still wait at the end of the longer run.
+    let handoffs = waiters as u64 * 9 / 20;
     for setting in [Setting::Plain, Setting::Aof, Setting::Replica] {
         let mut samples = Samples::default();
         for _ in 0..bench.pairs() {
             let count = |has_module, queue| {
-                each(bench, has_module, setting, HANDOFFS, |side, count| {
+                each(bench, has_module, setting, handoffs, |side, count| {
                     let mut ring = Ring::one_by_one(side, queue, waiters)?;
                     ring.hand_down(count as usize)?;
                     Ok(ring)
