@@ -8,7 +8,7 @@
 #
 # Needs a server that knows DEBUG PAUSE-CRON, such as Redis 7. The kernel's instructions are not counted. PAIRS=3 counts
 # everything three times and shows medians. On a machine with ten times as much to do as cores, two counts of the same
-# differed by up to 3 %, once by 7 %. All else is bench.sh's.
+# differed by up to 7 %, of hand-offs by 20 %. All else is bench.sh's.
 set -eu
 cd "$(dirname "$0")/.."
 
