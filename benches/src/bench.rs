@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use crate::client::Client;
-use crate::invalid::Result;
+use crate::invalid::{Context, Result};
 use crate::load::{LANES, Work, drive};
 use crate::machine::Machine;
 use crate::options::{Mode, Options};
@@ -39,6 +39,8 @@ impl Bench {
         // A server's working directory is another one than ours.
         let run = absolute(&run);
         options.module = absolute(&options.module);
+        options.preload = options.preload.as_deref().map(absolute);
+        options.old_module = options.old_module.as_deref().map(absolute);
         Self {
             options,
             machine,
@@ -103,7 +105,7 @@ impl Bench {
             slots: None,
             // The server needs some files besides.
             max_clients: self.machine.clients(30_000) + 100,
-            is_counted: false,
+            counted_with: None,
             directory: self.run.join(number.to_string()),
         }
     }
@@ -126,11 +128,15 @@ impl Bench {
         ))?)
     }
 
-    /// A server whose instructions are counted, with the module or without it.
-    pub fn counted(&self, has_module: bool, setting: Setting) -> Result<Side> {
-        let plan = self.plan(&self.options.server, has_module, setting);
-        let is_counted = true;
-        Side::ready(Server::start(Plan { is_counted, ..plan })?)
+    /// A server whose instructions are counted, with this module or without any.
+    pub fn counted(&self, module: Option<&Path>, setting: Setting) -> Result<Side> {
+        let library = self.options.preload.as_ref();
+        let library = library.context("PRELOAD is not given, see scripts/bench-instructions.sh")?;
+        Side::ready(Server::start(Plan {
+            module: module.map(Path::to_owned),
+            counted_with: Some(library.clone()),
+            ..self.plan(&self.options.server, false, setting)
+        })?)
     }
 
     /// A server without it that knows DELIFEQ, if one was named.

@@ -1,6 +1,6 @@
 //! Tables as text: columns as wide as their widest cell.
 
-/// A line for each row. The columns in `right` are aligned on the right.
+/// A line for each row. The columns in `right` are aligned on the right. An empty column is left out.
 pub fn aligned<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
     let widths: [usize; N] = std::array::from_fn(|at| {
         let widths = rows.iter().map(|cells| cells[at].chars().count());
@@ -9,6 +9,9 @@ pub fn aligned<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String 
     let mut text = String::new();
     for cells in rows {
         for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
+            if width == 0 {
+                continue;
+            }
             let gap = " ".repeat(width - cell.chars().count());
             let padded = match right.contains(&at) {
                 true => [&gap, cell.as_str(), "  "],
@@ -28,7 +31,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [["a", "µs", "x"], ["long", "1", ""]].map(|row| row.map(str::to_owned));
-        assert_eq!(aligned(&rows, &[1]), "a     µs  x\nlong   1\n");
+        let rows = [["a", "", "µs", "x"], ["long", "", "1", ""]].map(|row| row.map(str::to_owned));
+        assert_eq!(aligned(&rows, &[2]), "a     µs  x\nlong   1\n");
     }
 }

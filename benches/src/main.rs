@@ -13,6 +13,7 @@
 mod bench;
 mod client;
 mod columns;
+mod counting;
 mod invalid;
 mod lines;
 mod load;

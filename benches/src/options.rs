@@ -12,6 +12,8 @@ pub const USAGE: &str = "usage: dsync-bench [full|growth|peers|instructions|quic
     SERVER=path         redis-server or valkey-server
     NATIVE_SERVER=path  a server that knows DELIFEQ, for the lines that compare with it (default: SERVER)
     MODULE=path         libdsync.so
+    OLD=path            another one, whose instructions are counted as well
+    PRELOAD=path        benches/fixed_random.c as a library, to count instructions
     PYTHON=path         python3 with the libraries of benches/peers, for the peers in Python
     NODE=path           node that finds the libraries of benches/peers, for the peers in JavaScript
     ONLY='name ...'     these lines or peers alone
@@ -51,6 +53,8 @@ pub struct Options {
     pub server: PathBuf,
     pub native_server: PathBuf,
     pub module: PathBuf,
+    pub old_module: Option<PathBuf>,
+    pub preload: Option<PathBuf>,
     /// Without them, the peers of that language are left out.
     pub python: Option<PathBuf>,
     pub node: Option<PathBuf>,
@@ -110,6 +114,8 @@ impl Options {
             native_server: value("NATIVE_SERVER").map_or_else(|| server.clone(), PathBuf::from),
             server,
             module: PathBuf::from(required("MODULE")?),
+            old_module: value("OLD").map(PathBuf::from),
+            preload: value("PRELOAD").map(PathBuf::from),
             python: value("PYTHON").map(PathBuf::from),
             node: value("NODE").map(PathBuf::from),
             only: value("ONLY")
@@ -123,10 +129,12 @@ impl Options {
     }
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     "SERVER",
     "NATIVE_SERVER",
     "MODULE",
+    "OLD",
+    "PRELOAD",
     "PYTHON",
     "NODE",
     "ONLY",

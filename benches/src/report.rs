@@ -60,14 +60,18 @@ impl Report {
     }
 
     pub fn table(&self) -> String {
-        const TITLES: [&str; 8] = [
-            "line", "setting", "ours", "theirs", "ratio", "spread", "target", "",
+        let old = match self.rows.iter().all(|row| row.old.is_empty()) {
+            true => "",
+            false => "old",
+        };
+        let titles = [
+            "line", "setting", "ours", old, "theirs", "ratio", "spread", "target", "",
         ];
-        let rows: Vec<[String; 8]> = std::iter::once(TITLES.map(str::to_owned))
+        let rows: Vec<[String; 9]> = std::iter::once(titles.map(str::to_owned))
             .chain(self.rows.iter().map(Row::cells))
             .collect();
         // Figures stand on the right of their columns.
-        aligned(&rows, &[2, 3, 4])
+        aligned(&rows, &[2, 3, 4, 5])
     }
 }
 

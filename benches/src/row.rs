@@ -59,6 +59,9 @@ pub struct Row {
     pub unit: &'static str,
     /// One figure a pair.
     pub ours: Vec<f64>,
+    /// As many, of the other module, if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub old: Vec<f64>,
     /// As many; none where a line compares with nothing.
     pub theirs: Vec<f64>,
     /// As many as `theirs`: see [`Samples`].
@@ -113,6 +116,7 @@ impl Row {
             setting: String::new(),
             unit,
             ours: samples.ours,
+            old: Vec::new(),
             theirs: samples.theirs,
             costs: samples.costs,
             ratio: Ratio::Cost,
@@ -123,6 +127,11 @@ impl Row {
 
     pub fn setting(mut self, setting: impl Into<String>) -> Self {
         self.setting = setting.into();
+        self
+    }
+
+    pub fn old(mut self, old: Vec<f64>) -> Self {
+        self.old = old;
         self
     }
 
@@ -208,7 +217,7 @@ impl Row {
     }
 
     /// The row of the table, see [`crate::report::Report::table`].
-    pub fn cells(&self) -> [String; 8] {
+    pub fn cells(&self) -> [String; 9] {
         let ratios = self.ratios();
         let unless_alone = |text: String| {
             if ratios.is_empty() {
@@ -221,6 +230,10 @@ impl Row {
             format!("{}: {}", self.line, self.what),
             self.setting.clone(),
             format!("{} {}", figure(median(&self.ours)), self.unit),
+            match self.old.is_empty() {
+                true => String::new(),
+                false => format!("{} {}", figure(median(&self.old)), self.unit),
+            },
             unless_alone(format!("{} {}", figure(median(&self.theirs)), self.unit)),
             unless_alone(format!("{:.2}", median(&ratios))),
             unless_alone(format!("{:.2}..{:.2}", smallest(&ratios), largest(&ratios))),

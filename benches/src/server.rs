@@ -17,6 +17,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+use crate::counting;
 use crate::invalid::{Context, Invalid, Result};
 
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -65,8 +66,8 @@ pub struct Plan {
     /// The slots that the server has, as a node of a cluster. `None` starts it without cluster mode.
     pub slots: Option<SlotRange>,
     pub max_clients: usize,
-    /// Whether valgrind runs the server and counts its instructions: see [`Server::stop_counting`].
-    pub is_counted: bool,
+    /// Whether valgrind runs the server, and then the library that is preloaded, see [`counting`].
+    pub counted_with: Option<PathBuf>,
     /// Made by the start, and emptied by the server's guard but for the log.
     pub directory: PathBuf,
 }
@@ -94,7 +95,7 @@ impl Server {
         if server.plan.setting.has_replica() {
             let plan = Plan {
                 setting: Setting::Plain,
-                is_counted: false,
+                counted_with: None,
                 directory: server.plan.directory.join("replica"),
                 ..server.plan.clone()
             };
@@ -191,32 +192,6 @@ impl Server {
         Ok(())
     }
 
-    /// Ends what the server does ten times a second for itself: by the clock it would do more of it the slower it runs.
-    pub fn pause_cron(client: &mut Client) -> Result<()> {
-        client.ok("DEBUG PAUSE-CRON 1")
-    }
-
-    /// Ends the server and returns how many instructions it has executed, in all its threads.
-    pub fn stop_counting(&mut self, client: &mut Client) -> Result<u64> {
-        self.settle_replica(client)?;
-        // Without NOW it would wait for its cron to hear from the replica.
-        client.send(&[b"SHUTDOWN", b"NOSAVE", b"NOW"])?;
-        let begin = Instant::now();
-        while self.is_alive() {
-            if begin.elapsed() > START_PATIENCE {
-                return Err(Invalid::new("a server does not end"));
-            }
-            sleep(Duration::from_millis(5));
-        }
-        // The shells before the server have been the same process, and so has valgrind.
-        let name = format!("callgrind.{}", self.child.id());
-        let path = self.plan.directory.join(name);
-        let text = fs::read_to_string(&path).context(path.display())?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("totals: ")?.parse().ok())
-            .context(format!("{} has no total", path.display()))
-    }
-
     /// Waits for `condition`, which is looked at every 10 ms, for at most a minute.
     pub fn eventually(
         &self,
@@ -245,6 +220,11 @@ impl Server {
         self.ports.clients
     }
 
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn directory(&self) -> &Path {
         &self.plan.directory
     }
@@ -252,7 +232,7 @@ impl Server {
     /// Nanoseconds that the server's main thread has run. Its other threads write files and free memory aside;
     /// they take no time from clients as long as there is another core.
     pub fn cpu_ns(&self) -> Result<u64> {
-        let id = self.child.id();
+        let id = self.id();
         let path = format!("/proc/{id}/task/{id}/schedstat");
         let text = fs::read_to_string(&path).context(&path)?;
         let ns: u64 = text
@@ -322,12 +302,21 @@ fn spawn(plan: &Plan, ports: Ports, primary: Option<u16>) -> Result<Child> {
         .open(plan.directory.join("server.log"))
         .context("cannot write a server's log")?;
     let errors = log.try_clone().context("cannot write a server's log")?;
+    let mut command = Command::new("setpriv");
+    if let Some(library) = &plan.counted_with {
+        command
+            .envs(counting::ENVIRONMENT)
+            .env("LD_PRELOAD", library);
+    }
     // The shell closes the gap in which the run ended before the kernel knew the request.
-    Command::new("setpriv")
+    command
         .args(["--pdeathsig", "KILL", "sh", "-c"])
         .arg(r#"[ "$PPID" = "$0" ] && exec "$@""#)
         .arg(std::process::id().to_string())
-        .args(counter(plan))
+        .args(match plan.counted_with {
+            Some(_) => counting::prefix(&plan.directory),
+            None => Vec::new(),
+        })
         .arg(&plan.program)
         .args(arguments(plan, ports, primary))
         .stdin(Stdio::null())
@@ -335,21 +324,6 @@ fn spawn(plan: &Plan, ports: Ports, primary: Option<u16>) -> Result<Child> {
         .stderr(errors)
         .spawn()
         .context("cannot start setpriv (of the package util-linux)")
-}
-
-/// What stands before the server's program where its instructions are counted. The program may be a shell script.
-fn counter(plan: &Plan) -> Vec<String> {
-    if !plan.is_counted {
-        return Vec::new();
-    }
-    let directory = plan.directory.display();
-    vec![
-        "valgrind".to_owned(),
-        "--tool=callgrind".to_owned(),
-        "--trace-children=yes".to_owned(),
-        format!("--callgrind-out-file={directory}/callgrind.%p"),
-        format!("--log-file={directory}/valgrind.log"),
-    ]
 }
 
 fn arguments(plan: &Plan, ports: Ports, primary: Option<u16>) -> Vec<String> {
@@ -373,8 +347,8 @@ fn arguments(plan: &Plan, ports: Ports, primary: Option<u16>) -> Vec<String> {
         arguments.push("--appendonly yes".to_owned());
         arguments.push("--appendfsync everysec".to_owned());
     }
-    if plan.is_counted {
-        arguments.push("--enable-debug-command local".to_owned());
+    if plan.counted_with.is_some() {
+        arguments.extend(counting::ARGUMENTS.map(str::to_owned));
     }
     if plan.slots.is_some() {
         arguments.push("--cluster-enabled yes".to_owned());

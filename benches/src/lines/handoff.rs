@@ -113,26 +113,6 @@ pub fn latencies(bench: &Bench, pair: usize, waiters: usize) -> Result<(f64, f64
 impl Ring {
     /// Connects `waiters` clients and one that holds. All wait when this returns.
     pub fn new(side: &mut Side, queue: Queue, waiters: usize) -> Result<Self> {
-        Self::fill(side, queue, waiters, Self::enqueue)
-    }
-
-    /// As [`Ring::new`], with one turn of the server's event loop for each client.
-    pub fn one_by_one(side: &mut Side, queue: Queue, waiters: usize) -> Result<Self> {
-        Self::fill(side, queue, waiters, |ring, client| {
-            write_command(&mut ring.clients[client].out, &[b"PING"]);
-            ring.enqueue(client)?;
-            // The reply was sent after the turn that carried out both commands.
-            ring.clients[client]
-                .receive(|reply| expect(*reply == Reply::Simple(b"PONG"), "PONG", reply))
-        })
-    }
-
-    fn fill(
-        side: &mut Side,
-        queue: Queue,
-        waiters: usize,
-        enqueue: impl Fn(&mut Self, usize) -> Result<()>,
-    ) -> Result<Self> {
         let mut ring = Self {
             queue,
             clients: side.server.clients(waiters + 1)?,
@@ -146,7 +126,7 @@ impl Ring {
             ring.receive_grant(0)?;
         }
         for client in 1..=waiters {
-            enqueue(&mut ring, client)?;
+            ring.enqueue(client)?;
         }
         let control = &mut side.control;
         side.server.eventually("all clients to wait", || {
@@ -174,18 +154,14 @@ impl Ring {
         Ok(waits)
     }
 
-    /// Hands on `count` times, measuring nothing. Who has held does not queue again, so that there is one command a
-    /// hand-off and one fewer waits each time.
-    pub fn hand_down(&mut self, count: usize) -> Result<()> {
-        for _ in 0..count {
-            let (holder, next) = (self.holder, (self.holder + 1) % self.clients.len());
-            self.write_release(holder);
-            self.clients[holder].flush()?;
-            self.receive_grant(next)?;
-            self.clients[holder]
-                .receive(|reply| expect(*reply == Reply::Integer(1), "1", reply))?;
-            self.holder = next;
-        }
+    /// Hands on once. Who has held does not queue again, so that there is one command and one fewer waits.
+    pub fn hand_down(&mut self) -> Result<()> {
+        let (holder, next) = (self.holder, (self.holder + 1) % self.clients.len());
+        self.write_release(holder);
+        self.clients[holder].flush()?;
+        self.receive_grant(next)?;
+        self.clients[holder].receive(|reply| expect(*reply == Reply::Integer(1), "1", reply))?;
+        self.holder = next;
         Ok(())
     }
 
@@ -198,7 +174,6 @@ impl Ring {
         write_command(&mut self.clients[client].out, words);
     }
 
-    /// Sends what was written to the client, and its next request.
     fn enqueue(&mut self, client: usize) -> Result<()> {
         self.tokens[client] = self.next_token;
         self.next_token += 1;

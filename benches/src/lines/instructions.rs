@@ -1,137 +1,172 @@
-//! Instructions that the server executes for one operation, counted by valgrind's callgrind.
+//! Instructions that the server executes for one operation, see [`counting`]. As many operations have gone before, so
+//! tables and buffers are as large as they become.
 //!
-//! An operation is (what a server executes in its life with 2n of them - with n of them) / n. Start, set-up and end
-//! cancel out. The load is 10 connections with 32 commands under way each; of a hand-off one client at a time,
-//! who releases; the others wait, fewer each time.
-//!
-//! What the clock decides would differ from run to run. So the server's cron is paused, and the server sleeps while the
-//! 10 connections are written to, so that each turn of its event loop has all of their commands. That costs each
-//! operation 1/320 of a DEBUG SLEEP, ours and theirs alike.
+//! The load is 10 connections with 32 commands each, which the server reads in one turn of its event loop. Of a hand-off
+//! it is one client at a time, who releases; the server sleeps before the next. The others wait, fewer each time.
 
-use std::thread::sleep;
-use std::time::Duration;
+use std::fs;
+use std::path::Path;
 
 use super::commands::{LOCK, SET_AND_SCRIPT};
 use super::handoff::{Queue, Ring};
-use super::requests;
+use super::requests::{self, One};
 use super::throughput::load_script;
 use crate::bench::{Bench, Side};
-use crate::client::expect;
-use crate::invalid::Result;
+use crate::counting::{self, await_sleep};
+use crate::invalid::{Context, Result};
 use crate::load::{PairOf, Pairs, Work};
-use crate::resp::Reply;
 use crate::row::{Row, Samples};
-use crate::server::{Server, Setting};
+use crate::server::Setting;
 
 const LANES: usize = 10;
-/// Operations: ten batches of 32 on each connection.
-const COUNT: u64 = 3_200;
+const DEPTH: usize = 32;
+/// Rounds of all lanes.
+const ROUNDS: usize = 20;
+const COMMANDS: usize = ROUNDS * LANES * DEPTH;
 const WAITERS: usize = 1_000;
-const UNIT: &str = "instructions";
+/// So that some still wait in the end.
+const HANDOFFS: usize = 400;
+
+/// Prepares a server and returns the instructions of one operation. callgrind's file is kept at the path.
+type Count<'a> = &'a dyn Fn(&mut Side, &Path) -> Result<f64>;
+
+/// One row: the operation, its short name for files, and the count of ours and of theirs.
+struct Operation<'a> {
+    line: &'static str,
+    what: String,
+    file: &'a str,
+    setting: Setting,
+    ours: Count<'a>,
+    theirs: Option<Count<'a>>,
+}
 
 pub fn run_requests(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     for request in &requests::ALL {
-        let mut samples = Samples::default();
-        for _ in 0..bench.pairs() {
-            let count = |has_module, one: &requests::One| {
-                each(bench, has_module, Setting::Plain, COUNT, |side, count| {
-                    (one.prepare)(side)?;
-                    drive_in_turns(side, &mut one.work(count))
-                })
-            };
-            let ours = count(true, &request.ours)?;
-            match &request.theirs {
-                Some(peer) => samples.push(ours, count(false, peer)?),
-                None => samples.ours.push(ours),
-            }
-        }
-        rows.push(Row::new("requests-instructions", request.what, UNIT, samples).setting("plain"));
+        let count = |one: &One, side: &mut Side, kept: &Path| {
+            (one.prepare)(side)?;
+            each(side, kept, &mut one.work(2 * COMMANDS as u64), ROUNDS)
+        };
+        let theirs = |side: &mut Side, kept: &Path| match &request.theirs {
+            Some(peer) => count(peer, side, kept),
+            None => Ok(f64::NAN),
+        };
+        let operation = Operation {
+            line: "requests-instructions",
+            what: request.what.to_owned(),
+            file: request.name,
+            setting: Setting::Plain,
+            ours: &|side, kept| count(&request.ours, side, kept),
+            theirs: request.theirs.is_some().then_some(&theirs),
+        };
+        rows.push(operation.row(bench)?);
     }
     Ok(())
 }
 
 pub fn run_pairs(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    for setting in [Setting::Plain, Setting::Aof] {
-        let mut samples = Samples::default();
-        for _ in 0..bench.pairs() {
-            let count = |has_module, pair: &PairOf| {
-                each(bench, has_module, setting, COUNT, |side, count| {
-                    load_script(side)?;
-                    drive_in_turns(side, &mut Pairs::new(pair, count, 32))
-                })
-            };
-            samples.push(count(true, &LOCK)?, count(false, &SET_AND_SCRIPT)?);
-        }
-        let what = "ACQUIRE PX + RELEASE / SET NX PX + EVALSHA";
-        rows.push(Row::new("pairs-instructions", what, UNIT, samples).setting(setting.name()));
+    for (setting, file) in [(Setting::Plain, "pair"), (Setting::Aof, "pair-aof")] {
+        let count = |pair: &PairOf, side: &mut Side, kept: &Path| {
+            load_script(side)?;
+            let mut work = Pairs::new(pair, 2 * COMMANDS as u64, DEPTH);
+            // A round of first commands, and one of second ones.
+            each(side, kept, &mut work, 2 * ROUNDS)
+        };
+        let operation = Operation {
+            line: "pairs-instructions",
+            what: "ACQUIRE PX + RELEASE / SET NX PX + EVALSHA".to_owned(),
+            file,
+            setting,
+            ours: &|side, kept| count(&LOCK, side, kept),
+            theirs: Some(&|side, kept| count(&SET_AND_SCRIPT, side, kept)),
+        };
+        rows.push(operation.row(bench)?);
     }
     Ok(())
 }
 
 pub fn run_handoffs(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let waiters = bench.clients("handoff-instructions", WAITERS);
-    // So that some still wait at the end of the longer run.
-    let handoffs = waiters as u64 * 9 / 20;
-    for setting in [Setting::Plain, Setting::Aof, Setting::Replica] {
-        let mut samples = Samples::default();
-        for _ in 0..bench.pairs() {
-            let count = |has_module, queue| {
-                each(bench, has_module, setting, handoffs, |side, count| {
-                    let mut ring = Ring::one_by_one(side, queue, waiters)?;
-                    ring.hand_down(count as usize)?;
-                    Ok(ring)
-                })
+    let handoffs = HANDOFFS.min(waiters / 3);
+    for (setting, file) in [
+        (Setting::Plain, "handoff"),
+        (Setting::Aof, "handoff-aof"),
+        (Setting::Replica, "handoff-replica"),
+    ] {
+        let count = |queue, side: &mut Side, kept: &Path| {
+            let mut ring = Ring::new(side, queue, waiters)?;
+            let mut hand_down = |side: &mut Side| -> Result<()> {
+                for _ in 0..handoffs {
+                    ring.hand_down()?;
+                    await_sleep(side.server.id())?;
+                }
+                Ok(())
             };
-            samples.push(count(true, Queue::Lock)?, count(false, Queue::List)?);
-        }
-        let what = format!("RELEASE → grant / LPUSH → BLPOP, {waiters} waiters");
-        rows.push(Row::new("handoff-instructions", what, UNIT, samples).setting(setting.name()));
+            hand_down(side)?;
+            Ok(counting::count(side, kept, hand_down)? / handoffs as f64)
+        };
+        let operation = Operation {
+            line: "handoff-instructions",
+            what: format!("RELEASE → grant / LPUSH → BLPOP, {waiters} waiters"),
+            file,
+            setting,
+            ours: &|side, kept| count(Queue::Lock, side, kept),
+            theirs: Some(&|side, kept| count(Queue::List, side, kept)),
+        };
+        rows.push(operation.row(bench)?);
     }
     Ok(())
 }
 
-/// Returns when all work is done, a batch of each connection in a turn. An error at the first wrong reply.
-fn drive_in_turns(side: &mut Side, work: &mut impl Work) -> Result<()> {
-    loop {
-        let mut expected = Vec::with_capacity(side.lanes.len());
+impl Operation<'_> {
+    fn row(&self, bench: &Bench) -> Result<Row> {
+        let out = bench.options.out.join("callgrind");
+        fs::create_dir_all(&out).context(out.display())?;
+        let count = |module: Option<&Path>, count: Count<'_>, whose: &str| {
+            let mut side = bench.counted(module, self.setting)?;
+            side.lanes.truncate(LANES);
+            count(&mut side, &out.join(format!("{}.{whose}", self.file)))
+        };
+        let (mut samples, mut old) = (Samples::default(), Vec::new());
+        for _ in 0..bench.pairs() {
+            let ours = count(Some(&bench.options.module), self.ours, "ours")?;
+            match self.theirs {
+                Some(theirs) => samples.push(ours, count(None, theirs, "theirs")?),
+                None => samples.ours.push(ours),
+            }
+            if let Some(module) = &bench.options.old_module {
+                old.push(count(Some(module), self.ours, "old")?);
+            }
+        }
+        let row = Row::new(self.line, &*self.what, "instructions", samples);
+        Ok(row.setting(self.setting.name()).old(old))
+    }
+}
+
+/// Returns the instructions of one operation of the work's second half: a half takes so many rounds.
+fn each(side: &mut Side, kept: &Path, work: &mut impl Work, rounds: usize) -> Result<f64> {
+    drive_in_turns(side, work, rounds)?;
+    let count = counting::count(side, kept, |side| drive_in_turns(side, work, rounds))?;
+    Ok(count / COMMANDS as f64)
+}
+
+/// Sends so many rounds of batches, one for each lane, and the server reads a round in one turn. An error at the first
+/// wrong reply.
+fn drive_in_turns(side: &mut Side, work: &mut impl Work, rounds: usize) -> Result<()> {
+    let id = side.server.id();
+    for _ in 0..rounds {
+        await_sleep(id)?;
+        counting::stop(id)?;
+        let mut expected = [0; LANES];
         for (lane, client) in side.lanes.iter_mut().enumerate() {
-            expected.push(work.fill(lane, &mut client.out));
-        }
-        if expected.iter().all(|&count| count == 0) {
-            return Ok(());
-        }
-        // The server begins to sleep, is written to, and wakes up.
-        side.control.send(&[b"DEBUG", b"SLEEP", b"0.06"])?;
-        sleep(Duration::from_millis(10));
-        for client in &mut side.lanes {
+            expected[lane] = work.fill(lane, &mut client.out);
             client.flush()?;
         }
+        counting::resume(id)?;
         for (lane, client) in side.lanes.iter_mut().enumerate() {
             for at in 0..expected[lane] {
                 client.receive(|reply| work.check(lane, at, reply))?;
             }
         }
-        let slept = |reply: &Reply<'_>| expect(reply.is_ok(), "OK", reply);
-        side.control.receive(slept)?;
     }
-}
-
-/// Returns the instructions of one operation. `run` prepares a server and does so many of them; what it returns is
-/// dropped when the server has ended, so that it sees no connection close.
-fn each<T>(
-    bench: &Bench,
-    has_module: bool,
-    setting: Setting,
-    count: u64,
-    run: impl Fn(&mut Side, u64) -> Result<T>,
-) -> Result<f64> {
-    let life = |count| {
-        let mut side = bench.counted(has_module, setting)?;
-        side.lanes.truncate(LANES);
-        Server::pause_cron(&mut side.control)?;
-        let _kept = run(&mut side, count)?;
-        side.server.stop_counting(&mut side.control)
-    };
-    let (once, twice) = (life(count)?, life(2 * count)?);
-    Ok((twice as f64 - once as f64) / count as f64)
+    Ok(())
 }

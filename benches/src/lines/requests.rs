@@ -20,6 +20,8 @@ const HELD: u64 = 1_000;
 
 /// A request, and its peer where there is one.
 pub struct Request {
+    /// For files.
+    pub name: &'static str,
     pub what: &'static str,
     pub ours: One,
     pub theirs: Option<One>,
@@ -42,6 +44,7 @@ impl One {
 
 pub const ALL: [Request; 4] = [
     Request {
+        name: "refused",
         what: "refused ACQUIRE PX / refused SET NX PX",
         ours: One {
             prepare: hold_locks,
@@ -55,6 +58,7 @@ pub const ALL: [Request; 4] = [
         }),
     },
     Request {
+        name: "acquire",
         what: "ACQUIRE PX TOKEN / SET NX PX",
         ours: One {
             prepare: |_| Ok(()),
@@ -68,6 +72,7 @@ pub const ALL: [Request; 4] = [
         }),
     },
     Request {
+        name: "renew",
         what: "RENEW PX / PEXPIRE",
         ours: One {
             prepare: hold_locks,
@@ -84,6 +89,7 @@ pub const ALL: [Request; 4] = [
         }),
     },
     Request {
+        name: "queue",
         what: "QUEUE, asked again, 1,000 places",
         ours: One {
             prepare: keep_places,

@@ -1,0 +1,146 @@
+//! Counts the instructions that a server executes, with valgrind's callgrind, so that two counts of the same work agree.
+//!
+//! callgrind writes what it has counted into a file whenever the server begins to carry out DEBUG. So the count of some
+//! work is the difference of two files: that between two DEBUGs with the work between them, and that between two
+//! without.
+//!
+//! A slow server does more of what it does by the clock. So its cron is paused and called once a second, the allocator
+//! keeps the pages that were freed, and the AOF is not synced. What the server is sent must not depend on the clock
+//! either: [`await_sleep`] separates two turns of its event loop, and what arrives between [`stop`] and [`resume`] is
+//! read in one turn.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::bench::Side;
+use crate::invalid::{Context, Invalid, Result};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The server's timers count in milliseconds, so one that fires after the next turn ends a shorter sleep.
+const SLEEP: Duration = Duration::from_millis(3);
+
+/// What the server is told besides.
+pub const ARGUMENTS: [&str; 4] = [
+    "--enable-debug-command local",
+    "--hz 1",
+    "--dynamic-hz no",
+    "--appendfsync no",
+];
+
+/// Settings of the allocator: for Debian's library, and for the one that the server brings along.
+pub const ENVIRONMENT: [(&str, &str); 2] = [("MALLOC_CONF", KEEP), ("JE_MALLOC_CONF", KEEP)];
+const KEEP: &str = "dirty_decay_ms:-1,muzzy_decay_ms:-1";
+
+/// What stands before the server's program, which may be a shell script.
+pub fn prefix(directory: &Path) -> Vec<String> {
+    let directory = directory.display();
+    vec![
+        "valgrind".to_owned(),
+        "--tool=callgrind".to_owned(),
+        "--trace-children=yes".to_owned(),
+        "--dump-before=debugCommand".to_owned(),
+        format!("--callgrind-out-file={directory}/callgrind.%p"),
+        format!("--log-file={directory}/valgrind.log"),
+    ]
+}
+
+/// Returns how many instructions the server executes for the work, in all its threads, and keeps callgrind's file about
+/// it. Once in a server's life.
+pub fn count(
+    side: &mut Side,
+    kept: &Path,
+    work: impl FnOnce(&mut Side) -> Result<()>,
+) -> Result<f64> {
+    mark(side)?;
+    mark(side)?;
+    work(side)?;
+    mark(side)?;
+    let (empty, full) = (dump(side, 2), dump(side, 3));
+    fs::copy(&full, kept).context(kept.display())?;
+    Ok(total(&full)? - total(&empty)?)
+}
+
+/// Lets callgrind write a file.
+fn mark(side: &mut Side) -> Result<()> {
+    await_sleep(side.server.id())?;
+    side.control.ok("DEBUG PAUSE-CRON 1")?;
+    await_sleep(side.server.id())
+}
+
+/// The shells before the server have been the same process, and so has valgrind.
+fn dump(side: &Side, number: u32) -> PathBuf {
+    let name = format!("callgrind.{}.{number}", side.server.id());
+    side.server.directory().join(name)
+}
+
+fn total(path: &Path) -> Result<f64> {
+    let text = fs::read_to_string(path).context(path.display())?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("totals: ")?.parse().ok())
+        .context(format!("{} has no total", path.display()))
+}
+
+/// Returns once the main thread has slept for [`SLEEP`].
+pub fn await_sleep(id: u32) -> Result<()> {
+    let (mut asleep_since, mut last_run) = (Instant::now(), String::new());
+    eventually("a server does not come to rest", || {
+        let (state, run) = (state(id)?, run(id)?);
+        if state != 'S' || run != last_run {
+            (asleep_since, last_run) = (Instant::now(), run);
+        }
+        Ok(asleep_since.elapsed() >= SLEEP)
+    })
+}
+
+/// Stops the process; returns when it stands.
+pub fn stop(id: u32) -> Result<()> {
+    signal(id, "STOP")?;
+    eventually("a server cannot be stopped", || Ok(state(id)? == 'T'))
+}
+
+pub fn resume(id: u32) -> Result<()> {
+    signal(id, "CONT")
+}
+
+fn eventually(failure: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begin = Instant::now();
+    while !condition()? {
+        if begin.elapsed() > PATIENCE {
+            return Err(Invalid::new(failure));
+        }
+        sleep(Duration::from_micros(500));
+    }
+    Ok(())
+}
+
+/// Sends a signal with the shell's own `kill`: the program of that name is in a package that need not be installed.
+fn signal(id: u32, name: &str) -> Result<()> {
+    let status = Command::new("sh")
+        .args(["-c", r#"kill -s "$0" "$1""#, name, &id.to_string()])
+        .status()
+        .context("cannot start sh")?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Invalid::new(format!("cannot send SIG{name} to a server"))),
+    }
+}
+
+/// The letter of the main thread's state.
+fn state(id: u32) -> Result<char> {
+    let path = format!("/proc/{id}/task/{id}/stat");
+    let text = fs::read_to_string(&path).context(&path)?;
+    // The program's name, in parentheses, may itself contain blanks and parentheses.
+    text.rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next())
+        .context(format!("{path} has no state"))
+}
+
+/// For how long the main thread has run, and how often.
+fn run(id: u32) -> Result<String> {
+    let path = format!("/proc/{id}/task/{id}/schedstat");
+    fs::read_to_string(&path).context(path)
+}
