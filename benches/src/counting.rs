@@ -49,7 +49,7 @@ pub fn prefix(directory: &Path) -> Vec<String> {
 }
 
 /// Returns how many instructions the server executes for the work, in all its threads, and keeps callgrind's file about
-/// it. Once in a server's life.
+/// it. Once in a server's life, which began with a [`mark`].
 pub fn count(
     side: &mut Side,
     kept: &Path,
@@ -59,13 +59,13 @@ pub fn count(
     mark(side)?;
     work(side)?;
     mark(side)?;
-    let (empty, full) = (dump(side, 2), dump(side, 3));
+    let (empty, full) = (dump(side, 3), dump(side, 4));
     fs::copy(&full, kept).context(kept.display())?;
     Ok(total(&full)? - total(&empty)?)
 }
 
-/// Lets callgrind write a file.
-fn mark(side: &mut Side) -> Result<()> {
+/// Pauses the server's cron, and lets callgrind write a file.
+pub fn mark(side: &mut Side) -> Result<()> {
     await_sleep(side.server.id())?;
     side.control.ok("DEBUG PAUSE-CRON 1")?;
     await_sleep(side.server.id())

@@ -124,6 +124,7 @@ impl Operation<'_> {
         let count = |module: Option<&Path>, count: Count<'_>, whose: &str| {
             let mut side = bench.counted(module, self.setting)?;
             side.lanes.truncate(LANES);
+            counting::mark(&mut side)?;
             count(&mut side, &out.join(format!("{}.{whose}", self.file)))
         };
         let (mut samples, mut old) = (Samples::default(), Vec::new());
