@@ -58,7 +58,7 @@ bench-growth: ## show how costs grow with waiters, held locks, holders and conte
 bench-peers: ## compare with other lock algorithms and libraries, which are installed under target/peers
 	@sh scripts/bench-peers.sh
 
-bench-instructions: ## count the instructions that the server executes for an operation (SERVER=, MODULE=, ONLY=, OUT=)
+bench-instructions: ## count the instructions that the server executes for an operation (SERVER=, MODULE=, OLD=, ONLY=, OUT=)
 	@sh scripts/bench-instructions.sh
 
 bench-quick: ## run all of these but the installed libraries and the instructions at a small size, to see that every reply is right

@@ -227,6 +227,16 @@ impl Side {
         Ok((after - before) as f64)
     }
 
+    /// Returns the milliseconds of the server's CPU time from a request to its reply.
+    pub fn turn_cpu_ms(&mut self, request: impl FnOnce(&mut Client) -> Result<()>) -> Result<f64> {
+        self.control.barrier()?;
+        let before = self.server.cpu_ns()?;
+        request(&mut self.control)?;
+        // The kernel adds up a thread's time when it sleeps.
+        self.control.barrier()?;
+        Ok((self.server.cpu_ns()? - before) as f64 / 1e6)
+    }
+
     /// Removes all data, here and on the replica.
     pub fn flush(&mut self) -> Result<()> {
         self.control.ok("FLUSHALL SYNC")?;

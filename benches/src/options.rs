@@ -11,6 +11,7 @@ use crate::invalid::{Context, Invalid, Result};
 pub const USAGE: &str = "usage: dsync-bench [full|growth|peers|instructions|quick] [NAME=value ...]
     SERVER=path         redis-server or valkey-server
     NATIVE_SERVER=path  a server that knows DELIFEQ, for the lines that compare with it (default: SERVER)
+    OTHER_SERVERS='path ...'  other servers, for the pair and the hand-off there
     MODULE=path         libdsync.so
     OLD=path            another one, whose instructions are counted as well
     PRELOAD=path        benches/fixed_random.c as a library, to count instructions
@@ -52,6 +53,7 @@ pub struct Options {
     pub mode: Mode,
     pub server: PathBuf,
     pub native_server: PathBuf,
+    pub other_servers: Vec<PathBuf>,
     pub module: PathBuf,
     pub old_module: Option<PathBuf>,
     pub preload: Option<PathBuf>,
@@ -96,6 +98,11 @@ impl Options {
         };
         let required = |name: &str| value(name).context(format!("{name} is not given\n{USAGE}"));
         let server = PathBuf::from(required("SERVER")?);
+        let list = |name: &str| -> Vec<String> {
+            let text = value(name).unwrap_or_default();
+            let words = text.split([' ', ',']).filter(|word| !word.is_empty());
+            words.map(str::to_owned).collect()
+        };
         let pairs = match value("PAIRS") {
             None if matches!(mode, Mode::Quick | Mode::Instructions) => 1,
             None => 5,
@@ -118,20 +125,20 @@ impl Options {
             preload: value("PRELOAD").map(PathBuf::from),
             python: value("PYTHON").map(PathBuf::from),
             node: value("NODE").map(PathBuf::from),
-            only: value("ONLY")
-                .unwrap_or_default()
-                .split([' ', ','])
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
+            only: list("ONLY"),
+            other_servers: list("OTHER_SERVERS")
+                .into_iter()
+                .map(PathBuf::from)
                 .collect(),
             out: PathBuf::from(value("OUT").unwrap_or_else(|| "target/bench".to_owned())),
         })
     }
 }
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "SERVER",
     "NATIVE_SERVER",
+    "OTHER_SERVERS",
     "MODULE",
     "OLD",
     "PRELOAD",

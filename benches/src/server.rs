@@ -229,6 +229,20 @@ impl Server {
         &self.plan.directory
     }
 
+    /// Memory of the process that is not swapped out: what the system has given it, not what it uses of that.
+    pub fn resident_bytes(&self) -> Result<f64> {
+        let path = format!("/proc/{}/status", self.id());
+        let text = fs::read_to_string(&path).context(&path)?;
+        let kilobytes: Option<f64> = text.lines().find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+        });
+        Ok(kilobytes.context(format!("{path} has no VmRSS"))? * 1024.0)
+    }
+
     /// Nanoseconds that the server's main thread has run. Its other threads write files and free memory aside;
     /// they take no time from clients as long as there is another core.
     pub fn cpu_ns(&self) -> Result<u64> {

@@ -5,6 +5,7 @@
 //! LPUSH and BLPOP on a server without the module: the queue that Redis itself has. No client is added or lost, so the
 //! number of waiters stays what the row says.
 
+use std::path::Path;
 use std::time::Instant;
 
 use super::commands::granted;
@@ -40,25 +41,37 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let waiters = bench.size(1_000, 100);
     let handoffs = bench.size(300, 20);
     for (setting, target) in [(Setting::Plain, 1.1), (Setting::Both, 1.2)] {
-        let mut samples = Samples::default();
-        for pair in 0..bench.pairs() {
-            let (mut ours, mut theirs) = bench.both(setting)?;
-            let lock = Ring::new(&mut ours, Queue::Lock, waiters)?;
-            let list = Ring::new(&mut theirs, Queue::List, waiters)?;
-            let mut sides = ((ours, lock), (theirs, list));
-            let slices = alternate(pair, (&mut sides.0, &mut sides.1), |(side, ring), _| {
-                Ok(median(&ring.handoffs(&mut side.control, handoffs)?))
-            })?;
-            for (mut side, _) in [sides.0, sides.1] {
-                side.server.settle_replica(&mut side.control)?;
-            }
-            samples.push_slices(&slices);
-        }
+        let samples = alternating(bench, &bench.options.server, setting, waiters, handoffs)?;
         let name = format!("RELEASE → grant / LPUSH → BLPOP, {waiters} waiters");
         let row = Row::new("handoff", name, "µs", samples);
         rows.push(row.setting(setting.name()).cost_at_most(target));
     }
     Ok(())
+}
+
+/// The hand-offs of ours and of theirs in turns, so many in each slice, on servers of this program.
+pub fn alternating(
+    bench: &Bench,
+    program: &Path,
+    setting: Setting,
+    waiters: usize,
+    handoffs: usize,
+) -> Result<Samples> {
+    let mut samples = Samples::default();
+    for pair in 0..bench.pairs() {
+        let (mut ours, mut theirs) = bench.both_of(program, setting, false)?;
+        let lock = Ring::new(&mut ours, Queue::Lock, waiters)?;
+        let list = Ring::new(&mut theirs, Queue::List, waiters)?;
+        let mut sides = ((ours, lock), (theirs, list));
+        let slices = alternate(pair, (&mut sides.0, &mut sides.1), |(side, ring), _| {
+            Ok(median(&ring.handoffs(&mut side.control, handoffs)?))
+        })?;
+        for (mut side, _) in [sides.0, sides.1] {
+            side.server.settle_replica(&mut side.control)?;
+        }
+        samples.push_slices(&slices);
+    }
+    Ok(samples)
 }
 
 pub fn run_growth(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
@@ -113,6 +126,14 @@ pub fn latencies(bench: &Bench, pair: usize, waiters: usize) -> Result<(f64, f64
 impl Ring {
     /// Connects `waiters` clients and one that holds. All wait when this returns.
     pub fn new(side: &mut Side, queue: Queue, waiters: usize) -> Result<Self> {
+        let mut ring = Self::idle(side, queue, waiters)?;
+        ring.enqueue_all()?;
+        ring.await_parked(side)?;
+        Ok(ring)
+    }
+
+    /// The same, and nobody waits yet.
+    pub fn idle(side: &mut Side, queue: Queue, waiters: usize) -> Result<Self> {
         let mut ring = Self {
             queue,
             clients: side.server.clients(waiters + 1)?,
@@ -125,14 +146,20 @@ impl Ring {
             ring.enqueue(0)?;
             ring.receive_grant(0)?;
         }
-        for client in 1..=waiters {
-            ring.enqueue(client)?;
-        }
-        let control = &mut side.control;
+        Ok(ring)
+    }
+
+    /// Sends the request of each client but the one that holds.
+    pub fn enqueue_all(&mut self) -> Result<()> {
+        (1..self.clients.len()).try_for_each(|client| self.enqueue(client))
+    }
+
+    /// Returns when the server has parked them all.
+    pub fn await_parked(&self, side: &mut Side) -> Result<()> {
+        let (control, waiters) = (&mut side.control, self.clients.len() - 1);
         side.server.eventually("all clients to wait", || {
             Ok(info_number(control, "clients", "blocked_clients")? as usize == waiters)
-        })?;
-        Ok(ring)
+        })
     }
 
     /// Returns how long each of `count` hand-offs took, in microseconds.

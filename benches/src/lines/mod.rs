@@ -13,6 +13,8 @@ mod lapses;
 mod memory;
 mod native;
 mod requests;
+mod restore;
+mod servers;
 mod stalls;
 mod throughput;
 mod waiters;
@@ -91,9 +93,10 @@ pub const ALL: &[Line] = &[
     ),
     full(
         "requests",
-        "acquire with TOKEN, a refused try, RENEW, QUEUE asked again",
+        "acquire with TOKEN, a refused try, RENEW, QUEUE and asking again",
         requests::run,
     ),
+    full("parking", "a request that waits", waiters::run_parking),
     full("native", "acquire + release beside DELIFEQ", native::run),
     full(
         "bystanders",
@@ -122,6 +125,16 @@ pub const ALL: &[Line] = &[
         lapses::run,
     ),
     full("stalls", "the longest turn of the event loop", stalls::run),
+    full(
+        "restore",
+        "DUMP and RESTORE of a semaphore with 100,000 holders",
+        restore::run,
+    ),
+    full(
+        "servers",
+        "acquire + release, and the hand-off, on other servers",
+        servers::run,
+    ),
     full(
         "waiter-memory",
         "bytes of a waiting client",

@@ -1,7 +1,7 @@
 //! Requests that clients send all the time, one by one: what each costs beside the plain command that does nearest.
 //!
 //! A lock is taken with a TOKEN, as the client helpers do; a try is refused because another holds; a lease is renewed;
-//! a kept place is asked for again. Nothing of the server's own does the last.
+//! a place is kept and asked for again. Nothing of the server's own does the last two.
 
 use super::commands::{
     LEASE, acquire, acquire_with_token, is_granted, is_nil, is_ok, is_one, set_nx_px,
@@ -42,7 +42,7 @@ impl One {
     }
 }
 
-pub const ALL: [Request; 4] = [
+pub const ALL: [Request; 5] = [
     Request {
         name: "refused",
         what: "refused ACQUIRE PX / refused SET NX PX",
@@ -89,6 +89,16 @@ pub const ALL: [Request; 4] = [
         }),
     },
     Request {
+        name: "queue-first",
+        what: "QUEUE, the first time, of 1,000 locks",
+        ours: One {
+            prepare: hold_locks,
+            write: |number, out| queue(&key(number % HELD), &token(HELD + number), out),
+            is_right: is_waiting,
+        },
+        theirs: None,
+    },
+    Request {
         name: "queue",
         what: "QUEUE, asked again, 1,000 places",
         ours: One {
@@ -115,16 +125,19 @@ fn keep_places(side: &mut Side) -> Result<()> {
 
 /// Asks for the first lock, with one of [`HELD`] tokens that do not hold it.
 fn ask_again(number: u64, out: &mut Vec<u8>) {
-    let token = token(HELD + number % HELD);
+    queue(&key(0), &token(HELD + number % HELD), out);
+}
+
+fn queue(key: &[u8], token: &[u8], out: &mut Vec<u8>) {
     write_command(
         out,
         &[
             b"DLOCK.ACQUIRE",
-            &key(0),
+            key,
             b"PX",
             LEASE,
             b"TOKEN",
-            &token,
+            token,
             b"QUEUE",
             b"60000",
         ],

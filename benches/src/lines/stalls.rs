@@ -1,4 +1,4 @@
-//! The longest turn of the event loop, as another client's PING sees it, when something happens to all keys at once
+//! The longest turn of the event loop, as another client's PING sees it, and the CPU time of an event's own turn, when something happens to all keys at once
 //! or to one large key, on a server with a million holds. Theirs is the same on a server with as many SET PX keys.
 //!
 //! Where the event has no counterpart, theirs is the nearest thing that a server has: a sorted set with as many
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::commands::{acquire, is_granted, is_ok, is_one, set_nx_px};
 use crate::bench::{Bench, Side, ours_first};
-use crate::client::expect;
+use crate::client::{Client, expect};
 use crate::invalid::{Invalid, Result};
 use crate::load::{Single, drive};
 use crate::pings::longest_during;
@@ -44,13 +44,30 @@ struct Sizes {
     contended: usize,
 }
 
+/// What an event costs.
+struct Stall {
+    longest_ms: f64,
+    /// CPU time of the server from the request to its reply. None of a start, which nobody asks for.
+    cpu_ms: Option<f64>,
+}
+
+impl Stall {
+    fn of_start(longest_ms: f64) -> Self {
+        Self {
+            longest_ms,
+            cpu_ms: None,
+        }
+    }
+}
+
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let sizes = Sizes {
         holds: bench.size(1_000_000, 20_000),
         holders: bench.size(200_000, 5_000),
         contended: bench.clients("stalls, CONTENDED", bench.size(20_000, 200)),
     };
-    let mut samples = EVENTS.map(|_| Samples::default());
+    let mut longest = EVENTS.map(|_| Samples::default());
+    let mut cpu = EVENTS.map(|_| Samples::default());
     // A pair takes more than a minute, and two are enough for figures that differ by factors.
     for pair in 0..bench.pairs().min(2) {
         let (ours, theirs) = if ours_first(pair, 0) {
@@ -60,27 +77,32 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             let theirs = stalls(bench, false, sizes)?;
             (stalls(bench, true, sizes)?, theirs)
         };
-        for (samples, (ours, theirs)) in samples.iter_mut().zip(ours.into_iter().zip(theirs)) {
-            samples.push(ours, theirs);
+        for (at, (ours, theirs)) in ours.into_iter().zip(theirs).enumerate() {
+            longest[at].push(ours.longest_ms, theirs.longest_ms);
+            if let (Some(ours), Some(theirs)) = (ours.cpu_ms, theirs.cpu_ms) {
+                cpu[at].push(ours, theirs);
+            }
         }
     }
-    for (event, samples) in EVENTS.into_iter().zip(samples) {
+    for (event, (longest, cpu)) in EVENTS.into_iter().zip(longest.into_iter().zip(cpu)) {
         let what = match event {
             "DEL of a semaphore / sorted set" => format!("{event} of {}", sizes.holders),
             "CONTENDED / KEYS" => format!("{event} of {} keys", sizes.contended),
             _ => event.to_owned(),
         };
-        let row = Row::new("stalls", what, "ms", samples);
-        rows.push(
-            row.setting(format!("{} keys", sizes.holds))
-                .at_most_or_theirs(10.0),
-        );
+        for (unit, samples) in [("ms", longest), ("ms CPU", cpu)] {
+            if !samples.ours.is_empty() {
+                let row = Row::new("stalls", &*what, unit, samples);
+                let setting = format!("{} keys", sizes.holds);
+                rows.push(row.setting(setting).at_most_or_theirs(10.0));
+            }
+        }
     }
     Ok(())
 }
 
-/// Returns the longest PING of each event, in the order of [`EVENTS`].
-fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[f64; 9]> {
+/// Returns what each event costs, in the order of [`EVENTS`].
+fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[Stall; 9]> {
     let mut side = match is_ours {
         true => bench.ours(Setting::Plain)?,
         false => bench.theirs(Setting::Plain)?,
@@ -106,8 +128,8 @@ fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[f64; 9]> {
         swap,
         removal,
         listing,
-        load,
-        start,
+        Stall::of_start(load),
+        Stall::of_start(start),
         flush,
         flush_async,
     ])
@@ -130,13 +152,32 @@ fn assert_keys(side: &mut Side, count: u64) -> Result<()> {
     }
 }
 
-/// Carries out a command that answers OK.
-fn command(side: &mut Side, command: &str) -> Result<f64> {
-    let control = &mut side.control;
-    longest_during(side.server.port(), AFTER, || control.ok(command))
+/// Sends a request, and PINGs meanwhile.
+fn stall(side: &mut Side, request: impl FnOnce(&mut Client) -> Result<()>) -> Result<Stall> {
+    let mut cpu_ms = None;
+    let longest_ms = longest_during(side.server.port(), AFTER, || {
+        cpu_ms = Some(side.turn_cpu_ms(request)?);
+        Ok(())
+    })?;
+    Ok(Stall { longest_ms, cpu_ms })
 }
 
-fn removal(side: &mut Side, is_ours: bool, holders: u64) -> Result<f64> {
+/// Carries out a command that answers OK.
+fn command(side: &mut Side, command: &str) -> Result<Stall> {
+    stall(side, |control| control.ok(command))
+}
+
+fn removal(side: &mut Side, is_ours: bool, holders: u64) -> Result<Stall> {
+    fill_large(side, is_ours, holders)?;
+    stall(side, |control| {
+        control.call(&[b"DEL", b"large"], |reply| {
+            expect(*reply == Reply::Integer(1), "1", reply)
+        })
+    })
+}
+
+/// Makes a semaphore with so many holders, or a sorted set with as many members.
+pub fn fill_large(side: &mut Side, is_ours: bool, holders: u64) -> Result<()> {
     if is_ours {
         let write = |_, out: &mut Vec<u8>| {
             write_command(
@@ -151,7 +192,7 @@ fn removal(side: &mut Side, is_ours: bool, holders: u64) -> Result<f64> {
                 ],
             );
         };
-        side.load(&mut Single::new(holders, 32, write, is_granted))?;
+        side.load(&mut Single::new(holders, 32, write, is_granted))
     } else {
         let write = |number, out: &mut Vec<u8>| {
             let member = crate::words::token(number);
@@ -160,14 +201,8 @@ fn removal(side: &mut Side, is_ours: bool, holders: u64) -> Result<f64> {
                 &[b"ZADD", b"large", number.to_string().as_bytes(), &member],
             );
         };
-        side.load(&mut Single::new(holders, 32, write, is_one))?;
+        side.load(&mut Single::new(holders, 32, write, is_one))
     }
-    let control = &mut side.control;
-    longest_during(side.server.port(), AFTER, || {
-        control.call(&[b"DEL", b"large"], |reply| {
-            expect(*reply == Reply::Integer(1), "1", reply)
-        })
-    })
 }
 
 /// The name of a contended key.
@@ -176,7 +211,7 @@ pub fn contended(number: usize) -> [u8; 16] {
 }
 
 /// CONTENDED on a server with so many contended keys, each with a holder and a waiting client.
-fn contended_listing(side: &mut Side, count: usize) -> Result<f64> {
+fn contended_listing(side: &mut Side, count: usize) -> Result<Stall> {
     let hold = |number: u64, out: &mut Vec<u8>| {
         let name = contended(number as usize);
         write_command(out, &[b"DLOCK.ACQUIRE", &name, b"PX", b"3600000"]);
@@ -191,24 +226,25 @@ fn contended_listing(side: &mut Side, count: usize) -> Result<f64> {
     side.server.eventually("all clients to wait", || {
         Ok(info_number(control, "clients", "blocked_clients")? as usize == count)
     })?;
-    let longest = longest_during(side.server.port(), AFTER, || {
+    let stall = stall(side, |control| {
         control.call(&[b"DSYNC.CONTENDED", b"COUNT", b"10"], |reply| {
             let listed = reply.array().map_or(0, <[_]>::len);
             expect(listed == 10, "ten contended keys", reply)
         })
     })?;
     drop(waiters);
+    let control = &mut side.control;
     side.server.eventually("the waiters to go", || {
         Ok(info(control, "clients", "blocked_clients")? == "0")
     })?;
     let remove =
         |number: u64, out: &mut Vec<u8>| write_command(out, &[b"DEL", &contended(number as usize)]);
     side.load(&mut Single::new(count as u64, 32, remove, is_one))?;
-    Ok(longest)
+    Ok(stall)
 }
 
 /// KEYS of so many keys. They are in a database of their own: KEYS looks at all keys of a database.
-fn plain_listing(side: &mut Side, count: usize) -> Result<f64> {
+fn plain_listing(side: &mut Side, count: usize) -> Result<Stall> {
     let control = &mut side.control;
     control.ok("SELECT 1")?;
     let set = |number: u64, out: &mut Vec<u8>| {
@@ -218,15 +254,15 @@ fn plain_listing(side: &mut Side, count: usize) -> Result<f64> {
         std::slice::from_mut(control),
         &mut Single::new(count as u64, 32, set, is_ok),
     )?;
-    let longest = longest_during(side.server.port(), AFTER, || {
+    let stall = stall(side, |control| {
         control.call(&[b"KEYS", b"contended:*"], |reply| {
             let listed = reply.array().map_or(0, <[_]>::len);
             expect(listed == count, "all keys", reply)
         })
     })?;
-    control.ok("FLUSHDB SYNC")?;
-    control.ok("SELECT 0")?;
-    Ok(longest)
+    side.control.ok("FLUSHDB SYNC")?;
+    side.control.ok("SELECT 0")?;
+    Ok(stall)
 }
 
 fn saved(mut side: Side, holds: u64) -> Result<Side> {

@@ -1,4 +1,4 @@
-//! Clients that wait: the memory that each takes, and what they cost others while they only stand there.
+//! Clients that wait: what it costs to park them, the memory that each takes, and what they cost others meanwhile.
 //! Theirs are clients in BLPOP on a server without the module.
 
 use std::time::Duration;
@@ -20,32 +20,52 @@ const BUFFERS_GONE: Duration = Duration::from_millis(3_500);
 
 pub fn run_memory(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.clients("waiter-memory", bench.size(10_000, 500));
-    let mut samples = Samples::default();
+    let [mut counted, mut resident] = [Samples::EMPTY; 2];
     for pair in 0..bench.pairs() {
         let (ours, theirs) = both(bench, pair, |queue, side| {
             let short = Duration::from_millis(200);
             side.lanes.clear();
             let before = settled(&mut side.control, short)?;
+            let resident_before = side.server.resident_bytes()?;
             let _ring = Ring::new(side, queue, count)?;
             let after = settled(&mut side.control, bench.size(BUFFERS_GONE, short))?;
-            Ok((after - before) / count as f64)
+            let resident = side.server.resident_bytes()? - resident_before;
+            Ok([after - before, resident].map(|bytes| bytes / count as f64))
         })?;
-        samples.push(ours, theirs);
+        counted.push(ours[0], theirs[0]);
+        resident.push(ours[1], theirs[1]);
     }
-    let row = Row::new(
-        "waiter-memory",
-        "a waiter / a client in BLPOP",
-        "B",
-        samples,
-    );
+    let what = "a waiter / a client in BLPOP";
+    let setting = format!("{count} clients");
+    let row = Row::new("waiter-memory", what, "B", counted).setting(&*setting);
     let place = Place::Bars {
         chart: "memory of a waiter",
     };
-    rows.push(
-        row.setting(format!("{count} clients"))
-            .cost_at_most(1.05)
-            .at(place),
-    );
+    rows.push(row.cost_at_most(1.05).at(place));
+    let what = format!("{what}, resident");
+    rows.push(Row::new("waiter-memory", what, "B", resident).setting(setting));
+    Ok(())
+}
+
+/// The CPU time of a request that waits, until all wait: each sent alone, by a client of its own.
+pub fn run_parking(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
+    let count = bench.clients("parking", bench.size(1_000, 100));
+    let mut samples = Samples::default();
+    for pair in 0..bench.pairs() {
+        let (ours, theirs) = both(bench, pair, |queue, side| {
+            let mut ring = Ring::idle(side, queue, count)?;
+            side.control.barrier()?;
+            let before = side.server.cpu_ns()?;
+            ring.enqueue_all()?;
+            side.control.barrier()?;
+            let cpu_ns = (side.server.cpu_ns()? - before) as f64;
+            ring.await_parked(side)?;
+            Ok(cpu_ns / count as f64)
+        })?;
+        samples.push(ours, theirs);
+    }
+    let row = Row::new("parking", "ACQUIRE BLOCK / BLPOP", "ns CPU", samples);
+    rows.push(row.setting(format!("{count} clients")));
     Ok(())
 }
 
@@ -78,11 +98,11 @@ pub fn run_beside(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 
 /// Measures ours and theirs, each on a fresh server, one after the other: both crowds at once would need twice the
 /// open files.
-fn both(
+fn both<T>(
     bench: &Bench,
     pair: usize,
-    measure: impl Fn(Queue, &mut Side) -> Result<f64>,
-) -> Result<(f64, f64)> {
+    measure: impl Fn(Queue, &mut Side) -> Result<T>,
+) -> Result<(T, T)> {
     let ours = || measure(Queue::Lock, &mut bench.ours(Setting::Plain)?);
     let theirs = || measure(Queue::List, &mut bench.theirs(Setting::Plain)?);
     if ours_first(pair, 0) {
