@@ -17,8 +17,8 @@
 //!
 //! Where to find what:
 //! - [`types`]: the vocabulary; `fence`: how fences rise;
-//! - [`hold`], `hold_set`: one hold, and all holds of a key; `families`: the rules of each family; `state`: a key's
-//!   value, with its `address`; `heap`: what all of it takes;
+//! - [`hold`]: one hold; `state`: a key's value, with all its holds and, in `families`, the rules of each family;
+//!   `address`: where it is; `heap`: what all of it takes;
 //! - `queue`: the waiting requests and kept places of one key and of all keys; `index`: how states are found;
 //! - [`calls`]: what clients, the timer and other servers ask for. Every call that changes a key or its queue ends in
 //!   `Engine::settle`, so that no first request of a queue waits although it could be granted;
