@@ -190,7 +190,7 @@ impl Body {
     }
 
     /// Returns the changes that make a new state equal to this one, for a saved state: the scalars and the holds, oldest
-    /// first, in the order that [`Body::has_scalars_first`] says. What only later versions of the format have comes at
+    /// first, in the order that `has_scalars_first` says. What only later versions of the format have comes at
     /// the end.
     ///
     /// What is displaced is saved only while nobody has heard of a hold: another server, or this one after a restart, ends
