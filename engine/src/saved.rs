@@ -1,7 +1,7 @@
 //! A state as the packed changes that rebuild it. RDB files, DUMP payloads, rewritten AOFs and digests hold these.
 //!
 //! A state is one packed string, or several if it has many holds; each but the last says that more follow. The strings
-//! are those of [`crate::wire`]. [`Body::as_changes`] makes the changes, and [`Loading`] applies them with the same result
+//! are those of [`crate::wire`]. [`Body::as_changes`] makes the changes, and `Loading` applies them with the same result
 //! and the same refusals as [`Body::apply`]. This file checks what only a saved state must fulfil: which changes it may
 //! have, and in which order.
 //!

@@ -45,7 +45,7 @@ pub(super) struct IntegerSpec {
     pub(super) into: Number,
     pub(super) unit: &'static str,
     /// The parser multiplies the value by this and divides the upper bound by it: 1,000 for EX, whose seconds
-    /// [`Parsed`](super::parsed::Parsed) keeps in milliseconds.
+    /// [`Parsed`](super::row::Parsed) keeps in milliseconds.
     pub(super) factor: u64,
     pub(super) min: u64,
     pub(super) max: Max,
@@ -87,7 +87,7 @@ impl BoundSetting {
     }
 }
 
-/// The numbers that a request can have: an index into [`Parsed`](super::parsed::Parsed)'s numbers.
+/// The numbers that a request can have: an index into [`Parsed`](super::row::Parsed)'s numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Number {
     /// Milliseconds: a lease, or how long a result is kept.
@@ -109,7 +109,7 @@ impl Number {
     pub(super) const KINDS: usize = Number::Count as usize + 1;
 }
 
-/// The texts that a request can have: an index into [`Parsed`](super::parsed::Parsed)'s texts.
+/// The texts that a request can have: an index into [`Parsed`](super::row::Parsed)'s texts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Text {
     Token,
@@ -125,7 +125,7 @@ impl Text {
     pub(super) const KINDS: usize = Text::OwnerPattern as usize + 1;
 }
 
-/// The words without a value that a request can have: an index into [`Parsed`](super::parsed::Parsed)'s flags.
+/// The words without a value that a request can have: an index into [`Parsed`](super::row::Parsed)'s flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flag {
     Shared,
