@@ -4,10 +4,9 @@
 //! work is the difference of two files: that between two DEBUGs with the work between them, and that between two
 //! without.
 //!
-//! A slow server does more of what it does by the clock. So its cron is paused and called once a second, the allocator
-//! keeps the pages that were freed, and the AOF is not synced. What the server is sent must not depend on the clock
-//! either: [`await_sleep`] separates two turns of its event loop, and what arrives between [`stop`] and [`resume`] is
-//! read in one turn.
+//! A slow server does more of what it does by the clock. So its cron is paused, besides what [`crate::valgrind`] sets. What
+//! the server is sent must not depend on the clock either: [`await_sleep`] separates two turns of its event loop, and what
+//! arrives between [`stop`] and [`resume`] is read in one turn.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,31 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The server's timers count in milliseconds, so one that fires after the next turn ends a shorter sleep.
 const SLEEP: Duration = Duration::from_millis(3);
-
-/// What the server is told besides.
-pub const ARGUMENTS: [&str; 4] = [
-    "--enable-debug-command local",
-    "--hz 1",
-    "--dynamic-hz no",
-    "--appendfsync no",
-];
-
-/// Settings of the allocator: for Debian's library, and for the one that the server brings along.
-pub const ENVIRONMENT: [(&str, &str); 2] = [("MALLOC_CONF", KEEP), ("JE_MALLOC_CONF", KEEP)];
-const KEEP: &str = "dirty_decay_ms:-1,muzzy_decay_ms:-1";
-
-/// What stands before the server's program, which may be a shell script.
-pub fn prefix(directory: &Path) -> Vec<String> {
-    let directory = directory.display();
-    vec![
-        "valgrind".to_owned(),
-        "--tool=callgrind".to_owned(),
-        "--trace-children=yes".to_owned(),
-        "--dump-before=debugCommand".to_owned(),
-        format!("--callgrind-out-file={directory}/callgrind.%p"),
-        format!("--log-file={directory}/valgrind.log"),
-    ]
-}
 
 /// Returns how many instructions the server executes for the work, in all its threads, and keeps callgrind's file about
 /// it. Once in a server's life, which began with a [`mark`].

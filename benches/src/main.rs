@@ -27,6 +27,7 @@ mod resp;
 mod row;
 mod server;
 mod statistics;
+mod valgrind;
 mod words;
 
 use std::fs;

@@ -17,8 +17,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::counting;
 use crate::invalid::{Context, Invalid, Result};
+use crate::valgrind;
 
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -66,7 +66,7 @@ pub struct Plan {
     /// The slots that the server has, as a node of a cluster. `None` starts it without cluster mode.
     pub slots: Option<SlotRange>,
     pub max_clients: usize,
-    /// Whether valgrind runs the server, and then the library that is preloaded, see [`counting`].
+    /// Whether valgrind runs the server, and then the library that is preloaded, see [`valgrind`].
     pub counted_with: Option<PathBuf>,
     /// Made by the start, and emptied by the server's guard but for the log.
     pub directory: PathBuf,
@@ -319,7 +319,7 @@ fn spawn(plan: &Plan, ports: Ports, primary: Option<u16>) -> Result<Child> {
     let mut command = Command::new("setpriv");
     if let Some(library) = &plan.counted_with {
         command
-            .envs(counting::ENVIRONMENT)
+            .envs(valgrind::ENVIRONMENT)
             .env("LD_PRELOAD", library);
     }
     // The shell closes the gap in which the run ended before the kernel knew the request.
@@ -328,7 +328,7 @@ fn spawn(plan: &Plan, ports: Ports, primary: Option<u16>) -> Result<Child> {
         .arg(r#"[ "$PPID" = "$0" ] && exec "$@""#)
         .arg(std::process::id().to_string())
         .args(match plan.counted_with {
-            Some(_) => counting::prefix(&plan.directory),
+            Some(_) => valgrind::prefix(&plan.directory),
             None => Vec::new(),
         })
         .arg(&plan.program)
@@ -362,7 +362,7 @@ fn arguments(plan: &Plan, ports: Ports, primary: Option<u16>) -> Vec<String> {
         arguments.push("--appendfsync everysec".to_owned());
     }
     if plan.counted_with.is_some() {
-        arguments.extend(counting::ARGUMENTS.map(str::to_owned));
+        arguments.extend(valgrind::ARGUMENTS.map(str::to_owned));
     }
     if plan.slots.is_some() {
         arguments.push("--cluster-enabled yes".to_owned());

@@ -1,5 +1,5 @@
-//! The replies of a command in words, for the pages in `docs/commands`: their forms, and what their fields mean. One name means the same in the replies of all
-//! commands; where it is about something else, the command or the family decides.
+//! The replies of a command in words, for the pages in `docs/commands`: their forms, and what their fields mean. One name
+//! means the same in the replies of all commands; where it is about something else, the command or the family decides.
 
 use std::fmt::Write as _;
 

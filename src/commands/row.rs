@@ -105,7 +105,8 @@ impl Call<'_> {
     }
 }
 
-/// The arguments of one request as values. The parser (`parse`) fills them in. Each is within the bounds that the command's row gives for it.
+/// The arguments of one request as values. The parser (`parse`) fills them in. Each is within the bounds that the command's
+/// row gives for it.
 #[derive(Default)]
 pub(super) struct Parsed<'a> {
     /// By [`Number`]. Valid only where `has_number` has the bit.

@@ -91,19 +91,12 @@ const TO_MEND: &[(&str, &[&[&str]])] = &[
     ),
     (
         "benches",
-        &[
-            &[
-                "benches/src/bench.rs",
-                "benches/src/counting.rs",
-                "benches/src/server.rs",
-            ],
-            &[
-                "benches/src/peers/contest.rs",
-                "benches/src/peers/crash.rs",
-                "benches/src/peers/library.rs",
-                "benches/src/peers/mod.rs",
-            ],
-        ],
+        &[&[
+            "benches/src/peers/contest.rs",
+            "benches/src/peers/crash.rs",
+            "benches/src/peers/library.rs",
+            "benches/src/peers/mod.rs",
+        ]],
     ),
 ];
 

@@ -31,7 +31,7 @@ pub struct Line {
     pub what: &'static str,
     mode: Mode,
     /// Measures, and pushes rows. An error makes the run invalid; rows that were pushed before it stay.
-    pub run: fn(&Bench, &mut Vec<Row>) -> Result<()>,
+    pub run: Run,
 }
 
 impl Line {
@@ -41,43 +41,27 @@ impl Line {
     }
 }
 
-const fn full(
-    name: &'static str,
-    what: &'static str,
-    run: fn(&Bench, &mut Vec<Row>) -> Result<()>,
-) -> Line {
+type Run = fn(&Bench, &mut Vec<Row>) -> Result<()>;
+
+const fn line(mode: Mode, name: &'static str, what: &'static str, run: Run) -> Line {
     Line {
         name,
         what,
-        mode: Mode::Full,
+        mode,
         run,
     }
 }
 
-const fn growth(
-    name: &'static str,
-    what: &'static str,
-    run: fn(&Bench, &mut Vec<Row>) -> Result<()>,
-) -> Line {
-    Line {
-        name,
-        what,
-        mode: Mode::Growth,
-        run,
-    }
+const fn full(name: &'static str, what: &'static str, run: Run) -> Line {
+    line(Mode::Full, name, what, run)
 }
 
-const fn instructions(
-    name: &'static str,
-    what: &'static str,
-    run: fn(&Bench, &mut Vec<Row>) -> Result<()>,
-) -> Line {
-    Line {
-        name,
-        what,
-        mode: Mode::Instructions,
-        run,
-    }
+const fn growth(name: &'static str, what: &'static str, run: Run) -> Line {
+    line(Mode::Growth, name, what, run)
+}
+
+const fn instructions(name: &'static str, what: &'static str, run: Run) -> Line {
+    line(Mode::Instructions, name, what, run)
 }
 
 pub const ALL: &[Line] = &[

@@ -1,5 +1,6 @@
-//! The longest turn of the event loop, as another client's PING sees it, and the CPU time of an event's own turn, when something happens to all keys at once
-//! or to one large key, on a server with a million holds. Theirs is the same on a server with as many SET PX keys.
+//! What it costs when something happens to all keys at once, or to one large key, on a server with a million holds: the
+//! longest turn of the event loop, as another client's PING sees it, and the CPU time from the request to its reply.
+//! Theirs is the same on a server with as many SET PX keys.
 //!
 //! Where the event has no counterpart, theirs is the nearest thing that a server has: a sorted set with as many
 //! members for a semaphore's holders (what semaphores without a module are made of), KEYS over as many keys for

@@ -139,7 +139,8 @@ impl Job {
     }
 }
 
-/// Ends no hold. Dropping it would release it: a request to a server that does not answer, or that has ended the hold itself.
+/// Ends no hold. Dropping it would release it: a request to a server that does not answer, or that has ended the hold
+/// itself.
 fn forget(grant: Grant) {
     std::mem::forget(grant);
 }

@@ -236,7 +236,8 @@ impl Engine {
         }
     }
 
-    /// Does the task, and everything else that is due for its key, except that the end of a pause lapses no hold. If the key cannot be written, only waits run out.
+    /// Does the task, and everything else that is due for its key, except that the end of a pause lapses no hold. If the
+    /// key cannot be written, only waits run out.
     pub fn perform(&mut self, task: Task, key: &mut Key<'_>, now: Now) {
         if !now.may_write && !matches!(task, Task::RunOut { .. }) {
             return self.put_off(task, now);

@@ -31,9 +31,10 @@ use dsync_engine::types::Fence;
 /// The time between two refreshes of the slots without a reason, in microseconds.
 const REFRESH_US: u64 = 10_000_000;
 
-/// The state of a server in cluster mode; other servers have none.
+/// Only a server in cluster mode has a node's state.
 static NODE: GilCell<Option<ClusterNode>> = GilCell::new(Option::default);
 
+/// What a server in cluster mode knows of its slots and of the other nodes.
 pub(super) struct ClusterNode {
     pub(super) slots: Slots,
     /// The epochs at the last refresh. They can be older, and so less, than the true ones.
