@@ -12,6 +12,8 @@ use super::api::required;
 /// A string object, borrowed from a command or owned.
 pub(crate) struct KeyString<'a> {
     string: *mut raw::RedisModuleString,
+    /// Its bytes, which each request needs several times.
+    bytes: *const [u8],
     owned: bool,
     lifetime: PhantomData<&'a [u8]>,
 }
@@ -28,24 +30,28 @@ impl<'a> KeyString<'a> {
         };
         KeyString {
             string,
+            // SAFETY: RM_CreateString has just returned the string, which lives until `drop` gives it back.
+            bytes: unsafe { bytes_of(string) },
             owned: true,
             lifetime: PhantomData,
         }
     }
 
     /// # Safety
-    /// `string` must be a string object that lives for all of `'a`.
+    /// `string` must be a string object that lives and does not change for all of `'a`.
     pub(super) unsafe fn borrowed(string: *mut raw::RedisModuleString) -> Self {
         KeyString {
             string,
+            // SAFETY: as the caller guarantees.
+            bytes: unsafe { bytes_of(string) },
             owned: false,
             lifetime: PhantomData,
         }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the string object lives as long as `self`, and nothing changes the bytes of a name.
-        unsafe { bytes_of(self.string) }
+        // SAFETY: the string object, whose buffer this is, lives as long as `self`, and nothing changes the bytes of a name.
+        unsafe { &*self.bytes }
     }
 
     pub(super) fn raw(&self) -> *mut raw::RedisModuleString {
