@@ -62,8 +62,12 @@ impl<T: Send> GilCell<T> {
         Some(body(self.made(&mut value)))
     }
 
+    // A `match`, because a call of `get_or_insert_with` is not inlined, and each request uses eight cells.
     fn made<'a>(&'static self, value: &'a mut Option<T>) -> &'a mut T {
-        value.get_or_insert_with(|| self.first())
+        match value {
+            Some(value) => value,
+            None => value.insert(self.first()),
+        }
     }
 
     #[cold]
