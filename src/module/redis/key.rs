@@ -105,20 +105,16 @@ impl<'a> OpenKey<'a> {
 /// # Safety
 /// `raw` is a key that the server or this module has open, or NULL.
 pub(super) unsafe fn content_of(raw: *mut raw::RedisModuleKey) -> KeyContent {
-    // SAFETY: RM_KeyType, RM_ModuleTypeGetType and RM_ModuleTypeGetValue accept an open key or NULL, and the value is
-    // never dereferenced.
-    let (kind, value_type, value) = unsafe {
-        (
-            required!(RedisModule_KeyType)(raw),
-            required!(RedisModule_ModuleTypeGetType)(raw),
-            required!(RedisModule_ModuleTypeGetValue)(raw),
-        )
-    };
-    if kind == raw::REDISMODULE_KEYTYPE_EMPTY as i32 {
-        return KeyContent::Absent;
+    // SAFETY: RM_ModuleTypeGetType and, below, RM_ModuleTypeGetValue and RM_KeyType accept an open key or NULL.
+    let value_type = unsafe { required!(RedisModule_ModuleTypeGetType)(raw) };
+    if let Some(family) = value_type::family_of(value_type) {
+        // SAFETY: as above, and the value is never dereferenced.
+        let value = unsafe { required!(RedisModule_ModuleTypeGetValue)(raw) };
+        return id_of(value).map_or(KeyContent::Other, |id| KeyContent::Ours { family, id });
     }
-    match (value_type::family_of(value_type), id_of(value)) {
-        (Some(family), Some(id)) => KeyContent::Ours { family, id },
+    // SAFETY: as above.
+    match unsafe { required!(RedisModule_KeyType)(raw) } {
+        empty if empty == raw::REDISMODULE_KEYTYPE_EMPTY as i32 => KeyContent::Absent,
         _ => KeyContent::Other,
     }
 }
