@@ -23,13 +23,16 @@ use crate::module::redis::cluster::{self, Epochs};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::events;
 use crate::module::redis::filter;
-use crate::module::redis::gil::GilCell;
+use crate::module::redis::gil::{GilCell, GilFlag};
 use crate::module::redis::hash_slot::slot;
 use crate::module::shell::SHELL;
 use dsync_engine::types::Fence;
 
 /// The time between two refreshes of the slots without a reason, in microseconds.
 const REFRESH_US: u64 = 10_000_000;
+
+/// Whether this server is in cluster mode. A flag, because each command asks.
+static IS_NODE: GilFlag = GilFlag::new();
 
 /// Only a server in cluster mode has a node's state.
 static NODE: GilCell<Option<ClusterNode>> = GilCell::new(Option::default);
@@ -86,6 +89,7 @@ impl ClusterNode {
 pub(crate) fn register(ctx: Ctx<'_>) {
     if ctx.facts().cluster() {
         NODE.with(|node| *node = Some(ClusterNode::new()));
+        IS_NODE.set(true);
     }
 }
 
@@ -113,7 +117,7 @@ pub(crate) fn take_back(ctx: Ctx<'_>) {
 
 /// Whether this server is in cluster mode.
 pub(super) fn is_node() -> bool {
-    NODE.with(|node| node.is_some())
+    IS_NODE.is_set()
 }
 
 /// Called by the server's cron on a server that decides: refreshes the slots and announces the last fence, each when it
@@ -300,6 +304,9 @@ impl filter::CommandListener for ClusterNode {
 }
 
 pub(super) fn with_node<R>(body: impl FnOnce(&mut ClusterNode) -> R) -> Option<R> {
+    if !is_node() {
+        return None;
+    }
     NODE.with(|node| node.as_mut().map(body))
 }
 
