@@ -30,13 +30,13 @@ impl Ctx<'_> {
 
 fn channel(key: &[u8], number: u64, in_cluster: impl FnOnce() -> bool) -> Vec<u8> {
     let number = number.to_string();
-    let suffix = [b":", number.as_bytes()].concat();
+    let number = number.as_bytes();
     if hash_tag(key).is_some() {
-        [PREFIX, key, &suffix].concat()
+        [PREFIX, key, b":", number].concat()
     } else if as_tag(key).is_none() && in_cluster() {
-        [PREFIX, b"{", &tag_in(slot(key)), b"}", key, &suffix].concat()
+        [PREFIX, b"{", &tag_in(slot(key)), b"}", key, b":", number].concat()
     } else {
-        [PREFIX, b"{", key, b"}", &suffix].concat()
+        [PREFIX, b"{", key, b"}:", number].concat()
     }
 }
 
