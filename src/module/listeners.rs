@@ -8,8 +8,8 @@
 //! prove that nobody listens. A new listener takes a snapshot first (a replica's first synchronisation, or an AOF
 //! that is switched on), and every snapshot is made by a forked child. Therefore the module replicates everything
 //! from the birth of any child until it has asked the server again, with no child left, and the server has neither
-//! replicas nor a backlog (with a backlog a replica can come back without a snapshot). It asks about the AOF each
-//! time. In a cluster it always replicates, because a slot migration takes its snapshot in other ways.
+//! replicas nor a backlog (with a backlog a replica can come back without a snapshot), nor an AOF. In a cluster it always
+//! replicates, because a slot migration takes its snapshot in other ways.
 //!
 //! The module does not notice a replica between its request for a snapshot and the birth of the child. A command that
 //! is only counted in that time (`replicate_as_it_came`) does no harm: it also stands in the new backlog, before the
@@ -30,14 +30,15 @@ pub(super) fn may_have_come() {
 /// Asks the server again if nobody listened before. A tick calls this before its first decision; no replica can come
 /// during the tick.
 pub(super) fn ask_again(ctx: Ctx<'_>) {
-    if NOBODY_LISTENS.set(false) {
+    if is_silent() {
+        may_have_come();
         ask(ctx);
     }
 }
 
-/// Asks the server whether anybody listens, unless it is known already that nobody does, or that somebody may.
+/// Asks the server whether anybody listens, unless it is known already that nobody does.
 pub(super) fn ask(ctx: Ctx<'_>) {
-    if nobody_listens() {
+    if is_silent() {
         return;
     }
     let facts = ctx.facts();
@@ -50,12 +51,7 @@ pub(super) fn ask(ctx: Ctx<'_>) {
     NOBODY_LISTENS.set(backlog == Some(0));
 }
 
-/// Returns whether a change made by the running command or tick need not be replicated.
-pub(super) fn is_silent(ctx: Ctx<'_>) -> bool {
-    nobody_listens() && !ctx.facts().aof()
-}
-
-/// Returns whether there is neither a replica nor a backlog. An AOF may be there.
-pub(super) fn nobody_listens() -> bool {
+/// Whether a change made by the running command or tick need not be replicated.
+pub(super) fn is_silent() -> bool {
     NOBODY_LISTENS.is_set()
 }

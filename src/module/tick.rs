@@ -175,7 +175,7 @@ fn tick(ctx: Ctx<'_>) -> bool {
         }
         search::search(ctx);
     }
-    let tick_us = match decides && !listeners::is_silent(ctx) {
+    let tick_us = match decides && !listeners::is_silent() {
         true => REPLICATED_TICK_US,
         false => TICK_US,
     };

@@ -124,7 +124,7 @@ pub(crate) fn release_after_reply(ctx: Ctx<'_>) {
     if WAITERS.with(|waiters| waiters.answered.is_empty()) {
         return;
     }
-    if listeners::nobody_listens() {
+    if listeners::is_silent() {
         return release();
     }
     if !WAITERS.with(|waiters| std::mem::replace(&mut waiters.release_is_armed, true)) {

@@ -36,7 +36,7 @@ pub(crate) fn replicate(ctx: Ctx<'_>, name: &KeyString<'_>, family: Family, chan
     if changes.is_empty() {
         return;
     }
-    if is_whole_release(family, changes) || listeners::is_silent(ctx) {
+    if is_whole_release(family, changes) || listeners::is_silent() {
         return ctx.replicate_as_it_came();
     }
     let mut packed = PACKED.with(std::mem::take);
