@@ -35,9 +35,10 @@ impl Listener for Events {
         match event {
             ServerEvent::Cron => cron(ctx),
             ServerEvent::AfterSleep => {
-                waiters::turn_is_over();
+                waiters::turn_is_over(ctx);
                 node::turn_is_over(ctx);
             }
+            ServerEvent::TurnEnds => waiters::release(),
             ServerEvent::Disconnected { client_id } => parking::disconnected(ClientId(client_id)),
             ServerEvent::FlushStarted { .. } => freed::flush_started(),
             ServerEvent::FlushEnded { db } => {

@@ -12,16 +12,19 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::listeners;
-use super::redis::blocked::ParkedClient;
+use super::redis::blocked::{self, ParkedClient};
 use super::redis::context::Ctx;
 use super::redis::events;
-use super::redis::gil::GilCell;
+use super::redis::gil::{GilCell, GilFlag};
 use super::redis::timer::{self, Timer, TimerSlot};
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::{HandedOver, Wake};
 use dsync_engine::types::{ClientId, WaiterId};
 
 static WAITERS: GilCell<Waiters> = GilCell::new(Waiters::default);
+
+/// Whether clients are to be released: a flag, because each command asks.
+static HAS_ANSWERED: GilFlag = GilFlag::new();
 
 /// All clients that wait, and the grants that may be undelivered.
 #[derive(Default)]
@@ -102,12 +105,16 @@ pub(super) fn decided(ctx: Ctx<'_>, wakes: &mut Vec<Wake>) {
             }
             parked.answer = Some(wake.answer);
             waiters.answered.extend(parked.handle.take());
+            HAS_ANSWERED.set(true);
         });
     }
 }
 
 /// Releases all clients whose answers are decided.
 pub(super) fn release() {
+    if !HAS_ANSWERED.set(false) {
+        return;
+    }
     WAITERS.with(|waiters| waiters.release_is_armed = false);
     // Release after the borrow ends, because the server may ask for the answer before this returns.
     while let Some(handle) = WAITERS.with(|waiters| waiters.answered.pop_front()) {
@@ -118,16 +125,19 @@ pub(super) fn release() {
 /// [`release`] for a command that has written its own reply.
 ///
 /// The server writes first to whom it has got something to write last. So the next holder is told of its grant before
-/// the former one is told of its release. Replicas get something when the command is over: if there may be any, a timer
-/// releases the clients after that, in the same turn of the event loop.
+/// the former one is told of its release. Replicas get something when the command is over: if there may be any, the
+/// clients get their replies after that, in the same turn of the event loop. Some servers do so by themselves. Elsewhere
+/// the end of the turn releases the clients, or a timer where that end is not reported in time. An AOF counts as a replica:
+/// the later a client is released, the fewer commands of others can meet the defect that `redis::blocked` tells of.
 pub(crate) fn release_after_reply(ctx: Ctx<'_>) {
-    if WAITERS.with(|waiters| waiters.answered.is_empty()) {
+    if !HAS_ANSWERED.is_set() {
         return;
     }
-    if listeners::is_silent() {
+    if listeners::is_silent() || blocked::answers_at_end_of_turn() {
         return release();
     }
-    if !WAITERS.with(|waiters| std::mem::replace(&mut waiters.release_is_armed, true)) {
+    let is_armed = |waiters: &mut Waiters| std::mem::replace(&mut waiters.release_is_armed, true);
+    if !events::await_end_of_turn() && !WAITERS.with(is_armed) {
         timer::start::<Release>(ctx, 0);
     }
 }
@@ -147,17 +157,17 @@ impl Timer for Release {
 }
 
 /// Forgets the grants of the last turn, whose replies are written, unless some clients are still to be released.
-pub(super) fn turn_is_over() {
-    WAITERS.with(|waiters| {
-        if waiters.answered.is_empty() {
-            waiters.in_flight.clear();
-        }
-    });
+pub(super) fn turn_is_over(ctx: Ctx<'_>) {
+    if HAS_ANSWERED.is_set() {
+        events::watch_turns(ctx);
+    } else {
+        WAITERS.with(|waiters| waiters.in_flight.clear());
+    }
 }
 
-/// Called by the server's cron. Releases clients whose timer is late because the wall clock has stepped back. Stops
-/// watching the turns if no waiter was granted since the last call: the grants before that were forgotten in the turns
-/// since.
+/// Called by the server's cron. Releases clients whose timer is late because the wall clock has stepped back, and those
+/// that the end of the turn would release, because it may not be watched any more: that stops if no waiter was granted since
+/// the last call. The grants before that were forgotten in the turns since.
 pub(super) fn cron(ctx: Ctx<'_>) {
     release();
     if !WAITERS.with(|waiters| std::mem::take(&mut waiters.was_granted)) {

@@ -28,11 +28,12 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::num::NonZeroU64;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::api::required;
+use super::api::{is_redis_before, is_valkey, required};
 use super::context::Ctx;
 use super::gil::GilCell;
 use super::guard::guard;
@@ -116,6 +117,13 @@ pub(crate) fn park<H: Hooks>(
     PARKED_NOW.store(waiter.get(), Relaxed);
     OwedReply::postpone();
     Some(ParkedClient { waiter })
+}
+
+/// Whether the server writes the answers of released clients when it has carried out all commands of the turn (Redis ≥
+/// 7.4), and not inside `release`.
+pub(crate) fn answers_at_end_of_turn() -> bool {
+    static ANSWERS: OnceLock<bool> = OnceLock::new();
+    *ANSWERS.get_or_init(|| !is_valkey() && !is_redis_before(0x0007_0400))
 }
 
 impl ParkedClient {

@@ -13,11 +13,11 @@
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::api::required;
+use super::api::{is_redis_before, required};
 use super::context::Ctx;
 use super::guard::guard;
 
@@ -33,9 +33,11 @@ pub(crate) enum LoadKind {
 pub(crate) enum ServerEvent {
     /// The server's cron ran. It runs `hz` times in a second, by the monotonic clock.
     Cron,
-    /// The event loop has returned from poll, so a new turn begins. Reported only while turns are watched, see
-    /// [`watch_turns`].
+    /// The event loop has returned from poll, so a new turn begins. Reported once after each [`watch_turns`].
     AfterSleep,
+    /// All commands of the turn are carried out, and the event loop will ask for the replies of released clients.
+    /// Reported once after each [`await_end_of_turn`].
+    TurnEnds,
     /// A connection has closed. The event can come in the middle of a script, so the handler may only change memory.
     Disconnected {
         client_id: u64,
@@ -100,6 +102,15 @@ static CALLBACK: OnceLock<Callback> = OnceLock::new();
 /// Whether there is a subscription to the turns of the event loop.
 static WATCHES_TURNS: AtomicBool = AtomicBool::new(false);
 
+/// Whether the next turn is to be reported.
+static NEXT_IS_AWAITED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the end of this turn comes after what is carried out now, see [`await_end_of_turn`].
+static END_OF_TURN: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const COMES_LATER: u8 = 1;
+const AWAITED: u8 = 2;
+
 /// Subscribes to all events. If the server refuses the module afterwards, call [`unsubscribe`].
 pub(crate) fn subscribe<L: Listener>(ctx: Ctx) -> Result<(), String> {
     let callback = *CALLBACK.get_or_init(|| on_event::<L>);
@@ -122,8 +133,9 @@ pub(crate) fn unsubscribe(ctx: Ctx) {
     }
 }
 
-/// Begins to report [`ServerEvent::AfterSleep`]; returns false if the server refuses. Only for as long as somebody needs
-/// it, because for this subscription the server makes two contexts in each turn, for everybody's requests.
+/// Has [`ServerEvent::AfterSleep`] reported when the next turn begins; returns false if the server refuses. The turns are
+/// watched from then on, until [`stop_watching_turns`]: only for as long as somebody needs it, because for this subscription
+/// the server makes two contexts in each turn, for everybody's requests.
 pub(crate) fn watch_turns(ctx: Ctx) -> bool {
     if !WATCHES_TURNS.load(Relaxed)
         && let Some(callback) = CALLBACK.get()
@@ -131,13 +143,40 @@ pub(crate) fn watch_turns(ctx: Ctx) -> bool {
         let watches = set_callback(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, Some(*callback));
         WATCHES_TURNS.store(watches, Relaxed);
     }
+    NEXT_IS_AWAITED.store(true, Relaxed);
     WATCHES_TURNS.load(Relaxed)
 }
 
-/// Stops reporting [`ServerEvent::AfterSleep`]. Must not be called while that event is handled, because the server reads
-/// the subscription again afterwards.
+/// Has [`ServerEvent::TurnEnds`] reported in this turn; returns false if it will not come.
+///
+/// It comes on Redis 7.0 only: all later servers ask for the replies before they report that a turn ends. It does not come
+/// in the turn in which the watch began, nor behind the end, where the server carries out what clients have sent behind a
+/// command that blocked.
+pub(crate) fn await_end_of_turn() -> bool {
+    let comes = END_OF_TURN.load(Relaxed) != UNKNOWN;
+    if comes {
+        END_OF_TURN.store(AWAITED, Relaxed);
+    }
+    comes
+}
+
+/// Notes the beginning or the end of a turn; returns whether it is to be reported.
+fn note_turn(subevent: u64) -> bool {
+    static COMES: OnceLock<bool> = OnceLock::new();
+    if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
+        return END_OF_TURN.swap(UNKNOWN, Relaxed) == AWAITED;
+    }
+    if *COMES.get_or_init(|| is_redis_before(0x0007_0200)) {
+        END_OF_TURN.store(COMES_LATER, Relaxed);
+    }
+    NEXT_IS_AWAITED.swap(false, Relaxed)
+}
+
+/// Stops watching the turns. Must not be called while one of their events is handled, because the server reads the
+/// subscription again afterwards.
 pub(crate) fn stop_watching_turns(ctx: Ctx) {
     if WATCHES_TURNS.swap(false, Relaxed) {
+        END_OF_TURN.store(UNKNOWN, Relaxed);
         set_callback(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, None);
     }
 }
@@ -160,6 +199,10 @@ unsafe extern "C" fn on_event<L: Listener>(
     subevent: u64,
     data: *mut c_void,
 ) {
+    // Before all else, because these events come in each turn that is watched.
+    if event.id == raw::REDISMODULE_EVENT_EVENTLOOP && !note_turn(subevent) {
+        return;
+    }
     guard(
         c"a server event",
         || (),
@@ -181,6 +224,7 @@ unsafe fn translate(id: u64, subevent: u64, data: *mut c_void) -> Option<ServerE
         raw::REDISMODULE_EVENT_CRON_LOOP => ServerEvent::Cron,
         raw::REDISMODULE_EVENT_EVENTLOOP => match subevent {
             raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP => ServerEvent::AfterSleep,
+            raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP => ServerEvent::TurnEnds,
             _ => return None,
         },
         raw::REDISMODULE_EVENT_CLIENT_CHANGE => {

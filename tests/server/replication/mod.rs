@@ -17,4 +17,5 @@ mod rewritten_aof;
 mod role_change;
 mod sentinel;
 mod split_brain;
+mod told_first;
 pub(crate) mod watched_primary;
