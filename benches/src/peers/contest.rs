@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::library::Driver;
+use super::peer::{How, Peer};
 use super::ports::{Algorithm, Terms};
-use super::visits::{Figures, Stay, Visit, Visits};
-use super::{How, Peer, Size};
+use super::visits::{Figures, Size, Stay, Visit, Visits};
 use crate::bench::{Bench, Side};
 use crate::client::Client;
 use crate::invalid::{Context, Result};

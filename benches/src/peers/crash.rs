@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::library::Driver;
+use super::peer::{How, Peer};
 use super::ports::{Algorithm, Terms};
-use super::{How, Peer};
 use crate::bench::{Bench, Side};
 use crate::invalid::{Context, Invalid, Result};
 

@@ -11,8 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Size;
-use super::visits::{Stay, Visit, Visits};
+use super::visits::{Size, Stay, Visit, Visits};
 use crate::bench::Bench;
 use crate::invalid::{Context, Invalid, Result};
 

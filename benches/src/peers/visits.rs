@@ -1,11 +1,22 @@
-//! What a contest's workers noted, and the figures that follow: rates, waits, fairness, violations.
+//! The size of a contest, what its workers noted, and the figures that follow: rates, waits, fairness, violations.
 //!
 //! All moments are microseconds of one monotonic clock of this machine, which all processes share. Nothing here asks a
 //! clock or a server.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::statistics::{jain, largest, median, percentile};
+
+/// The size of a contest.
+pub struct Size {
+    pub workers: usize,
+    /// None for a lock.
+    pub permits: Option<usize>,
+    pub inside: Duration,
+    pub length: Duration,
+}
 
 /// One time that a worker asked for the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
