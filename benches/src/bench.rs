@@ -153,6 +153,20 @@ impl Bench {
         self.both_of(&self.options.server, setting, false)
     }
 
+    /// Measures ours and theirs, each on a server that is started for it when the other has ended: both at once would
+    /// compete for the cores, and need twice the open files.
+    pub fn in_turn<T>(
+        &self,
+        pair: usize,
+        setting: Setting,
+        mut measure: impl FnMut(Side, bool) -> Result<T>,
+    ) -> Result<(T, T)> {
+        in_order(pair, 0, |is_ours| match is_ours {
+            true => measure(self.ours(setting)?, true),
+            false => measure(self.theirs(setting)?, false),
+        })
+    }
+
     /// Both, of some other program or as clusters of one node.
     pub fn both_of(
         &self,
@@ -255,10 +269,18 @@ impl Side {
     }
 }
 
-/// Which side begins a slice. It changes from slice to slice and from pair to pair (A B B A, B A A B), so that
-/// neither gains by a machine that becomes slower or faster.
-pub fn ours_first(pair: usize, slice: usize) -> bool {
-    (pair + slice).is_multiple_of(2)
+/// Returns `measure(true)`, the figure of ours, and `measure(false)`, of theirs. Which side begins changes from slice to
+/// slice and from pair to pair (A B B A, B A A B), so that neither gains by a machine that becomes slower or faster.
+pub fn in_order<T>(
+    pair: usize,
+    slice: usize,
+    mut measure: impl FnMut(bool) -> Result<T>,
+) -> Result<(T, T)> {
+    if (pair + slice).is_multiple_of(2) {
+        return Ok((measure(true)?, measure(false)?));
+    }
+    let theirs = measure(false)?;
+    Ok((measure(true)?, theirs))
 }
 
 /// Slices a side in each pair. Many short ones, because another process, or the host of a virtual machine, disturbs
@@ -273,13 +295,11 @@ pub fn alternate<S>(
 ) -> Result<Samples> {
     let mut slices = Samples::default();
     for slice in 0..SLICES {
-        if ours_first(pair, slice) {
-            let ours = measure(sides.0, true)?;
-            slices.push(ours, measure(sides.1, false)?);
-        } else {
-            let theirs = measure(sides.1, false)?;
-            slices.push(measure(sides.0, true)?, theirs);
-        }
+        let (ours, theirs) = in_order(pair, slice, |is_ours| match is_ours {
+            true => measure(sides.0, true),
+            false => measure(sides.1, false),
+        })?;
+        slices.push(ours, theirs);
     }
     Ok(slices)
 }

@@ -5,7 +5,7 @@
 
 use super::commands::{GROUP, LOCK, ONCE, SEMAPHORE};
 use super::throughput::pair_slice;
-use crate::bench::{Bench, SLICES, ours_first};
+use crate::bench::{Bench, SLICES, in_order};
 use crate::invalid::Result;
 use crate::row::{Row, Samples};
 use crate::server::Setting;
@@ -25,13 +25,11 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
             for ((_, family), samples) in families.iter().zip(&mut samples) {
                 let mut slices = Samples::default();
                 for slice in 0..SLICES {
-                    if ours_first(pair, slice) {
-                        let of_family = pair_slice(&mut side, family, operations)?;
-                        slices.push(of_family, pair_slice(&mut side, &LOCK, operations)?);
-                    } else {
-                        let of_lock = pair_slice(&mut side, &LOCK, operations)?;
-                        slices.push(pair_slice(&mut side, family, operations)?, of_lock);
-                    }
+                    let (of_family, of_lock) = in_order(pair, slice, |is_family| {
+                        let commands = if is_family { family } else { &LOCK };
+                        pair_slice(&mut side, commands, operations)
+                    })?;
+                    slices.push(of_family, of_lock);
                 }
                 samples.push_slices(&slices);
             }

@@ -10,7 +10,7 @@ use super::handoff::{latencies, place};
 use super::memory::bytes_each;
 use super::stalls::contended;
 use super::throughput::load_script;
-use crate::bench::{Bench, Side, alternate, ours_first};
+use crate::bench::{Bench, Side, alternate};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::Result;
 use crate::load::{PairOf, Pairs, Single};
@@ -170,14 +170,10 @@ pub fn run_keys(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         let keys = bench.clients("growth-keys", keys);
         let mut samples = Samples::default();
         for pair in 0..bench.pairs() {
-            let ours = || contended_handoff(&mut bench.ours(Setting::Plain)?, true, keys);
-            let theirs = || contended_handoff(&mut bench.theirs(Setting::Plain)?, false, keys);
-            if ours_first(pair, 0) {
-                samples.push(ours()?, theirs()?);
-            } else {
-                let theirs = theirs()?;
-                samples.push(ours()?, theirs);
-            }
+            let (ours, theirs) = bench.in_turn(pair, Setting::Plain, |side, is_ours| {
+                contended_handoff(side, is_ours, keys)
+            })?;
+            samples.push(ours, theirs);
         }
         let what = format!("RELEASE → grant / LPUSH → BLPOP, {keys} keys with a waiter each");
         let place = Place::Curve {
@@ -191,7 +187,7 @@ pub fn run_keys(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 /// Returns the median hand-off, in microseconds, where each of `keys` keys has one waiter.
-fn contended_handoff(side: &mut Side, is_ours: bool, keys: usize) -> Result<f64> {
+fn contended_handoff(mut side: Side, is_ours: bool, keys: usize) -> Result<f64> {
     let mut waiters = side.server.clients(keys)?;
     let control = &mut side.control;
     for (number, waiter) in waiters.iter_mut().enumerate() {

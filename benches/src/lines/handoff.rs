@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::commands::granted;
-use crate::bench::{Bench, Side, alternate, ours_first};
+use crate::bench::{Bench, Side, alternate};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::{Invalid, Result};
 use crate::resp::{Reply, write_command};
@@ -24,6 +24,12 @@ const KEY: &[u8] = b"queue";
 pub enum Queue {
     Lock,
     List,
+}
+
+impl Queue {
+    pub fn of(is_ours: bool) -> Self {
+        if is_ours { Self::Lock } else { Self::List }
+    }
 }
 
 /// The clients of one queue. The one at `holder` holds, or was served last.
@@ -102,25 +108,13 @@ pub fn place(waiters: usize) -> Place {
     }
 }
 
-/// Returns the median hand-off of ours and of theirs, in microseconds. One side after the other, each on a fresh
-/// server: both crowds at once would need twice the open files.
+/// Returns the median hand-off of ours and of theirs, in microseconds.
 pub fn latencies(bench: &Bench, pair: usize, waiters: usize) -> Result<(f64, f64)> {
-    let measure = |queue| {
-        let mut side = match queue {
-            Queue::Lock => bench.ours(Setting::Plain)?,
-            Queue::List => bench.theirs(Setting::Plain)?,
-        };
-        let mut ring = Ring::new(&mut side, queue, waiters)?;
-        Ok(median(
-            &ring.handoffs(&mut side.control, bench.size(2_000, 100))?,
-        ))
-    };
-    if ours_first(pair, 0) {
-        Ok((measure(Queue::Lock)?, measure(Queue::List)?))
-    } else {
-        let theirs = measure(Queue::List)?;
-        Ok((measure(Queue::Lock)?, theirs))
-    }
+    bench.in_turn(pair, Setting::Plain, |mut side, is_ours| {
+        let mut ring = Ring::new(&mut side, Queue::of(is_ours), waiters)?;
+        let handoffs = ring.handoffs(&mut side.control, bench.size(2_000, 100))?;
+        Ok(median(&handoffs))
+    })
 }
 
 impl Ring {

@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::commands::{is_granted, is_ok};
-use crate::bench::{Bench, Side, ours_first};
+use crate::bench::{Bench, Side};
 use crate::invalid::{Invalid, Result};
 use crate::load::Single;
 use crate::pings::Pings;
@@ -40,17 +40,9 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         let [mut longest, mut sent, mut due, mut drained, mut cpu] = [Samples::EMPTY; 5];
         // A pair takes more than a minute, and two are enough for figures that differ by factors.
         for pair in 0..bench.pairs().min(2) {
-            // One side after the other: both waves at once would compete for the cores.
-            let (ours, theirs) = if ours_first(pair, 0) {
-                let ours = wave(bench.ours(setting)?, true, count, loading_us)?;
-                (
-                    ours,
-                    wave(bench.theirs(setting)?, false, count, loading_us)?,
-                )
-            } else {
-                let theirs = wave(bench.theirs(setting)?, false, count, loading_us)?;
-                (wave(bench.ours(setting)?, true, count, loading_us)?, theirs)
-            };
+            let (ours, theirs) = bench.in_turn(pair, setting, |side, is_ours| {
+                wave(side, is_ours, count, loading_us)
+            })?;
             longest.push(ours.longest_ms, theirs.longest_ms);
             sent.push(ours.sent_ms, theirs.sent_ms);
             due.push(ours.due_ms, theirs.due_ms);

@@ -2,7 +2,7 @@
 //! members, which is what semaphores without a module are made of.
 
 use super::stalls::fill_large;
-use crate::bench::{Bench, SLICES, Side, ours_first};
+use crate::bench::{Bench, SLICES, Side};
 use crate::client::expect;
 use crate::invalid::Result;
 use crate::resp::Reply;
@@ -14,14 +14,9 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let holders = bench.size(100_000, 2_000);
     let [mut dump, mut restore] = [Samples::EMPTY; 2];
     for pair in 0..bench.pairs() {
-        let ours = || measure(bench.ours(Setting::Plain)?, true, holders);
-        let theirs = || measure(bench.theirs(Setting::Plain)?, false, holders);
-        let (ours, theirs) = if ours_first(pair, 0) {
-            (ours()?, theirs()?)
-        } else {
-            let theirs = theirs()?;
-            (ours()?, theirs)
-        };
+        let (ours, theirs) = bench.in_turn(pair, Setting::Plain, |side, is_ours| {
+            measure(side, is_ours, holders)
+        })?;
         dump.push(ours.0, theirs.0);
         restore.push(ours.1, theirs.1);
     }

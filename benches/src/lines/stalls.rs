@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use super::commands::{acquire, is_granted, is_ok, is_one, set_nx_px};
-use crate::bench::{Bench, Side, ours_first};
+use crate::bench::{Bench, Side};
 use crate::client::{Client, expect};
 use crate::invalid::{Invalid, Result};
 use crate::load::{Single, drive};
@@ -71,13 +71,9 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let mut cpu = EVENTS.map(|_| Samples::default());
     // A pair takes more than a minute, and two are enough for figures that differ by factors.
     for pair in 0..bench.pairs().min(2) {
-        let (ours, theirs) = if ours_first(pair, 0) {
-            let ours = stalls(bench, true, sizes)?;
-            (ours, stalls(bench, false, sizes)?)
-        } else {
-            let theirs = stalls(bench, false, sizes)?;
-            (stalls(bench, true, sizes)?, theirs)
-        };
+        let (ours, theirs) = bench.in_turn(pair, Setting::Plain, |side, is_ours| {
+            stalls(side, is_ours, sizes)
+        })?;
         for (at, (ours, theirs)) in ours.into_iter().zip(theirs).enumerate() {
             longest[at].push(ours.longest_ms, theirs.longest_ms);
             if let (Some(ours), Some(theirs)) = (ours.cpu_ms, theirs.cpu_ms) {
@@ -103,11 +99,7 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 /// Returns what each event costs, in the order of [`EVENTS`].
-fn stalls(bench: &Bench, is_ours: bool, sizes: Sizes) -> Result<[Stall; 9]> {
-    let mut side = match is_ours {
-        true => bench.ours(Setting::Plain)?,
-        false => bench.theirs(Setting::Plain)?,
-    };
+fn stalls(mut side: Side, is_ours: bool, sizes: Sizes) -> Result<[Stall; 9]> {
     fill(&mut side, is_ours, sizes.holds)?;
     let demotion = command(&mut side, "REPLICAOF 127.0.0.1 1")?;
     let promotion = command(&mut side, "REPLICAOF NO ONE")?;

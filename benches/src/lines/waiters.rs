@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::commands::is_ok;
 use super::handoff::{Queue, Ring};
 use super::memory::settled;
-use crate::bench::{Bench, SLICES, Side, ours_first};
+use crate::bench::{Bench, SLICES};
 use crate::invalid::Result;
 use crate::load::Single;
 use crate::resp::write_command;
@@ -22,12 +22,12 @@ pub fn run_memory(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.clients("waiter-memory", bench.size(10_000, 500));
     let [mut counted, mut resident] = [Samples::EMPTY; 2];
     for pair in 0..bench.pairs() {
-        let (ours, theirs) = both(bench, pair, |queue, side| {
+        let (ours, theirs) = bench.in_turn(pair, Setting::Plain, |mut side, is_ours| {
             let short = Duration::from_millis(200);
             side.lanes.clear();
             let before = settled(&mut side.control, short)?;
             let resident_before = side.server.resident_bytes()?;
-            let _ring = Ring::new(side, queue, count)?;
+            let _ring = Ring::new(&mut side, Queue::of(is_ours), count)?;
             let after = settled(&mut side.control, bench.size(BUFFERS_GONE, short))?;
             let resident = side.server.resident_bytes()? - resident_before;
             Ok([after - before, resident].map(|bytes| bytes / count as f64))
@@ -52,14 +52,14 @@ pub fn run_parking(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let count = bench.clients("parking", bench.size(1_000, 100));
     let mut samples = Samples::default();
     for pair in 0..bench.pairs() {
-        let (ours, theirs) = both(bench, pair, |queue, side| {
-            let mut ring = Ring::idle(side, queue, count)?;
+        let (ours, theirs) = bench.in_turn(pair, Setting::Plain, |mut side, is_ours| {
+            let mut ring = Ring::idle(&mut side, Queue::of(is_ours), count)?;
             side.control.barrier()?;
             let before = side.server.cpu_ns()?;
             ring.enqueue_all()?;
             side.control.barrier()?;
             let cpu_ns = (side.server.cpu_ns()? - before) as f64;
-            ring.await_parked(side)?;
+            ring.await_parked(&mut side)?;
             Ok(cpu_ns / count as f64)
         })?;
         samples.push(ours, theirs);
@@ -74,8 +74,8 @@ pub fn run_beside(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let operations = bench.size(60_000, 4_000);
     let mut samples = Samples::default();
     for pair in 0..bench.pairs() {
-        let (ours, theirs) = both(bench, pair, |queue, side| {
-            let _ring = Ring::new(side, queue, count)?;
+        let (ours, theirs) = bench.in_turn(pair, Setting::Plain, |mut side, is_ours| {
+            let _ring = Ring::new(&mut side, Queue::of(is_ours), count)?;
             let set = |number, out: &mut Vec<u8>| {
                 write_command(out, &[b"SET", &key(number % 10_000), b"value"]);
             };
@@ -94,21 +94,4 @@ pub fn run_beside(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     );
     rows.push(row.setting(format!("{count} clients")).speed_at_least(1.0));
     Ok(())
-}
-
-/// Measures ours and theirs, each on a fresh server, one after the other: both crowds at once would need twice the
-/// open files.
-fn both<T>(
-    bench: &Bench,
-    pair: usize,
-    measure: impl Fn(Queue, &mut Side) -> Result<T>,
-) -> Result<(T, T)> {
-    let ours = || measure(Queue::Lock, &mut bench.ours(Setting::Plain)?);
-    let theirs = || measure(Queue::List, &mut bench.theirs(Setting::Plain)?);
-    if ours_first(pair, 0) {
-        Ok((ours()?, theirs()?))
-    } else {
-        let theirs = theirs()?;
-        Ok((ours()?, theirs))
-    }
 }

@@ -10,7 +10,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use super::commands::granted;
-use crate::bench::{Bench, Side, ours_first};
+use crate::bench::{Bench, Side, in_order};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::{Context, Invalid, Result};
 use crate::resp::Reply;
@@ -35,13 +35,9 @@ pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         (Samples::default(), Samples::default(), Samples::default());
     for pair in 0..bench.pairs() {
         let mut side = bench.ours(Setting::Plain)?;
-        let (many, alone) = if ours_first(pair, 0) {
-            let many = work(&mut side, WORKERS, length)?;
-            (many, work(&mut side, 1, length)?)
-        } else {
-            let alone = work(&mut side, 1, length)?;
-            (work(&mut side, WORKERS, length)?, alone)
-        };
+        let (many, alone) = in_order(pair, 0, |is_many| {
+            work(&mut side, if is_many { WORKERS } else { 1 }, length)
+        })?;
         rates.push(many.per_second, alone.per_second);
         evenness.ours.push(many.jain);
         commands.ours.push(many.commands_each);
