@@ -20,6 +20,9 @@ use crate::support::*;
 const BEHIND: Duration = Duration::from_secs(5);
 const GRANTS_KEPT: usize = 60;
 
+/// The lines that a side shows, and what else is known of it then.
+type Look<T> = (Vec<String>, T);
+
 /// A request that is not answered.
 struct Sent {
     line: u64,
@@ -141,18 +144,26 @@ impl Duo {
 
     #[track_caller]
     fn compare_replies(&mut self, what: &str) {
+        let ((old, old_masks), (new, new_masks)) = self.look_until_same(|side| {
+            side.read();
+            side.shown()
+        });
+        if let Some(log) = &mut self.log {
+            log.remark(old.clone());
+        }
+        self.expect_same(&format!("what follows from: {what}"), &old, &new);
+        self.note_heard(old_masks, new_masks);
+    }
+
+    /// Looks at both sides until they show the same lines, but no longer than [`BEHIND`]. Returns the last look at each.
+    #[track_caller]
+    fn look_until_same<T>(&mut self, look: impl Fn(&mut Side) -> Look<T>) -> (Look<T>, Look<T>) {
         let deadline = Instant::now() + BEHIND;
         loop {
             let late = Instant::now() >= deadline;
-            self.old.read();
-            self.new.read();
-            let ((old, old_masks), (new, new_masks)) = (self.old.shown(), self.new.shown());
-            if old == new || late {
-                if let Some(log) = &mut self.log {
-                    log.remark(old.clone());
-                }
-                self.expect_same(&format!("what follows from: {what}"), &old, &new);
-                return self.note_heard(old_masks, new_masks);
+            let (old, new) = (look(&mut self.old), look(&mut self.new));
+            if old.0 == new.0 || late {
+                return (old, new);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -228,16 +239,8 @@ impl Duo {
     fn compare_views(&mut self) {
         self.set_clocks();
         // After a flush the holds of removed keys are counted until they are freed, bit by bit.
-        let deadline = Instant::now() + BEHIND;
-        loop {
-            let late = Instant::now() >= deadline;
-            let (old, new) = (self.old.info(), self.new.info());
-            if old == new || late {
-                self.expect_same("INFO", &old, &new);
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let ((old, ()), (new, ())) = self.look_until_same(|side| (side.info(), ()));
+        self.expect_same("INFO", &old, &new);
         let (old, new) = (self.old.view(), self.new.view());
         self.expect_same("the servers at rest", &old, &new);
     }
