@@ -200,9 +200,7 @@ fn old_and_new_module_show_the_same() {
     let modules = Modules::from_environment();
     if !play_named(&modules.command(), |lines, log| modules.replay(lines, log)) {
         let seconds = from_environment("DSYNC_COMPARE_SECONDS").unwrap_or(2);
-        modules.compare(
-            from_environment("DSYNC_SEED").unwrap_or(1),
-            Duration::from_secs(seconds),
-        );
+        let seed = from_environment("DSYNC_SEED").unwrap_or(1);
+        steadily(|| modules.compare(seed, Duration::from_secs(seconds)));
     }
 }

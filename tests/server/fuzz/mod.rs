@@ -43,6 +43,8 @@ use log::{Log, LogLine};
 use plan::{Mix, Plan};
 use step::Step;
 
+use crate::support::steadily;
+
 const CONNECTIONS: usize = 40;
 const SECONDS: u64 = 30;
 const SEED: u64 = 1;
@@ -189,9 +191,8 @@ pub fn from_environment(name: &str) -> Option<u64> {
 #[test]
 fn random_commands_and_faults_break_no_guarantee() {
     if !reduce::play_named(AGAIN, replay) {
-        run_random_steps(
-            from_environment("DSYNC_SEED").unwrap_or(SEED),
-            from_environment("DSYNC_FUZZ_SECONDS").unwrap_or(SECONDS),
-        );
+        let seed = from_environment("DSYNC_SEED").unwrap_or(SEED);
+        let seconds = from_environment("DSYNC_FUZZ_SECONDS").unwrap_or(SECONDS);
+        steadily(|| run_random_steps(seed, seconds));
     }
 }

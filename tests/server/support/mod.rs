@@ -11,6 +11,7 @@
 //! - `stream`, `packed`, `data_files`: read what they replicate and write to files;
 //! - `steps`, `eventually`, `fixtures`, `scripts`, `slot_move`: what many tests do;
 //! - `documents`: what the documents tell users to type;
+//! - `steady`: runs a test again when the machine stood still;
 //! - `process`, `ports`, `victim`: processes, also test processes that a test kills;
 //! - `harness_works`, `hosts_work`: the harness's own tests.
 //!
@@ -46,6 +47,7 @@ mod sentinels;
 mod server;
 mod slot_move;
 mod socket;
+mod steady;
 pub(crate) mod steps;
 mod stream;
 mod victim;
@@ -66,5 +68,6 @@ pub use scripts::busy_for;
 pub use sentinels::Sentinels;
 pub use server::{Builder, Server, module_path};
 pub use slot_move::Move;
+pub use steady::steadily;
 pub use stream::{ReplicationStream, words};
 pub use victim::{Victim, name_of_test, report_and_wait, victims_report};
