@@ -5,8 +5,8 @@
 //!
 //! Rejected: a field of its own for the space, which makes every state eight bytes larger.
 
-use crate::index::spaces::Space;
 use crate::short_bytes::ShortBytes;
+use crate::store::spaces::Space;
 
 /// The first byte if the number of the space is in the four bytes behind it.
 const LONG: u8 = u8::MAX;

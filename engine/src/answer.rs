@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::types::{Fence, Token};
+use crate::types::{Fence, Rank, Token};
 
 /// The outcome of a request; each request has exactly one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,9 +31,9 @@ pub enum Answer {
     NotGranted,
     /// The request with QUEUE was not granted; its place is kept.
     Waiting {
-        /// How many requests are to be served up to and with this one; [`Answer::MOST_PLACES`] means that or more.
-        place: u32,
-        number: Fence,
+        /// How many requests are to be served up to and with this one; [`Answer::FARTHEST`] means that or more.
+        position: u32,
+        rank: Rank,
     },
     /// The round has finished.
     Finished {
@@ -56,8 +56,8 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// How far the place of a request is counted.
-    pub const MOST_PLACES: u32 = 100;
+    /// How far the position of a request is counted.
+    pub const FARTHEST: u32 = 100;
 }
 
 /// What the caller got wrong, with the bound that was crossed. Nothing has changed.

@@ -11,13 +11,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::hold::Grant;
-use crate::types::{Claim, Fence, LeaseMs, Token, UnixMs};
+use crate::types::{Claim, Fence, LeaseMs, Rank, Token, UnixMs};
 
 /// What is replicated and saved of a kept place, and therefore equal on all servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeptPlace {
     /// Its rank, and the name by which clients and operators know it.
-    pub number: Fence,
+    pub rank: Rank,
     pub token: Token,
     pub claim: Claim,
     pub lease: LeaseMs,
@@ -89,7 +89,7 @@ pub enum Change {
     Place(KeptPlace),
     /// The kept place with this number is gone. A GRANT to its token takes a place away without it.
     Leave {
-        number: Fence,
+        rank: Rank,
     },
     /// What the present holds have displaced, none of which has been heard of. For a saved state: elsewhere the GRANT
     /// itself displaces.
@@ -131,6 +131,18 @@ impl Change {
     #[must_use]
     pub fn modifies(&self) -> bool {
         !matches!(self, Change::Renew { .. }) && !self.is_of_queue()
+    }
+
+    /// Whether the change, unless it ends a hold, may let in more than before.
+    #[must_use]
+    pub fn may_free_capacity(&self) -> bool {
+        matches!(
+            self,
+            Change::Limit(_)
+                | Change::Pin(_)
+                | Change::Delay { until: None }
+                | Change::Pause { .. }
+        )
     }
 }
 

@@ -4,11 +4,10 @@
 //! the logs. Clients are answered last, so that a grant is written before its client reads it.
 
 use crate::answer::Answer;
-use crate::change::Change;
-use crate::index::slab::StateId;
-use crate::queue::entry::FormerPlace;
-use crate::state::Misfit;
-use crate::types::{Fence, WaiterId};
+use crate::change::{Change, Misfit};
+use crate::queue::place::Standing;
+use crate::store::slab::StateId;
+use crate::types::{Fence, Rank, WaiterId};
 use crate::unasked::UnaskedEnd;
 
 /// The answer to a request that waited.
@@ -25,9 +24,8 @@ pub struct Wake {
 pub struct HandedOver {
     pub state: StateId,
     pub fence: Fence,
-    /// The place that the token gets back if the reply cannot be delivered; `None` if the client did not choose the
-    /// token.
-    pub former_place: Option<FormerPlace>,
+    /// What the token gets back if the reply cannot be delivered; `None` if the client did not choose the token.
+    pub standing: Option<Standing>,
 }
 
 /// What operators may want to read about.
@@ -45,7 +43,7 @@ pub enum Note {
 /// What the token of a kept place must be told, on the channel of the place's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announcement {
-    pub number: Fence,
+    pub rank: Rank,
     /// The hold that was granted to the token; `None` if the place was dropped without a grant.
     pub fence: Option<Fence>,
 }
@@ -58,7 +56,7 @@ pub struct Effects {
     /// Whether the key must be signalled as modified: see [`Change::modifies`]. So a client's own renewals never abort
     /// its MULTI.
     pub modified: bool,
-    /// The call may have freed capacity: the caller must compare [`crate::Engine::free_capacity`] before and after it.
+    /// The call may have freed capacity: whether it has is in [`Visited::is_freed`](crate::calls::close::Visited).
     pub may_free_capacity: bool,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,
@@ -82,11 +80,5 @@ impl Effects {
             answer,
             grant: None,
         });
-    }
-
-    /// Removes and returns the answer of a request that was answered in the same call in which it queued.
-    pub(super) fn answer_to(&mut self, waiter: WaiterId) -> Option<Answer> {
-        let at = self.wakes.iter().position(|wake| wake.waiter == waiter)?;
-        Some(self.wakes.remove(at).answer)
     }
 }

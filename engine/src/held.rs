@@ -10,10 +10,10 @@
 //! Rejected: a walk over the keyspace, as SCAN does it. It would visit the keys of everybody, and could not stop inside
 //! a key with a million holds.
 
-use crate::Engine;
-use crate::StateId;
-use crate::index::spaces::Space;
+use crate::engine::Engine;
 use crate::info::HoldInfo;
+use crate::store::slab::StateId;
+use crate::store::spaces::Space;
 use crate::types::{Db, Family, Fence, Now};
 
 /// Where a walk continues.
@@ -46,7 +46,7 @@ impl Engine {
     ) -> (Vec<FoundHold<'_>>, Option<HeldCursor>) {
         let mut found = Vec::new();
         let mut left = looks;
-        for (id, state) in self.states.values_since(from.map(|cursor| cursor.state)) {
+        for (id, state) in self.store.states_since(from.map(|cursor| cursor.state)) {
             let mut fence = match from {
                 Some(cursor) if cursor.state == id => cursor.fence,
                 _ => Fence(0),
@@ -55,10 +55,9 @@ impl Engine {
                 return (found, Some(HeldCursor { state: id, fence }));
             }
             let before = left;
-            let space = state.address.space();
-            let key = self.spaces.db(space).map(|db| (db, state.address.name()));
+            let key = self.store.db_of(state).map(|db| (db, state.address.name()));
             // The server has flushed this state's database, and the state is still to be freed.
-            let is_dead = key.is_none() && space != Space::NOWHERE;
+            let is_dead = key.is_none() && state.address.space() != Space::NOWHERE;
             let first = if is_dead { Fence::MAX } else { fence };
             for hold in state.body.holds().after(first) {
                 if left == 0 {

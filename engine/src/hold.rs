@@ -8,9 +8,9 @@
 //!
 //! Deliberately absent: the passing of time. A hold whose lease has run out stays as it is until a call ends it.
 
-use crate::StateId;
 use crate::heap;
 use crate::short_bytes::ShortBytes;
+use crate::store::slab::StateId;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
 
 /// A number below 2^24 in three bytes.

@@ -1,10 +1,14 @@
 //! What INFO shows about a key: everything but tokens, which are secret.
 
-use crate::change::{Limits, Tally};
-use crate::families::once::Record;
+use crate::calls::look::Look;
+use crate::change::{Limits, Record, Tally};
+use crate::engine::Engine;
 use crate::hold::Hold;
-use crate::types::{Claim, ClientId, Db, Fence, MonoUs, Now};
-use crate::{Body, Engine, Family, Key, WrongType};
+use crate::queue::place::{Place, Presence};
+use crate::state::Body;
+use crate::types::Family;
+use crate::types::{Claim, ClientId, Db, Fence, MonoUs, Now, Rank};
+use crate::visit::WrongType;
 
 pub struct HoldInfo<'e> {
     pub fence: Fence,
@@ -19,8 +23,8 @@ pub struct WaiterInfo<'e> {
     pub owner: Option<&'e [u8]>,
     /// The connection that waits; `NONE` for a kept place on which none does.
     pub client: ClientId,
-    /// The number of a kept place.
-    pub number: Option<Fence>,
+    /// Set if the place is kept.
+    pub rank: Option<Rank>,
     /// For how long a place is kept if it is not asked for. `None` if it is not kept, while a client waits on it, and on
     /// a replica.
     pub kept_ms: Option<u64>,
@@ -75,19 +79,14 @@ pub struct Contended<'e> {
     pub longest_ms: u64,
 }
 
-impl Engine {
+impl<'e> Look<'e> {
     /// Returns the key with its first `count` holders and waiters; `None` for an absent key.
     ///
     /// # Errors
     /// If the key is of another family.
-    pub fn info(
-        &self,
-        key: &Key<'_>,
-        family: Family,
-        count: usize,
-        now: Now,
-    ) -> Result<Option<Info<'_>>, WrongType> {
-        let Some(body) = self.body(key, family)? else {
+    pub fn info(&self, family: Family, count: usize) -> Result<Option<Info<'e>>, WrongType> {
+        let (engine, now) = (self.engine, self.now);
+        let Some(body) = self.body_of(family)? else {
             return Ok(None);
         };
         let particulars = match body {
@@ -113,25 +112,73 @@ impl Engine {
             },
         };
         let first_holders = body.holds().iter().take(count);
-        let first_holders = first_holders.map(|hold| self.hold_info(hold, now));
+        let first_holders = first_holders.map(|hold| engine.hold_info(hold, now));
         let paused = body.paused_until();
         Ok(Some(Info {
             particulars,
             paused_ms: paused.map_or(0, |until| until.ms_left(now.unix())),
             holders: body.holds().len(),
             first_holders: first_holders.collect(),
-            waiters: self.waiters_of(key, count, now),
-            knows_waiters: self.is_serving(),
+            waiters: self.waiters(count),
+            knows_waiters: engine.is_serving(),
         }))
     }
 
+    fn waiters(&self, count: usize) -> KeyWaiters<'e> {
+        let (queues, key, now) = (&self.engine.queues, self.key, self.now);
+        let queue = queues.find(key.db, key.name).and_then(|id| queues.get(id));
+        let Some(queue) = queue else {
+            return KeyWaiters {
+                count: 0,
+                longest_ms: 0,
+                first: Vec::new(),
+            };
+        };
+        let age = |since: MonoUs| now.mono.ms_since(since);
+        let in_line = queue.line().map(|place| WaiterInfo {
+            owner: place.owner.as_deref(),
+            client: place
+                .parked()
+                .map_or(ClientId::NONE, |parked| parked.client),
+            rank: place.is_kept().then(|| place.rank()),
+            kept_ms: self.kept_ms(place),
+            claim: Some(place.claim),
+            age_ms: age(place.standing.since),
+        });
+        let watching = queue.watching().map(|watcher| WaiterInfo {
+            owner: None,
+            client: watcher.parked.client,
+            rank: None,
+            kept_ms: None,
+            claim: None,
+            age_ms: age(watcher.since),
+        });
+        KeyWaiters {
+            count: queue.waiters(),
+            longest_ms: queue.waiting_since().map_or(0, age),
+            first: in_line.chain(watching).take(count).collect(),
+        }
+    }
+
+    fn kept_ms(&self, place: &Place) -> Option<u64> {
+        let keep = place.standing.keep.filter(|_| self.engine.is_serving())?;
+        match place.presence {
+            Presence::Kept { until } => {
+                Some(self.engine.term.keep_left_ms(keep.ms, until, self.now))
+            }
+            Presence::Parked(_) | Presence::Vacant { .. } => None,
+        }
+    }
+}
+
+impl Engine {
     pub(crate) fn hold_info<'e>(&self, hold: &'e Hold, now: Now) -> HoldInfo<'e> {
         HoldInfo {
             fence: hold.fence(),
             owner: hold.owner(),
             client: hold.client(),
             claim: hold.claim(),
-            lease_left_ms: self.lease_left_ms(hold, now),
+            lease_left_ms: self.term.lease_left_ms(hold, now),
             held_ms: now.unix().0.saturating_sub(hold.granted().0),
         }
     }
@@ -163,44 +210,5 @@ impl Engine {
     pub fn longest_wait_ms(&self, now: Now) -> u64 {
         let longest = self.queues.by_longest_wait().next();
         longest.map_or(0, |(since, ..)| now.mono.ms_since(since))
-    }
-
-    fn waiters_of(&self, key: &Key<'_>, count: usize, now: Now) -> KeyWaiters<'_> {
-        let queue = self
-            .queues
-            .find(key.db, key.name)
-            .and_then(|id| self.queues.get(id));
-        let Some(queue) = queue else {
-            return KeyWaiters {
-                count: 0,
-                longest_ms: 0,
-                first: Vec::new(),
-            };
-        };
-        let age = |since: MonoUs| now.mono.ms_since(since);
-        let waiting = queue.waiting().map(|(place, waiter)| WaiterInfo {
-            owner: waiter.request.owner.as_deref(),
-            client: waiter.request.client,
-            number: waiter.keep.map(|_| place.0),
-            kept_ms: (waiter
-                .keep
-                .filter(|_| self.is_serving() && !waiter.is_parked()))
-            .map(|keep| self.keep_left_ms(keep, now)),
-            claim: Some(waiter.request.claim),
-            age_ms: age(waiter.since),
-        });
-        let watching = queue.watching().map(|watcher| WaiterInfo {
-            owner: None,
-            client: watcher.client,
-            number: None,
-            kept_ms: None,
-            claim: None,
-            age_ms: age(watcher.since),
-        });
-        KeyWaiters {
-            count: queue.waiters(),
-            longest_ms: queue.waiting_since().map_or(0, age),
-            first: waiting.chain(watching).take(count).collect(),
-        }
     }
 }

@@ -192,7 +192,7 @@ impl Assembly {
             Change::Displaced(_) => self.is_past_scalars() && self.places.is_empty(),
             Change::Place(place) => {
                 let last = self.places.last();
-                let rises = last.is_none_or(|last| place.number > last.number);
+                let rises = last.is_none_or(|last| place.rank > last.rank);
                 rises && self.is_past_scalars()
             }
             _ => false,

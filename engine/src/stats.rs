@@ -1,10 +1,7 @@
-//! Counters and gauges for INFO, by family.
-//!
-//! Counters only grow. The gauges of holds follow the states, so a quiet server shows gauges of zero whatever has
-//! happened before. Only what this server decided is counted: a replica counts nothing.
+//! Counters for INFO, by family. They only grow. Only what this server decided is counted: a replica counts nothing.
 
-use crate::Family;
 use crate::change::{Change, End};
+use crate::types::Family;
 
 /// The upper bounds of the classes of wait times, in milliseconds. One more class, the last, has no bound.
 pub const WAIT_BOUNDS_MS: [u64; 7] = [1, 10, 100, 1_000, 10_000, 60_000, 600_000];
@@ -51,7 +48,6 @@ impl WaitTimes {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Stats {
     counters: [Counters; Family::ALL.len()],
-    holds: [u64; Family::ALL.len()],
     pub wait_times: WaitTimes,
 }
 
@@ -63,22 +59,6 @@ impl Stats {
 
     pub(super) fn counters_mut(&mut self, family: Family) -> &mut Counters {
         &mut self.counters[family as usize]
-    }
-
-    /// Returns the number of live holds.
-    #[must_use]
-    pub fn holds(&self, family: Family) -> u64 {
-        self.holds[family as usize]
-    }
-
-    pub(super) fn holds_come(&mut self, family: Family, count: usize) {
-        self.holds[family as usize] += count as u64;
-    }
-
-    pub(super) fn holds_go(&mut self, family: Family, count: usize) {
-        let holds = &mut self.holds[family as usize];
-        debug_assert!(*holds >= count as u64);
-        *holds = holds.saturating_sub(count as u64);
     }
 
     /// Counts a change that this server decided. `unrenewed` says that the hold which it ended was never renewed.

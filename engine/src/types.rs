@@ -48,6 +48,11 @@ impl Fence {
     }
 }
 
+/// The number that a place in a queue drew, like a fence, when it was first taken: the lowest is served first. So ranks
+/// are comparable between servers, and a kept place is known by its rank.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Rank(pub Fence);
+
 /// A moment on the lease clock, in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LeaseUs(pub u64);

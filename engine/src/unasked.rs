@@ -4,8 +4,9 @@
 
 use crate::change::End;
 use crate::hold::Hold;
+use crate::state::State;
+use crate::types::Family;
 use crate::types::{Db, Fence, UnixMs};
-use crate::{Family, State};
 
 /// One such end.
 #[derive(Clone, PartialEq, Eq, Debug)]

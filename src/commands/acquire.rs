@@ -60,7 +60,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
     let lease = lease.unwrap_or_else(settings::default_lease);
     // An empty OWNER means no owner.
     let owner = parsed.text(Text::Owner).filter(|text| !text.is_empty());
-    let reply = run::run(ctx, &call.key, |engine, key, now| {
+    let reply = run::run(ctx, &call.key, |visit| {
         let may_return = token.is_some();
         let request = Request {
             claim,
@@ -71,7 +71,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
             wait: parsed
                 .number(Number::BlockMs)
                 .filter(|_| may_block)
-                .map(|ms| wait(ms, now)),
+                .map(|ms| wait(ms, visit.now())),
             keep_ms,
             token: token.unwrap_or_else(entropy::new_token),
             may_return,
@@ -80,7 +80,7 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
             owner: owner.map(Into::into),
             may_grow,
         };
-        engine.acquire(key, request, now)
+        visit.acquire(request)
     })?;
     respond(ctx, call.key.bytes(), reply);
     Ok(())

@@ -93,8 +93,8 @@ impl Command for ApplyOf010 {
 /// hold of the key and granted nothing to a waiter. This server decides nothing: it ends the hold with this token, or
 /// refuses the command.
 pub(super) fn release(ctx: Ctx<'_>, args: Args<'_>, name: &KeyString<'_>, token: &Token) {
-    let changes = look(ctx, name, |engine, key, now| {
-        engine.release_elsewhere(key, Family::Lock, token, now)
+    let changes = look(ctx, name, |look| {
+        look.release_elsewhere(Family::Lock, token)
     });
     let released = match changes {
         Err(WrongType) => Err("the key holds a value that is not dsync's".to_owned()),

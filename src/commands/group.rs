@@ -112,9 +112,7 @@ pub(super) const DONE: Row = Row {
 
 fn done(call: &Call<'_>) -> CommandResult {
     let tokens: Vec<Token> = call.args.iter().skip(2).filter_map(Token::parse).collect();
-    let ended = run(call.ctx, &call.key, |engine, key, now| {
-        engine.done(key, &tokens, now)
-    })??;
+    let ended = run(call.ctx, &call.key, |visit| visit.done(&tokens))??;
     call.ctx.integer(count(ended));
     Ok(())
 }
@@ -188,8 +186,8 @@ fn wait_for_all(call: &Call<'_>) -> CommandResult {
         .number(Number::BlockMs)
         .filter(|_| facts.may_block());
     let client = client(call.ctx, facts);
-    let reply = run(call.ctx, &call.key, |engine, key, now| {
-        engine.wait(key, block_ms.map(|ms| wait(ms, now)), client, now)
+    let reply = run(call.ctx, &call.key, |visit| {
+        visit.wait(block_ms.map(|ms| wait(ms, visit.now())), client)
     })?;
     respond(call.ctx, call.key.bytes(), reply);
     Ok(())
@@ -246,9 +244,7 @@ pub(super) const EXPECT: Row = Row {
 fn expect(call: &Call<'_>) -> CommandResult {
     // The parser has made sure that there is a number of jobs.
     let jobs = call.parsed.number_u32(Number::Jobs).unwrap_or_default();
-    let owed = run(call.ctx, &call.key, |engine, key, now| {
-        engine.expect(key, jobs, now)
-    })??;
+    let owed = run(call.ctx, &call.key, |visit| visit.expect(jobs))??;
     call.ctx.integer(count(owed));
     Ok(())
 }

@@ -81,8 +81,8 @@ pub(super) const fn release(family: Family) -> Row {
                 apply::release(call.ctx, call.args, &call.key, &token);
                 return Ok(());
             }
-            let released = run(call.ctx, &call.key, |engine, key, now| {
-                engine.release(key, call.family, &token, now)
+            let released = run(call.ctx, &call.key, |visit| {
+                visit.release(call.family, &token)
             });
             call.ctx.integer(i64::from(released??));
             Ok(())
@@ -119,8 +119,8 @@ pub(super) const fn renew(family: Family) -> Row {
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             let lease = call.parsed.number_u32(Number::Duration).map(LeaseMs);
-            let renewed = run(call.ctx, &call.key, |engine, key, now| {
-                engine.renew(key, call.family, &token, lease, now)
+            let renewed = run(call.ctx, &call.key, |visit| {
+                visit.renew(call.family, &token, lease)
             });
             call.ctx.integer(i64::from(renewed??));
             Ok(())
@@ -160,9 +160,7 @@ pub(super) const fn check(family: Family) -> Row {
         manual: manual::check(family),
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
-            let left_ms = look(call.ctx, &call.key, |engine, key, now| {
-                engine.check(key, call.family, &token, now)
-            });
+            let left_ms = look(call.ctx, &call.key, |look| look.check(call.family, &token));
             call.ctx.integer(count(left_ms??));
             Ok(())
         }),
@@ -201,8 +199,8 @@ pub(super) const fn revoke(family: Family) -> Row {
         run: Run::OnKey(family, |call| {
             // The parser has made sure that there is a fence.
             let fence = Fence(call.parsed.number(Number::Fence).unwrap_or_default());
-            let revoked = run(call.ctx, &call.key, |engine, key, now| {
-                engine.revoke(key, call.family, fence, now)
+            let revoked = run(call.ctx, &call.key, |visit| {
+                visit.revoke(call.family, fence)
             });
             call.ctx.integer(i64::from(revoked??));
             Ok(())
@@ -247,9 +245,7 @@ pub(super) const fn pause(family: Family) -> Row {
         run: Run::OnKey(family, |call| {
             // The parser has made sure that there is a duration.
             let ms = call.parsed.number(Number::PauseMs).unwrap_or_default();
-            let left_ms = run(call.ctx, &call.key, |engine, key, now| {
-                engine.pause(key, call.family, ms, now)
-            });
+            let left_ms = run(call.ctx, &call.key, |visit| visit.pause(call.family, ms));
             call.ctx.integer(count(left_ms??));
             Ok(())
         }),
@@ -281,9 +277,8 @@ pub(super) const fn info(family: Family) -> Row {
         run: Run::OnKey(family, |call| {
             let shown = call.parsed.number(Number::Count);
             let shown = usize::try_from(shown.unwrap_or(info::DEFAULT_COUNT)).unwrap_or_default();
-            look(call.ctx, &call.key, |engine, key, now| {
-                engine
-                    .info(key, call.family, shown, now)
+            look(call.ctx, &call.key, |look| {
+                look.info(call.family, shown)
                     .map(|found| info::reply(call.ctx, found.as_ref()))
             })??;
             Ok(())

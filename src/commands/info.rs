@@ -144,7 +144,7 @@ fn waiter(ctx: Ctx<'_>, waiter: &WaiterInfo<'_>) {
     owner(ctx, waiter.owner);
     connection(ctx, waiter.client);
     field(ctx, "age-ms", waiter.age_ms);
-    optional(ctx, "number", waiter.number.map(|number| number.0));
+    optional(ctx, "number", waiter.rank.map(|rank| rank.0.0));
     optional(ctx, "kept-ms", waiter.kept_ms);
     claim(ctx, waiter.claim);
 }

@@ -14,8 +14,8 @@ use super::replies::{
 };
 use super::row::{Call, CommandName, CommandResult, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
-use crate::module::reply;
 use crate::module::run::{look, run};
+use crate::module::{reply, settings};
 use dsync_engine::Family;
 use dsync_engine::families::once::Keep;
 use dsync_engine::types::Claim;
@@ -179,15 +179,13 @@ pub(super) const DONE: Row = Row {
 fn done(call: &Call<'_>) -> CommandResult {
     let token = call.token()?;
     let result = call.parsed.text(Text::Result).map(Arc::from);
-    let keep_ms = call.parsed.number(Number::Duration);
-    let persists = call.parsed.has(Flag::Persist);
-    let was_accepted = run(call.ctx, &call.key, |engine, key, now| {
-        let keep = match keep_ms {
-            _ if persists => Keep::Forever,
-            Some(ms) => Keep::ForMs(ms),
-            None => Keep::ForMs(engine.settings.once_keep_ms),
-        };
-        engine.complete(key, &token, result, keep, now)
+    let keep = match call.parsed.number(Number::Duration) {
+        _ if call.parsed.has(Flag::Persist) => Keep::Forever,
+        Some(ms) => Keep::ForMs(ms),
+        None => Keep::ForMs(settings::once_keep_ms()),
+    };
+    let was_accepted = run(call.ctx, &call.key, |visit| {
+        visit.complete(&token, result, keep)
     });
     call.ctx.integer(i64::from(was_accepted??));
     Ok(())
@@ -243,8 +241,8 @@ fn fail(call: &Call<'_>) -> CommandResult {
     let reason = call.parsed.text(Text::Reason).unwrap_or(NO_REASON);
     let reason = Arc::from(reason);
     let delay_ms = call.parsed.number(Number::DelayMs).unwrap_or_default();
-    let was_running = run(call.ctx, &call.key, |engine, key, now| {
-        engine.fail(key, &token, reason, delay_ms, now)
+    let was_running = run(call.ctx, &call.key, |visit| {
+        visit.fail(&token, reason, delay_ms)
     });
     call.ctx.integer(i64::from(was_running??));
     Ok(())
@@ -295,10 +293,8 @@ pub(super) const GET: Row = Row {
 };
 
 fn get(call: &Call<'_>) -> CommandResult {
-    look(call.ctx, &call.key, |engine, key, now| {
-        engine
-            .result(key, now)
-            .map(|answer| reply::answer(call.ctx, &answer))
+    look(call.ctx, &call.key, |look| {
+        look.result().map(|answer| reply::answer(call.ctx, &answer))
     })??;
     Ok(())
 }

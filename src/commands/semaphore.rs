@@ -150,9 +150,7 @@ pub(super) const PIN: Row = Row {
 
 fn pin(call: &Call<'_>) -> CommandResult {
     let pinned = call.parsed.number_u32(Number::Limit);
-    let before = run(call.ctx, &call.key, |engine, key, now| {
-        engine.pin_limit(key, pinned, now)
-    })??;
+    let before = run(call.ctx, &call.key, |visit| visit.pin_limit(pinned))??;
     call.ctx.integer(before.map_or(-1, i64::from));
     Ok(())
 }

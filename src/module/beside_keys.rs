@@ -8,7 +8,7 @@ use super::redis::context::{Ctx, Level, log};
 use super::redis::io::{self, Loader, Saver};
 use super::redis::value_type::Aux;
 use super::shell::SHELL;
-use dsync_engine::calls::places_elsewhere::UnheldPlaces;
+use dsync_engine::calls::kept_elsewhere::UnheldPlaces;
 use dsync_engine::change::Change;
 use dsync_engine::types::{Db, Fence};
 use dsync_engine::{Family, wire};
@@ -32,7 +32,7 @@ impl Aux for BesideKeys {
     /// number.
     fn save(io: &mut Saver) {
         SHELL.with(|shell| {
-            let last = shell.engine.fence_to_save().0;
+            let last = shell.engine.fences().to_save().0;
             let names = shell.engine.unheld_places();
             if names.is_empty() {
                 return io.u64(last);
@@ -69,7 +69,7 @@ fn load(io: &mut Loader, version: i32) -> Result<(), String> {
     // Accept the fence of a wrong clock, but not a number that no clock can give.
     let last = Some(Fence(number & !PLACES_FOLLOW)).filter(|last| *last <= Fence::MAX);
     let last = last.ok_or(io::Malformed).map_err(damaged)?;
-    adopt(|engine, now| engine.adopt_last_fence(last, now));
+    adopt(|engine, now| engine.fences_mut().adopt(last, now));
     if number & PLACES_FOLLOW == 0 {
         return Ok(());
     }

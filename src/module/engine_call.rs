@@ -1,5 +1,4 @@
-//! One call of the engine for one key, and all that follows from it: store or delete the key, carry out the effects in
-//! their order.
+//! One visit of a key, and all that follows from it: store or delete the key, carry out the effects in their order.
 //!
 //! The engine is borrowed for its own call only, because every call into the server may call back: deleting a key
 //! calls its type's `free`, and releasing a client asks for its reply.
@@ -13,45 +12,31 @@ use super::redis::key::{KeyContent, OpenKey};
 use super::redis::name::KeyString;
 use super::shell::SHELL;
 use super::{loading, waiters};
-use dsync_engine::answer::Answer;
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};
-use dsync_engine::{Engine, Family, Key, StateId, WrongType};
+use dsync_engine::{Engine, Family, Key, StateId, Visit, WrongType};
 
 /// A buffer that is kept to be used again.
 static EFFECTS: GilCell<Effects> = GilCell::new(Effects::default);
 
-/// Calls the engine for an open key, then carries out all consequences.
+/// Visits an open key in the engine, then carries out all consequences.
 pub(super) fn run_opened<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
     opened: OpenKey<'_>,
     before: Option<StateId>,
     now: Now,
-    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+    call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> R {
-    let bytes = name.bytes();
-    let (result, after, family, is_freed, mut effects) = SHELL.with(|shell| {
-        let mut key = shell.engine.open(Db(ctx.db()), bytes, before);
-        let before = shell.engine.free_capacity(&key);
-        let result = call(&mut shell.engine, &mut key, now);
-        let is_freed =
-            shell.engine.effects.may_free_capacity && shell.engine.free_capacity(&key) > before;
-        // Swap the buffers, so that a call without effects allocates nothing.
-        let kept = EFFECTS.with(std::mem::take);
-        let effects = std::mem::replace(&mut shell.engine.effects, kept);
-        let family = key
-            .state
-            .and_then(|id| shell.engine.state(id))
-            .map(|state| state.body.family());
-        (result, key.state, family, is_freed, effects)
+    let (visited, effects) = with_effects(|engine| {
+        let key = key_of(ctx, name, before);
+        engine.visit(key, now, call)
     });
-    let family = family.or_else(|| family_of(&opened));
-    store(ctx, &opened, before, after, family);
+    let family = visited.family.or_else(|| family_of(&opened));
+    store(ctx, &opened, before, visited.state, family);
     drop(opened);
-    carry_out(ctx, name, family, is_freed, &mut effects);
-    EFFECTS.with(|kept| *kept = effects);
-    result
+    carry_out(ctx, name, family, visited.is_freed, effects);
+    visited.result
 }
 
 /// Runs a call of the timer, which arms itself again when it has made all its calls.
@@ -59,34 +44,41 @@ pub(super) fn run_task<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
     now: Now,
-    call: impl FnOnce(&mut Engine, &mut Key<'_>) -> R,
+    call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
-    let call = |engine: &mut Engine, key: &mut Key<'_>, _| call(engine, key);
     let result = run_opened(ctx, name, opened, state, now, call);
     waiters::release();
     Ok(result)
 }
 
-/// Tells the waiters of this name why they cannot be served any more.
-pub(super) fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer, now: Now) {
-    let mut effects = SHELL.with(|shell| {
-        shell.engine.turn_away(Db(ctx.db()), name.bytes(), why, now);
-        std::mem::take(&mut shell.engine.effects)
-    });
-    carry_out(ctx, name, None, false, &mut effects);
+/// Runs a call that concerns the queue of a name only, whatever value the name has.
+pub(super) fn run_for_queue<R>(
+    ctx: Ctx<'_>,
+    name: &KeyString<'_>,
+    call: impl FnOnce(&mut Engine, Key<'_>) -> R,
+) -> R {
+    let (result, effects) = with_effects(|engine| call(engine, key_of(ctx, name, None)));
+    carry_out(ctx, name, None, false, effects);
     waiters::release();
+    result
 }
 
-/// Drops the kept places of a name that another node has now.
-pub(super) fn forget_places(ctx: Ctx<'_>, name: &KeyString<'_>, now: Now) {
-    let mut effects = SHELL.with(|shell| {
-        let db = Db(ctx.db());
-        shell.engine.forget_places(db, name.bytes(), now);
-        std::mem::take(&mut shell.engine.effects)
-    });
-    carry_out(ctx, name, None, false, &mut effects);
+/// Calls the engine, and takes the effects of the call. Their buffers are swapped, so that a call without effects
+/// allocates nothing.
+fn with_effects<R>(call: impl FnOnce(&mut Engine) -> R) -> (R, Effects) {
+    SHELL.with(|shell| {
+        let result = call(&mut shell.engine);
+        let kept = EFFECTS.with(std::mem::take);
+        (result, std::mem::replace(&mut shell.engine.effects, kept))
+    })
+}
+
+/// The key as the engine is told of it.
+pub(super) fn key_of<'k>(ctx: Ctx<'_>, name: &'k KeyString<'_>, state: Option<StateId>) -> Key<'k> {
+    let (db, name) = (Db(ctx.db()), name.bytes());
+    Key { db, name, state }
 }
 
 /// The state that the key has; an error if its value is not dsync's.
@@ -141,7 +133,7 @@ fn carry_out(
     name: &KeyString<'_>,
     family: Option<Family>,
     is_freed: bool,
-    effects: &mut Effects,
+    mut effects: Effects,
 ) {
     // Without a value there are only changes that are the same for all families: places that leave the name.
     replicate::replicate(ctx, name, family.unwrap_or(Family::Lock), &effects.changes);
@@ -164,4 +156,5 @@ fn carry_out(
     announce::announce(ctx, name.bytes(), &effects.announcements);
     waiters::decided(ctx, &mut effects.wakes);
     effects.clear();
+    EFFECTS.with(|kept| *kept = effects);
 }

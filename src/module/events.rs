@@ -135,7 +135,7 @@ pub(crate) fn take_over(ctx: Ctx<'_>, beginning: Option<Beginning>) {
         }
         let now = shell.now();
         if let Some(beginning) = beginning {
-            shell.engine.leap_fences(beginning, now);
+            shell.engine.fences_mut().leap(beginning, now);
         }
         shell.engine.take_over(now);
     });

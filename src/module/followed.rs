@@ -1,15 +1,17 @@
 //! Applies changes that a primary, or this server before a restart, has decided, and counts those that cannot be
 //! applied.
 
+use super::engine_call::key_of;
 use super::out::journal::{self, AofCounts};
 use super::out::notify;
 use super::redis::context::Ctx;
 use super::redis::gil::GilCell;
 use super::redis::name::KeyString;
-use super::{run, settings};
+use super::shell::SHELL;
+use super::{loading, run, settings};
 use dsync_engine::calls::follow::Unfollowed;
 use dsync_engine::change::Change;
-use dsync_engine::{Engine, Family, Key, WrongType};
+use dsync_engine::{Family, Visit, WrongType};
 
 static COUNTS: GilCell<Counts> = GilCell::new(Counts::default);
 
@@ -49,24 +51,21 @@ pub(crate) fn apply(
 ) -> Result<(), String> {
     let is_leave = |change: &Change| matches!(change, Change::Leave { .. });
     let leaves_only = changes.iter().all(is_leave);
-    let loading = ctx.facts().loading();
-    let mut absent = 0;
-    let mut follow = |engine: &mut Engine, key: &mut Key<'_>, now| {
-        if loading {
-            absent = engine.leave_out_absent(key, &mut changes);
-        }
-        let followed = engine.follow(key, family, &changes, now);
-        (followed, engine.take_fence_ahead())
+    let absent = match ctx.facts().loading() {
+        true => SHELL.with(|shell| {
+            let key = key_of(ctx, name, None);
+            shell.engine.leave_out_absent(key, &mut changes)
+        }),
+        false => 0,
     };
-    let (followed, fence_ahead) = match run::run_followed(ctx, name, &mut follow) {
-        Ok(applied) => applied,
+    let follow = |visit: &mut Visit<'_>| visit.follow(family, &changes);
+    let followed = match run::run_followed(ctx, name, follow) {
+        Ok(followed) => followed,
         // Places leave a name whose value has another type now.
-        Err(WrongType) if leaves_only => run::run_followed_for_queue(ctx, name, &mut follow),
+        Err(WrongType) if leaves_only => run::run_followed_for_queue(ctx, name, follow),
         Err(WrongType) => return Err("the key holds a value that is not dsync's".to_owned()),
     };
-    if let Some(fence) = fence_ahead {
-        journal::fence_ahead(fence);
-    }
+    loading::warn_of_fence_ahead();
     if let Err(Unfollowed { at, misfit }) = followed {
         let change = changes.get(at).map(Change::to_string).unwrap_or_default();
         return Err(format!("its change '{change}' does not fit: {misfit}"));

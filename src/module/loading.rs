@@ -25,15 +25,19 @@ pub(super) fn is_running() -> bool {
 
 /// Calls the engine to take over something that was saved, and warns of a fence that is far ahead of the clock.
 pub(super) fn adopt<R>(call: impl FnOnce(&mut Engine, Now) -> R) -> R {
-    let (adopted, fence_ahead) = SHELL.with(|shell| {
+    let adopted = SHELL.with(|shell| {
         let now = shell.now();
-        let adopted = call(&mut shell.engine, now);
-        (adopted, shell.engine.take_fence_ahead())
+        call(&mut shell.engine, now)
     });
-    if let Some(fence) = fence_ahead {
+    warn_of_fence_ahead();
+    adopted
+}
+
+/// Warns, once, of a fence that was taken over and is far ahead of the clock.
+pub(super) fn warn_of_fence_ahead() {
+    if let Some(fence) = SHELL.with(|shell| shell.engine.fences_mut().take_ahead()) {
         journal::fence_ahead(fence);
     }
-    adopted
 }
 
 /// # Errors

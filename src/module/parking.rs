@@ -17,7 +17,9 @@ use dsync_engine::types::{ClientId, WaiterId};
 /// Replies to the running command, or parks its client if the request was queued.
 pub(crate) fn respond(ctx: Ctx<'_>, key: &[u8], reply: Reply) {
     match reply {
-        Reply::Now(Answer::Waiting { place, number }) => reply::waiting(ctx, key, place, number),
+        Reply::Now(Answer::Waiting { position, rank }) => {
+            reply::waiting(ctx, key, position, rank);
+        }
         Reply::Now(answer) => reply::answer(ctx, &answer),
         Reply::Queued(waiter) => {
             // A client that cannot be parked (in MULTI or a script) is answered as a try.

@@ -2,7 +2,7 @@
 
 use super::redis::context::Ctx;
 use dsync_engine::answer::Answer;
-use dsync_engine::types::{Fence, new_token_buffer};
+use dsync_engine::types::{Rank, new_token_buffer};
 use dsync_engine::{FullQueue, Refusal};
 
 /// Writes the reply for an answer of the engine.
@@ -70,11 +70,11 @@ pub(crate) fn answer(ctx: Ctx<'_>, answer: &Answer) {
 }
 
 /// Writes the reply to a request whose place is kept.
-pub(crate) fn waiting(ctx: Ctx<'_>, key: &[u8], place: u32, number: Fence) {
+pub(crate) fn waiting(ctx: Ctx<'_>, key: &[u8], position: u32, rank: Rank) {
     ctx.array(3);
     ctx.bulk(b"WAITING");
-    ctx.integer(i64::from(place));
-    ctx.bulk(&ctx.channel(key, number.0));
+    ctx.integer(i64::from(position));
+    ctx.bulk(&ctx.channel(key, rank.0.0));
 }
 
 /// Writes the value, or null where there is none.

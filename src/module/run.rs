@@ -1,14 +1,14 @@
 //! The way of a command into the engine: open the key, call the engine, carry out what follows, arm the timer.
 
 use super::cluster::node;
-use super::engine_call::{found, run_opened};
+use super::engine_call::{found, key_of, run_for_queue, run_opened};
 use super::redis::context::Ctx;
 use super::redis::key::OpenKey;
 use super::redis::name::KeyString;
 use super::shell::{SHELL, Shell};
 use super::{tick, waiters};
-use dsync_engine::types::{Db, Now};
-use dsync_engine::{Engine, Key, WrongType};
+use dsync_engine::types::Now;
+use dsync_engine::{Engine, Look, Visit, WrongType};
 
 /// Runs a command's call, which may change the key. The server has accepted the command, so it accepts writes now,
 /// whatever the module last found out about that. Waiters that the call answers are released after the command's own
@@ -16,7 +16,7 @@ use dsync_engine::{Engine, Key, WrongType};
 pub(crate) fn run<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
-    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+    call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Result<R, WrongType> {
     node::make_slot_known(ctx, name.bytes());
     let mut opened = OpenKey::open_write(ctx, name);
@@ -27,13 +27,13 @@ pub(crate) fn run<R>(
         shell.paused = paused;
         let mut now = shell.now();
         now.may_write = true;
-        let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
-        (now, shell.engine.overdue(&key, now))
+        let key = key_of(ctx, name, state);
+        shell.engine.open(key);
+        (now, shell.engine.look(key, now).overdue())
     });
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
     if let Some(task) = overdue {
-        let forget = |engine: &mut Engine, key: &mut Key<'_>, now| engine.perform(task, key, now);
-        run_opened(ctx, name, opened, state, now, forget);
+        run_opened(ctx, name, opened, state, now, |visit| visit.perform(task));
         opened = OpenKey::open_write(ctx, name);
         state = found(&opened)?;
     }
@@ -47,7 +47,7 @@ pub(crate) fn run<R>(
 pub(super) fn run_followed<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
-    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+    call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
@@ -63,23 +63,17 @@ pub(super) fn run_followed<R>(
 pub(super) fn run_followed_for_queue<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
-    call: impl FnOnce(&mut Engine, &mut Key<'_>, Now) -> R,
+    call: impl FnOnce(&mut Visit<'_>) -> R,
 ) -> R {
-    SHELL.with(|shell| {
-        let now = shell.now();
-        call(
-            &mut shell.engine,
-            &mut Key::found(Db(ctx.db()), name.bytes(), None),
-            now,
-        )
-    })
+    let now = SHELL.with(Shell::now);
+    run_for_queue(ctx, name, |engine, key| engine.visit(key, now, call).result)
 }
 
 /// Runs a call that only reads one key.
 pub(crate) fn look<R>(
     ctx: Ctx<'_>,
     name: &KeyString<'_>,
-    call: impl FnOnce(&Engine, &Key<'_>, Now) -> R,
+    call: impl FnOnce(Look<'_>) -> R,
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_read(ctx, name);
     let state = found(&opened)?;
@@ -89,8 +83,9 @@ pub(crate) fn look<R>(
     Ok(SHELL.with(|shell| {
         shell.paused = paused;
         let now = shell.now();
-        let key = shell.engine.open(Db(ctx.db()), name.bytes(), state);
-        call(&shell.engine, &key, now)
+        let key = key_of(ctx, name, state);
+        shell.engine.open(key);
+        call(shell.engine.look(key, now))
     }))
 }
 

@@ -105,6 +105,11 @@ pub(crate) fn max_result_bytes() -> u64 {
     SHELL.with(|shell| shell.engine.settings.max_result_bytes)
 }
 
+/// How long a result is kept after a DONE that does not say so.
+pub(crate) fn once_keep_ms() -> u64 {
+    SHELL.with(|shell| shell.engine.settings.once_keep_ms)
+}
+
 /// Whether the loading of an AOF skips changes that cannot be applied.
 pub(crate) fn aof_skips_unapplied() -> bool {
     OWN.with(|own| own.aof_skips_unapplied)

@@ -15,6 +15,7 @@
 
 use super::cluster::node;
 use super::cluster::ownership::{self, Ownership, Ownerships};
+use super::engine_call::{run_for_queue, run_task};
 use super::pace::Pace;
 use super::redis::clock;
 use super::redis::context::{Ctx, with_detached};
@@ -22,7 +23,7 @@ use super::redis::gil::GilCell;
 use super::redis::name::KeyString;
 use super::redis::timer::{self, MAX_PERIOD_MS, OneShot, Timer, TimerSlot};
 use super::shell::{SHELL, Shell};
-use super::{beside_keys, engine_call, freed, listeners, search};
+use super::{beside_keys, freed, listeners, search};
 use dsync_engine::answer::Answer;
 use dsync_engine::types::Now;
 
@@ -218,22 +219,25 @@ fn do_task(ctx: Ctx<'_>, now: Now, ownerships: &mut Ownerships, budget: &mut u32
     }
     let name = KeyString::new(name.as_bytes());
     match ownerships.of(ctx, &name) {
-        Ownership::KeyLeft => engine_call::turn_away(ctx, &name, &Answer::KeyLeft, now),
+        Ownership::KeyLeft => turn_away(ctx, &name, &Answer::KeyLeft, now),
         ownership => {
             // The kept places of the name went to the other node with its value.
             if ownership == Ownership::Theirs && ownership::is_absent(ctx, &name) {
-                engine_call::forget_places(ctx, &name, now);
+                run_for_queue(ctx, &name, |engine, key| engine.forget_places(key, now));
             }
             let may_write = now.may_write && ownership == Ownership::Ours;
             let now = Now { may_write, ..now };
-            let done = engine_call::run_task(ctx, &name, now, |engine, key| {
-                engine.perform(task, key, now);
-            });
+            let done = run_task(ctx, &name, now, |visit| visit.perform(task));
             if done.is_err() {
                 // The name has a value of another type now, so its waiters get WRONGTYPE.
-                engine_call::turn_away(ctx, &name, &Answer::WrongType, now);
+                turn_away(ctx, &name, &Answer::WrongType, now);
             }
         }
     }
     true
+}
+
+/// Tells the waiters of this name why they cannot be served any more.
+fn turn_away(ctx: Ctx<'_>, name: &KeyString<'_>, why: &Answer, now: Now) {
+    run_for_queue(ctx, name, |engine, key| engine.turn_away(key, why, now));
 }

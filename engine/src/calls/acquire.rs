@@ -5,129 +5,115 @@
 //! is a retry, and gets what the token has.
 
 use crate::answer::{Answer, Refusal};
-use crate::change::Change;
-use crate::hold::Grant;
-use crate::queue::entry::{Keep, Place, Request, Seat, Vacancy, Waiter};
-use crate::types::{Claim, Fence, LeaseMs, LeaseUs, Now, QueueId, Token, WaiterId};
-use crate::{Body, Engine, Key, Reply};
+use crate::calls::grant::{NewHold, Told};
+use crate::change::{Change, KeptPlace};
+use crate::queue::place::{Keep, Parked, Place, Presence, Request, Standing};
+use crate::queue::wait_queue::Left;
+use crate::state::Body;
+use crate::types::{Claim, Family, Fence, MonoUs, Now, QueueId, Rank, UnixMs, WaiterId};
+use crate::visit::{Asking, Visit};
 
-/// What became of a request before the queue was served once more.
-pub(super) enum Decided {
+/// The outcome of a request that may wait.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    Now(Answer),
+    /// The answer will come later, as a wake of this waiter.
+    Queued(WaiterId),
+}
+
+/// What became of a request before the queue is served once more.
+enum Decided {
     Answer(Answer),
-    Queued(Queued),
+    /// It waits: as this waiter, or on a kept place.
+    Queued(Option<WaiterId>),
 }
 
-/// A request that has entered the queue.
-pub(super) struct Queued {
-    pub(super) id: WaiterId,
-    pub(super) queue: QueueId,
-    pub(super) place: Place,
-}
-
-impl Engine {
-    pub fn acquire(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Reply {
+impl Visit<'_> {
+    /// Asks for a hold.
+    pub fn acquire(&mut self, request: Request) -> Reply {
         let family = request.claim.family();
-        if self.body(key, family).is_err() {
+        if self.body_of(family).is_err() {
             return Reply::Now(Answer::WrongType);
         }
+        // A queue must be served, and a group or a work-once key is kept longer by each request. Nothing else needs
+        // anything from a visit that changes nothing.
+        let had_queue = self.queue.is_some();
+        self.is_stale = had_queue || matches!(family, Family::Group | Family::Once);
         // Do this before any hold lapses, because its token may still renew an overdue hold.
-        if let Some(answer) = self.repeat_grant(key, &request, now) {
-            self.settle(key, now);
+        if let Some(answer) = self.repeat_request(&request) {
             return Reply::Now(answer);
         }
-        self.catch_up(key, now);
-        self.serve(key, now);
-        // If the key was removed a moment ago, `serve` may have granted it to a waiter of another family.
-        if self.body(key, family).is_err() {
-            self.settle(key, now);
-            return Reply::Now(Answer::WrongType);
-        }
-        // `serve` may just have granted an earlier sending of this request, which was queued.
-        if let Some(answer) = self.repeat_grant(key, &request, now) {
-            self.settle(key, now);
-            return Reply::Now(answer);
-        }
-        let keeps = request.keep_ms.is_some();
-        let decided = self.grant_or_queue(key, request, now);
-        self.settle(key, now);
-        let queued = match decided {
-            Decided::Answer(answer) => return Reply::Now(answer),
-            Decided::Queued(queued) => queued,
-        };
-        // `settle` may have granted this request: answer now instead of parking the client.
-        match self.effects.answer_to(queued.id) {
-            Some(answer) => Reply::Now(answer),
-            None if keeps => Reply::Now(self.keep_waiting(&queued, now)),
-            None => Reply::Queued(queued.id),
-        }
-    }
-
-    /// Returns the grant that the token already has, if any: the same fence, a new lease from now, bound to the
-    /// connection that asks. The counters do not count it again.
-    pub(crate) fn repeat_grant(
-        &mut self,
-        key: &mut Key<'_>,
-        request: &Request,
-        now: Now,
-    ) -> Option<Answer> {
-        let holds = self.body_mut(key)?.holds();
-        let hold = holds.by_token(&request.token)?;
-        if hold.claim() != request.claim {
-            return Some(Answer::Refused(Refusal::Mismatch));
-        }
-        let fence = hold.fence();
-        self.renew_hold(key, fence, request.lease, now);
-        self.bind(key, fence, request);
-        Some(self.granted(key, request.token.clone(), fence))
-    }
-
-    fn grant_or_queue(&mut self, key: &mut Key<'_>, request: Request, now: Now) -> Decided {
-        let queues = request.wait.is_some() || request.keep_ms.is_some();
-        let queue = self.queues.find(key.db, key.name);
-        let mut vacant = None;
-        if let Some(id) = queue
-            && let Some((place, seat)) = self
-                .queues
-                .get(id)
-                .and_then(|queue| queue.find(&request.token))
-        {
-            let is_others = seat.claim().family() != request.claim.family();
-            match seat {
-                // What the token asked for is gone, and another family uses the name now.
-                Seat::Vacant(_) if is_others => drop(self.queues.leave(id, place)),
-                // The request was decided or withdrawn, in whatever mode it comes now.
-                Seat::Vacant(Vacancy {
-                    verdict: Some(verdict),
-                    ..
-                }) => return Decided::Answer(verdict.clone()),
-                _ if seat.claim() != request.claim => {
-                    return Decided::Answer(Answer::Refused(Refusal::Mismatch));
-                }
-                _ if queues => return self.resume(key, id, place, request, now),
-                Seat::Waiting(_) => return Decided::Answer(Answer::NotGranted),
-                // A vacant place delays nobody, so a try with its token is decided like any other try.
-                Seat::Vacant(_) => vacant = Some((id, place)),
+        self.catch_up();
+        self.serve();
+        if had_queue {
+            // If the key was removed a moment ago, `serve` may have granted it to a waiter of another family.
+            if self.body_of(family).is_err() {
+                return Reply::Now(Answer::WrongType);
+            }
+            // `serve` may just have granted an earlier sending of this request, which was queued.
+            if let Some(answer) = self.repeat_request(&request) {
+                return Reply::Now(answer);
             }
         }
-        if let Some(answer) = self.concluded(key, request.max_attempts) {
+        let waiter = match self.grant_or_queue(request) {
+            Decided::Answer(answer) => return Reply::Now(answer),
+            Decided::Queued(waiter) => waiter,
+        };
+        // This may grant the request, so it comes before the client is parked.
+        self.settle();
+        match (self.answer.take(), waiter) {
+            (Some(answer), _) => Reply::Now(answer),
+            (None, Some(waiter)) => Reply::Queued(waiter),
+            (None, None) => Reply::Now(self.waiting()),
+        }
+    }
+
+    /// Returns the grant that the request's token already has, if any.
+    fn repeat_request(&mut self, request: &Request) -> Option<Answer> {
+        // No hold has a token that was made just now.
+        if !request.may_return {
+            return None;
+        }
+        let to = (request.client, request.ephemeral);
+        self.repeat_grant(&request.token, request.claim, request.lease, to)
+    }
+
+    fn grant_or_queue(&mut self, request: Request) -> Decided {
+        let queues = request.wait.is_some() || request.keep_ms.is_some();
+        let mut vacant = None;
+        if let Some(queue) = self.find_queue()
+            && let Some(place) = self.queue().and_then(|queue| queue.find(&request.token))
+        {
+            let (rank, is_vacant) = (place.rank(), !place.is_in_line());
+            if is_vacant && place.claim.family() != request.claim.family() {
+                // What the token asked for is gone, and another family uses the name now.
+                self.engine.queues.leave(queue, rank);
+            } else if let Some(verdict) = place.verdict() {
+                // The request was decided or withdrawn, in whatever mode it comes now.
+                return Decided::Answer(verdict.clone());
+            } else if place.claim != request.claim {
+                return Decided::Answer(Answer::Refused(Refusal::Mismatch));
+            } else if queues {
+                return self.resume(queue, rank, request);
+            } else if is_vacant {
+                // A vacant place delays nobody, so a try with its token is decided like any other try.
+                vacant = Some(rank);
+            } else {
+                return Decided::Answer(Answer::NotGranted);
+            }
+        }
+        if let Some(answer) = self.concluded(request.max_attempts) {
             return Decided::Answer(answer);
         }
-        let limit = match self.limit_for(key, &request) {
+        let limit = match self.limit_for(&request) {
             Ok(limit) => limit,
             Err(refusal) => return Decided::Answer(Answer::Refused(refusal)),
         };
-        let waiting = queue
-            .and_then(|id| self.queues.get(id))
-            .is_some_and(super::super::queue::wait_queue::WaitQueue::has_waiting);
-        let body = key
-            .state
-            .and_then(|id| self.states.get(id))
-            .map(|state| &state.body);
-        let fits = match body {
+        let fits = match self.body() {
             Some(body) => body.admits(request.claim, limit),
             None => limit != Some(0),
         };
-        let is_granted = fits && !waiting;
+        let is_granted = fits && !self.has_line();
         if !is_granted && !queues {
             return Decided::Answer(Answer::NotGranted);
         }
@@ -136,33 +122,46 @@ impl Engine {
             return Decided::Answer(Answer::Refused(Refusal::OutOfMemory));
         }
         if is_granted {
-            let (token, family) = (request.token.clone(), request.claim.family());
-            let Some(fence) = self.grant(key, request, None, now) else {
-                return Decided::Answer(Answer::NotGranted);
-            };
-            self.stats.counters_mut(family).granted_at_once += 1;
-            if let Some((queue, place)) = vacant {
-                self.queues.leave(queue, place);
-            }
-            return Decided::Answer(self.granted(key, token, fence));
+            return Decided::Answer(self.grant_at_once(request, vacant));
         }
-        let bounds = self.queue_bounds();
+        let (queue, bounds) = (self.find_queue(), self.engine.queue_bounds());
         let room = match request.keep_ms {
-            Some(_) => self.queues.check_room_for_kept(queue, bounds),
+            Some(_) => self.engine.queues.check_room_for_kept(queue, 1, bounds),
             None => Ok(()),
         };
-        if let Err(full) = room.and_then(|()| self.queues.make_room(queue, bounds)) {
-            return Decided::Answer(Answer::Refused(Refusal::QueueFull(full)));
+        let room = room.and_then(|()| self.engine.queues.make_room(queue, bounds));
+        match room {
+            Ok(()) => self.queue_up(request),
+            Err(full) => Decided::Answer(Answer::Refused(Refusal::QueueFull(full))),
         }
-        self.queue_up(key, request, now)
+    }
+
+    fn grant_at_once(&mut self, request: Request, vacant: Option<Rank>) -> Answer {
+        let (token, family) = (request.token.clone(), request.claim.family());
+        let told = Told::Client {
+            client: request.client,
+            ephemeral: request.ephemeral,
+        };
+        let hold = NewHold {
+            token: request.token,
+            claim: request.claim,
+            lease: request.lease,
+            owner: request.owner,
+            limit: request.limit,
+        };
+        let Some(fence) = self.grant(hold, told) else {
+            return Answer::NotGranted;
+        };
+        self.engine.stats.counters_mut(family).granted_at_once += 1;
+        if let Some((queue, rank)) = self.queue.zip(vacant) {
+            self.engine.queues.leave(queue, rank);
+        }
+        self.granted(token, fence)
     }
 
     /// Returns the limit under which this request is decided.
-    fn limit_for(&self, key: &Key<'_>, request: &Request) -> Result<Option<u32>, Refusal> {
-        let body = key
-            .state
-            .and_then(|id| self.states.get(id))
-            .map(|state| &state.body);
+    fn limit_for(&self, request: &Request) -> Result<Option<u32>, Refusal> {
+        let body = self.body();
         let in_force = body.and_then(Body::limit_in_force);
         match request.claim {
             Claim::Exclusive | Claim::Shared | Claim::Run => Ok(None),
@@ -182,129 +181,165 @@ impl Engine {
         }
     }
 
-    fn queue_up(&mut self, key: &mut Key<'_>, mut request: Request, now: Now) -> Decided {
-        let Some(place) = self.next_place(now) else {
+    /// Returns the answer to a request that must not run: the result, or FAILED if its attempts are used up. It is
+    /// FAILED only if no run lives and no request waits, because earlier requests must be answered first. During a delay
+    /// it is FAILED at once, because those that wait then may still begin.
+    fn concluded(&mut self, max_attempts: Option<u32>) -> Option<Answer> {
+        let Some(Body::Once(once)) = self.body() else {
+            return None;
+        };
+        if let Some(answer) = once.answer_done() {
+            return Some(answer);
+        }
+        let hopeless = once.is_idle() && once.is_exhausted(max_attempts);
+        let is_told = hopeless && (once.is_delayed() || !self.has_line());
+        is_told.then(|| self.give_up())
+    }
+
+    /// Puts a request into a new place at the end of the queue.
+    fn queue_up(&mut self, mut request: Request) -> Decided {
+        let Some(rank) = self.next_rank() else {
             return Decided::Answer(Answer::NotGranted);
         };
-        let queue = self.queues.find_or_make(key.db, key.name);
+        let queue = self.make_queue();
         // The limit takes force when the request enters the queue, and not again when it is granted.
         let asked = request.limit.take();
-        self.put_limit_in_force(key, request.claim, asked);
-        let body = key
-            .state
-            .and_then(|id| self.states.get(id))
-            .map(|state| &state.body);
-        let limit = asked.or_else(|| body.and_then(Body::limit_to_remember));
-        if let Some(limit) = limit
-            && let Some(queue) = self.queues.get_mut(queue)
-        {
-            queue.remember_limit(request.claim.family(), limit);
+        self.put_limit_in_force(request.claim, asked);
+        let limit = asked.or_else(|| self.body().and_then(Body::limit_to_remember));
+        if let Some(limit) = limit {
+            let family = request.claim.family();
+            self.engine.queues.remember_limit(queue, family, limit);
         }
-        let keep = request.keep_ms.take().map(|ms| Keep {
-            ms,
-            since: now.unix(),
-            until: LeaseUs(0),
-        });
-        let waiter = Waiter {
-            id: Some(self.queues.next_waiter()),
-            request,
-            since: now.mono,
-            keep,
+        let standing = Standing {
+            rank,
+            since: self.now.mono,
+            keep: request.keep_ms.map(|ms| Keep {
+                ms,
+                since: self.now.unix(),
+            }),
+            max_attempts: request.max_attempts,
         };
-        self.enter(key, queue, place, waiter, None)
+        self.enter(queue, standing, request, None)
     }
 
     /// Draws the rank of a new place. Returns `None` when there are no more numbers.
-    pub(super) fn next_place(&mut self, now: Now) -> Option<Place> {
-        let number = self.fences.next(now);
-        (number < Fence::MAX).then_some(Place(number))
+    pub(crate) fn next_rank(&mut self) -> Option<Rank> {
+        let number = self.engine.term.fences.next(self.now);
+        (number < Fence::MAX).then_some(Rank(number))
     }
 
-    pub(super) fn put_limit_in_force(
-        &mut self,
-        key: &mut Key<'_>,
-        claim: Claim,
-        asked: Option<u32>,
-    ) {
-        let Some(limit) = asked else { return };
-        let body = key
-            .state
-            .and_then(|id| self.states.get(id))
-            .map(|state| &state.body);
-        if body.and_then(|body| body.limits().limit) != Some(limit) {
-            // If the state refuses the limit, `decide` logs it and the limit in force stays.
-            let _ = self.decide(key, claim.family(), Change::Limit(limit));
+    /// Gives the place, waiting, kept or vacant, to the same request sent again. With QUEUE it is a kept place from then
+    /// on; with BLOCK a kept place stays one.
+    fn resume(&mut self, queue: QueueId, rank: Rank, request: Request) -> Decided {
+        let bounds = self.engine.queue_bounds();
+        let queues = &mut self.engine.queues;
+        let before = queues.get(queue).and_then(|queue| queue.place(rank));
+        let before = before.and_then(Place::kept_place);
+        if request.keep_ms.is_some()
+            && before.is_none()
+            && let Err(full) = queues.check_room_for_kept(Some(queue), 1, bounds)
+        {
+            return Decided::Answer(Answer::Refused(Refusal::QueueFull(full)));
         }
+        let Some(Left::Place(old)) = queues.leave(queue, rank) else {
+            return Decided::Answer(Answer::NotGranted);
+        };
+        if let Some(parked) = old.parked() {
+            self.engine.effects.wake(parked.waiter, Answer::Superseded);
+        }
+        let Standing { since, keep, .. } = old.standing;
+        let keep = match request.keep_ms {
+            Some(ms) => Some(Keep {
+                ms,
+                since: keep.map_or_else(|| wall_moment(since, self.now), |keep| keep.since),
+            }),
+            None => keep,
+        };
+        let standing = Standing {
+            rank,
+            since,
+            keep,
+            max_attempts: request.max_attempts,
+        };
+        self.enter(queue, standing, request, before.as_ref())
     }
 
-    /// Grants the request, and returns the fence of the new hold; `None` if the state has refused it. `unheard_ms` says
-    /// that nobody waits on its place, and how long that was kept: the first deadline is as short then.
-    pub(crate) fn grant(
+    /// Puts a request into the queue, and replicates its place if that is kept and differs from what the others know of
+    /// it.
+    fn enter(
         &mut self,
-        key: &mut Key<'_>,
-        mut request: Request,
-        unheard_ms: Option<u32>,
-        now: Now,
-    ) -> Option<Fence> {
-        let first = unheard_ms.map_or(request.lease, |ms| LeaseMs(ms).min(request.lease));
-        let fence = self.fences.next(now);
-        let family = request.claim.family();
-        self.put_limit_in_force(key, request.claim, request.limit);
-        let token = std::mem::replace(&mut request.token, Token::Uuid([0; 16]));
-        let grant = Grant {
-            fence,
-            token,
+        queue: QueueId,
+        standing: Standing,
+        request: Request,
+        known: Option<&KeptPlace>,
+    ) -> Decided {
+        let Standing { rank, keep, .. } = standing;
+        let waiter = (request.wait).map(|wait| (self.engine.queues.next_waiter(), wait));
+        let presence = match waiter {
+            Some((id, wait)) => {
+                Presence::Parked(Parked::new(id, request.client, request.ephemeral, wait))
+            }
+            None => Presence::Kept {
+                until: (self.engine.term).keep_until(keep.map_or(0, |keep| keep.ms), self.now),
+            },
+        };
+        let place = Place {
+            standing,
+            token: request.token,
+            may_return: request.may_return,
             claim: request.claim,
             lease: request.lease,
-            deadline: now.unix().after_ms(u64::from(first.0)),
-            granted: now.unix(),
-            renewed: false,
-            owner: request.owner.take(),
+            owner: request.owner,
+            presence,
         };
-        self.decide(key, family, Change::Grant(grant)).ok()?;
-        if let Some(keep_ms) = unheard_ms {
-            let _ = self.decide(key, family, Change::Unheard { fence, keep_ms });
-        }
-        if let Some(id) = key.state {
-            self.set_due(id, fence, now.lease.after(first));
-        }
-        self.bind(key, fence, &request);
-        Some(fence)
-    }
-
-    /// Returns the answer that tells a request that it holds.
-    pub(crate) fn granted(&self, key: &Key<'_>, token: Token, fence: Fence) -> Answer {
-        match key
-            .state
-            .and_then(|id| self.states.get(id))
-            .map(|state| &state.body)
+        let kept = place.kept_place().filter(|kept| known != Some(kept));
+        self.is_stale = true;
+        self.engine.queues.join(queue, place);
+        if let Some(kept) = kept
+            && !self.decide_place(kept)
         {
-            Some(Body::Once(once)) => Answer::Run {
-                token,
-                fence,
-                attempt: once.attempts(),
-            },
-            _ => Answer::Granted { token, fence },
+            self.engine.queues.leave(queue, rank);
+            return Decided::Answer(Answer::NotGranted);
         }
+        self.asking = Some(Asking {
+            rank,
+            client: request.client,
+        });
+        Decided::Queued(waiter.map(|(id, _)| id))
     }
 
-    /// Notes which connection the hold was given to: INFO shows it, and the end of an EPHEMERAL hold depends on it.
-    fn bind(&mut self, key: &Key<'_>, fence: Fence, request: &Request) {
-        let Some(id) = key.state else { return };
-        let Some(state) = self.states.get_mut(id) else {
-            return;
-        };
-        let mut local = state.body.local();
-        if let Some(client) = local.bind(fence, request.client, request.ephemeral) {
-            self.ephemeral.remove(&(client, fence));
+    /// Records that the name has this kept place, and gives the name a value if it has none, because the place is saved
+    /// with it. The value begins under the limit that its family waited for last. Returns false if there is no room for
+    /// the value.
+    pub(crate) fn decide_place(&mut self, place: KeptPlace) -> bool {
+        let family = place.claim.family();
+        if self.state.is_none() {
+            let limit = self.queue().and_then(|queue| queue.limit(family));
+            self.put_limit_in_force(place.claim, limit);
         }
-        if request.ephemeral {
-            self.ephemeral.insert((request.client, fence), id);
+        if self.state.is_none() && self.create(family).is_none() {
+            return false;
         }
-        // A new connection has the hold, so the end of the old one no longer matters.
-        if !self.ending.is_empty() {
-            self.ending.remove(&fence);
-        }
-        self.put_off.forget_end(fence);
+        self.is_stale = true;
+        self.engine.effects.changes.push(Change::Place(place));
+        true
     }
+
+    /// Returns the answer to a request with QUEUE that was not granted in its visit.
+    fn waiting(&self) -> Answer {
+        let most = Answer::FARTHEST;
+        let rank = self.asking.map_or(Rank(Fence(0)), |asking| asking.rank);
+        let position = self
+            .queue()
+            .map_or(0, |queue| queue.position(rank, most as usize));
+        Answer::Waiting {
+            position: u32::try_from(position).unwrap_or(most),
+            rank,
+        }
+    }
+}
+
+/// Returns the wall-clock moment of a moment on the monotonic clock.
+fn wall_moment(moment: MonoUs, now: Now) -> UnixMs {
+    UnixMs(now.unix().0.saturating_sub(now.mono.ms_since(moment)))
 }

@@ -1,75 +1,58 @@
 //! What the engine must know when the server moves, renames, swaps, removes or frees keys.
 //!
-//! A value that left its key and was not freed is a stray (see [`crate::index::strays`]). A call that opens its new key
-//! tells the engine where it is ([`Engine::open`]). For strays that no call opens, the caller searches the keyspace and
-//! reports every value of ours to [`Engine::found`].
+//! A value that left its key and was not freed is a stray (see [`crate::store::strays`]). A visit of its new key tells the
+//! engine where it is. For strays that nobody visits, the caller searches the keyspace and reports every value of ours to
+//! [`Engine::found`].
 
-use crate::address::Address;
-use crate::heap;
-use crate::index::openings::Openings;
-use crate::index::spaces::Space;
-use crate::types::{Db, UnixMs};
+use std::collections::VecDeque;
+
+use crate::engine::Engine;
+use crate::store::slab::StateId;
+use crate::types::Db;
 use crate::unasked::Removal;
-use crate::{Engine, Key, State, StateId};
+use crate::visit::Key;
 
 impl Engine {
     /// Notes that the value has left its key: it was deleted, overwritten, moved or renamed. The state is a stray from
     /// now on, and its waiters stay with the old name. Returns whether there are any.
     pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
-        // Without a state the engine itself has removed the key.
-        let Some(state) = self.states.get_mut(id) else {
-            return false;
-        };
-        // The name that it had last, which a stray that is moved again may not have had before.
-        state.address = Address::new(Space::NOWHERE, name);
-        self.unindex(id);
-        self.strays.insert(id, db);
-        self.name_changed_hands(db, name)
+        self.store.unlinked(id, db, name) && self.name_changed_hands(db, name)
     }
 
-    /// Returns a key that the server has opened, for a call. If its value is a stray, the engine knows now where it is.
-    pub fn open<'a>(&mut self, db: Db, name: &'a [u8], state: Option<StateId>) -> Key<'a> {
-        self.queues.note_flush(db, name);
-        if let Some(id) = state
-            && !self.strays.is_empty()
+    /// Takes note of a key that the server has opened. If its value is a stray, the engine knows now where it is. A visit
+    /// does so itself.
+    pub fn open(&mut self, key: Key<'_>) {
+        self.queues.note_flush(key.db, key.name);
+        if let Some(id) = key.state
+            && self.has_strays()
         {
-            self.found(id, db, name);
+            self.found(id, key.db, key.name);
         }
-        Key::found(db, name, state)
     }
 
     /// Notes that the value is under this key. Does nothing if it is no stray.
     pub fn found(&mut self, id: StateId, db: Db, name: &[u8]) {
-        if self.strays.remove(id).is_some() {
-            self.place(id, db, name);
+        if self.store.found(id, db, name) {
+            self.index(id);
+            self.name_changed_hands(db, name);
         }
     }
 
     /// Whether there are strays.
     #[must_use]
     pub fn has_strays(&self) -> bool {
-        !self.strays.is_empty()
+        !self.store.strays.is_empty()
     }
 
     /// Whether the caller must search the keyspace: see [`Engine::search_begins`].
     #[must_use]
     pub fn needs_search(&self) -> bool {
-        self.strays.need_search()
+        self.store.strays.need_search()
     }
 
     /// Notes that the caller begins to look at every key of every database.
     pub fn search_begins(&mut self) {
-        self.strays.search_begins();
-    }
-
-    fn place(&mut self, id: StateId, db: Db, name: &[u8]) {
-        let space = self.spaces.of(db);
-        let Some(state) = self.states.get_mut(id) else {
-            return;
-        };
-        state.address = Address::new(space, name);
-        self.index(id);
-        self.name_changed_hands(db, name);
+        self.store.strays.search_begins();
     }
 
     /// Notes that the name has another value, or none. Returns whether requests wait for it.
@@ -82,17 +65,14 @@ impl Engine {
     }
 
     /// Frees the state of a value that the server has freed. Returns what was removed, if the value had left its key
-    /// with holds in it: RENAME and MOVE take a value elsewhere and free nothing, and a flush frees values without
-    /// taking them from their keys.
+    /// with holds in it.
     pub fn freed(&mut self, id: StateId) -> Option<Removal> {
-        self.unindex(id);
-        let left = self.strays.remove(id);
-        let state = self.states.take(id);
-        self.free(id);
-        let state = state?;
-        let removal = left.and_then(|db| Removal::of(db, &state));
-        self.forget(state);
-        removal
+        self.store.freed(id)
+    }
+
+    /// Frees the states of values that the server has freed on another thread or during a flush, in slices.
+    pub fn freed_elsewhere(&mut self, values: VecDeque<Vec<StateId>>) {
+        self.store.freed_elsewhere(values);
     }
 
     /// Returns the databases that have requests waiting in them, or kept places.
@@ -102,17 +82,13 @@ impl Engine {
 
     /// Notes that the database is empty now, or all databases if `None`. Kept places go with the values.
     pub fn flushed(&mut self, db: Option<Db>) {
-        match db {
-            Some(db) => self.spaces.flush(db),
-            None => self.spaces.flush_all(),
-        }
+        self.store.flushed(db);
         self.queues.flush(db);
     }
 
     /// Notes that two databases have exchanged their contents. Queues stay with the database numbers.
     pub fn swapped(&mut self, a: Db, b: Db) {
-        self.spaces.swap(a, b);
-        self.strays.keys_moved();
+        self.store.swapped(a, b);
         self.queues.set_all_due(Some(a));
         self.queues.set_all_due(Some(b));
     }
@@ -121,15 +97,7 @@ impl Engine {
     /// takes for a key.
     #[must_use]
     pub fn memory(&self, id: StateId) -> usize {
-        self.states.get(id).map_or(0, |state| {
-            let retained = match state.body.retention() {
-                Some(_) => heap::tree_share(size_of::<(UnixMs, StateId)>()),
-                None => 0,
-            };
-            let closed = state.body.opens_at().map_or(0, |_| Openings::entry_bytes());
-            let own = state.address.heap_bytes() + state.body.heap_bytes();
-            size_of::<State>() + own + self.leases.bytes_of(id) + closed + retained
-        })
+        self.store.memory(id)
     }
 
     /// Returns the bytes that the kept places of this name take.

@@ -9,14 +9,15 @@
 use std::fmt;
 
 use crate::answer::FullQueue;
-use crate::change::{Displaced, KeptPlace};
-use crate::families::once::Reason;
+use crate::change::{Displaced, KeptPlace, Reason};
+use crate::engine::Engine;
 use crate::hold::Hold;
 use crate::saved::Loaded;
+use crate::state::Body;
+use crate::term::fences::AHEAD_US;
 use crate::types::{
     Db, LeaseMs, MAX_KEEP_MS, MAX_PAUSE_MS, MAX_QUEUE_MS, MIN_QUEUE_MS, Now, UnixMs,
 };
-use crate::{Body, Engine, fence};
 
 /// How far the clocks of two servers may differ.
 const CLOCKS_DIFFER_MS: u64 = 86_400_000;
@@ -226,8 +227,8 @@ impl Engine {
     /// Checks that a moment is at most a year ahead. A server whose own fences are ahead of its clock, because the clock
     /// was set back, compares with the last fence.
     fn check_moment(&self, moment: UnixMs, now: Now) -> Result<(), Unfit> {
-        let latest = now.unix().max(self.fences.last().unix());
-        match moment > latest.after_ms(fence::AHEAD_US / 1_000) {
+        let latest = now.unix().max(self.term.fences.last().unix());
+        match moment > latest.after_ms(AHEAD_US / 1_000) {
             true => Err(Unfit::MomentAhead),
             false => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! A hold in its 56 bytes keeps every value exactly.
 
 use super::*;
-use crate::index::tests::XorShift;
+use crate::store::tests::XorShift;
 
 fn grant(token: &[u8], owner: Option<&[u8]>) -> Grant {
     Grant {

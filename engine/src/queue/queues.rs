@@ -5,30 +5,21 @@
 //! not move it. A queue exists only while it has entries. On a server that follows another these are kept places.
 //!
 //! Each change of a queue must change all indexes in the same function, so they are here together. What concerns only
-//! places that are kept without a connection is in `kept`, how a flush drops these in `flushed`, and which queues the
-//! engine must visit in `visits`.
+//! kept places is in [`super::kept`]; how a flush drops these, and how queues become due, in [`super::sweep`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
-use crate::Family;
 use crate::answer::{Answer, FullQueue};
-use crate::index::leftovers::SMALL;
-use crate::index::slab::StateId;
 use crate::queue::due::Due;
-use crate::queue::entry::{Departed, Place, Vacancy, Waiter, Watcher};
-use crate::queue::wait_queue::WaitQueue;
+use crate::queue::flushes::Flushes;
+use crate::queue::place::{Place, Presence, Watcher};
+use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::short_bytes::KeyName;
-use crate::types::{ClientId, Db, LeaseUs, MonoUs, QueueId, WaiterId};
-
-mod flushed;
-#[cfg(debug_assertions)]
-mod invariants;
-mod kept;
-mod visits;
-
-use flushed::Flushes;
-pub use kept::KeptQueue;
+use crate::store::leftovers::SMALL;
+use crate::store::slab::StateId;
+use crate::types::Family;
+use crate::types::{ClientId, Db, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
 
 /// How many places the queues may have.
 #[derive(Clone, Copy, Debug)]
@@ -37,47 +28,47 @@ pub struct QueueBounds {
     pub server: u64,
 }
 
-struct Queue {
-    db: Db,
-    name: KeyName,
-    queue: WaitQueue,
+pub(super) struct Queue {
+    pub(super) db: Db,
+    pub(super) name: KeyName,
+    pub(super) queue: WaitQueue,
     /// The moment under which the queue is in `by_since`; `None` if it has no waiters.
-    since: Option<MonoUs>,
+    pub(super) since: Option<MonoUs>,
     /// The state with which the kept places were saved last: see [`Queues::set_holder`].
-    holder: Option<StateId>,
+    pub(super) holder: Option<StateId>,
     /// The number of the flush after which its kept places came: see [`Queues::flush`].
-    flush: u64,
+    pub(super) flush: u64,
 }
 
 /// Invariants:
-/// - every request whose client waits is in `by_waiter`, and in `moments` if its wait runs out, as a vacant place is;
+/// - every request whose client waits is in `by_waiter`, and in `waits` if its wait runs out;
 /// - every queue that has waiters is in `by_since`, under the moment at which its longest wait began;
 /// - `due` has only queues that exist;
 /// - a queue without places is due, and is dropped when it is visited.
 #[derive(Default)]
 pub struct Queues {
-    queues: BTreeMap<QueueId, Queue>,
+    pub(super) queues: BTreeMap<QueueId, Queue>,
     by_key: BTreeMap<Db, BTreeMap<KeyName, QueueId>>,
-    by_waiter: BTreeMap<WaiterId, (QueueId, Place)>,
+    pub(super) by_waiter: BTreeMap<WaiterId, (QueueId, Rank)>,
     /// The request that each connection waits with: a connection waits for one reply at a time.
-    by_client: BTreeMap<ClientId, WaiterId>,
-    /// When waits and vacant places run out.
-    moments: BTreeSet<(MonoUs, QueueId, Place)>,
-    /// Vacant places only, in the order in which they run out. The first is given up when room is needed.
-    vacant: BTreeSet<(MonoUs, QueueId, Place)>,
+    pub(super) by_client: BTreeMap<ClientId, WaiterId>,
     /// The queues that have waiters, the longest wait first.
-    by_since: BTreeSet<(MonoUs, QueueId)>,
+    pub(super) by_since: BTreeSet<(MonoUs, QueueId)>,
+    /// When waits run out.
+    pub(super) waits: BTreeSet<(MonoUs, QueueId, Rank)>,
+    /// When vacant places run out. The first is given up when room is needed.
+    pub(super) vacant: BTreeSet<(MonoUs, QueueId, Rank)>,
     /// When kept places run out on which nobody waits, by the lease clock. A place without a moment is not listed. Places
     /// that a flush has dropped are listed until `flushes` comes to them.
-    keeps: BTreeSet<(LeaseUs, QueueId, Place)>,
-    due: Due,
-    places: u64,
+    pub(super) keeps: BTreeSet<(LeaseUs, QueueId, Rank)>,
+    pub(super) due: Due,
+    pub(super) places: u64,
     /// The number of kept places among `places`.
-    kept: u64,
+    pub(super) kept: u64,
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places.
-    waiting: [u64; Family::ALL.len()],
+    pub(super) waiting: [u64; Family::ALL.len()],
     last_number: u64,
-    flushes: Flushes,
+    pub(super) flushes: Flushes,
 }
 
 impl Queues {
@@ -94,17 +85,12 @@ impl Queues {
         self.queues.get(&id).map(|queue| &queue.queue)
     }
 
-    /// Returns the queue to change. Entries must join and leave through [`Queues`] only, which updates the indexes.
-    pub fn get_mut(&mut self, id: QueueId) -> Option<&mut WaitQueue> {
-        self.queues.get_mut(&id).map(|queue| &mut queue.queue)
-    }
-
     #[must_use]
     pub fn key(&self, id: QueueId) -> Option<(Db, &KeyName)> {
         self.queues.get(&id).map(|queue| (queue.db, &queue.name))
     }
 
-    /// Returns the queue of a key, and makes it if there is none. The caller must add an entry at once, because no
+    /// Returns the queue of a key, and makes it if there is none. The caller must add a place at once, because no
     /// queue may be empty.
     pub fn find_or_make(&mut self, db: Db, name: &[u8]) -> QueueId {
         if let Some(id) = self.find(db, name) {
@@ -113,17 +99,15 @@ impl Queues {
         let id = QueueId(self.number());
         let name = KeyName::from(name);
         self.by_key.entry(db).or_default().insert(name.clone(), id);
-        self.queues.insert(
-            id,
-            Queue {
-                db,
-                name,
-                queue: WaitQueue::default(),
-                since: None,
-                holder: None,
-                flush: self.flushes.count(),
-            },
-        );
+        let queue = Queue {
+            db,
+            name,
+            queue: WaitQueue::default(),
+            since: None,
+            holder: None,
+            flush: self.flushes.count(),
+        };
+        self.queues.insert(id, queue);
         id
     }
 
@@ -136,57 +120,47 @@ impl Queues {
         self.last_number
     }
 
-    /// Makes room for one more place in the queue of a key, by giving up vacant places.
+    /// Makes room for one more place in a queue, by giving up vacant places.
     ///
-    /// # Errors If waiters alone reach a bound: that bound.
+    /// # Errors
+    /// If waiters alone reach a bound: that bound.
     pub fn make_room(
         &mut self,
         queue: Option<QueueId>,
         bounds: QueueBounds,
     ) -> Result<(), FullQueue> {
+        let QueueBounds { per_key, server } = bounds;
         while let Some(id) = queue
-            && self
-                .get(id)
-                .is_some_and(|queue| queue.len() as u64 >= bounds.per_key)
+            && let Some(full) = self.get(id).filter(|queue| queue.len() as u64 >= per_key)
         {
-            let oldest = self.get(id).and_then(WaitQueue::oldest_vacancy);
-            let place = oldest.ok_or(FullQueue::Key {
-                bound: bounds.per_key,
-            })?;
-            self.leave(id, place);
+            let oldest = full.oldest_vacant();
+            let rank = oldest.ok_or(FullQueue::Key { bound: per_key })?;
+            self.leave(id, rank);
         }
-        while self.places >= bounds.server {
+        while self.places >= server {
             let oldest = self.vacant.first().copied();
-            let (_, id, place) = oldest.ok_or(FullQueue::Server {
-                bound: bounds.server,
-            })?;
-            self.leave(id, place);
+            let (_, id, rank) = oldest.ok_or(FullQueue::Server { bound: server })?;
+            self.leave(id, rank);
         }
         Ok(())
     }
 
-    /// Puts a request into a new or vacant place.
-    pub fn join(&mut self, id: QueueId, place: Place, waiter: Waiter) {
+    /// Puts a place into a queue.
+    pub fn join(&mut self, id: QueueId, place: Place) {
         self.places += 1;
-        match (waiter.id, waiter.request.wait) {
-            (Some(asked), Some(wait)) => {
-                self.park(id, place, asked, waiter.request.client, wait.deadline());
-            }
-            (None, _) => self.schedule(id, place, &waiter),
-            // The request is answered in this call.
-            (Some(_), None) => {}
+        self.kept += u64::from(place.is_kept());
+        if place.is_in_line() {
+            self.waiting[place.claim.family() as usize] += 1;
         }
-        self.kept += u64::from(waiter.keep.is_some());
-        self.waiting[waiter.request.claim.family() as usize] += 1;
-        self.change(id, |queue| queue.join(place, waiter));
+        self.list(id, place.rank(), &place.presence);
+        self.change(id, |queue| queue.join(place));
     }
 
-    pub fn watch(&mut self, id: QueueId, place: Place, watcher: Watcher) {
+    pub fn watch(&mut self, id: QueueId, rank: Rank, watcher: Watcher) {
         self.places += 1;
-        let deadline = watcher.wait.deadline();
-        self.park(id, place, watcher.id, watcher.client, deadline);
         self.waiting[Family::Group as usize] += 1;
-        self.change(id, |queue| queue.watch(place, watcher));
+        self.list(id, rank, &Presence::Parked(watcher.parked));
+        self.change(id, |queue| queue.watch(rank, watcher));
     }
 
     /// Decides the answer of all present watchers.
@@ -194,8 +168,18 @@ impl Queues {
         self.change(id, |queue| queue.answer_watchers(answer));
     }
 
-    /// Changes the entries of a queue, and keeps `by_since` right.
-    fn change<R>(&mut self, id: QueueId, change: impl FnOnce(&mut WaitQueue) -> R) -> Option<R> {
+    pub fn remember_limit(&mut self, id: QueueId, family: Family, limit: u32) {
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.queue.remember_limit(family, limit);
+        }
+    }
+
+    /// Changes the places of a queue, and keeps `by_since` right.
+    pub(super) fn change<R>(
+        &mut self,
+        id: QueueId,
+        change: impl FnOnce(&mut WaitQueue) -> R,
+    ) -> Option<R> {
         let queue = self.queues.get_mut(&id)?;
         let result = change(&mut queue.queue);
         let since = queue.queue.waiting_since();
@@ -203,95 +187,64 @@ impl Queues {
             if let Some(before) = std::mem::replace(&mut queue.since, since) {
                 self.by_since.remove(&(before, id));
             }
-            if let Some(since) = since {
-                self.by_since.insert((since, id));
-            }
+            self.by_since.extend(since.map(|since| (since, id)));
         }
         Some(result)
     }
 
-    /// Lists a request whose client waits for the reply.
-    fn park(
-        &mut self,
-        id: QueueId,
-        place: Place,
-        waiter: WaiterId,
-        client: ClientId,
-        deadline: Option<MonoUs>,
-    ) {
-        self.by_waiter.insert(waiter, (id, place));
-        self.by_client.insert(client, waiter);
-        if let Some(deadline) = deadline {
-            self.moments.insert((deadline, id, place));
+    /// Lists a place where it is found by who is there.
+    pub(super) fn list(&mut self, id: QueueId, rank: Rank, presence: &Presence) {
+        match presence {
+            Presence::Parked(parked) => {
+                self.by_waiter.insert(parked.waiter, (id, rank));
+                self.by_client.insert(parked.client, parked.waiter);
+                self.waits.extend(parked.until.map(|at| (at, id, rank)));
+            }
+            Presence::Kept { until: LeaseUs(0) } => {}
+            Presence::Kept { until } => drop(self.keeps.insert((*until, id, rank))),
+            Presence::Vacant { until, .. } => drop(self.vacant.insert((*until, id, rank))),
         }
     }
 
-    /// Undoes [`Queues::park`].
-    fn unpark(
-        &mut self,
-        id: QueueId,
-        place: Place,
-        waiter: WaiterId,
-        client: ClientId,
-        deadline: Option<MonoUs>,
-    ) {
-        self.by_waiter.remove(&waiter);
-        // The connection may already wait with a newer request, which superseded this one.
-        if self.by_client.get(&client) == Some(&waiter) {
-            self.by_client.remove(&client);
-        }
-        if let Some(deadline) = deadline {
-            self.moments.remove(&(deadline, id, place));
-        }
-    }
-
-    /// Leaves the place of an entry that has just left vacant, for its token.
-    pub fn vacate(&mut self, id: QueueId, place: Place, vacancy: Vacancy) {
-        self.places += 1;
-        self.moments.insert((vacancy.until, id, place));
-        self.vacant.insert((vacancy.until, id, place));
-        if let Some(queue) = self.get_mut(id) {
-            queue.vacate(place, vacancy);
-        }
-    }
-
-    /// Removes the entry at this place from the queue and from every index, and returns it. If the queue is empty then,
-    /// it is due, and stays until [`Queues::drop_if_empty`].
-    pub fn leave(&mut self, id: QueueId, place: Place) -> Option<Departed> {
-        let (left, is_empty) = self.change(id, |queue| {
-            let left = queue.leave(place);
-            (left, queue.is_empty())
-        })?;
-        let left = left?;
-        self.places -= 1;
-        if let Some(family) = left.family() {
-            self.waiting[family as usize] -= 1;
-        }
-        self.kept -= u64::from(left.was_kept());
-        match &left {
-            Departed::Waiter(waiter) => {
-                let request = &waiter.request;
-                match (waiter.id, request.wait, waiter.keep) {
-                    (Some(asked), Some(wait), _) => {
-                        self.unpark(id, place, asked, request.client, wait.deadline());
-                    }
-                    (None, _, Some(keep)) => {
-                        self.keeps.remove(&(keep.until, id, place));
-                    }
-                    _ => {}
+    /// Undoes [`Queues::list`].
+    pub(super) fn unlist(&mut self, id: QueueId, rank: Rank, presence: &Presence) {
+        match presence {
+            Presence::Parked(parked) => {
+                self.by_waiter.remove(&parked.waiter);
+                // The connection may already wait with a newer request, which superseded this one.
+                if self.by_client.get(&parked.client) == Some(&parked.waiter) {
+                    self.by_client.remove(&parked.client);
+                }
+                if let Some(at) = parked.until {
+                    self.waits.remove(&(at, id, rank));
                 }
             }
-            Departed::Watcher(watcher) => {
-                let deadline = watcher.wait.deadline();
-                self.unpark(id, place, watcher.id, watcher.client, deadline);
+            Presence::Kept { until } => drop(self.keeps.remove(&(*until, id, rank))),
+            Presence::Vacant { until, .. } => drop(self.vacant.remove(&(*until, id, rank))),
+        }
+    }
+
+    /// Removes the place or watcher with this rank from the queue and from every index, and returns it. If the queue is
+    /// empty then, it is due, and stays until [`Queues::drop_if_empty`].
+    pub fn leave(&mut self, id: QueueId, rank: Rank) -> Option<Left> {
+        let (left, is_empty) = self.change(id, |queue| (queue.leave(rank), queue.is_empty()))?;
+        let left = left?;
+        self.places -= 1;
+        match &left {
+            Left::Place(place) => {
+                self.kept -= u64::from(place.is_kept());
+                if place.is_in_line() {
+                    self.waiting[place.claim.family() as usize] -= 1;
+                }
+                self.unlist(id, rank, &place.presence);
             }
-            Departed::Vacancy(vacancy) => {
-                self.moments.remove(&(vacancy.until, id, place));
-                self.vacant.remove(&(vacancy.until, id, place));
+            Left::Watcher(watcher) => {
+                self.waiting[Family::Group as usize] -= 1;
+                self.unlist(id, rank, &Presence::Parked(watcher.parked));
             }
         }
         if is_empty {
-            self.set_due(id);
+            self.due.set(id);
         }
         Some(left)
     }
@@ -307,7 +260,50 @@ impl Queues {
             }
         }
         self.queues.remove(&id);
-        self.mark_visited(id);
+        self.due.mark_visited(id);
+    }
+
+    /// Makes the queue due.
+    pub fn set_due(&mut self, id: QueueId) {
+        if self.queues.contains_key(&id) {
+            self.due.set(id);
+        }
+    }
+
+    /// Notes that a request has left the queue unserved, so the queue must be visited.
+    pub fn left_unserved(&mut self, id: QueueId) {
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.queue.left_unserved = true;
+        }
+        self.set_due(id);
+    }
+
+    /// Whether a request has left the queue unserved since this was last asked.
+    pub fn take_left_unserved(&mut self, id: QueueId) -> bool {
+        let queue = self.queues.get_mut(&id);
+        queue.is_some_and(|queue| std::mem::take(&mut queue.queue.left_unserved))
+    }
+
+    /// Notes that the queue has been visited.
+    pub fn mark_visited(&mut self, id: QueueId) {
+        self.due.mark_visited(id);
+    }
+
+    /// Notes that the queue has been visited and nothing is left to do for it, and drops it if it is empty.
+    pub fn finish_visit(&mut self, id: QueueId) {
+        self.due.mark_visited(id);
+        self.drop_if_empty(id);
+    }
+
+    #[must_use]
+    pub fn is_due(&self, id: QueueId) -> bool {
+        self.due.contains(id)
+    }
+
+    /// Returns the queue that has been due for longest.
+    #[must_use]
+    pub fn first_due(&self) -> Option<QueueId> {
+        self.due.first()
     }
 
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places. Vacant places
@@ -331,8 +327,9 @@ impl Queues {
         })
     }
 
+    /// Returns where this request waits.
     #[must_use]
-    pub fn seat_of(&self, waiter: WaiterId) -> Option<(QueueId, Place)> {
+    pub fn place_of(&self, waiter: WaiterId) -> Option<(QueueId, Rank)> {
         self.by_waiter.get(&waiter).copied()
     }
 
@@ -341,42 +338,38 @@ impl Queues {
         self.by_client.get(&client).copied()
     }
 
-    /// Returns the place that runs out next, and when.
+    /// Returns the wait or the vacant place that runs out next, and when.
     #[must_use]
-    pub fn first_moment(&self) -> Option<(MonoUs, QueueId, Place)> {
-        self.moments.first().copied()
+    pub fn first_moment(&self) -> Option<(MonoUs, QueueId, Rank)> {
+        let (wait, vacant) = (self.waits.first(), self.vacant.first());
+        wait.into_iter().chain(vacant).min().copied()
     }
 
-    /// Whether this place still runs out at this moment.
+    /// Whether this wait or vacant place still runs out at this moment.
     #[must_use]
-    pub fn runs_out(&self, moment: MonoUs, id: QueueId, place: Place) -> bool {
-        self.moments.contains(&(moment, id, place))
+    pub fn runs_out(&self, moment: MonoUs, id: QueueId, rank: Rank) -> bool {
+        let listed = (moment, id, rank);
+        self.waits.contains(&listed) || self.vacant.contains(&listed)
     }
 
-    fn first_vacant(&self) -> Option<(QueueId, Place)> {
-        self.vacant.first().map(|(_, id, place)| (*id, *place))
+    /// Removes a moment from the list of those at which kept places run out. The place stays.
+    pub fn unlist_keep(&mut self, until: LeaseUs, id: QueueId, rank: Rank) {
+        self.keeps.remove(&(until, id, rank));
+    }
+
+    /// Whether this place is kept until this moment and nobody waits on it.
+    #[must_use]
+    pub fn is_kept_until(&self, until: LeaseUs, id: QueueId, rank: Rank) -> bool {
+        let place = self.get(id).and_then(|queue| queue.place(rank));
+        place.is_some_and(|place| match place.presence {
+            Presence::Kept { until: kept } => kept == until,
+            Presence::Parked(_) | Presence::Vacant { .. } => false,
+        })
     }
 
     /// Returns all requests whose client waits for a reply.
     pub fn waiters(&self) -> impl Iterator<Item = WaiterId> {
         self.by_waiter.keys().copied()
-    }
-
-    /// Removes these requests and all vacant places, and keeps kept places, without moments.
-    pub fn dismiss(&mut self, waiters: &[WaiterId]) {
-        for waiter in waiters {
-            let Some((id, place)) = self.seat_of(*waiter) else {
-                continue;
-            };
-            if self.detach(id, place, LeaseUs(0)).is_none() {
-                self.leave(id, place);
-                self.drop_if_empty(id);
-            }
-        }
-        while let Some((id, place)) = self.first_vacant() {
-            self.leave(id, place);
-            self.drop_if_empty(id);
-        }
     }
 
     /// Removes all queues, and returns them.
@@ -392,7 +385,8 @@ impl Queues {
     /// Whether dropping the queues takes long.
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.places > SMALL as u64 || self.queues.len() > SMALL || self.has_dropped()
+        let is_small = self.places <= SMALL as u64 && self.queues.len() <= SMALL;
+        !is_small || self.flushes.has_dropped()
     }
 
     /// Takes the queues apart, one map entry at a step.
@@ -404,7 +398,7 @@ impl Queues {
             .chain(names)
             .chain(self.by_waiter.into_iter().map(drop))
             .chain(self.by_client.into_iter().map(drop))
-            .chain(self.moments.into_iter().map(drop))
+            .chain(self.waits.into_iter().map(drop))
             .chain(self.vacant.into_iter().map(drop))
             .chain(self.by_since.into_iter().map(drop))
             .chain(self.keeps.into_iter().map(drop))

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::change::{Displaced, FinishedRound, Limits, Tally};
-use crate::families::once::{Completion, Reason, Record};
 use crate::hold::Grant;
-use crate::index::tests::XorShift;
-use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
+use crate::state::families::once::{Completion, Reason, Record};
+use crate::store::tests::XorShift;
+use crate::types::{Claim, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Rank, Token, UnixMs};
 
 fn strings(body: &Body) -> Vec<Vec<u8>> {
     strings_with(body, &[])
@@ -113,7 +113,7 @@ fn running(reason: Option<Reason>) -> Change {
 
 fn place(number: u64, claim: Claim) -> KeptPlace {
     KeptPlace {
-        number: Fence(number),
+        rank: Rank(Fence(number)),
         token: Token::parse(format!("place {number}").as_bytes()).expect("legal"),
         claim,
         lease: LeaseMs(5),
@@ -298,7 +298,7 @@ fn saved_state_with_wrong_change_or_order_is_refused() {
     let run = |fence| grant(fence, Claim::Run);
     let place_of = |number| Change::Place(place(number, Claim::Exclusive));
     let same_token = Change::Place(KeptPlace {
-        number: Fence(4),
+        rank: Rank(Fence(4)),
         ..place(3, Claim::Exclusive)
     });
     let end = Change::End {
@@ -375,7 +375,12 @@ fn saved_state_with_wrong_change_or_order_is_refused() {
         ),
         (
             Family::Lock,
-            vec![place_of(3), Change::Leave { number: Fence(3) }],
+            vec![
+                place_of(3),
+                Change::Leave {
+                    rank: Rank(Fence(3)),
+                },
+            ],
             "a place that leaves",
         ),
     ];

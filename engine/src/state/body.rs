@@ -1,9 +1,9 @@
 //! The state of one key: what the rules of its family need to know, with its holds. This file only reads it, and asks the
 //! [`Policy`] of the family at one place.
 
-use crate::Settings;
 use crate::address::Address;
 use crate::change::{Change, Displaced, Limits};
+use crate::settings::Settings;
 use crate::state::families::group::WaitGroup;
 use crate::state::families::lock::Lock;
 use crate::state::families::once::Once;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fields::{Fields, Name, Read, Writer};
 use crate::change::{End, Reason};
-use crate::types::{Fence, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Token, UnixMs};
+use crate::types::{Fence, LeaseMs, MAX_PERMITS, MAX_RESULT_LEN, Rank, Token, UnixMs};
 
 /// One way to write values of a type.
 pub(super) trait Form<T> {
@@ -59,6 +59,7 @@ integers! {
     u64: Some, |n| n;
     u32: |n| n.try_into().ok(), u64::from;
     Fence: |n| Some(Fence(n)), |fence| fence.0;
+    Rank: |n| Some(Rank(Fence(n))), |rank| rank.0.0;
     UnixMs: |n| Some(UnixMs(n)), |moment| moment.0;
     LeaseMs: |n| n.try_into().ok().map(LeaseMs), |lease| lease.0.into();
 }

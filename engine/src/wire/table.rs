@@ -11,7 +11,7 @@ use crate::change::{
     Change, Completion, Displaced, FinishedRound, KeptPlace, Limits, Record, Tally,
 };
 use crate::hold::Grant;
-use crate::types::{Claim, Family, Fence, MAX_OWNER_LEN, Token, UnixMs};
+use crate::types::{Claim, Family, Fence, MAX_OWNER_LEN, Rank, Token, UnixMs};
 
 /// The kind of a GRANT, to which flags are added.
 const GRANT: u8 = 0x80;
@@ -90,18 +90,18 @@ changes! {
     15 VERSION_OF_0_3 PAUSE { until: MOMENT } => Pause { until };
     16 VERSION_OF_0_3 UNHEARD { fence: FENCE, keep_ms: LEASE } => Unheard { fence, keep_ms };
     17 VERSION_OF_0_3 PLACE { place: PlaceForm } => Place(place);
-    18 VERSION_OF_0_3 LEAVE { fence: FENCE } => Leave { number: fence };
+    18 VERSION_OF_0_3 LEAVE { fence: FENCE } => Leave { rank: fence };
     19 VERSION_OF_0_3_1 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
 }
 
-/// For the server's log: the verb and the fence or number only, because tokens are secret, and results and reasons may be
+/// For the server's log: the verb and the fence or rank only, because tokens are secret, and results and reasons may be
 /// long.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.verb())?;
         let number = match self {
-            Change::Place(place) => Some(place.number),
-            Change::Leave { number } => Some(*number),
+            Change::Place(place) => Some(place.rank.0),
+            Change::Leave { rank } => Some(rank.0),
             _ => self.fence(),
         };
         match number {
@@ -199,7 +199,7 @@ impl Form<KeptPlace> for PlaceForm {
         };
         let number: Fence = FENCE.read(fields, "fence")?;
         let place = KeptPlace {
-            number,
+            rank: Rank(number),
             claim,
             max_attempts,
             since: fields.difference("since", number.unix())?,
@@ -223,8 +223,8 @@ impl Form<KeptPlace> for PlaceForm {
             Claim::Run => ATTEMPTS.write(writer, &place.max_attempts),
             Claim::Member => {}
         }
-        writer.number(place.number.0);
-        writer.difference(place.since, place.number.unix());
+        writer.number(place.rank.0.0);
+        writer.difference(place.since, place.rank.0.unix());
         writer.number(place.lease.0);
         writer.number(place.keep_ms);
         writer.token(&place.token);

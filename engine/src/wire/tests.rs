@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::change::{Displaced, End, FinishedRound, KeptPlace, Limits, Tally};
-use crate::families::once::{Completion, Reason, Record};
 use crate::hold::Grant;
-use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Token, UnixMs};
+use crate::state::families::once::{Completion, Reason, Record};
+use crate::types::{Claim, Fence, LeaseMs, MAX_PERMITS, Rank, Token, UnixMs};
 
 fn token(text: &[u8]) -> Token {
     Token::parse(text).expect("legal")
@@ -25,7 +25,7 @@ fn grant(claim: Claim, text: &[u8], owner: Option<&[u8]>) -> Change {
 
 fn place(claim: Claim, text: &[u8], owner: Option<&[u8]>, max_attempts: Option<u32>) -> Change {
     Change::Place(KeptPlace {
-        number: Fence(1_700_000_000_000_123),
+        rank: Rank(Fence(1_700_000_000_000_123)),
         token: token(text),
         claim,
         lease: LeaseMs(30_000),
@@ -203,7 +203,7 @@ fn every_kind() -> Vec<(Family, Change)> {
     let (fence, number) = (Fence(9), Fence::MAX);
     all.extend([
         (Family::Lock, Change::Unheard { fence, keep_ms: 1 }),
-        (Family::Lock, Change::Leave { number }),
+        (Family::Lock, Change::Leave { rank: Rank(number) }),
         (Family::Lock, place(Claim::Exclusive, UUID, None, None)),
         (Family::Lock, place(Claim::Shared, b"t", Some(b"o"), None)),
         (
@@ -301,7 +301,9 @@ fn packed_bytes_never_change() {
         fence: Fence(300),
         keep_ms: 1_000,
     };
-    let gone = Change::Leave { number: Fence(300) };
+    let gone = Change::Leave {
+        rank: Rank(Fence(300)),
+    };
     let both = packed(Family::Once, false, &[heard, gone]);
     assert_eq!(hex(without_check(&both)), "030310ac02e80712ac02");
     let late = packed(Family::Once, false, &[displaced_late(b"t")]);

@@ -377,10 +377,11 @@ fn lease_after_restart_has_rest_plus_grace() {
                     let mut now = world.now;
                     now.lease.0 += at_us;
                     let expected = if over { 0 } else { 1 };
-                    let check = world.primary.call(KEY, Family::Lock, |engine, key| {
-                        engine.check(key, Family::Lock, &crate::steps::token(0), now)
-                    });
-                    assert_eq!(check.0, Ok(expected), "{case}, {when}");
+                    let token = crate::steps::token(0);
+                    let check = world
+                        .primary
+                        .look(KEY, now, |look| look.check(Family::Lock, &token));
+                    assert_eq!(check, Ok(expected), "{case}, {when}");
                 }
                 world.steps(&[Step::Pass { us: left_ms * MS }, Step::Tick]);
                 assert!(world.primary.state(KEY).is_none(), "{case}");

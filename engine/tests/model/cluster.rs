@@ -5,11 +5,11 @@ use crate::fixture::word;
 use crate::long_queues::{KEY, OneKey};
 use crate::model::TICK_US;
 use crate::server::key_bytes;
+use dsync_engine::Task;
 use dsync_engine::answer::Answer;
-use dsync_engine::calls::tasks::Task;
 use dsync_engine::change::{Change, End};
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token};
-use dsync_engine::{Announcement, Engine, Family, Reply, Request, Wait};
+use dsync_engine::{Announcement, Engine, Family, Key, Reply, Request, Wait};
 
 const MS: u64 = 1_000;
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
@@ -29,8 +29,8 @@ impl OneKey {
             seen.push(task);
             let mut now = self.now;
             now.may_write = false;
-            let (_, done) = self.server.call(KEY, Family::Lock, |engine, key| {
-                engine.perform(task, key, now);
+            let (_, done) = self.server.call(KEY, Family::Lock, now, |visit| {
+                visit.perform(task);
             });
             assert!(
                 done.changes.is_empty(),
@@ -69,9 +69,9 @@ impl OneKey {
             may_grow: true,
         };
         let now = self.now;
-        let (reply, _) = self.server.call(KEY, Family::Lock, |engine, key| {
-            engine.acquire(key, request, now)
-        });
+        let (reply, _) = self
+            .server
+            .call(KEY, Family::Lock, now, |visit| visit.acquire(request));
         reply
     }
 }
@@ -175,9 +175,9 @@ fn finished_group_is_kept_until_its_key_is_writable() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Member, None, None, 0);
     let (token, now) = (Token::parse(b"client 0").expect("legal"), one_key.now);
-    let (done, _) = one_key.server.call(KEY, Family::Group, |engine, key| {
-        engine.done(key, [&token], now)
-    });
+    let (done, _) = one_key
+        .server
+        .call(KEY, Family::Group, now, |visit| visit.done([&token]));
     assert_eq!(done, Ok(1));
     one_key.pass(60_001);
     assert_eq!(one_key.tasks_unwritable().len(), 1);
@@ -192,8 +192,8 @@ fn delay_of_unwritable_key_ends_when_it_is_writable() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Run, None, None, 0);
     let (token, now) = (Token::parse(b"client 0").expect("legal"), one_key.now);
-    let (failed, _) = one_key.server.call(KEY, Family::Once, |engine, key| {
-        engine.fail(key, &token, b"broken".as_slice().into(), 5, now)
+    let (failed, _) = one_key.server.call(KEY, Family::Once, now, |visit| {
+        visit.fail(&token, b"broken".as_slice().into(), 5)
     });
     assert_eq!(failed, Ok(true));
     one_key.queue_requests(Claim::Run, 1, Wait::Forever);
@@ -213,18 +213,19 @@ fn waiters_of_migrated_key_are_answered_in_slices() {
     one_key.queue_requests(Claim::Member, 500, Wait::Forever);
     let now = one_key.now;
     for client in 1_001..=1_500 {
-        one_key.server.call(KEY, Family::Group, |engine, key| {
-            engine.wait(key, Some(Wait::Forever), ClientId(client), now)
+        one_key.server.call(KEY, Family::Group, now, |visit| {
+            visit.wait(Some(Wait::Forever), ClientId(client))
         });
     }
     one_key.server.delete(KEY);
     let mut slices = 0;
     let mut budget = 1_000;
     while one_key.server.engine.next_task(now, &mut budget).is_some() {
-        one_key
-            .server
-            .engine
-            .turn_away(Db(KEY.0), &key_bytes(KEY), &Answer::KeyLeft, now);
+        one_key.server.engine.turn_away(
+            Key::of_queue(Db(KEY.0), &key_bytes(KEY)),
+            &Answer::KeyLeft,
+            now,
+        );
         let wakes = std::mem::take(&mut one_key.server.engine.effects.wakes);
         assert!(wakes.len() <= 300, "{} answers in one slice", wakes.len());
         one_key.take(wakes);
@@ -258,8 +259,8 @@ fn renewal_streamed_to_primary_moves_lease() {
     let (fence, lease) = (grant.fence, grant.lease);
     let follow = |one_key: &mut OneKey, change: Change| {
         let now = one_key.now;
-        let (followed, _) = one_key.server.call(KEY, Family::Lock, |engine, key| {
-            engine.follow(key, Family::Lock, std::slice::from_ref(&change), now)
+        let (followed, _) = one_key.server.call(KEY, Family::Lock, now, |visit| {
+            visit.follow(Family::Lock, std::slice::from_ref(&change))
         });
         assert_eq!(followed, Ok(()), "{change:?}");
     };
@@ -302,21 +303,21 @@ fn new_slot_owner_leaps_past_announced_fences() {
         let now = one_key.now;
         let engine = &mut one_key.server.engine;
         let leap = |engine: &mut Engine, distance| match by_base {
-            true => engine.leap_past_base(distance, now),
-            false => engine.leap_past_heard(distance, now),
+            true => engine.fences_mut().leap_past_base(distance, now),
+            false => engine.fences_mut().leap_past_heard(distance, now),
         };
         let hear = |engine: &mut Engine, fence| match by_base {
-            true => engine.hear_base(fence, now),
-            false => engine.hear_fences(told(fence), now),
+            true => engine.fences_mut().hear_base(fence, now),
+            false => engine.fences_mut().hear(told(fence), now),
         };
-        let before = engine.last_fence();
+        let before = engine.fences().last();
         leap(engine, 7);
-        assert_eq!(engine.last_fence(), before, "nothing was heard of");
+        assert_eq!(engine.fences().last(), before, "nothing was heard of");
         let ahead = Fence(now.unix_us + 3_600 * 1_000_000);
         hear(engine, ahead);
         hear(engine, Fence(7));
-        assert_eq!(engine.heard_fence(), ahead, "the highest counts");
-        let own = engine.last_fence();
+        assert_eq!(engine.fences().highest_heard(), ahead, "the highest counts");
+        let own = engine.fences().last();
         assert!(
             own < ahead,
             "an announced fence alone does not move the last fence"
@@ -324,7 +325,11 @@ fn new_slot_owner_leaps_past_announced_fences() {
         let distance = 1_000_000;
         leap(engine, distance);
         leap(engine, 7);
-        assert_eq!(engine.last_fence(), Fence(ahead.0 + distance), "never back");
+        assert_eq!(
+            engine.fences().last(),
+            Fence(ahead.0 + distance),
+            "never back"
+        );
         let Reply::Now(Answer::Granted { fence, .. }) =
             one_key.acquire(Claim::Exclusive, None, None, 0)
         else {
@@ -354,13 +359,13 @@ fn announced_fence_over_a_year_ahead_is_ignored() {
             ..told(Fence(0))
         },
     ] {
-        engine.hear_fences(announced, now);
-        assert_eq!(engine.heard_fence(), Fence(0), "{announced:?}");
+        engine.fences_mut().hear(announced, now);
+        assert_eq!(engine.fences().highest_heard(), Fence(0), "{announced:?}");
     }
-    engine.hear_fences(told(year), now);
-    assert_eq!(engine.heard_fence(), year);
-    engine.hear_fences(told(Fence::MAX), now);
-    assert_eq!(engine.heard_fence(), year);
+    engine.fences_mut().hear(told(year), now);
+    assert_eq!(engine.fences().highest_heard(), year);
+    engine.fences_mut().hear(told(Fence::MAX), now);
+    assert_eq!(engine.fences().highest_heard(), year);
 }
 
 /// A node of the cluster had an epoch near 2^53. The node that got a slot went as far ahead, and all its fences were
@@ -370,13 +375,13 @@ fn no_distance_takes_fences_past_a_year() {
     let mut one_key = OneKey::new();
     let now = one_key.now;
     let engine = &mut one_key.server.engine;
-    engine.hear_fences(told(Fence(now.unix_us)), now);
-    engine.hear_base(Fence(now.unix_us), now);
-    engine.leap_past_base(u64::MAX, now);
-    engine.leap_past_heard(u64::MAX, now);
-    engine.leap_past_own(u64::MAX, now);
-    assert_eq!(engine.last_fence(), Fence(now.unix_us + YEAR_US));
-    let announced = engine.announce_fences(u64::MAX);
+    engine.fences_mut().hear(told(Fence(now.unix_us)), now);
+    engine.fences_mut().hear_base(Fence(now.unix_us), now);
+    engine.fences_mut().leap_past_base(u64::MAX, now);
+    engine.fences_mut().leap_past_heard(u64::MAX, now);
+    engine.fences_mut().leap_past_own(u64::MAX, now);
+    assert_eq!(engine.fences().last(), Fence(now.unix_us + YEAR_US));
+    let announced = engine.fences_mut().announce(u64::MAX);
     assert_eq!(announced.base, Fence(now.unix_us), "no less than was heard");
     let Reply::Now(Answer::Granted { fence, .. }) =
         one_key.acquire(Claim::Exclusive, None, None, 0)
@@ -393,28 +398,36 @@ fn repeated_fences_are_heard_but_not_ones_own() {
     let now = OneKey::new().now;
     let ahead = Fence(now.unix_us + 7_200 * 1_000_000);
     let [mut dead, mut witness, mut node] = [(); 3].map(|()| Engine::default());
-    dead.adopt_last_fence(ahead, now);
-    witness.hear_fences(dead.announce_fences(10), now);
-    node.hear_fences(witness.announce_fences(20), now);
-    assert_eq!(node.heard_fence(), ahead);
-    assert_eq!(node.fence_to_save(), ahead);
-    node.leap_past_heard(2, now);
-    assert_eq!(node.last_fence(), Fence(ahead.0 + 2));
+    dead.fences_mut().adopt(ahead, now);
+    witness
+        .fences_mut()
+        .hear(dead.fences_mut().announce(10), now);
+    node.fences_mut()
+        .hear(witness.fences_mut().announce(20), now);
+    assert_eq!(node.fences().highest_heard(), ahead);
+    assert_eq!(node.fences().to_save(), ahead);
+    node.fences_mut().leap_past_heard(2, now);
+    assert_eq!(node.fences().last(), Fence(ahead.0 + 2));
     for _ in 0..9 {
-        witness.hear_fences(node.announce_fences(30), now);
-        node.hear_fences(witness.announce_fences(20), now);
-        node.leap_past_heard(2, now);
-        node.leap_past_base(12, now);
+        witness
+            .fences_mut()
+            .hear(node.fences_mut().announce(30), now);
+        node.fences_mut()
+            .hear(witness.fences_mut().announce(20), now);
+        node.fences_mut().leap_past_heard(2, now);
+        node.fences_mut().leap_past_base(12, now);
     }
     assert_eq!(
-        node.last_fence(),
+        node.fences().last(),
         Fence(ahead.0 + 2),
         "it has gone past all others"
     );
     // A node that has lost its own data hears from the witness how far it was.
     let mut again = Engine::default();
-    again.hear_fences(witness.announce_fences(20), now);
-    assert_eq!(again.heard_fence(), Fence(ahead.0 + 2));
+    again
+        .fences_mut()
+        .hear(witness.fences_mut().announce(20), now);
+    assert_eq!(again.fences().highest_heard(), Fence(ahead.0 + 2));
 }
 
 /// In a cluster the server itself redirects the waiters of a demoted node, a moment after the demotion. A node was
@@ -428,9 +441,9 @@ fn waiters_left_after_demotion_are_served_after_promotion() {
     let fence = held.body.holds().iter().next().expect("one hold").fence();
     one_key.server.engine.stand_down();
     let (how, at, now) = (End::Released, one_key.now.unix(), one_key.now);
-    let (followed, _) = one_key.server.call(KEY, Family::Lock, |engine, key| {
+    let (followed, _) = one_key.server.call(KEY, Family::Lock, now, |visit| {
         let changes = [Change::End { fence, how, at }, Change::Vanish];
-        engine.follow(key, Family::Lock, &changes, now)
+        visit.follow(Family::Lock, &changes)
     });
     assert_eq!(followed, Ok(()));
     one_key.take_over();

@@ -106,7 +106,7 @@ fn undelivered_grant_retried_elsewhere_is_kept() {
     let grant = HandedOver {
         state,
         fence,
-        former_place: None,
+        standing: None,
     };
     world
         .primary

@@ -46,10 +46,8 @@ fn follower() -> OneKey {
 impl OneKey {
     fn follow(&mut self, family: Family, changes: &[Change]) -> Result<(), Unfollowed> {
         let now = self.now;
-        let follow = |engine: &mut dsync_engine::Engine, key: &mut dsync_engine::Key<'_>| {
-            engine.follow(key, family, changes, now)
-        };
-        let (followed, done) = self.server.call(KEY, family, follow);
+        let follow = |visit: &mut dsync_engine::Visit<'_>| visit.follow(family, changes);
+        let (followed, done) = self.server.call(KEY, family, now, follow);
         assert!(done.changes.is_empty(), "a replica decides nothing");
         self.server.engine.check_invariants(now);
         followed
@@ -71,10 +69,8 @@ impl OneKey {
             may_grow: true,
         };
         let now = self.now;
-        let call = |engine: &mut dsync_engine::Engine, key: &mut dsync_engine::Key<'_>| {
-            engine.acquire(key, request, now)
-        };
-        let (reply, done) = self.server.call(KEY, Family::Once, call);
+        let call = |visit: &mut dsync_engine::Visit<'_>| visit.acquire(request);
+        let (reply, done) = self.server.call(KEY, Family::Once, now, call);
         self.take(done.wakes);
         reply
     }
@@ -91,8 +87,8 @@ fn remembered_limit_is_not_used_by_another_family() {
     one_key.server.engine.disconnected(ClientId(1), one_key.now);
     let now = one_key.now;
     let token = Token::parse(b"client 0").expect("legal");
-    let (released, _) = one_key.server.call(KEY, Family::Semaphore, |engine, key| {
-        engine.release(key, Family::Semaphore, &token, now)
+    let (released, _) = one_key.server.call(KEY, Family::Semaphore, now, |visit| {
+        visit.release(Family::Semaphore, &token)
     });
     assert_eq!(released, Ok(true));
     let Reply::Now(Answer::Run { .. }) = one_key.run("a", None, 2) else {
@@ -106,8 +102,8 @@ fn remembered_limit_is_not_used_by_another_family() {
         .engine
         .next_task(now, &mut budget)
         .expect("the queue is due");
-    let (_, done) = one_key.server.call(KEY, Family::Once, |engine, key| {
-        engine.perform(task, key, now);
+    let (_, done) = one_key.server.call(KEY, Family::Once, now, |visit| {
+        visit.perform(task);
     });
     assert!(
         matches!(done.changes[..], [Change::Grant(_)]),
@@ -194,19 +190,15 @@ fn refused_command_changes_nothing() {
             assert_eq!(one_key.follow(family, &before), Ok(()), "{before:?}");
         }
         let saved = one_key.server.saved(KEY);
-        let holds = one_key.server.engine.stats().holds(family);
-        let last = one_key.server.engine.last_fence();
+        let holds = one_key.server.engine.holds(family);
+        let last = one_key.server.engine.fences().last();
         let refused = one_key
             .follow(family, &changes)
             .expect_err("it does not fit");
         assert_eq!(refused.at, at, "{changes:?}");
         assert_eq!(one_key.server.saved(KEY), saved, "{changes:?}");
-        assert_eq!(
-            one_key.server.engine.stats().holds(family),
-            holds,
-            "{changes:?}"
-        );
-        assert_eq!(one_key.server.engine.last_fence(), last, "{changes:?}");
+        assert_eq!(one_key.server.engine.holds(family), holds, "{changes:?}");
+        assert_eq!(one_key.server.engine.fences().last(), last, "{changes:?}");
         if at > 0 {
             let fits = &changes[..1];
             assert_eq!(
@@ -445,28 +437,31 @@ fn fence_far_ahead_is_accepted_from_own_files_and_primary() {
     let mut one_key = follower();
     let now = one_key.now;
     let engine = &mut one_key.server.engine;
-    engine.adopt_last_fence(Fence(START_US + YEAR_US), now);
+    engine.fences_mut().adopt(Fence(START_US + YEAR_US), now);
     assert_eq!(
-        engine.take_fence_ahead(),
+        engine.fences_mut().take_ahead(),
         None,
         "a year ahead is nothing to tell of"
     );
-    engine.adopt_last_fence(Fence(ahead), now);
-    assert_eq!(engine.take_fence_ahead(), Some(Fence(ahead)));
-    engine.adopt_last_fence(Fence(ahead + 1), now);
-    assert_eq!(engine.take_fence_ahead(), None, "once");
-    assert_eq!(engine.last_fence(), Fence(ahead + 1));
+    engine.fences_mut().adopt(Fence(ahead), now);
+    assert_eq!(engine.fences_mut().take_ahead(), Some(Fence(ahead)));
+    engine.fences_mut().adopt(Fence(ahead + 1), now);
+    assert_eq!(engine.fences_mut().take_ahead(), None, "once");
+    assert_eq!(engine.fences().last(), Fence(ahead + 1));
 
     let mut one_key = follower();
     let followed = one_key.follow(Family::Lock, &[grant(ahead, "t", Claim::Exclusive)]);
     assert_eq!(followed, Ok(()));
     let engine = &mut one_key.server.engine;
-    assert_eq!(engine.take_fence_ahead(), Some(Fence(ahead)));
-    assert_eq!(engine.last_fence(), Fence(ahead));
+    assert_eq!(engine.fences_mut().take_ahead(), Some(Fence(ahead)));
+    assert_eq!(engine.fences().last(), Fence(ahead));
 
     let mut one_key = follower();
     assert_eq!(one_key.adopt(ahead), Ok(()));
-    assert_eq!(one_key.server.engine.take_fence_ahead(), Some(Fence(ahead)));
+    assert_eq!(
+        one_key.server.engine.fences_mut().take_ahead(),
+        Some(Fence(ahead))
+    );
 }
 
 impl OneKey {
@@ -492,7 +487,8 @@ fn restored_fence_far_ahead_is_refused_by_primary() {
     one_key
         .server
         .engine
-        .adopt_last_fence(Fence(ahead + 5), one_key.now);
+        .fences_mut()
+        .adopt(Fence(ahead + 5), one_key.now);
     one_key.take_over();
     assert_eq!(one_key.adopt(ahead), Ok(()));
 }
@@ -505,7 +501,8 @@ fn fences_rise_after_clock_is_set_back() {
     one_key
         .server
         .engine
-        .adopt_last_fence(Fence(ahead), one_key.now);
+        .fences_mut()
+        .adopt(Fence(ahead), one_key.now);
     one_key.take_over();
     let mut last = ahead;
     // First while the clock is behind that fence, then after it has passed it.

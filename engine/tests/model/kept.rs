@@ -8,7 +8,7 @@ use crate::steps::{Step, ask};
 use crate::world::World;
 use dsync_engine::answer::{Answer, FullQueue, Refusal};
 use dsync_engine::change::{Change, End, KeptPlace};
-use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, Token, UnixMs};
+use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, Rank, Token, UnixMs};
 use dsync_engine::unasked::UnaskedEnd;
 use dsync_engine::{Family, Reply, Request, Settings};
 
@@ -17,7 +17,7 @@ pub const KEEP_MS: u32 = 5_000;
 /// Returns the place in line of a request that was not granted.
 fn place(answer: Option<Answer>) -> u32 {
     match answer {
-        Some(Answer::Waiting { place, .. }) => place,
+        Some(Answer::Waiting { position, .. }) => position,
         other => panic!("it does not wait: {other:?}"),
     }
 }
@@ -464,9 +464,8 @@ impl OneKey {
             may_grow: true,
         };
         let now = self.now;
-        self.server.call(KEY, Family::Lock, |engine, key| {
-            engine.acquire(key, request, now)
-        })
+        self.server
+            .call(KEY, Family::Lock, now, |visit| visit.acquire(request))
     }
 
     /// Takes the lock, and keeps places for these clients.
@@ -524,10 +523,10 @@ fn place_in_line_is_counted_up_to_100() {
     let mut one_key = OneKey::with_places(1..=98);
     for (client, expected) in [(99, 99), (100, 100), (101, 100), (500, 100), (1, 1)] {
         let (reply, _) = one_key.queue(client, None);
-        let Reply::Now(Answer::Waiting { place, .. }) = reply else {
+        let Reply::Now(Answer::Waiting { position, .. }) = reply else {
             panic!("{client}: {reply:?}");
         };
-        assert_eq!(place, expected, "client {client}");
+        assert_eq!(position, expected, "client {client}");
     }
 }
 
@@ -535,8 +534,8 @@ fn place_in_line_is_counted_up_to_100() {
 fn grant_takes_place_away_without_leave() {
     let mut one_key = OneKey::with_places(1..=2);
     let now = one_key.now;
-    let (_, done) = one_key.server.call(KEY, Family::Lock, |engine, key| {
-        engine.release(key, Family::Lock, &client_token(0), now)
+    let (_, done) = one_key.server.call(KEY, Family::Lock, now, |visit| {
+        visit.release(Family::Lock, &client_token(0))
     });
     let [
         Change::End { .. },
@@ -573,9 +572,9 @@ fn key_with_kept_places_does_not_vanish() {
     one_key.later(u64::from(KEEP_MS) + 2);
     let changes = one_key.run_tasks();
     let number = match &changes[..] {
-        [Change::Leave { number }] => *number,
+        [Change::Leave { rank }] => *rank,
         other => panic!("{other:?}"),
     };
-    assert!(number > Fence(0));
+    assert!(number > Rank(Fence(0)));
     assert!(one_key.server.state(KEY).is_some(), "it is held");
 }

@@ -11,9 +11,9 @@ use dsync_engine::change::{Change, KeptPlace};
 use dsync_engine::effect::HandedOver;
 use dsync_engine::saved::Loaded;
 use dsync_engine::types::{
-    Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, Now, Token, UnixMs, WaiterId,
+    Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, Now, Rank, Token, UnixMs, WaiterId,
 };
-use dsync_engine::{Beginning, Body, Family, Misfit, Reply, Settings, Wait};
+use dsync_engine::{Beginning, Body, Family, Key, Misfit, Reply, Settings, Wait};
 
 /// While another node has the slot, a place is neither dropped nor forgotten.
 #[test]
@@ -25,8 +25,8 @@ fn kept_place_of_unwritable_key_is_put_off() {
     let mut budget = 100;
     let task = one_key.server.engine.next_task(one_key.now, &mut budget);
     let (task, ..) = task.expect("its time is over");
-    one_key.server.call(KEY, Family::Lock, |engine, key| {
-        engine.perform(task, key, now);
+    one_key.server.call(KEY, Family::Lock, now, |visit| {
+        visit.perform(task);
     });
     one_key.check();
     let next = one_key.server.engine.next_task(one_key.now, &mut budget);
@@ -45,9 +45,9 @@ fn try_tasks(one_key: &mut OneKey) -> usize {
     let mut budget = 1_000;
     while let Some((task, ..)) = one_key.server.engine.next_task(one_key.now, &mut budget) {
         tasks += 1;
-        one_key.server.call(KEY, Family::Lock, |engine, key| {
-            engine.perform(task, key, closed);
-        });
+        one_key
+            .server
+            .call(KEY, Family::Lock, closed, |visit| visit.perform(task));
         one_key.check();
     }
     assert!(budget > 0, "the tasks have an end");
@@ -112,12 +112,14 @@ fn places_that_left_with_their_slot_are_dropped_in_slices() {
         may_write: false,
         ..now
     };
+    let name = key_bytes(KEY);
+    let key = Key::of_queue(Db(KEY.0), &name);
     let engine = &mut one_key.server.engine;
-    engine.forget_places(Db(KEY.0), &key_bytes(KEY), closed);
+    engine.forget_places(key, closed);
     assert_eq!(engine.effects.changes, [], "not while it cannot write");
     let mut left = 0;
     for _ in 0..3 {
-        engine.forget_places(Db(KEY.0), &key_bytes(KEY), now);
+        engine.forget_places(key, now);
         assert!(engine.effects.changes.len() <= 128);
         left += engine.effects.changes.len();
         engine.effects.clear();
@@ -136,7 +138,7 @@ fn follower() -> OneKey {
 
 fn kept(number: u64, token: &str) -> KeptPlace {
     KeptPlace {
-        number: Fence(number),
+        rank: Rank(Fence(number)),
         token: Token::parse(token.as_bytes()).expect("legal"),
         claim: Claim::Exclusive,
         lease: LeaseMs(1_000),
@@ -150,8 +152,8 @@ fn kept(number: u64, token: &str) -> KeptPlace {
 impl OneKey {
     fn followed(&mut self, changes: &[Change]) -> Result<(), Unfollowed> {
         let now = self.now;
-        let (followed, done) = self.server.call(KEY, Family::Lock, |engine, key| {
-            engine.follow(key, Family::Lock, changes, now)
+        let (followed, done) = self.server.call(KEY, Family::Lock, now, |visit| {
+            visit.follow(Family::Lock, changes)
         });
         assert!(done.changes.is_empty(), "a replica decides nothing");
         self.check();
@@ -163,7 +165,7 @@ impl OneKey {
 fn change_of_places_that_does_not_fit_changes_nothing() {
     let place = |number, token| Change::Place(kept(number, token));
     let leave = |number| Change::Leave {
-        number: Fence(number),
+        rank: Rank(Fence(number)),
     };
     let grant = |number, token: &str| {
         Change::Grant(dsync_engine::hold::Grant {
@@ -225,7 +227,7 @@ fn change_of_places_that_does_not_fit_changes_nothing() {
         [kept(3, "t")],
         "the grant takes its place"
     );
-    assert_eq!(one_key.server.engine.last_fence(), Fence(9));
+    assert_eq!(one_key.server.engine.fences().last(), Fence(9));
 }
 
 /// A rewrite of the AOF that began in the turn of a RENAME wrote none of the places of the old name, and what followed
@@ -234,7 +236,7 @@ fn change_of_places_that_does_not_fit_changes_nothing() {
 fn absent_place_leaves_aof_and_its_command_is_applied_otherwise() {
     let place = |number, token| Change::Place(kept(number, token));
     let leave = |number| Change::Leave {
-        number: Fence(number),
+        rank: Rank(Fence(number)),
     };
     let pause = Change::Pause {
         until: Some(UnixMs(9)),
@@ -254,12 +256,11 @@ fn absent_place_leaves_aof_and_its_command_is_applied_otherwise() {
         assert_eq!(one_key.followed(&[place(1, "t")]), Ok(()));
         let mut left = changes.clone();
         let now = one_key.now;
-        let (absent, _) = one_key.server.call(KEY, Family::Lock, |engine, key| {
-            let absent = engine.leave_out_absent(key, &mut left);
-            let followed = engine.follow(key, Family::Lock, &left, now);
-            assert_eq!(followed, Ok(()), "{changes:?}");
-            absent
+        let absent = one_key.server.leave_out_absent(KEY, &mut left);
+        let (followed, _) = one_key.server.call(KEY, Family::Lock, now, |visit| {
+            visit.follow(Family::Lock, &left)
         });
+        assert_eq!(followed, Ok(()), "{changes:?}");
         one_key.check();
         assert_eq!(left, fitting, "{changes:?}");
         assert_eq!(absent, changes.len() - fitting.len(), "{changes:?}");
@@ -267,14 +268,12 @@ fn absent_place_leaves_aof_and_its_command_is_applied_otherwise() {
     // A request that waits with BLOCK has a rank too, but no place that could leave.
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
-    let before = one_key.server.engine.last_fence();
+    let before = one_key.server.engine.fences().last();
     one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
-    let rank = one_key.server.engine.last_fence();
+    let rank = one_key.server.engine.fences().last();
     assert!(rank > before, "its rank was drawn");
     let mut left = vec![leave(rank.0)];
-    one_key.server.call(KEY, Family::Lock, |engine, key| {
-        assert_eq!(engine.leave_out_absent(key, &mut left), 1);
-    });
+    assert_eq!(one_key.server.leave_out_absent(KEY, &mut left), 1);
     one_key.check();
 }
 
@@ -315,7 +314,7 @@ fn restored_places_come_to_name_without_kept_places() {
     assert_eq!(one_key.places(), loaded().places);
     let now = one_key.now;
     assert_eq!(one_key.server.engine.waiting(Family::Lock), 2);
-    assert!(one_key.server.engine.last_fence() > Fence(now.unix_us));
+    assert!(one_key.server.engine.fences().last() > Fence(now.unix_us));
     for done in one_key.server.run_tasks(now) {
         one_key.take(done.wakes);
     }
@@ -363,7 +362,8 @@ fn many_kept_places_get_their_moments_in_slices() {
     one_key
         .server
         .engine
-        .leap_fences(Beginning::Promotion, one_key.now);
+        .fences_mut()
+        .leap(Beginning::Promotion, one_key.now);
     one_key.server.engine.take_over(one_key.now);
     let mut steps = 0;
     while one_key.server.engine.has_background() {
@@ -471,8 +471,8 @@ fn flush_drops_kept_places_and_leaves_clients_in_order() {
                 "{case}: {nth}, client {client}: {told:?}"
             );
             let now = one_key.now;
-            let (_, done) = one_key.server.call(KEY, Family::Lock, |engine, key| {
-                engine.release(key, Family::Lock, &client_token(*client), now)
+            let (_, done) = one_key.server.call(KEY, Family::Lock, now, |visit| {
+                visit.release(Family::Lock, &client_token(*client))
             });
             one_key.take(done.wakes);
         }
@@ -542,8 +542,8 @@ fn kept_place_outlives_grant_that_its_live_client_was_not_told_of() {
     let mut one_key = OneKey::with_places(1..=1);
     one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
     let now = one_key.now;
-    let (_, done) = one_key.server.call(KEY, Family::Lock, |engine, key| {
-        engine.release(key, Family::Lock, &client_token(0), now)
+    let (_, done) = one_key.server.call(KEY, Family::Lock, now, |visit| {
+        visit.release(Family::Lock, &client_token(0))
     });
     let granted: Vec<(WaiterId, Option<HandedOver>)> =
         done.wakes.iter().map(|w| (w.waiter, w.grant)).collect();

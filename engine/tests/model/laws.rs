@@ -13,7 +13,7 @@ use crate::server::granted;
 use dsync_engine::answer::{Answer, Refusal};
 use dsync_engine::change::{Change, End, KeptPlace};
 use dsync_engine::effect::Wake;
-use dsync_engine::types::{Claim, Fence, MonoUs, Now, Token, WaiterId};
+use dsync_engine::types::{Claim, Fence, MonoUs, Now, Rank, Token, WaiterId};
 use dsync_engine::{Beginning, Family, Settings};
 use work::WorkLaws;
 
@@ -36,8 +36,8 @@ struct QueuedPlace {
     returns: bool,
     waiter: Option<WaiterId>,
     vacant_until: Option<MonoUs>,
-    /// The number of a kept place.
-    kept: Option<Fence>,
+    /// The rank of a kept place.
+    kept: Option<Rank>,
     /// Its waiter is told something in the call whose changes are being checked.
     is_told: bool,
 }
@@ -125,11 +125,11 @@ impl Laws {
                     self.granted_to_place(name, &grant.token, grant.fence);
                 }
                 Change::Place(place) => self.kept(name, place),
-                Change::Leave { number } => {
-                    let is_it = |place: &QueuedPlace| place.kept == Some(*number);
+                Change::Leave { rank } => {
+                    let is_it = |place: &QueuedPlace| place.kept == Some(*rank);
                     let at = self.places.iter().position(is_it);
-                    let at = at.unwrap_or_else(|| panic!("{name:?}: {number:?} leaves once"));
-                    assert_eq!(self.places[at].name, name, "{number:?} is of this key");
+                    let at = at.unwrap_or_else(|| panic!("{name:?}: {rank:?} leaves once"));
+                    assert_eq!(self.places[at].name, name, "{rank:?} is of this key");
                     self.places[at].kept = None;
                     if self.places[at].waiter.is_none() {
                         let left = self.places.remove(at);
@@ -180,14 +180,14 @@ impl Laws {
 
     /// The name has a kept place: a new one, or one that its token had already.
     fn kept(&mut self, name: Name, kept: &KeptPlace) {
-        let number = Some(kept.number);
+        let rank = Some(kept.rank);
         let mine = |place: &&mut QueuedPlace| {
             let is_its = place.name == name && place.returns && place.token == kept.token;
             is_its && !place.is_told
         };
         if let Some(place) = self.places.iter_mut().find(mine) {
-            assert!(place.kept.is_none() || place.kept == number, "its number");
-            place.kept = number;
+            assert!(place.kept.is_none() || place.kept == rank, "its rank");
+            place.kept = rank;
             place.vacant_until = None;
             return;
         }
@@ -200,7 +200,7 @@ impl Laws {
             returns: true,
             waiter: None,
             vacant_until: None,
-            kept: number,
+            kept: rank,
             is_told: false,
         });
     }

@@ -67,9 +67,9 @@ impl OneKey {
             may_grow: true,
         };
         let now = self.now;
-        let (reply, done) = self.server.call(KEY, claim.family(), |engine, key| {
-            engine.acquire(key, request, now)
-        });
+        let (reply, done) = self
+            .server
+            .call(KEY, claim.family(), now, |visit| visit.acquire(request));
         self.take(done.wakes);
         reply
     }
@@ -90,8 +90,8 @@ impl OneKey {
             return false;
         };
         let now = self.now;
-        let (_, done) = self.server.call(KEY, Family::Lock, |engine, key| {
-            engine.perform(task, key, now);
+        let (_, done) = self.server.call(KEY, Family::Lock, now, |visit| {
+            visit.perform(task);
         });
         assert!(
             done.wakes.len() <= 300,
@@ -117,9 +117,9 @@ fn ten_thousand_waiters_are_granted_in_slices_in_order() {
         let token = Token::parse(b"client 0").expect("legal");
         let now = one_key.now;
         let family = claim.family();
-        let (released, done) = one_key.server.call(KEY, family, |engine, key| {
-            engine.release(key, family, &token, now)
-        });
+        let (released, done) = one_key
+            .server
+            .call(KEY, family, now, |visit| visit.release(family, &token));
         assert_eq!(released, Ok(true));
         assert!(
             done.wakes.len() < 300,
@@ -175,8 +175,8 @@ fn ten_thousand_watchers_are_answered_in_slices() {
         let now = one_key.now;
         let mut all: Vec<WaiterId> = Vec::new();
         for client in 1..=10_000 {
-            let (reply, _) = one_key.server.call(KEY, Family::Group, |engine, key| {
-                engine.wait(key, Some(Wait::Forever), ClientId(client), now)
+            let (reply, _) = one_key.server.call(KEY, Family::Group, now, |visit| {
+                visit.wait(Some(Wait::Forever), ClientId(client))
             });
             let Reply::Queued(id) = reply else {
                 panic!("client {client}: {reply:?}")
@@ -188,15 +188,15 @@ fn ten_thousand_watchers_are_answered_in_slices() {
         match how {
             "finished" => {
                 let token = Token::parse(b"client 0").expect("legal");
-                let (done, effects) = one_key.server.call(KEY, Family::Group, |engine, key| {
-                    engine.done(key, [&token], now)
-                });
+                let (done, effects) = one_key
+                    .server
+                    .call(KEY, Family::Group, now, |visit| visit.done([&token]));
                 assert_eq!(done, Ok(1));
                 one_key.take(effects.wakes);
                 // A WAIT that comes meanwhile is answered at once, and a new round does not change the answers that are
                 // decided.
-                let (reply, effects) = one_key.server.call(KEY, Family::Group, |engine, key| {
-                    engine.wait(key, None, ClientId(99_999), now)
+                let (reply, effects) = one_key.server.call(KEY, Family::Group, now, |visit| {
+                    visit.wait(None, ClientId(99_999))
                 });
                 one_key.take(effects.wakes);
                 assert_eq!(reply, Reply::Now(Answer::Finished { done: 1, lapsed: 0 }));

@@ -6,7 +6,7 @@ use crate::world::World;
 use dsync_engine::held::HeldCursor;
 use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Now, Token};
 use dsync_engine::unasked::Removal;
-use dsync_engine::{Engine, Family, Key, Request, Settings, StateId};
+use dsync_engine::{Family, Request, Settings, StateId, Visit};
 
 const OLD: Name = (0, 0);
 const NEW: Name = (1, 1);
@@ -35,15 +35,15 @@ fn hold(server: &mut Server, name: Name, claim: Claim, number: u32, now: Now) ->
         owner: Some(format!("web-{}", number % 2).as_bytes().into()),
         may_grow: true,
     };
-    let acquire = |engine: &mut Engine, key: &mut Key<'_>| engine.acquire(key, request, now);
-    server.call(name, claim.family(), acquire);
-    server.engine.last_fence()
+    let acquire = |visit: &mut Visit<'_>| visit.acquire(request);
+    server.call(name, claim.family(), now, acquire);
+    server.engine.fences().last()
 }
 
 /// Makes a key that has no holds and stays.
 fn pin(server: &mut Server, name: Name, now: Now) {
-    let pin = |engine: &mut Engine, key: &mut Key<'_>| engine.pin_limit(key, Some(1), now);
-    assert_eq!(server.call(name, Family::Semaphore, pin).0, Ok(None));
+    let pin = |visit: &mut Visit<'_>| visit.pin_limit(Some(1));
+    assert_eq!(server.call(name, Family::Semaphore, now, pin).0, Ok(None));
 }
 
 fn id(server: &Server, name: Name) -> StateId {
@@ -181,8 +181,7 @@ fn flush_and_own_removal_are_no_removals_of_a_key() {
     assert_eq!(server.engine.freed(flushed), None, "a flush");
     let fence = hold(&mut server, OLD, Claim::Exclusive, 1, now);
     let released = id(&server, OLD);
-    let revoke =
-        |engine: &mut Engine, key: &mut Key<'_>| engine.revoke(key, Family::Lock, fence, now);
-    assert_eq!(server.call(OLD, Family::Lock, revoke).0, Ok(true));
+    let revoke = |visit: &mut Visit<'_>| visit.revoke(Family::Lock, fence);
+    assert_eq!(server.call(OLD, Family::Lock, now, revoke).0, Ok(true));
     assert_eq!(server.engine.freed(released), None, "the last hold ended");
 }

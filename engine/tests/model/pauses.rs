@@ -5,7 +5,7 @@ use crate::bounds::around;
 use crate::fixture::{KEY, MS, OTHER, exclusive, member, permits, shared, word, world};
 use crate::steps::{Ask, Block, Step, ask};
 use crate::world::World;
-use dsync_engine::calls::tasks::Task;
+use dsync_engine::Task;
 use dsync_engine::types::Claim;
 use dsync_engine::{Family, Settings};
 
@@ -344,10 +344,8 @@ fn end_of_pause_of_unwritable_key_is_put_off() {
     assert!(matches!(task, Task::Open(_)), "{task:?}");
     let mut elsewhere = now;
     elsewhere.may_write = false;
-    let perform = |engine: &mut dsync_engine::Engine, key: &mut dsync_engine::Key<'_>| {
-        engine.perform(task, key, elsewhere);
-    };
-    let (_, done) = world.primary.call(KEY, Family::Lock, perform);
+    let perform = |visit: &mut dsync_engine::Visit<'_>| visit.perform(task);
+    let (_, done) = world.primary.call(KEY, Family::Lock, elsewhere, perform);
     assert!(done.changes.is_empty());
     let engine = &mut world.primary.engine;
     engine.check_invariants(now);
@@ -377,13 +375,7 @@ fn capacity_is_free_again_after_a_pause() {
         world.step(&pause(family, 5));
         let mut later = world.now;
         later.unix_us += 5 * MS;
-        let (is_freed, _) = world.primary.call(KEY, family, |engine, key| {
-            let before = engine.free_capacity(key);
-            assert_eq!(before, 0, "{case}: nothing is free in a pause");
-            let task = engine.overdue(key, later).expect("its end");
-            engine.perform(task, key, later);
-            engine.effects.may_free_capacity && engine.free_capacity(key) > before
-        });
-        assert_eq!(is_freed, freed, "{case}");
+        let done = world.primary.do_overdue(KEY, later).expect("its end");
+        assert_eq!(done.is_freed, freed, "{case}");
     }
 }

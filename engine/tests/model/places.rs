@@ -209,7 +209,7 @@ fn without_memory_only_new_holds_and_places_are_refused() {
     };
     assert_eq!(told(&mut world, exclusive(0)), "granted", "a repeat");
     let again = world.ask(exclusive(1).keep(1_000));
-    assert!(matches!(again, Some(Answer::Waiting { place: 1, .. })));
+    assert!(matches!(again, Some(Answer::Waiting { position: 1, .. })));
     assert_eq!(told(&mut world, exclusive(2).block()), "waits", "its place");
     assert_eq!(told(&mut world, exclusive(3)), "not granted", "a try");
     for new in [exclusive(3).block(), exclusive(3).keep(1_000)] {
@@ -363,8 +363,8 @@ fn grant_undelivered_to_open_connection_leaves_no_place() {
     world.ask(exclusive(0));
     world.ask(exclusive(1).block());
     let now = world.now;
-    let (_, done) = world.primary.call(KEY, Family::Lock, |engine, key| {
-        engine.release(key, Family::Lock, &crate::steps::token(0), now)
+    let (_, done) = world.primary.call(KEY, Family::Lock, now, |visit| {
+        visit.release(Family::Lock, &crate::steps::token(0))
     });
     let grant = done.wakes[0].grant.expect("a grant");
     let client = world.client(1);
@@ -373,8 +373,8 @@ fn grant_undelivered_to_open_connection_leaves_no_place() {
     world.primary.run_tasks(now);
     assert!(world.primary.state(KEY).is_none());
     let ours = crate::steps::token(1);
-    let (again, _) = world.primary.call(KEY, Family::Lock, |engine, key| {
-        engine.release(key, Family::Lock, &ours, now)
+    let (again, _) = world.primary.call(KEY, Family::Lock, now, |visit| {
+        visit.release(Family::Lock, &ours)
     });
     assert_eq!(again, Ok(false), "the token has no place");
 }

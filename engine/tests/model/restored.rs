@@ -12,7 +12,7 @@ use dsync_engine::change::{Change, Displaced, FinishedRound, KeptPlace, Tally};
 use dsync_engine::families::once::{Completion, Reason, Record};
 use dsync_engine::hold::Grant;
 use dsync_engine::saved::Loaded;
-use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token, UnixMs};
+use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Rank, Token, UnixMs};
 use dsync_engine::{Body, Family, Wait};
 
 const NOW: u64 = START_US / 1_000;
@@ -62,7 +62,7 @@ fn grant() -> Grant {
 
 fn place(number: u64) -> KeptPlace {
     KeptPlace {
-        number: Fence(number),
+        rank: Rank(Fence(number)),
         token: token(&format!("place {number}")),
         claim: Claim::Exclusive,
         lease: LeaseMs(30_000),
@@ -185,11 +185,11 @@ fn payload_beyond_a_bound_of_commands_is_refused_by_primary_only() {
         assert_eq!(primary.restore(KEY, at_bound), Ok(()), "{what}");
 
         let mut primary = OneKey::new();
-        let last = primary.server.engine.last_fence();
+        let last = primary.server.engine.fences().last();
         let beyond = || loaded(family, changes(1));
         assert_eq!(primary.restore(KEY, beyond()), Err(unfit), "{what}");
         let engine = &primary.server.engine;
-        assert_eq!(engine.last_fence(), last, "{what}: nothing has changed");
+        assert_eq!(engine.fences().last(), last, "{what}: nothing has changed");
         assert_eq!(engine.waiting(family), 0, "{what}");
 
         let mut follower = OneKey::new();
@@ -205,7 +205,7 @@ fn payload_is_compared_with_the_last_fence_where_that_is_ahead_of_the_clock() {
     let mut one_key = OneKey::new();
     one_key.server.engine.stand_down();
     let now = one_key.now;
-    one_key.server.engine.adopt_last_fence(Fence(ahead), now);
+    one_key.server.engine.fences_mut().adopt(Fence(ahead), now);
     one_key.take_over();
     let own = Grant {
         fence: Fence(ahead),

@@ -62,8 +62,8 @@ fn renewal_does_not_signal_key_as_modified() {
     let mut world = world();
     world.ask(exclusive(0));
     let now = world.now;
-    let (_, done) = world.primary.call(KEY, Family::Lock, |engine, key| {
-        engine.renew(key, Family::Lock, &token(0), None, now)
+    let (_, done) = world.primary.call(KEY, Family::Lock, now, |visit| {
+        visit.renew(Family::Lock, &token(0), None)
     });
     assert!(
         matches!(done.changes[..], [Change::Renew { .. }]),

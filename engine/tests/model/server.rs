@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 
 use crate::model::Name;
+use dsync_engine::Task;
 use dsync_engine::answer::Answer;
-use dsync_engine::calls::tasks::Task;
 use dsync_engine::change::{Change, KeptPlace};
 use dsync_engine::effect::{Announcement, Note, Wake};
 use dsync_engine::saved::{self, Assembly};
 use dsync_engine::types::{Db, Fence, Now, Token};
 use dsync_engine::unasked::UnaskedEnd;
 use dsync_engine::wire;
-use dsync_engine::{Engine, Family, Key, Settings, State, StateId};
+use dsync_engine::{Engine, Family, Key, Look, Settings, State, StateId, Visit};
 
 /// Returns the token and fence of the hold that an answer grants.
 pub fn granted(answer: &Answer) -> Option<(&Token, Fence)> {
@@ -38,6 +38,8 @@ pub struct Done {
     pub name: Name,
     /// The family of the state that the changes are about.
     pub family: Family,
+    /// Whether more could be granted then than before.
+    pub is_freed: bool,
     pub changes: Vec<Change>,
     pub notes: Vec<Note>,
     pub wakes: Vec<Wake>,
@@ -79,25 +81,36 @@ impl Server {
         }
     }
 
+    pub fn key<'k>(&self, name: Name, spelling: &'k [u8]) -> Key<'k> {
+        let state = match self.keys.get(&name) {
+            Some(Stored::State(id)) => Some(*id),
+            Some(Stored::Foreign) => panic!("{name:?} is not the engine's"),
+            None => None,
+        };
+        let db = Db(name.0);
+        Key {
+            db,
+            name: spelling,
+            state,
+        }
+    }
+
     /// Calls the engine on one key, whose value must not be of another type.
     pub fn call<R>(
         &mut self,
         name: Name,
         family: Family,
-        call: impl FnOnce(&mut Engine, &mut Key<'_>) -> R,
+        now: Now,
+        call: impl FnOnce(&mut Visit<'_>) -> R,
     ) -> (R, Done) {
         let spelling = key_bytes(name);
-        let before = match self.keys.get(&name) {
-            Some(Stored::State(id)) => Some(*id),
-            Some(Stored::Foreign) => panic!("{name:?} is not the engine's"),
-            None => None,
-        };
+        let key = self.key(name, &spelling);
+        let before = key.state;
         let found = before
             .and_then(|id| self.engine.state(id))
             .map(|state| state.body.family());
-        let mut key = self.engine.open(Db(name.0), &spelling, before);
-        let result = call(&mut self.engine, &mut key);
-        let after = key.state;
+        let visited = self.engine.visit(key, now, call);
+        let (result, after) = (visited.result, visited.state);
         match (before, after) {
             (None, Some(id)) => {
                 self.keys.insert(name, Stored::State(id));
@@ -110,7 +123,8 @@ impl Server {
         let left = after
             .and_then(|id| self.engine.state(id))
             .map(|state| state.body.family());
-        let done = self.take_effects(name, found.or(left).unwrap_or(family));
+        let mut done = self.take_effects(name, found.or(left).unwrap_or(family));
+        done.is_freed = visited.is_freed;
         for wake in &done.wakes {
             if let Some((_, fence)) = granted(&wake.answer) {
                 let grant = after.map(|id| (id, fence));
@@ -134,13 +148,24 @@ impl Server {
     /// that may write.
     pub fn do_overdue(&mut self, name: Name, now: Now) -> Option<Done> {
         let spelling = key_bytes(name);
-        let Some(Stored::State(id)) = self.keys.get(&name) else {
+        if self.keys.get(&name) == Some(&Stored::Foreign) {
             return None;
-        };
-        let key = Key::found(Db(name.0), &spelling, Some(*id));
-        let task = self.engine.overdue(&key, now)?;
-        let call = |engine: &mut Engine, key: &mut Key<'_>| engine.perform(task, key, now);
-        Some(self.call(name, Family::Lock, call).1)
+        }
+        let task = self.engine.look(self.key(name, &spelling), now).overdue()?;
+        let call = |visit: &mut Visit<'_>| visit.perform(task);
+        Some(self.call(name, Family::Lock, now, call).1)
+    }
+
+    /// Looks at one key, whose value must not be of another type.
+    pub fn look<R>(&self, name: Name, now: Now, look: impl FnOnce(Look<'_>) -> R) -> R {
+        let spelling = key_bytes(name);
+        look(self.engine.look(self.key(name, &spelling), now))
+    }
+
+    pub fn leave_out_absent(&mut self, name: Name, changes: &mut Vec<Change>) -> usize {
+        let spelling = key_bytes(name);
+        let key = self.key(name, &spelling);
+        self.engine.leave_out_absent(key, changes)
     }
 
     fn take_effects(&mut self, name: Name, family: Family) -> Done {
@@ -158,6 +183,7 @@ impl Server {
         let done = Done {
             name,
             family,
+            is_freed: false,
             changes: effects.changes.clone(),
             notes: effects.notes.clone(),
             wakes: effects.wakes.clone(),
@@ -199,13 +225,13 @@ impl Server {
             while let Some((task, db, name)) = self.engine.next_task(now, &mut budget) {
                 let name = self.name_of(db, name.as_bytes());
                 if self.keys.get(&name) == Some(&Stored::Foreign) {
-                    self.engine
-                        .turn_away(db, &key_bytes(name), &Answer::WrongType, now);
+                    let spelling = key_bytes(name);
+                    let key = Key::of_queue(db, &spelling);
+                    self.engine.turn_away(key, &Answer::WrongType, now);
                     all.push(self.take_effects(name, Family::Lock));
                 } else {
-                    let call =
-                        |engine: &mut Engine, key: &mut Key<'_>| engine.perform(task, key, now);
-                    all.push(self.call(name, Family::Lock, call).1);
+                    let call = |visit: &mut Visit<'_>| visit.perform(task);
+                    all.push(self.call(name, Family::Lock, now, call).1);
                 }
                 if budget == 0 {
                     break;
@@ -362,14 +388,15 @@ impl Server {
             // It concerns no value, so the module opens no key for it.
             let spelling = key_bytes(name);
             let stored = self.keys.get(&name).copied();
-            let mut key = self.engine.open(Db(name.0), &spelling, None);
-            let followed = self.engine.follow(&mut key, family, changes, now);
+            let key = Key::of_queue(Db(name.0), &spelling);
+            let followed = (self.engine)
+                .visit(key, now, |visit| visit.follow(family, changes))
+                .result;
             assert_eq!(self.keys.get(&name).copied(), stored);
             (followed, Vec::new())
         } else {
-            let follow =
-                |engine: &mut Engine, key: &mut Key<'_>| engine.follow(key, family, changes, now);
-            let (followed, none) = self.call(name, family, follow);
+            let follow = |visit: &mut Visit<'_>| visit.follow(family, changes);
+            let (followed, none) = self.call(name, family, now, follow);
             assert!(
                 none.changes.is_empty() && none.wakes.is_empty(),
                 "a replica decides nothing"
@@ -417,6 +444,7 @@ impl Server {
                 let done = Done {
                     name: *name,
                     family,
+                    is_freed: false,
                     changes,
                     notes: Vec::new(),
                     wakes: Vec::new(),
@@ -442,8 +470,14 @@ impl Server {
             new.engine
                 .adopt_places(unheld.db, name, family, changes, now);
         }
-        new.engine.adopt_last_fence(self.engine.last_fence(), now);
-        assert_eq!(new.engine.take_fence_ahead(), None, "fences near the clock");
+        new.engine
+            .fences_mut()
+            .adopt(self.engine.fences().last(), now);
+        assert_eq!(
+            new.engine.fences_mut().take_ahead(),
+            None,
+            "fences near the clock"
+        );
         new
     }
 }

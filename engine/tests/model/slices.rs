@@ -8,11 +8,11 @@ use crate::fixture::word;
 use crate::model::{Name, TICK_US};
 use crate::server::{Server, Stored, key_bytes};
 use crate::world::World;
+use dsync_engine::Task;
 use dsync_engine::answer::Answer;
-use dsync_engine::calls::tasks::Task;
 use dsync_engine::saved::Loaded;
 use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, LeaseUs, Now, Token};
-use dsync_engine::{Engine, Family, Key, Reply, Request, Settings, Wait};
+use dsync_engine::{Family, Reply, Request, Settings, Visit, Wait};
 
 const MS: u64 = 1_000;
 const LEASE_MS: u32 = 30_000;
@@ -63,9 +63,9 @@ impl LargeServer {
         };
         change(&mut request);
         let now = self.now;
-        let (reply, done) = self.server.call(name, claim.family(), |engine, key| {
-            engine.acquire(key, request, now)
-        });
+        let (reply, done) = self
+            .server
+            .call(name, claim.family(), now, |visit| visit.acquire(request));
         self.told
             .extend(done.wakes.into_iter().map(|wake| wake.answer));
         if let Reply::Now(answer) = reply {
@@ -138,15 +138,13 @@ impl LargeServer {
     }
 
     fn holds(&self) -> u64 {
-        let stats = self.server.engine.stats();
-        Family::ALL.map(|family| stats.holds(family)).iter().sum()
+        let engine = &self.server.engine;
+        Family::ALL.map(|family| engine.holds(family)).iter().sum()
     }
 
     fn check(&mut self, name: Name, family: Family, client: u64) -> u64 {
-        let now = self.now;
-        let (left, _) = self.server.call(name, family, |engine, key| {
-            engine.check(key, family, &token(client), now)
-        });
+        let token = token(client);
+        let left = (self.server).look(name, self.now, |look| look.check(family, &token));
         left.expect("its family")
     }
 
@@ -445,8 +443,8 @@ fn ephemeral_holds_of_closed_connection_end_one_per_task() {
         };
         let number = (0..250).find(|n| key_bytes((db.0, *n)) == spelling.as_bytes());
         let (now, name) = (large.now, (db.0, number.expect("a key")));
-        large.server.call(name, Family::Lock, |engine, key| {
-            engine.perform(task, key, now);
+        large.server.call(name, Family::Lock, now, |visit| {
+            visit.perform(task);
         });
         assert!(matches!(task, Task::End { .. }), "{task:?}");
         assert_eq!(large.holds(), 2_000 - ended);
@@ -543,10 +541,8 @@ fn delay_answers_exhausted_waiters_in_slices() {
     }
     assert_eq!(large.words(), ["run"]);
     let now = large.now;
-    let fail = |engine: &mut Engine, key: &mut Key<'_>| {
-        engine.fail(key, &token(0), b"broken".as_slice().into(), 1_000, now)
-    };
-    let (_, done) = large.server.call(KEY, Family::Once, fail);
+    let fail = |visit: &mut Visit<'_>| visit.fail(&token(0), b"broken".as_slice().into(), 1_000);
+    let (_, done) = large.server.call(KEY, Family::Once, now, fail);
     let at_once = done.wakes.len();
     assert!((1..299).contains(&at_once), "{at_once} at once");
     large.tick();

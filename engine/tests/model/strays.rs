@@ -30,9 +30,7 @@ fn renamed() -> (Server, Now, StateId) {
         owner: None,
         may_grow: true,
     };
-    server.call(OLD, Family::Lock, |engine, key| {
-        engine.acquire(key, request, now)
-    });
+    server.call(OLD, Family::Lock, now, |visit| visit.acquire(request));
     let Some(Stored::State(id)) = server.keys.get(&OLD).copied() else {
         panic!("the lock is held");
     };

@@ -27,7 +27,7 @@ use dsync_engine::effect::HandedOver;
 use dsync_engine::families::once::Keep;
 use dsync_engine::types::{Fence, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
 use dsync_engine::unasked::UnaskedEnd;
-use dsync_engine::{Engine, Family, Key, Settings};
+use dsync_engine::{Family, Look, Settings, Visit};
 
 use operators::Walk;
 
@@ -187,6 +187,12 @@ impl World {
         }
     }
 
+    fn holds(&self, name: Name, token: &Token) -> bool {
+        let state = self.primary.state(name);
+        let mut changes = state.into_iter().flat_map(|state| state.body.as_changes());
+        changes.any(|change| matches!(change, Change::Grant(grant) if grant.token == *token))
+    }
+
     fn take(&mut self, step: &Step) -> Option<Answer> {
         let now = self.now;
         match step.clone() {
@@ -194,11 +200,11 @@ impl World {
             Step::Wait(name, block, conn) => self.wait(name, block, conn),
             Step::Release(name, family, number) => {
                 let token = token(number);
+                let held = self.holds(name, &token);
                 let mut withdrew = false;
-                let ours = |e: &mut Engine, key: &mut Key<'_>| {
-                    let released = e.release(key, family, &token, now).ok();
-                    let is_end = |change: &Change| matches!(change, Change::End { .. });
-                    withdrew = released == Some(true) && !e.effects.changes.iter().any(is_end);
+                let ours = |visit: &mut Visit<'_>| {
+                    let released = visit.release(family, &token).ok();
+                    withdrew = released == Some(true) && !held;
                     released
                 };
                 let answer = self.write_request(name, family, ours, |model| {
@@ -211,20 +217,15 @@ impl World {
             }
             Step::Renew(name, family, number, lease_ms) => {
                 let (token, lease) = (token(number), lease_ms.map(LeaseMs));
-                let ours = |e: &mut Engine, key: &mut Key<'_>| {
-                    e.renew(key, family, &token, lease, now).ok()
-                };
+                let ours = |visit: &mut Visit<'_>| visit.renew(family, &token, lease).ok();
                 self.write_request(name, family, ours, |model| {
                     model.renew(name, family, &token, lease_ms, now)
                 })
             }
             Step::Check(name, family, number) => {
                 let token = token(number);
-                let ours =
-                    |e: &mut Engine, key: &mut Key<'_>| e.check(key, family, &token, now).ok();
-                self.read_request(name, family, ours, |model| {
-                    model.check(name, family, &token, now)
-                })
+                let ours = |look: Look<'_>| look.check(family, &token).ok();
+                self.read_request(name, ours, |model| model.check(name, family, &token, now))
             }
             Step::Revoke(name, family, nth) => {
                 let holds = self
@@ -235,8 +236,7 @@ impl World {
                     .and_then(|holds| holds.get(nth).map(|hold| hold.fence))
                     .unwrap_or(0);
                 let fence = self.fences.get(&theirs).copied().unwrap_or(Fence(77));
-                let ours =
-                    |e: &mut Engine, key: &mut Key<'_>| e.revoke(key, family, fence, now).ok();
+                let ours = |visit: &mut Visit<'_>| visit.revoke(family, fence).ok();
                 self.write_request(name, family, ours, |model| {
                     model.revoke(name, family, theirs, now)
                 })
@@ -246,33 +246,32 @@ impl World {
                 let mut kept = seats.filter(|seat| seat.keep.is_some());
                 let theirs = kept.nth(nth).map_or(0, |seat| seat.rank);
                 let number = self.fences.get(&theirs).copied().unwrap_or(Fence(77));
-                let ours =
-                    |e: &mut Engine, key: &mut Key<'_>| e.revoke(key, family, number, now).ok();
+                let ours = |visit: &mut Visit<'_>| visit.revoke(family, number).ok();
                 self.write_request(name, family, ours, |model| {
                     model.revoke(name, family, theirs, now)
                 })
             }
             Step::Done(name, numbers) => {
                 let tokens: Vec<Token> = numbers.iter().map(|number| token(*number)).collect();
-                let ours = |e: &mut Engine, key: &mut Key<'_>| e.done(key, &tokens, now).ok();
+                let ours = |visit: &mut Visit<'_>| visit.done(&tokens).ok();
                 self.write_request(name, Family::Group, ours, |model| {
                     model.done(name, &tokens, now)
                 })
             }
             Step::Expect(name, jobs) => {
-                let ours = |e: &mut Engine, key: &mut Key<'_>| e.expect(key, jobs, now).ok();
+                let ours = |visit: &mut Visit<'_>| visit.expect(jobs).ok();
                 self.write_request(name, Family::Group, ours, |model| {
                     model.expect(name, jobs, now)
                 })
             }
             Step::Pin(name, limit) => {
-                let ours = |e: &mut Engine, key: &mut Key<'_>| e.pin_limit(key, limit, now).ok();
+                let ours = |visit: &mut Visit<'_>| visit.pin_limit(limit).ok();
                 self.write_request(name, Family::Semaphore, ours, |model| {
                     model.pin_limit(name, limit, now)
                 })
             }
             Step::Pause(name, family, ms) => {
-                let ours = |e: &mut Engine, key: &mut Key<'_>| e.pause(key, family, ms, now).ok();
+                let ours = |visit: &mut Visit<'_>| visit.pause(family, ms).ok();
                 self.write_request(name, family, ours, |model| {
                     model.pause(name, family, ms, now)
                 })
@@ -281,18 +280,16 @@ impl World {
                 let token = token(number);
                 let result: Option<Arc<[u8]>> = result.map(|text| text.as_bytes().into());
                 let keep = keep.unwrap_or(Keep::ForMs(self.model.settings.once_keep_ms));
-                let ours = |e: &mut Engine, key: &mut Key<'_>| {
-                    e.complete(key, &token, result.clone(), keep, now).ok()
-                };
+                let ours =
+                    |visit: &mut Visit<'_>| visit.complete(&token, result.clone(), keep).ok();
                 self.write_request(name, Family::Once, ours, |model| {
                     model.complete(name, &token, result.clone(), keep, now)
                 })
             }
             Step::Fail(name, number, reason, delay_ms) => {
                 let token = token(number);
-                let ours = |e: &mut Engine, key: &mut Key<'_>| {
-                    e.fail(key, &token, reason.as_bytes().into(), delay_ms, now)
-                        .ok()
+                let ours = |visit: &mut Visit<'_>| {
+                    visit.fail(&token, reason.as_bytes().into(), delay_ms).ok()
                 };
                 self.write_request(name, Family::Once, ours, |model| {
                     model.fail(name, &token, reason.as_bytes(), delay_ms, now)

@@ -23,7 +23,7 @@ const FROM_NEWER: &[u8] = b"+";
 /// Announces this node's last fence to all other nodes. `level` is the greatest that the node has leapt by, and `epoch`
 /// that of its slots.
 pub(super) fn announce(ctx: Ctx<'_>, level: u64, epoch: u64, given_up: u64) {
-    let told = SHELL.with(|shell| shell.engine.announce_fences(distance(level)));
+    let told = SHELL.with(|shell| shell.engine.fences_mut().announce(distance(level)));
     let Announcement { last, heard, base } = told;
     let numbers = format!("{} {} {} {given_up}", last.0, heard.0, base.0);
     cluster::send_to_all(ctx, &[FENCES, numbers.as_bytes()].concat());

@@ -134,7 +134,7 @@ pub(crate) fn cron(ctx: Ctx<'_>) {
     } else if is_stale {
         refresh_if_allowed(ctx);
     }
-    let known = SHELL.with(|shell| shell.engine.fence_to_save());
+    let known = SHELL.with(|shell| shell.engine.fences().to_save());
     let announces = with_node(|node| {
         if now_us.saturating_sub(node.announced_us) < ANNOUNCE_US {
             return false;
@@ -149,7 +149,7 @@ pub(crate) fn cron(ctx: Ctx<'_>) {
 }
 
 fn announce(ctx: Ctx<'_>) {
-    let known = SHELL.with(|shell| shell.engine.fence_to_save());
+    let known = SHELL.with(|shell| shell.engine.fences().to_save());
     let numbers = with_node(|node| {
         node.announced = (known, node.slots.given_up());
         let own = node.epochs.own;
@@ -201,7 +201,7 @@ pub(crate) fn make_slot_known(ctx: Ctx<'_>, name: &[u8]) {
     }
     let (is_serving, is_behind) = SHELL.with(|shell| {
         let engine = &shell.engine;
-        (engine.is_serving(), engine.is_behind_heard())
+        (engine.is_serving(), engine.fences().is_behind_heard())
     });
     if !is_serving {
         return;
@@ -211,7 +211,10 @@ pub(crate) fn make_slot_known(ctx: Ctx<'_>, name: &[u8]) {
         if is_behind {
             SHELL.with(|shell| {
                 let now = shell.now();
-                shell.engine.leap_past_heard(past_heard(Role::Owner), now);
+                shell
+                    .engine
+                    .fences_mut()
+                    .leap_past_heard(past_heard(Role::Owner), now);
             });
         }
         return;
@@ -238,18 +241,18 @@ fn leap(role: Role, is_certain: bool) -> bool {
     let Some(level) = level else { return false };
     SHELL.with(|shell| {
         let now = shell.now();
-        let engine = &mut shell.engine;
-        let before = engine.last_fence();
+        let fences = shell.engine.fences_mut();
+        let before = fences.last();
         if role == Role::OwnerAgain {
             // The importing node followed the last fence of this one (see `make_slot_known`), half as far past it.
             // First of all, so that this adds nothing to a leap by a greater level.
-            engine.leap_past_own(past_heard(role), now);
+            fences.leap_past_own(past_heard(role), now);
         }
-        engine.leap_past_base(distance(level), now);
+        fences.leap_past_base(distance(level), now);
         if is_certain {
-            engine.leap_past_heard(past_heard(role), now);
+            fences.leap_past_heard(past_heard(role), now);
         }
-        engine.last_fence() > before
+        fences.last() > before
     })
 }
 
@@ -268,12 +271,12 @@ impl cluster::Receiver for ClusterNode {
                 with_node(|node| node.slots.hear_given_up(given_up));
                 SHELL.with(|shell| {
                     let now = shell.now();
-                    shell.engine.hear_fences(fences, now);
+                    shell.engine.fences_mut().hear(fences, now);
                 });
             }
             Some(Heard::Base(base)) => SHELL.with(|shell| {
                 let now = shell.now();
-                shell.engine.hear_base(base, now);
+                shell.engine.fences_mut().hear_base(base, now);
             }),
             None => {}
         }

@@ -25,8 +25,8 @@ pub(crate) fn announce(ctx: Ctx<'_>, key: &[u8], announcements: &[Announcement])
         return;
     }
     let facts = ctx.facts();
-    for Announcement { number, fence } in announcements {
-        let channel = ctx.channel(key, number.0);
+    for Announcement { rank, fence } in announcements {
+        let channel = ctx.channel(key, rank.0.0);
         let text = fence.map_or(0, |fence| fence.0).to_string();
         if facts.is_nested() {
             // The subscriber may be the very client that is in MULTI: a message must not stand inside EXEC's reply.

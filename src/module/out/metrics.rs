@@ -70,12 +70,12 @@ fn write_fields(shell: &mut Shell, sink: &mut InfoSink) {
         }
     };
     let sum_of_families = |of: &dyn Fn(Family) -> u64| Family::ALL.into_iter().map(of).sum::<u64>();
-    field("holds", sum_of_families(&|family| stats.holds(family)));
+    field("holds", sum_of_families(&|family| engine.holds(family)));
     field("waiters", sum_of_families(&|family| engine.waiting(family)));
     field("longest_wait_ms", engine.longest_wait_ms(now));
     for family in Family::ALL {
         let prefix = field_prefix(family);
-        field(&format!("{prefix}_holds"), stats.holds(family));
+        field(&format!("{prefix}_holds"), engine.holds(family));
         field(&format!("{prefix}_waiters"), engine.waiting(family));
         for (name, counter) in COUNTERS {
             field(&format!("{prefix}_{name}"), counter(stats.counters(family)));
@@ -89,8 +89,8 @@ fn write_fields(shell: &mut Shell, sink: &mut InfoSink) {
     }
     field("wait_count", stats.wait_times.classes.iter().sum());
     field("wait_total_ms", stats.wait_times.total_ms);
-    field("last_fence", engine.last_fence().0);
-    field("heard_fence", engine.heard_fence().0);
+    field("last_fence", engine.fences().last().0);
+    field("heard_fence", engine.fences().highest_heard().0);
     field("unapplied_changes", followed::unapplied());
     field("refused_values", journal::refused_values());
     field("timer_ticks", tick::times_fired());

@@ -17,14 +17,14 @@
 //! GIVEUP
 //! DELAY until-unix-ms|NONE
 //! UNHEARD fence keep-ms
-//! PLACE number keep-ms length:token
-//! LEAVE number
+//! PLACE rank keep-ms length:token
+//! LEAVE rank
 //! TALLY limit|NONE changes expected|NONE done lost touched-unix-ms keep-until-unix-ms|NONE
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE NONE
 //! RECORD attempts touched-unix-ms reason late-length:token|NONE keep-until-unix-ms length:token result
 //! UNHEARD fence keep-ms
-//! PLACE number claim lease-ms keep-ms max-attempts|NONE since-unix-ms length:token length:owner
-//! LEAVE number
+//! PLACE rank claim lease-ms keep-ms max-attempts|NONE since-unix-ms length:token length:owner
+//! LEAVE rank
 //! DISPLACED length:token
 //! DISPLACED expected|NONE done lost keep-until-unix-ms
 //! ```
@@ -41,7 +41,7 @@ use dsync_engine::Family;
 use dsync_engine::change::{Change, Displaced, KeptPlace, Limits, Tally};
 use dsync_engine::families::once::{Completion, Reason};
 use dsync_engine::hold::Grant;
-use dsync_engine::types::{Claim, Fence, LeaseMs, Token, UnixMs, new_token_buffer};
+use dsync_engine::types::{Claim, Fence, LeaseMs, Rank, Token, UnixMs, new_token_buffer};
 use dsync_engine::wire;
 
 /// The command that carries packed strings: `DSYN key packed`.
@@ -153,7 +153,7 @@ fn read(change: &str) -> Change {
         },
         [
             "PLACE",
-            place,
+            rank,
             claim,
             ms,
             keep_ms,
@@ -162,7 +162,7 @@ fn read(change: &str) -> Change {
             token,
             owner,
         ] => Change::Place(KeptPlace {
-            number: Fence(number(place)),
+            rank: Rank(Fence(number(rank))),
             claim: match *claim {
                 "exclusive" => Claim::Exclusive,
                 "shared" => Claim::Shared,
@@ -260,7 +260,7 @@ fn text(change: &Change) -> String {
         }
         Change::Unheard { fence, keep_ms } => format!("UNHEARD {} {keep_ms}", fence.0),
         Change::Place(place) => place_text(place),
-        Change::Leave { number } => format!("LEAVE {}", number.0),
+        Change::Leave { rank } => format!("LEAVE {}", rank.0.0),
         Change::Displaced(Displaced::Late(late)) => format!("DISPLACED {}", token(late)),
         Change::Displaced(Displaced::Round(round)) => format!(
             "DISPLACED {} {} {} {}",
@@ -275,7 +275,7 @@ fn text(change: &Change) -> String {
 fn place_text(place: &KeptPlace) -> String {
     format!(
         "PLACE {} {} {} {} {} {} {} {}",
-        place.number.0,
+        place.rank.0.0,
         claim_text(place.claim),
         place.lease.0,
         place.keep_ms,

@@ -4,10 +4,11 @@
 //! members are done. Only the server that decides knows its queue. So it decides once that a round is over, and records
 //! that as a change of its own.
 
-use crate::Settings;
+use crate::answer::Answer;
 use crate::change::{Change, Displaced, End, FinishedRound, Limits, Misfit, Tally};
 use crate::heap;
 use crate::hold::Hold;
+use crate::settings::Settings;
 use crate::state::families::policy::{Policy, Retention};
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, OptionalUnixMs, UnixMs};
@@ -45,6 +46,14 @@ impl WaitGroup {
     /// [`WaitGroup::is_over`].
     pub(crate) fn has_nothing_to_wait_for(&self, queued: bool) -> bool {
         self.tally.finished.is_some() || !self.has_begun() && !queued
+    }
+
+    /// Returns the answer to those that wait for the round.
+    pub(crate) fn answer_finished(&self) -> Answer {
+        Answer::Finished {
+            done: self.tally.done,
+            lapsed: self.tally.lapsed,
+        }
     }
 
     /// Whether anything was ever added or expected. Otherwise only a PAUSE has made the key, and nobody is told that a

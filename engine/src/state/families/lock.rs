@@ -2,8 +2,8 @@
 //!
 //! It keeps only its holds, and its key is removed with the last of them. Only a PAUSE keeps the key without holds.
 
-use crate::Settings;
 use crate::heap;
+use crate::settings::Settings;
 use crate::state::families::policy::Policy;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, UnixMs};

@@ -9,11 +9,11 @@
 
 use std::sync::Arc;
 
-use crate::Settings;
 use crate::answer::Answer;
 use crate::change::{Change, Displaced, End, Misfit};
 use crate::heap;
 use crate::hold::Hold;
+use crate::settings::Settings;
 use crate::state::families::policy::{Policy, Retention};
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, OptionalUnixMs, Token, UnixMs};

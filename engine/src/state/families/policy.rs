@@ -4,9 +4,9 @@
 //! is the answer of a lock: it has no limit, nothing is kept without holds, and the only changes are those that all
 //! families share.
 
-use crate::Settings;
 use crate::change::{Change, Displaced, End, Limits, Misfit};
 use crate::hold::Hold;
+use crate::settings::Settings;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, Fence, OptionalUnixMs, UnixMs};
 

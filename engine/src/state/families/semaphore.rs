@@ -4,10 +4,10 @@
 //! compared at a grant only: after it was lowered below what is in use, nothing is granted until enough holds have
 //! ended.
 
-use crate::Settings;
 use crate::change::{Change, Limits, Misfit};
 use crate::heap;
 use crate::hold::Hold;
+use crate::settings::Settings;
 use crate::state::families::policy::Policy;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, OptionalUnixMs, UnixMs};

@@ -5,7 +5,7 @@ use super::queue::{ModelKeep, ModelSeat, Sitter};
 use super::{Model, ModelWake, Name, Outcome, Value, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
-use dsync_engine::types::{Claim, Fence, Now, Token};
+use dsync_engine::types::{Claim, Fence, Now, Rank, Token};
 use dsync_engine::{Family, Refusal, Request};
 
 impl Model {
@@ -47,8 +47,8 @@ impl Model {
         seat.detach(now.lease.0 + u64::from(ms) * 1_000);
         let before = ranks.iter().filter(|(rank, _)| *rank <= seat.rank).count();
         Answer::Waiting {
-            place: before.min(100) as u32,
-            number: Fence(seat.rank),
+            position: before.min(100) as u32,
+            rank: Rank(Fence(seat.rank)),
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::{Ticket, World};
 use crate::model::{Name, Outcome, Sitter, Value};
-use crate::server::{Done, Stored, granted};
+use crate::server::{Done, granted};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::info::Particulars;
-use dsync_engine::types::{Claim, ClientId, Db, Fence, WaiterId};
-use dsync_engine::{Family, Key, Reply, WrongType};
+use dsync_engine::types::{Claim, ClientId, Fence, WaiterId};
+use dsync_engine::{Family, Reply, WrongType};
 
 impl World {
     pub(super) fn same_fence(&mut self, theirs: Fence, ours: Fence) {
@@ -27,7 +27,7 @@ impl World {
     pub(super) fn same_announcements(&mut self, all: &[Done]) {
         let ours = all.iter().flat_map(|done| {
             let announced = done.announcements.iter();
-            announced.map(|told| (done.name, told.number, told.fence))
+            announced.map(|told| (done.name, told.rank, told.fence))
         });
         let mut ours: Vec<_> = ours.collect();
         let mut theirs = std::mem::take(&mut self.model.announcements);
@@ -35,30 +35,29 @@ impl World {
         ours.sort_unstable();
         theirs.sort_unstable();
         assert_eq!(ours.len(), theirs.len(), "{ours:?}, expected: {theirs:?}");
-        for ((name, number, fence), (their_name, their_number, theirs)) in
-            ours.into_iter().zip(theirs)
+        for ((name, rank, fence), (their_name, their_rank, theirs)) in ours.into_iter().zip(theirs)
         {
             assert_eq!(name, their_name, "whose place it is");
-            self.same_fence(Fence(their_number), number);
-            assert_eq!(fence.is_some(), theirs.is_some(), "{name:?}: {number:?}");
+            self.same_fence(Fence(their_rank), rank.0);
+            assert_eq!(fence.is_some(), theirs.is_some(), "{name:?}: {rank:?}");
             if let (Some(fence), Some(theirs)) = (fence, theirs) {
                 self.same_fence(Fence(theirs), fence);
-                self.announced.push((name, number, fence));
+                self.announced.push((name, rank.0, fence));
             }
         }
     }
 
     pub(super) fn same_answer(&mut self, name: Name, ours: &Answer, theirs: &Answer) {
         if let (
-            Answer::Waiting { place, number },
+            Answer::Waiting { position, rank },
             Answer::Waiting {
-                place: their_place,
-                number: theirs,
+                position: their_position,
+                rank: theirs,
             },
         ) = (ours, theirs)
         {
-            assert_eq!(place, their_place, "{name:?}: the place in line");
-            return self.same_fence(*theirs, *number);
+            assert_eq!(position, their_position, "{name:?}: the position");
+            return self.same_fence(theirs.0, rank.0);
         }
         let (Some((_, fence)), Some((_, their_fence))) = (granted(ours), granted(theirs)) else {
             return assert_eq!(ours, theirs, "{name:?}: the answer");
@@ -231,19 +230,21 @@ impl World {
     /// Compares what GET of work-once answers on the primary, and on the replica by its own clock.
     fn compare_result(&self, name: Name) {
         let family = self.model.content(name).expect("a state").family;
-        let spelling = crate::server::key_bytes(name);
         for (server, skew_ms) in [(&self.primary, 0), (&self.replica, self.skew_ms)] {
-            let Some(Stored::State(id)) = server.keys.get(&name) else {
+            if server.state(name).is_none() {
                 continue;
-            };
+            }
             let mut now = self.now;
             now.unix_us += skew_ms * 1_000;
-            let key = Key::found(Db(name.0), &spelling, Some(*id));
             let expected = match family {
                 Family::Once => Ok(self.model.result(name, now.unix_us / 1_000)),
                 Family::Lock | Family::Semaphore | Family::Group => Err(WrongType),
             };
-            assert_eq!(server.engine.result(&key, now), expected, "{name:?}: GET");
+            assert_eq!(
+                server.look(name, now, |look| look.result()),
+                expected,
+                "{name:?}: GET"
+            );
         }
     }
 
@@ -255,13 +256,13 @@ impl World {
             places,
             "{name:?}: the replica has the places that the primary has"
         );
-        places.sort_by_key(|place| place.number);
+        places.sort_by_key(|place| place.rank);
         let seats = self.model.seats(name).iter();
         let mut kept = seats.filter_map(|seat| Some((seat, seat.keep?, seat.request()?)));
         for place in places {
             let (seat, keep, request) = kept.next().expect("a place too many");
             if let Some(number) = self.fences.get(&seat.rank) {
-                assert_eq!(place.number, *number, "{name:?}: the number");
+                assert_eq!(place.rank.0, *number, "{name:?}: the rank");
             }
             assert_eq!(
                 (&place.token, place.claim, place.lease, place.keep_ms),
@@ -280,14 +281,12 @@ impl World {
     pub(super) fn compare_info(&self, name: Name) {
         let content = self.model.content(name).expect("a state");
         let spelling = crate::server::key_bytes(name);
-        let Some(Stored::State(id)) = self.primary.keys.get(&name) else {
+        if self.primary.state(name).is_none() {
             return;
-        };
-        let key = Key::found(Db(name.0), &spelling, Some(*id));
-        let info = self
-            .primary
-            .engine
-            .info(&key, content.family, 1_000, self.now);
+        }
+        let key = self.primary.key(name, &spelling);
+        let look = self.primary.engine.look(key, self.now);
+        let info = look.info(content.family, 1_000);
         let info = info.expect("its family").expect("present");
         match info.particulars {
             Particulars::Semaphore {
@@ -363,7 +362,7 @@ impl World {
                 Sitter::Watching { client, .. } => (ClientId(*client), None),
                 Sitter::Vacant { .. } => continue,
             };
-            assert_eq!(ours.number.is_some(), seat.keep.is_some(), "{name:?}: kept");
+            assert_eq!(ours.rank.is_some(), seat.keep.is_some(), "{name:?}: kept");
             let kept_until_us = seat.kept_until_us();
             let left_us = kept_until_us.map(|until_us| until_us.saturating_sub(self.now.lease.0));
             let left_ms = left_us.map(|us| us.div_ceil(1_000));

@@ -7,7 +7,7 @@ use crate::steps::Step;
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::HandedOver;
 use dsync_engine::types::{ClientId, Fence, LeaseUs};
-use dsync_engine::{Beginning, Engine, Key};
+use dsync_engine::{Beginning, Look};
 
 impl World {
     /// Reports the grants of the last step as undelivered, and their connections as closed.
@@ -29,9 +29,7 @@ impl World {
             // With small bounds the order of the tasks decides which vacant place is given up, and whether there is room
             // for a kept one; the contract does not fix that order. So keep no place then.
             let closed = self.laws.judge_order;
-            let was_kept = grant
-                .former_place
-                .is_some_and(|former| former.keep.is_some());
+            let was_kept = (grant.standing).is_some_and(|standing| standing.keep.is_some());
             if was_kept && !closed {
                 continue;
             }
@@ -65,7 +63,7 @@ impl World {
 
     pub(super) fn restart(&mut self, as_changes: bool, ms: u64) {
         self.pass_unserved(ms);
-        let saved = self.primary.engine.last_fence();
+        let saved = self.primary.engine.fences().last();
         self.primary = self.primary.reloaded(as_changes, self.now);
         self.begin_to_serve(saved, Beginning::Start);
     }
@@ -76,7 +74,7 @@ impl World {
         self.pass_unserved(ms);
         let empty = Server::new(self.primary.engine.settings);
         self.primary = std::mem::replace(&mut self.replica, empty);
-        let saved = self.primary.engine.last_fence();
+        let saved = self.primary.engine.fences().last();
         self.begin_to_serve(saved, Beginning::Start);
     }
 
@@ -109,7 +107,7 @@ impl World {
         self.compare_checks_of_a_follower();
         self.pass_unserved(ms);
         self.compare_checks_of_a_follower();
-        let saved = self.primary.engine.last_fence();
+        let saved = self.primary.engine.fences().last();
         self.begin_to_serve(saved, Beginning::Promotion);
     }
 
@@ -122,12 +120,16 @@ impl World {
     pub(super) fn begin_to_serve(&mut self, saved: Fence, beginning: Beginning) {
         // A process that was promoted still has its connections; one that was started has none.
         let knows_clients = beginning == Beginning::Promotion;
-        self.primary.engine.leap_fences(beginning, self.now);
+        self.primary.engine.fences_mut().leap(beginning, self.now);
         let latest = self.primary.engine.latest_due();
         self.now.lease = self.now.lease.max(LeaseUs(latest.0 + 1));
         self.primary.engine.take_over(self.now);
-        self.laws
-            .leapt(beginning, saved, self.primary.engine.last_fence(), self.now);
+        self.laws.leapt(
+            beginning,
+            saved,
+            self.primary.engine.fences().last(),
+            self.now,
+        );
         self.model.take_over(self.now, knows_clients);
         self.tickets.clear();
         // The states of a new engine have other ids.
@@ -146,9 +148,8 @@ impl World {
             };
             for hold in &content.holds {
                 let (family, now) = (content.family, self.now);
-                let check =
-                    |e: &mut Engine, key: &mut Key<'_>| e.check(key, family, &hold.token, now);
-                let (left, _) = self.primary.call(*name, family, check);
+                let check = |look: Look<'_>| look.check(family, &hold.token);
+                let left = self.primary.look(*name, now, check);
                 let expected = hold.deadline_ms.saturating_sub(now.unix_us / 1_000);
                 assert_eq!(
                     left,

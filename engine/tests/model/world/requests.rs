@@ -7,7 +7,7 @@ use crate::steps::{Ask, Block, token};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::types::{ClientId, Fence, LeaseMs, Token};
-use dsync_engine::{Engine, Family, Key, Refusal, Request, Wait};
+use dsync_engine::{Family, Look, Refusal, Request, Visit, Wait};
 
 impl World {
     pub(super) fn acquire(&mut self, ask: &Ask) -> Option<Answer> {
@@ -19,9 +19,11 @@ impl World {
         }
         self.do_overdue(ask.name);
         let ours = request.clone();
-        let (reply, done) = self.primary.call(ask.name, ask.claim.family(), |e, key| {
-            e.acquire(key, ours, now)
-        });
+        let (reply, done) = self
+            .primary
+            .call(ask.name, ask.claim.family(), now, |visit| {
+                visit.acquire(ours)
+            });
         let outcome = self.model.acquire(ask.name, &request, now);
         // Was the grant for this request, and not for an earlier sending of it that still waited?
         let to_a_waiter = |fence: Fence| {
@@ -78,8 +80,8 @@ impl World {
         }
         self.do_overdue(name);
         let wait = self.until(block);
-        let (reply, done) = self.primary.call(name, Family::Group, |e, key| {
-            e.wait(key, wait, ClientId(client), now)
+        let (reply, done) = self.primary.call(name, Family::Group, now, |visit| {
+            visit.wait(wait, ClientId(client))
         });
         let outcome = self.model.wait(name, wait, client, now);
         self.carry_out(vec![done]);
@@ -136,28 +138,39 @@ impl World {
         &mut self,
         name: Name,
         family: Family,
-        ours: impl FnOnce(&mut Engine, &mut Key<'_>) -> Option<R>,
+        ours: impl FnOnce(&mut Visit<'_>) -> Option<R>,
         theirs: impl FnOnce(&mut Model) -> Option<R>,
     ) -> Option<Answer> {
         self.do_overdue(name);
-        self.read_request(name, family, ours, theirs)
+        if self.is_foreign(name) {
+            return Some(Answer::WrongType);
+        }
+        let (ours, done) = self.primary.call(name, family, self.now, ours);
+        let theirs = theirs(&mut self.model);
+        self.carry_out(vec![done]);
+        compare(name, &ours, &theirs)
     }
 
     /// Sends a request that only reads.
     pub(super) fn read_request<R: PartialEq + std::fmt::Debug>(
         &mut self,
         name: Name,
-        family: Family,
-        ours: impl FnOnce(&mut Engine, &mut Key<'_>) -> Option<R>,
+        ours: impl FnOnce(Look<'_>) -> Option<R>,
         theirs: impl FnOnce(&mut Model) -> Option<R>,
     ) -> Option<Answer> {
         if self.is_foreign(name) {
             return Some(Answer::WrongType);
         }
-        let (ours, done) = self.primary.call(name, family, ours);
-        let theirs = theirs(&mut self.model);
-        self.carry_out(vec![done]);
-        assert_eq!(ours, theirs, "{name:?}: the reply");
-        ours.is_none().then_some(Answer::WrongType)
+        let ours = self.primary.look(name, self.now, ours);
+        compare(name, &ours, &theirs(&mut self.model))
     }
+}
+
+fn compare<R: PartialEq + std::fmt::Debug>(
+    name: Name,
+    ours: &Option<R>,
+    theirs: &Option<R>,
+) -> Option<Answer> {
+    assert_eq!(ours, theirs, "{name:?}: the reply");
+    ours.is_none().then_some(Answer::WrongType)
 }

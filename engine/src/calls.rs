@@ -1,0 +1,35 @@
+//! What clients, time and other servers ask of the engine.
+//!
+//! Calls on one key are functions of [`Visit`](crate::visit::Visit), and [`Engine::visit`](crate::Engine::visit) closes
+//! each visit. From the lowest, which all others use:
+//! - `grant`, `end`, `part`: how a hold begins and ends, and how a place leaves its queue;
+//! - `next`: what a queue needs; `serve` does it; `close` settles the key: who is served, what is removed, what is indexed;
+//! - `acquire`, `release`, `group`, `once`: what clients ask for; `look` only reads;
+//! - `perform`: what comes due, one task at a time; `tasks` says which is next;
+//! - `follow`: what another server has decided; `kept_elsewhere` the same for kept places; `adopt`: what a file brings,
+//!   and `unfit` what is refused of it.
+//!
+//! The rest concern no key, or many: `keyspace`, `connections`, `turn_away`, `take_over`, `background`.
+
+pub mod acquire;
+mod adopt;
+pub(crate) mod background;
+pub mod close;
+mod connections;
+mod end;
+pub mod follow;
+mod grant;
+mod group;
+pub mod kept_elsewhere;
+mod keyspace;
+pub(crate) mod look;
+mod next;
+mod once;
+mod part;
+mod perform;
+mod release;
+mod serve;
+mod take_over;
+mod tasks;
+mod turn_away;
+pub mod unfit;

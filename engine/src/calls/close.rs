@@ -1,0 +1,124 @@
+//! How a visit begins and ends: the call, serving, and storing what became of the key, in this order.
+
+use crate::change::Change;
+use crate::engine::Engine;
+use crate::state::Body;
+use crate::store::slab::StateId;
+use crate::types::{Family, Now};
+use crate::visit::{Key, Visit};
+
+/// What a visit leaves, besides the effects.
+pub struct Visited<R> {
+    pub result: R,
+    /// The value of the key. The caller stores a new value, and deletes the key if the value is gone.
+    pub state: Option<StateId>,
+    pub family: Option<Family>,
+    /// Whether more could be granted now than before, and nobody is queued for it.
+    pub is_freed: bool,
+}
+
+impl Engine {
+    /// Visits a key: makes the call, then serves those that wait, and notes when the key next comes due.
+    pub fn visit<'v, R>(
+        &'v mut self,
+        key: Key<'v>,
+        now: Now,
+        call: impl FnOnce(&mut Visit<'v>) -> R,
+    ) -> Visited<R> {
+        self.open(key);
+        let mut visit = Visit::new(self, key, now);
+        let before = visit.free_capacity();
+        let result = call(&mut visit);
+        if visit.is_stale {
+            visit.settle();
+        }
+        let may_be_freed = visit.engine.effects.may_free_capacity;
+        Visited {
+            result,
+            state: visit.state,
+            family: visit.body().map(Body::family),
+            is_freed: may_be_freed && visit.free_capacity() > before,
+        }
+    }
+}
+
+impl Visit<'_> {
+    /// Serves the requests that can be served. Then removes the key if nothing keeps it; otherwise updates its entries
+    /// in the deadline indexes.
+    pub(crate) fn settle(&mut self) {
+        // An empty queue counts too: its last request has just left, and the queue goes with this visit.
+        let queue = self.find_queue();
+        self.serve();
+        let queued = self.queue();
+        let waited = queued.is_some_and(|queue| queue.waiters() > 0);
+        // Kept places are saved with the value of their name, so they keep it.
+        let keeps = queued.is_some_and(|queue| queue.kept() > 0);
+        if let Some(queue) = queue.filter(|_| keeps) {
+            self.engine.queues.set_holder(queue, self.state);
+        }
+        let Some(id) = self.state else { return };
+        if let Some(queue) = queue {
+            self.engine.store.watched(id, self.now.unix());
+            self.engine.queues.drop_if_empty(queue);
+        }
+        if self.now.may_write && !keeps && self.is_at_its_end(waited) {
+            self.vanish();
+        } else {
+            self.engine.index(id);
+        }
+        self.is_stale = false;
+    }
+
+    /// Serves the queue of an absent key. The key was removed a moment ago, so its waiters came before the request
+    /// that is made now.
+    pub(crate) fn settle_if_absent(&mut self) {
+        if self.state.is_none() {
+            self.settle();
+        }
+    }
+
+    /// Returns how much could be granted now to a request that does not wait: 0 if it would be refused, and a larger
+    /// number for more capacity. If a visit has raised this number, it has freed capacity that no waiter takes.
+    fn free_capacity(&mut self) -> u64 {
+        if let Some(queue) = self.queue {
+            if self.engine.queues.take_left_unserved(queue) {
+                // Until a waiter left, a moment ago, new requests had to queue behind it.
+                self.engine.effects.may_free_capacity = true;
+                return 0;
+            }
+            if self.has_line() {
+                return 0;
+            }
+        }
+        self.body().map_or(u64::MAX, Body::free_capacity)
+    }
+
+    /// Removes the key, and records that as a change.
+    fn vanish(&mut self) {
+        let family = self.body().map_or(Family::Lock, Body::family);
+        let _ = self.decide(family, Change::Vanish);
+        self.discard();
+    }
+
+    /// Forgets a state that has been kept long enough, as a step of its own: a later visit serves the requests that
+    /// wait for its key, and makes a new state. Returns whether it forgot one.
+    pub(crate) fn forget_if_over(&mut self) -> bool {
+        let is_over = self.look().is_over();
+        if is_over {
+            self.vanish();
+            self.is_stale = false;
+            if let Some(queue) = self.queue {
+                self.engine.queues.set_due(queue);
+            }
+        }
+        is_over
+    }
+
+    /// Whether nothing keeps the state: it has no holds, no pause, no pinned limit, and nothing that is still retained.
+    /// `waited` says that requests wait for the key.
+    fn is_at_its_end(&self, waited: bool) -> bool {
+        let (settings, now) = (&self.engine.settings, self.now.unix());
+        let body = self.body();
+        body.is_some_and(|body| !body.outlives_use(settings, waited, now))
+    }
+}

@@ -1,0 +1,94 @@
+//! How a hold ends: by its token, by an operator, by time, or with its connection.
+//!
+//! Only the token ends a hold, or an operator by its fence. An overdue hold that has not been ended yet can still be
+//! renewed or released by its token.
+
+use crate::change::{Change, End};
+use crate::effect::Note;
+use crate::hold::Hold;
+use crate::state::Body;
+use crate::types::{Family, Fence, UnixMs};
+use crate::unasked::UnaskedEnd;
+use crate::visit::Visit;
+
+/// How many overdue holds one visit ends.
+const LAPSES: u32 = 1_024;
+
+impl Visit<'_> {
+    /// Ends a hold that exists. `decide` counts it; an end that its client did not ask for is noted. A hold that ends
+    /// undelivered gives back what it displaced.
+    ///
+    /// What comes back is a change of its own, and not a part of END: a server that was given a saved state in between
+    /// knows of nothing that was displaced, and one of an earlier version never does.
+    pub(crate) fn end(&mut self, family: Family, fence: Fence, how: End) {
+        let body = self.body().filter(|_| how == End::Undelivered);
+        let displaced = body.and_then(Body::displaced);
+        let at = self.now.unix();
+        let ended = self.decide(family, Change::End { fence, how, at });
+        let brought_back = displaced.and_then(|displaced| self.body()?.brought_back(displaced));
+        if let Some(brought_back) = brought_back {
+            let _ = self.decide(family, brought_back);
+        }
+        if how.is_unasked()
+            && let Ok(Some(hold)) = ended
+        {
+            let late_ms = self.now.lease.ms_since(self.engine.term.due(&hold));
+            let end = UnaskedEnd::of(&hold, how, at, late_ms);
+            self.engine.effects.notes.push(Note::Ended(end));
+        }
+    }
+
+    /// Carries out what has come due for the holds and the queue of this key, even if the timer is late.
+    pub(crate) fn catch_up(&mut self) {
+        if self.now.may_write {
+            self.lapse_due();
+            self.open_due();
+        }
+    }
+
+    /// Ends the holds of this key whose lease has run out, up to `LAPSES`. A hold that was granted to a kept place, and
+    /// whose token was not heard from, ends as if its grant had not been delivered.
+    fn lapse_due(&mut self) {
+        if let Some(id) = self.state
+            && self.engine.term.is_walking()
+        {
+            let engine = &mut *self.engine;
+            engine.term.walk_ahead(&mut engine.store, id, LAPSES);
+            self.is_stale = true;
+        }
+        for _ in 0..LAPSES {
+            let Some((family, fence)) = self.overdue_hold() else {
+                return;
+            };
+            let hold = self.body().and_then(|body| body.holds().get(fence));
+            let unheard = hold.and_then(Hold::unheard_ms);
+            let how = unheard.map_or(End::Lapsed, |_| End::Undelivered);
+            self.end(family, fence, how);
+        }
+    }
+
+    /// Returns the hold whose lease has run out first, if one has, and its family.
+    pub(crate) fn overdue_hold(&self) -> Option<(Family, Fence)> {
+        let body = self.body()?;
+        let (due, fence) = body.holds().earliest(self.engine.term.since())?;
+        (due <= self.now.lease).then(|| (body.family(), fence))
+    }
+
+    /// Ends the delay and the pause of this key, each if its time is up.
+    pub(crate) fn open_due(&mut self) {
+        let Some(body) = self.body().filter(|body| body.opens_at().is_some()) else {
+            return;
+        };
+        let family = body.family();
+        let has_come = |at: Option<UnixMs>| at.is_some_and(|at| at.has_come(self.now.unix()));
+        let delay_is_over = has_come(body.delayed_until());
+        let pause_is_over = has_come(body.paused_until());
+        // Replicas get each end as a change too, so that they hold what this server holds.
+        if delay_is_over {
+            let _ = self.decide(family, Change::Delay { until: None });
+        }
+        if pause_is_over {
+            let _ = self.decide(family, Change::Pause { until: None });
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! How a hold begins, and how its token gets it again.
+
+use crate::answer::{Answer, Refusal};
+use crate::change::Change;
+use crate::hold::Grant;
+use crate::state::Body;
+use crate::types::{Claim, ClientId, Fence, LeaseMs, Token};
+use crate::visit::Visit;
+
+/// What a new hold will have.
+pub(crate) struct NewHold {
+    pub(crate) token: Token,
+    pub(crate) claim: Claim,
+    pub(crate) lease: LeaseMs,
+    pub(crate) owner: Option<Box<[u8]>>,
+    /// The limit that its request brings with it, if any.
+    pub(crate) limit: Option<u32>,
+}
+
+/// Who is told of a grant.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    /// The client of this connection, with which an ephemeral hold ends.
+    Client { client: ClientId, ephemeral: bool },
+    /// Nobody waits on the place, which was kept for so long: the first deadline is as short.
+    Nobody { keep_ms: u32 },
+}
+
+impl Visit<'_> {
+    /// Grants a hold, and returns its fence; `None` if the state has refused it.
+    pub(crate) fn grant(&mut self, hold: NewHold, told: Told) -> Option<Fence> {
+        let NewHold {
+            token,
+            claim,
+            lease,
+            owner,
+            limit,
+        } = hold;
+        let first = match told {
+            Told::Client { .. } => lease,
+            Told::Nobody { keep_ms } => LeaseMs(keep_ms).min(lease),
+        };
+        let now = self.now;
+        let fence = self.engine.term.fences.next(now);
+        self.put_limit_in_force(claim, limit);
+        let grant = Grant {
+            fence,
+            token,
+            claim,
+            lease,
+            deadline: now.unix().after_ms(u64::from(first.0)),
+            granted: now.unix(),
+            renewed: false,
+            owner,
+        };
+        self.decide(claim.family(), Change::Grant(grant)).ok()?;
+        if let Told::Nobody { keep_ms } = told {
+            let _ = self.decide(claim.family(), Change::Unheard { fence, keep_ms });
+        }
+        self.set_due(fence, first);
+        if let Told::Client { client, ephemeral } = told {
+            self.bind(fence, client, ephemeral);
+        }
+        Some(fence)
+    }
+
+    /// Returns the grant that the token already has, if any: the same fence, a new lease from now, bound to the
+    /// connection that asks. The counters do not count it again.
+    pub(crate) fn repeat_grant(
+        &mut self,
+        token: &Token,
+        claim: Claim,
+        lease: LeaseMs,
+        (client, ephemeral): (ClientId, bool),
+    ) -> Option<Answer> {
+        let hold = self.body()?.holds().by_token(token)?;
+        if hold.claim() != claim {
+            return Some(Answer::Refused(Refusal::Mismatch));
+        }
+        let fence = hold.fence();
+        self.renew_hold(fence, lease);
+        self.bind(fence, client, ephemeral);
+        // The end of the connection that had the hold no longer matters.
+        self.engine.agenda.keep(fence);
+        Some(self.granted(token.clone(), fence))
+    }
+
+    /// Returns the answer that tells a request that it holds.
+    pub(crate) fn granted(&self, token: Token, fence: Fence) -> Answer {
+        match self.body() {
+            Some(Body::Once(once)) => Answer::Run {
+                token,
+                fence,
+                attempt: once.attempts(),
+            },
+            _ => Answer::Granted { token, fence },
+        }
+    }
+
+    /// Gives the hold a new lease from now.
+    pub(crate) fn renew_hold(&mut self, fence: Fence, lease: LeaseMs) {
+        let Some(family) = self.body().map(Body::family) else {
+            return;
+        };
+        let deadline = self.now.unix().after_ms(u64::from(lease.0));
+        let renew = Change::Renew {
+            fence,
+            lease,
+            deadline,
+        };
+        if self.decide(family, renew).is_ok() {
+            self.set_due(fence, lease);
+        }
+    }
+
+    /// Puts a limit in force that a request has brought with it.
+    pub(crate) fn put_limit_in_force(&mut self, claim: Claim, asked: Option<u32>) {
+        if let Some(limit) = asked
+            && self.body().and_then(|body| body.limits().limit) != asked
+        {
+            // If the state refuses the limit, `decide` logs it and the limit in force stays.
+            let _ = self.decide(claim.family(), Change::Limit(limit));
+        }
+    }
+
+    fn set_due(&mut self, fence: Fence, lease: LeaseMs) {
+        if let Some(id) = self.state {
+            let due = self.engine.term.give(self.now.lease.after(lease));
+            self.engine.store.set_due(id, fence, due);
+        }
+    }
+
+    /// Notes which connection the hold was given to: INFO shows it, and the end of an EPHEMERAL hold depends on it.
+    fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) {
+        if let Some(id) = self.state {
+            self.engine.store.bind(id, fence, client, ephemeral);
+        }
+    }
+}

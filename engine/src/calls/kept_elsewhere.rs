@@ -1,0 +1,285 @@
+//! Kept places that another server decided, or this one before a restart: followed, saved and loaded.
+//!
+//! A kept place belongs to the queue of a name, and is saved with the value of that name. Between the removal of a value
+//! and the next visit of its queue, which gives the name a value again, the places have none: a snapshot that is made
+//! then has them apart, see [`Engine::unheld_places`].
+
+use std::collections::BTreeMap;
+
+use crate::change::{Change, KeptPlace, Misfit};
+use crate::engine::Engine;
+use crate::hold::Grant;
+use crate::queue::kept::KeptQueue;
+use crate::queue::place::{Place, Presence};
+use crate::queue::wait_queue::{Left, WaitQueue};
+use crate::short_bytes::KeyName;
+use crate::state::State;
+use crate::store::slab::StateId;
+use crate::term::TakeOver;
+use crate::types::{Db, Family, MonoUs, Now, Rank, Token};
+use crate::visit::{Key, Visit};
+
+/// The kept places of a name that has no value to be saved with.
+pub struct UnheldPlaces {
+    pub db: Db,
+    pub name: KeyName,
+    pub family: Family,
+    /// The limit that the queue remembers, if any, and then the places.
+    pub changes: Vec<Change>,
+}
+
+/// The kept places of a name while changes to them are checked, before any of them is carried out.
+pub(super) struct PlacesInTurn<'a> {
+    queue: Option<&'a WaitQueue>,
+    /// What the changes so far have made of ranks and tokens.
+    tokens: BTreeMap<Rank, Option<&'a Token>>,
+    ranks: BTreeMap<&'a Token, Option<Rank>>,
+}
+
+impl<'a> PlacesInTurn<'a> {
+    /// Returns the places of the name, to follow these changes one by one; `None` if they concern no place.
+    pub(super) fn of(
+        engine: &'a Engine,
+        db: Db,
+        name: &[u8],
+        changes: &[Change],
+    ) -> Option<PlacesInTurn<'a>> {
+        let queue = engine.queues.find_kept(db, name);
+        (queue.is_some() || changes.iter().any(Change::is_of_queue)).then(|| PlacesInTurn {
+            queue,
+            tokens: BTreeMap::new(),
+            ranks: BTreeMap::new(),
+        })
+    }
+
+    fn token_at(&self, rank: Rank) -> Option<&'a Token> {
+        let place = || self.queue?.place(rank).filter(|place| place.is_kept());
+        let token = self.tokens.get(&rank).copied();
+        token.unwrap_or_else(|| place().map(|place| &place.token))
+    }
+
+    fn rank_of(&self, token: &Token) -> Option<Rank> {
+        let kept = || self.queue?.find_kept(token);
+        self.ranks.get(token).copied().unwrap_or_else(kept)
+    }
+
+    fn remove(&mut self, rank: Rank, token: &'a Token) {
+        self.tokens.insert(rank, None);
+        self.ranks.insert(token, None);
+    }
+
+    /// Notes what the change makes of the places, or returns why it does not fit.
+    pub(super) fn follow(&mut self, change: &'a Change) -> Result<(), Misfit> {
+        match change {
+            Change::Grant(Grant { token, .. }) => {
+                if let Some(rank) = self.rank_of(token) {
+                    self.remove(rank, token);
+                }
+            }
+            Change::Place(KeptPlace { rank, token, .. }) => {
+                let is_others = self.token_at(*rank).is_some_and(|other| other != token);
+                if is_others || self.rank_of(token).is_some_and(|other| other != *rank) {
+                    return Err(Misfit::PlaceTaken);
+                }
+                self.tokens.insert(*rank, Some(token));
+                self.ranks.insert(token, Some(*rank));
+            }
+            Change::Leave { rank } => {
+                let token = self.token_at(*rank).ok_or(Misfit::NoPlace)?;
+                self.remove(*rank, token);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Visit<'_> {
+    /// Carries out the changes to kept places, which [`PlacesInTurn`] has checked.
+    pub(super) fn follow_places(&mut self, changes: &[Change]) {
+        let mut has_come = false;
+        for change in changes {
+            let rank = match change {
+                Change::Place(place) => {
+                    self.engine
+                        .put_place(self.db, self.name, place.clone(), self.now);
+                    has_come = true;
+                    self.queue = self.engine.queues.find(self.db, self.name);
+                    continue;
+                }
+                Change::Leave { rank } => Some(*rank),
+                Change::Grant(grant) => {
+                    self.queue().and_then(|queue| queue.find_kept(&grant.token))
+                }
+                _ => None,
+            };
+            if let Some((queue, rank)) = self.queue.zip(rank) {
+                self.engine.queues.unkeep(queue, rank);
+                self.engine.queues.drop_if_empty(queue);
+            }
+        }
+        let Some(queue) = self.find_queue() else {
+            return;
+        };
+        self.remember_limit(queue);
+        self.engine.queues.set_holder(queue, self.state);
+        if has_come && self.engine.is_serving() {
+            self.engine.queues.set_due(queue);
+        }
+    }
+}
+
+impl Engine {
+    /// Takes each LEAVE of a place that the name does not have at that point out of the changes. Returns how many they
+    /// were.
+    ///
+    /// For an AOF that is loaded. A rewritten AOF has the kept places of a name with its value; if the rewrite began in
+    /// the turn in which RENAME or DEL took the value away, it has none of them, and each leaves in what follows.
+    pub fn leave_out_absent(&self, key: Key<'_>, changes: &mut Vec<Change>) -> usize {
+        let Some(mut places) = PlacesInTurn::of(self, key.db, key.name, changes) else {
+            return 0;
+        };
+        let is_absent = |change| places.follow(change) == Err(Misfit::NoPlace);
+        let absent: Vec<bool> = changes.iter().map(is_absent).collect();
+        let before = changes.len();
+        let mut absent = absent.into_iter();
+        changes.retain(|_| absent.next() != Some(true));
+        before - changes.len()
+    }
+
+    /// Takes over the places that were saved with this state. They come only to a name without kept places: replicas
+    /// know of no other places, and must decide alike.
+    pub(super) fn adopt_places_of(
+        &mut self,
+        id: StateId,
+        db: Db,
+        name: &[u8],
+        places: Vec<KeptPlace>,
+        now: Now,
+    ) {
+        self.queues.note_flush(db, name);
+        if self.queues.find_kept(db, name).is_none() {
+            for place in places {
+                // A server that decides has checked that there is room, if vacant places make way.
+                if self.is_serving() {
+                    let queue = self.queues.find(db, name);
+                    let _ = self.queues.make_room(queue, self.queue_bounds());
+                }
+                self.put_place(db, name, place, now);
+            }
+        }
+        if self.queues.find_kept(db, name).is_some()
+            && let Some(queue) = self.queues.find(db, name)
+        {
+            self.queues.set_holder(queue, Some(id));
+            self.queues.set_due(queue);
+        }
+    }
+
+    /// Returns the kept places of this name that ask for this family: they are saved with a value of the family.
+    pub fn places(
+        &self,
+        db: Db,
+        name: &[u8],
+        family: Family,
+    ) -> impl Iterator<Item = KeptPlace> + '_ {
+        let queue = self.queues.find_kept(db, name);
+        queue
+            .into_iter()
+            .flat_map(move |queue| queue.kept_places(family))
+    }
+
+    /// Returns the kept places that no value of a key is saved with at this moment, because RENAME, DEL or the like has
+    /// taken the value of their name away: for a snapshot that is made before the name has a value again.
+    #[must_use]
+    pub fn unheld_places(&self) -> Vec<UnheldPlaces> {
+        let mut all = Vec::new();
+        for kept in self.queues.with_kept() {
+            let held = self.holder(&kept).map(|state| state.body.family());
+            for family in Family::ALL {
+                if held == Some(family) {
+                    continue;
+                }
+                let limit = kept.queue.limit(family).map(Change::Limit);
+                let places = kept.queue.kept_places(family).map(Change::Place);
+                let mut places = places.peekable();
+                if places.peek().is_some() {
+                    all.push(UnheldPlaces {
+                        db: kept.db,
+                        name: kept.name.clone(),
+                        family,
+                        changes: limit.into_iter().chain(places).collect(),
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns the value of the queue's name, if it has one that the engine knows of.
+    fn holder(&self, kept: &KeptQueue<'_>) -> Option<&State> {
+        let state = self.store.get(kept.holder?)?;
+        let name = kept.name.as_bytes();
+        let is_there = self.store.db_of(state) == Some(kept.db) && state.address.name() == name;
+        is_there.then_some(state)
+    }
+
+    /// Whether the queue's name has a value that the engine knows of.
+    #[cfg(debug_assertions)]
+    pub(crate) fn has_holder(&self, kept: &KeptQueue<'_>) -> bool {
+        self.holder(kept).is_some()
+    }
+
+    /// Takes over what [`Engine::unheld_places`] has returned before a restart, or on another server.
+    pub fn adopt_places(
+        &mut self,
+        db: Db,
+        name: &[u8],
+        family: Family,
+        changes: &[Change],
+        now: Now,
+    ) {
+        self.queues.note_flush(db, name);
+        for change in changes {
+            match change {
+                Change::Limit(limit) => {
+                    let queue = self.queues.find_or_make(db, name);
+                    self.queues.remember_limit(queue, family, *limit);
+                }
+                Change::Place(place) => self.put_place(db, name, place.clone(), now),
+                _ => {}
+            }
+        }
+        if let Some(queue) = self.queues.find(db, name) {
+            // The queue is empty if there was no place.
+            self.queues.drop_if_empty(queue);
+            self.queues.set_due(queue);
+        }
+    }
+
+    /// Puts a kept place into the queue of a name, as another server or a file says. A request of its token that waits
+    /// here goes on waiting, on that place. Does nothing if another token has the rank.
+    fn put_place(&mut self, db: Db, name: &[u8], kept: KeptPlace, now: Now) {
+        self.term.fences.adopt(kept.rank.0, now);
+        let from = TakeOver::at(now, self.settings.takeover_grace_ms);
+        let until = self.term.give_to_place(from.until(kept.keep_ms));
+        let age_ms = now.unix().0.saturating_sub(kept.since.0);
+        let since = MonoUs(now.mono.0.saturating_sub(age_ms.saturating_mul(1_000)));
+        let mut place = Place::kept(kept, since, until);
+        let queue = self.queues.find_or_make(db, name);
+        let found = self.queues.get(queue);
+        let before = found
+            .and_then(|queue| queue.find(&place.token))
+            .map(Place::rank);
+        if before != Some(place.rank()) && found.is_some_and(|queue| queue.has(place.rank())) {
+            return self.queues.drop_if_empty(queue);
+        }
+        if let Some(Left::Place(before)) = before.and_then(|rank| self.queues.leave(queue, rank)) {
+            place.standing.since = before.standing.since;
+            if let Presence::Parked(parked) = before.presence {
+                place.presence = Presence::Parked(parked);
+            }
+        }
+        self.queues.join(queue, place);
+    }
+}

@@ -1,0 +1,181 @@
+//! What is read of one key: CHECK and GET, and what a replica needs to follow a RELEASE.
+
+use crate::agenda::task::Task;
+use crate::answer::Answer;
+use crate::change::{Change, End};
+use crate::engine::Engine;
+use crate::state::Body;
+use crate::state::families::once::Completion;
+use crate::types::{Family, Now, Token};
+use crate::visit::{Key, Visit, WrongType};
+
+/// A key that is only looked at.
+#[derive(Clone, Copy)]
+pub struct Look<'l> {
+    pub(crate) engine: &'l Engine,
+    pub(crate) key: Key<'l>,
+    pub(crate) now: Now,
+}
+
+impl Engine {
+    /// Looks at a key.
+    #[must_use]
+    pub fn look<'l>(&'l self, key: Key<'l>, now: Now) -> Look<'l> {
+        let engine = self;
+        Look { engine, key, now }
+    }
+}
+
+impl Visit<'_> {
+    pub(crate) fn look(&self) -> Look<'_> {
+        let key = Key {
+            db: self.db,
+            name: self.name,
+            state: self.state,
+        };
+        self.engine.look(key, self.now)
+    }
+}
+
+impl<'l> Look<'l> {
+    /// Returns the value of the key, or an error if it is of another family.
+    pub(crate) fn body_of(&self, family: Family) -> Result<Option<&'l Body>, WrongType> {
+        match self.body() {
+            Some(body) if body.family() != family => Err(WrongType),
+            body => Ok(body),
+        }
+    }
+
+    fn body(&self) -> Option<&'l Body> {
+        Some(&self.engine.store.get(self.key.state?)?.body)
+    }
+
+    /// Returns the task that ends the pause of this key if it is over, or that forgets the key if it has been kept long
+    /// enough. Perform it before a request on the key, so that the request meets no pause that is over, and cannot be
+    /// told an old result, when the timer is late.
+    #[must_use]
+    pub fn overdue(&self) -> Option<Task> {
+        let state = self.key.state.filter(|_| self.engine.is_serving())?;
+        let (body, now) = (&self.engine.store.get(state)?.body, self.now.unix());
+        if body.opens_at().is_some_and(|at| at.has_come(now)) {
+            return Some(Task::Open(state));
+        }
+        let until = body.retained_until(&self.engine.settings)?;
+        let is_over = until.has_come(now) && self.is_over();
+        is_over.then_some(Task::Retire { state, until })
+    }
+
+    /// Whether the state has been kept long enough. Queued requests do not keep a finished result or tally longer: such
+    /// a key has a queue only if RENAME or SWAPDB brought it there.
+    pub(crate) fn is_over(&self) -> bool {
+        let (settings, now) = (&self.engine.settings, self.now.unix());
+        let is_queued = || {
+            self.engine
+                .queues
+                .find(self.key.db, self.key.name)
+                .is_some()
+        };
+        self.body().is_some_and(|body| {
+            let is_used = !body.holds().is_empty() || !body.is_concluded() && is_queued();
+            let is_kept = body.outlives_use(settings, false, now);
+            body.retained_until(settings).is_some() && !is_used && !is_kept
+        })
+    }
+
+    /// Returns the milliseconds left of the token's lease, rounded up; 0 if it does not hold or is overdue. A replica
+    /// computes them from the written deadline.
+    ///
+    /// # Errors
+    /// When the key is of another family; likewise for all calls here.
+    pub fn check(&self, family: Family, token: &Token) -> Result<u64, WrongType> {
+        let body = self.body_of(family)?;
+        let hold = body.and_then(|body| body.holds().by_token(token));
+        let term = &self.engine.term;
+        Ok(hold.map_or(0, |hold| term.lease_left_ms(hold, self.now)))
+    }
+
+    /// Returns the result, if the work is done and the result is still to be kept; otherwise `NotGranted`. It only
+    /// looks: an old result that the timer has not forgotten yet is not told, nor one that a replica still has.
+    pub fn result(&self) -> Result<Answer, WrongType> {
+        let Some(Body::Once(once)) = self.body_of(Family::Once)? else {
+            return Ok(Answer::NotGranted);
+        };
+        let is_kept = |done: &&Completion| !done.keep_until.has_come(self.now.unix());
+        let told = once.done().filter(is_kept).and_then(|_| once.answer_done());
+        Ok(told.unwrap_or(Answer::NotGranted))
+    }
+
+    /// Returns the changes for [`Visit::follow`](crate::visit::Visit::follow) that a release by this token made on the
+    /// primary, where it ended the only hold of the key and served nobody. `None` if this token is not the only holder
+    /// here.
+    #[must_use]
+    pub fn release_elsewhere(&self, family: Family, token: &Token) -> Option<[Change; 2]> {
+        let holds = self.body_of(family).ok()??.holds();
+        let hold = holds.by_token(token).filter(|_| holds.len() == 1)?;
+        let (fence, how, at) = (hold.fence(), End::Released, self.now.unix());
+        Some([Change::End { fence, how, at }, Change::Vanish])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+    use crate::hold::Grant;
+    use crate::store::slab::StateId;
+    use crate::types::{Claim, Db, Fence, LeaseMs, LeaseUs, MonoUs, UnixMs};
+
+    /// A replica must end exactly the hold that ended on the primary. If it differs, it refuses the release.
+    #[test]
+    fn release_elsewhere_ends_the_only_hold_of_its_token_and_no_other() {
+        let now = Now {
+            lease: LeaseUs(0),
+            mono: MonoUs(0),
+            unix_us: 5_000,
+            may_write: true,
+        };
+        let key = |state| Key {
+            db: Db(0),
+            name: b"k",
+            state,
+        };
+        let token = |text: &str| Token::parse(text.as_bytes()).expect("legal");
+        let grant = |n: u64, claim| {
+            Change::Grant(Grant {
+                fence: Fence(n),
+                token: token(&format!("t{n}")),
+                claim,
+                lease: LeaseMs(1_000),
+                deadline: UnixMs(2_000),
+                granted: UnixMs(1_000),
+                renewed: false,
+                owner: None,
+            })
+        };
+        let held = |family, grants: &[Change]| {
+            let mut engine = Engine::default();
+            let visited = engine.visit(key(None), now, |visit| visit.follow(family, grants));
+            assert_eq!(visited.result, Ok(()));
+            let state = visited.state;
+            (engine, state)
+        };
+        let released = |(engine, state): &(Engine, Option<StateId>), text: &str| {
+            let look = engine.look(key(*state), now);
+            look.release_elsewhere(Family::Lock, &token(text))
+        };
+        let alone = held(Family::Lock, &[grant(1, Claim::Exclusive)]);
+        let end = Change::End {
+            fence: Fence(1),
+            how: End::Released,
+            at: UnixMs(5),
+        };
+        assert_eq!(released(&alone, "t1"), Some([end, Change::Vanish]));
+        assert_eq!(released(&alone, "t2"), None, "another token");
+        let shared = [grant(1, Claim::Shared), grant(2, Claim::Shared)];
+        let shared = held(Family::Lock, &shared);
+        assert_eq!(released(&shared, "t1"), None, "another hold beside it");
+        let permits = held(Family::Semaphore, &[grant(1, Claim::Permits(1))]);
+        assert_eq!(released(&permits, "t1"), None, "another family");
+        assert_eq!(released(&(Engine::default(), None), "t1"), None, "no key");
+    }
+}

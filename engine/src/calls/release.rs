@@ -1,0 +1,129 @@
+//! RELEASE, REVOKE, RENEW, and what an operator orders: PAUSE and the limit of a semaphore.
+//!
+//! A pause is part of the key. It ends by a change of its own, which the server that decides makes when the moment has
+//! come by the wall clock: see [`Visit::open_due`]. So a pause that has ended does not begin again if the clock is set
+//! back, and a replica never ends one by its own clock. Rejected: to compare the moment with the clock at every grant,
+//! because nothing would then say when a replica and its primary differ, and when to announce that capacity was gained.
+//!
+//! A pause holds back grants and nothing else: holds lapse and end as ever, results, FAILED and finished rounds are
+//! told, and a hold's own token gets its hold again.
+
+use crate::answer::Answer;
+use crate::change::{Change, End};
+use crate::hold::Hold;
+use crate::queue::place::Place;
+use crate::queue::wait_queue::Left;
+use crate::state::Body;
+use crate::types::{Family, Fence, LeaseMs, Rank, Token};
+use crate::visit::{Visit, WrongType};
+
+impl Visit<'_> {
+    /// Returns the hold of this token; an error if the key is of another family.
+    fn hold_of(&self, family: Family, token: &Token) -> Result<Option<&Hold>, WrongType> {
+        let body = self.body_of(family)?;
+        Ok(body.and_then(|body| body.holds().by_token(token)))
+    }
+
+    /// Ends the token's hold and withdraws its queued request. Returns whether there was either.
+    ///
+    /// The withdrawn request may still be on its way, on another connection. So its token is marked for as long as a
+    /// vacant place is kept, unless the call ended a hold: whatever comes with it is answered as withdrawn.
+    ///
+    /// # Errors
+    /// When the key is of another family; likewise for all calls here.
+    pub fn release(&mut self, family: Family, token: &Token) -> Result<bool, WrongType> {
+        let fence = self.hold_of(family, token)?.map(Hold::fence);
+        if let Some(fence) = fence {
+            self.end(family, fence, End::Released);
+        }
+        let withdrawn = self.withdraw(family, token, fence.is_none());
+        Ok(fence.is_some() || withdrawn)
+    }
+
+    /// Removes the token's request from the queue, waiting, kept or vacant, and answers its connection if one waits.
+    /// Returns whether there was a request. Without this, a client that gave up on the reply would be granted without
+    /// knowing it, and would hold up the others for a lease. With `marks` the token stays withdrawn for a while.
+    fn withdraw(&mut self, family: Family, token: &Token, marks: bool) -> bool {
+        let place = self.queue().and_then(|queue| queue.find(token));
+        let place = place.filter(|place| place.verdict().is_none());
+        let place = place.filter(|place| place.claim.family() == family);
+        let Some((queue, rank)) = self.queue.zip(place.map(Place::rank)) else {
+            return false;
+        };
+        let Some(Left::Place(left)) = self.engine.queues.leave(queue, rank) else {
+            return false;
+        };
+        let rejoin_ms = self.engine.settings.rejoin_ms;
+        let until = self.now.mono.after_ms(rejoin_ms);
+        // The mark takes the room of the place that has just left.
+        if marks
+            && rejoin_ms > 0
+            && let Some(mark) = left.clone().vacated(until, Some(Answer::Withdrawn))
+        {
+            self.engine.queues.join(queue, mark);
+        }
+        self.part(&Left::Place(left), Answer::Withdrawn);
+        // New requests may have had to queue behind this one only, so the key may be free for them.
+        self.engine.effects.may_free_capacity = true;
+        self.is_stale = true;
+        true
+    }
+
+    /// Ends the hold with this fence, or withdraws the kept place with this rank, without its token: an operator's call.
+    /// Returns whether there was either.
+    pub fn revoke(&mut self, family: Family, fence: Fence) -> Result<bool, WrongType> {
+        let body = self.body_of(family)?;
+        let found = body.is_some_and(|body| body.holds().get(fence).is_some());
+        if found {
+            self.end(family, fence, End::Revoked);
+        }
+        let revoked = found || self.withdraw_place(family, Rank(fence));
+        self.is_stale |= revoked;
+        Ok(revoked)
+    }
+
+    /// Starts a new lease from now, with the last duration unless another is given. Returns whether the token still
+    /// holds: a hold that has ended is not given back.
+    pub fn renew(
+        &mut self,
+        family: Family,
+        token: &Token,
+        lease: Option<LeaseMs>,
+    ) -> Result<bool, WrongType> {
+        let hold = self.hold_of(family, token)?;
+        let Some((fence, last)) = hold.map(|hold| (hold.fence(), hold.lease)) else {
+            return Ok(false);
+        };
+        self.renew_hold(fence, lease.unwrap_or(last));
+        Ok(true)
+    }
+
+    /// Pauses the key for so long from now, or ends its pause if that is 0. Returns the milliseconds that were left of
+    /// the pause before.
+    pub fn pause(&mut self, family: Family, ms: u64) -> Result<u64, WrongType> {
+        self.settle_if_absent();
+        let now = self.now.unix();
+        let before = self.body_of(family)?.and_then(Body::paused_until);
+        let until = (ms > 0).then(|| now.after_ms(ms));
+        self.is_stale = true;
+        if until != before {
+            let _ = self.decide(family, Change::Pause { until });
+        }
+        self.catch_up();
+        Ok(before.map_or(0, |until| until.ms_left(now)))
+    }
+
+    /// Pins the limit for an operator, or unpins it. Returns the limit that was in force before.
+    pub fn pin_limit(&mut self, limit: Option<u32>) -> Result<Option<u32>, WrongType> {
+        self.settle_if_absent();
+        let body = self.body_of(Family::Semaphore)?;
+        let before = body.and_then(Body::limit_in_force);
+        let pinned = body.and_then(|body| body.limits().pinned);
+        self.is_stale = true;
+        if pinned != limit {
+            let _ = self.decide(Family::Semaphore, Change::Pin(limit));
+        }
+        self.catch_up();
+        Ok(before)
+    }
+}

@@ -1,0 +1,105 @@
+//! The engine: its four owners, put together.
+
+use crate::agenda::Agenda;
+use crate::effect::Effects;
+use crate::queue::queues::{QueueBounds, Queues};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::stats::Stats;
+use crate::store::Store;
+use crate::store::slab::StateId;
+use crate::term::Term;
+use crate::term::fences::Fences;
+use crate::types::{Family, LeaseUs, Now, QueueId, Rank, WaiterId};
+
+#[derive(Default)]
+pub struct Engine {
+    pub settings: Settings,
+    /// The states, their deadlines, and what is freed later.
+    pub(crate) store: Store,
+    /// Who waits.
+    pub(crate) queues: Queues,
+    /// Whether this server decides, and its fences.
+    pub(crate) term: Term,
+    /// What comes due without a request.
+    pub(crate) agenda: Agenda,
+    pub(crate) stats: Stats,
+    /// What the caller must do after a call.
+    pub effects: Effects,
+}
+
+impl Engine {
+    #[must_use]
+    pub fn new(settings: Settings) -> Engine {
+        Engine {
+            settings,
+            ..Engine::default()
+        }
+    }
+
+    #[must_use]
+    pub fn state(&self, id: StateId) -> Option<&State> {
+        self.store.get(id)
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Returns the number of live holds.
+    #[must_use]
+    pub fn holds(&self, family: Family) -> u64 {
+        self.store.holds(family)
+    }
+
+    #[must_use]
+    pub fn fences(&self) -> &Fences {
+        &self.term.fences
+    }
+
+    pub fn fences_mut(&mut self) -> &mut Fences {
+        &mut self.term.fences
+    }
+
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.term.is_serving()
+    }
+
+    /// Returns the latest moment that this server ever gave to a hold or a place. The lease clock must be past it when
+    /// this server takes over.
+    #[must_use]
+    pub fn latest_due(&self) -> LeaseUs {
+        self.term.latest_due()
+    }
+
+    pub(crate) fn queue_bounds(&self) -> QueueBounds {
+        QueueBounds {
+            per_key: self.settings.max_waiters_per_key,
+            server: self.settings.max_waiters,
+        }
+    }
+
+    /// Notes that the client on a kept place does not wait any more; the place is kept from now on. Returns the request
+    /// that waited, and its family; `None` if the place is not kept.
+    pub(crate) fn detach(
+        &mut self,
+        queue: QueueId,
+        rank: Rank,
+        now: Now,
+    ) -> Option<(WaiterId, Family)> {
+        let place = self.queues.get(queue)?.place(rank)?;
+        let (ms, family) = (place.standing.keep?.ms, place.claim.family());
+        let until = self.term.keep_until(ms, now);
+        let parked = self.queues.detach(queue, rank, until)?;
+        Some((parked.waiter, family))
+    }
+
+    /// Indexes the state under its deadlines, on a server that decides.
+    pub(crate) fn index(&mut self, id: StateId) {
+        if self.term.is_serving() {
+            self.store.index(id, self.term.since(), &self.settings);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Who waits: places, the queue of one key, all queues, and which of them must be visited.
+
+pub mod due;
+pub mod flushes;
+#[cfg(debug_assertions)]
+mod invariants;
+pub mod kept;
+pub mod place;
+pub mod queues;
+pub mod sweep;
+pub mod wait_queue;

@@ -1,0 +1,187 @@
+//! The kept places of all queues: how many there may be, when they run out, and who saves them.
+
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use crate::answer::FullQueue;
+use crate::heap;
+use crate::queue::place::{Parked, Presence};
+use crate::queue::queues::{Queue, QueueBounds, Queues};
+use crate::queue::wait_queue::WaitQueue;
+use crate::short_bytes::KeyName;
+use crate::store::slab::StateId;
+use crate::types::{Db, Fence, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
+
+/// A queue that has kept places.
+pub struct KeptQueue<'q> {
+    pub db: Db,
+    pub name: &'q KeyName,
+    pub queue: &'q WaitQueue,
+    /// The state with which the places were saved last. It may have left its key since.
+    pub holder: Option<StateId>,
+}
+
+impl Queues {
+    /// Checks that there is room for so many more kept places: they take at most half of each bound, because one
+    /// connection can make many.
+    ///
+    /// # Errors
+    /// If kept places would go beyond the half of a bound: that half.
+    pub fn check_room_for_kept(
+        &self,
+        queue: Option<QueueId>,
+        more: u64,
+        bounds: QueueBounds,
+    ) -> Result<(), FullQueue> {
+        let kept_here = queue.and_then(|id| self.get(id)).map_or(0, WaitQueue::kept);
+        let (per_key, server) = (bounds.per_key / 2, bounds.server / 2);
+        if (kept_here as u64).saturating_add(more) > per_key {
+            return Err(FullQueue::HalfOfKey { bound: per_key });
+        }
+        if self.kept.saturating_add(more) > server {
+            return Err(FullQueue::HalfOfServer { bound: server });
+        }
+        Ok(())
+    }
+
+    /// Checks that there is room for so many more kept places, if vacant places are given up for them.
+    ///
+    /// # Errors
+    /// If kept places, or all who wait, would go beyond a bound.
+    pub fn check_room_for_loaded(
+        &self,
+        queue: Option<QueueId>,
+        more: u64,
+        bounds: QueueBounds,
+    ) -> Result<(), FullQueue> {
+        if more == 0 {
+            return Ok(());
+        }
+        self.check_room_for_kept(queue, more, bounds)?;
+        let QueueBounds { per_key, server } = bounds;
+        let here = queue.and_then(|id| self.get(id));
+        let waiters_here = here.map_or(0, WaitQueue::waiters) as u64;
+        if waiters_here.saturating_add(more) > per_key {
+            return Err(FullQueue::Key { bound: per_key });
+        }
+        let waiters = self.places - self.vacant.len() as u64;
+        if waiters.saturating_add(more) > server {
+            return Err(FullQueue::Server { bound: server });
+        }
+        Ok(())
+    }
+
+    /// Notes that nobody waits on a kept place any more, and that it is kept until then; 0 gives it no moment. Returns
+    /// the client that waited. Does nothing to a place that is not kept.
+    pub fn detach(&mut self, id: QueueId, rank: Rank, until: LeaseUs) -> Option<Parked> {
+        let queue = &mut self.queues.get_mut(&id)?.queue;
+        queue.place(rank).filter(|place| place.is_kept())?;
+        let before = queue.change_presence(rank, Presence::Kept { until })?;
+        self.unlist(id, rank, &before);
+        self.list(id, rank, &Presence::Kept { until });
+        match before {
+            Presence::Parked(parked) => Some(parked),
+            Presence::Kept { .. } | Presence::Vacant { .. } => None,
+        }
+    }
+
+    /// Makes a kept place one that lasts only as long as its client waits. Removes it if none waits.
+    pub fn unkeep(&mut self, id: QueueId, rank: Rank) {
+        let queue = self.queues.get_mut(&id).map(|queue| &mut queue.queue);
+        let Some(queue) = queue else { return };
+        if queue.unkeep(rank) {
+            self.kept -= 1;
+        } else {
+            self.leave(id, rank);
+        }
+    }
+
+    /// Returns the kept place that runs out next, and when.
+    #[must_use]
+    pub fn first_keep(&self) -> Option<(LeaseUs, QueueId, Rank)> {
+        self.keeps.first().copied()
+    }
+
+    /// Removes and returns the list of moments at which kept places run out, for a server that no longer decides. The
+    /// places stay.
+    pub fn take_keeps(&mut self) -> BTreeSet<(LeaseUs, QueueId, Rank)> {
+        std::mem::take(&mut self.keeps)
+    }
+
+    /// Returns the number of kept places.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Removes these requests and all vacant places, and keeps kept places, without moments.
+    pub fn dismiss(&mut self, waiters: &[WaiterId]) {
+        for waiter in waiters {
+            if let Some((id, rank)) = self.place_of(*waiter)
+                && self.detach(id, rank, LeaseUs(0)).is_none()
+            {
+                self.leave(id, rank);
+                self.drop_if_empty(id);
+            }
+        }
+        while let Some((_, id, rank)) = self.vacant.first().copied() {
+            self.leave(id, rank);
+            self.drop_if_empty(id);
+        }
+    }
+
+    /// Returns the next step of a walk over all places in line, in the order of the queues: the next place of this
+    /// queue or, with the rank 0, the next queue.
+    #[must_use]
+    pub fn step_after(&self, (id, rank): (QueueId, Rank)) -> Option<(QueueId, Rank)> {
+        let next = self.get(id).and_then(|queue| queue.place_after(rank));
+        if let Some(place) = next {
+            return Some((id, place.rank()));
+        }
+        let next = self.queues.range((Excluded(id), Unbounded)).next();
+        next.map(|(id, _)| (*id, Rank(Fence(0))))
+    }
+
+    /// Notes the state with which the kept places of the queue are saved, because it is the value of their name.
+    pub fn set_holder(&mut self, id: QueueId, holder: Option<StateId>) {
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.holder = holder;
+        }
+    }
+
+    /// Returns the queues that have kept places.
+    pub fn with_kept(&self) -> impl Iterator<Item = KeptQueue<'_>> {
+        let kept = self.queues.values();
+        let kept = kept.filter(|queue| queue.queue.kept() > 0 && !self.is_flushed(queue));
+        kept.map(|queue| KeptQueue {
+            db: queue.db,
+            name: &queue.name,
+            queue: &queue.queue,
+            holder: queue.holder,
+        })
+    }
+
+    /// Returns the queue of a name if it has kept places that no flush has dropped.
+    #[must_use]
+    pub fn find_kept(&self, db: Db, name: &[u8]) -> Option<&WaitQueue> {
+        let queue = self.queues.get(&self.find(db, name)?)?;
+        let has_kept = queue.queue.kept() > 0 && !self.is_flushed(queue);
+        has_kept.then_some(&queue.queue)
+    }
+
+    /// Returns the bytes that the kept places of a name take.
+    #[must_use]
+    pub fn kept_bytes(&self, db: Db, name: &[u8]) -> usize {
+        self.find_kept(db, name).map_or(0, |queue| {
+            let moments = queue.kept() * heap::tree_share(size_of::<(LeaseUs, QueueId, Rank)>());
+            let entries = [
+                size_of::<(QueueId, Queue)>(),
+                size_of::<(KeyName, QueueId)>(),
+                size_of::<(MonoUs, QueueId)>(),
+            ];
+            let entries: usize = entries.map(heap::tree_share).iter().sum();
+            let names = 2 * KeyName::from(name).heap_bytes();
+            queue.kept_heap_bytes() + moments + entries + names
+        })
+    }
+}

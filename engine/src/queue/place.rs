@@ -1,0 +1,248 @@
+//! A place in a queue: whose it is, what its hold will have, and who is there.
+
+use crate::answer::Answer;
+use crate::change::KeptPlace;
+use crate::heap;
+use crate::hold::Grant;
+use crate::types::{Claim, ClientId, LeaseMs, LeaseUs, MonoUs, Rank, Token, UnixMs, WaiterId};
+
+/// What a client asks for with ACQUIRE, ADD or BEGIN.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub claim: Claim,
+    /// The limit that the request gave, if any.
+    pub limit: Option<u32>,
+    /// For a run: how many attempts it allows in all.
+    pub max_attempts: Option<u32>,
+    pub lease: LeaseMs,
+    /// How long to queue if the request cannot be granted at once; `None` does not queue.
+    pub wait: Option<Wait>,
+    /// How long to keep a place for the token if the request cannot be granted at once (QUEUE); `None` keeps none. Never
+    /// together with `wait` or `ephemeral`, nor without `may_return`.
+    pub keep_ms: Option<u32>,
+    pub token: Token,
+    /// Whether the client chose the token, so that it can retry with the same token.
+    pub may_return: bool,
+    pub client: ClientId,
+    pub ephemeral: bool,
+    pub owner: Option<Box<[u8]>>,
+    /// Whether there is memory for a new hold or place. What the token has already is answered all the same.
+    pub may_grow: bool,
+}
+
+/// How long a request waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    Forever,
+    Until(MonoUs),
+}
+
+impl Wait {
+    /// Returns when the wait runs out; `None` is without limit.
+    #[must_use]
+    pub fn deadline(self) -> Option<MonoUs> {
+        match self {
+            Wait::Forever => None,
+            Wait::Until(moment) => Some(moment),
+        }
+    }
+}
+
+/// What stays of a place when it is granted, in case that the grant is not delivered. The hold has the rest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Standing {
+    pub rank: Rank,
+    /// When the place was first taken.
+    pub since: MonoUs,
+    /// Set if the place is kept, whether a client waits on it or not.
+    pub keep: Option<Keep>,
+    /// For a run: how many attempts the request allows in all.
+    pub max_attempts: Option<u32>,
+}
+
+/// How a place is kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Keep {
+    /// How long, from the last request with QUEUE, or from the end of a wait on the place.
+    pub ms: u32,
+    /// When the place was first taken, by the wall clock.
+    pub since: UnixMs,
+}
+
+/// A place in the queue of a name.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub standing: Standing,
+    pub token: Token,
+    /// Whether the client chose the token, so that it can come back to the place.
+    pub may_return: bool,
+    pub claim: Claim,
+    pub lease: LeaseMs,
+    pub owner: Option<Box<[u8]>>,
+    pub presence: Presence,
+}
+
+/// Who is at a place.
+#[derive(Clone, Debug)]
+pub enum Presence {
+    /// A client waits for the reply.
+    Parked(Parked),
+    /// Nobody waits, and the place is kept until then, if this server has given the moment since it took over: see
+    /// [`crate::term`].
+    Kept { until: LeaseUs },
+    /// Nobody waits, and the place delays nobody. It is left to its token until then.
+    Vacant {
+        until: MonoUs,
+        /// What every request of the token is told, because its request was decided while nobody waited for the answer, or
+        /// withdrawn. `None` after a connection closed: the next request that waits takes the place again.
+        verdict: Option<Box<Answer>>,
+    },
+}
+
+/// A client that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Parked {
+    pub waiter: WaiterId,
+    pub client: ClientId,
+    /// Whether the hold ends with the connection.
+    pub ephemeral: bool,
+    /// When the wait runs out; `None` is without limit.
+    pub until: Option<MonoUs>,
+}
+
+/// A client that waits for a group's round to finish.
+#[derive(Clone, Copy, Debug)]
+pub struct Watcher {
+    pub parked: Parked,
+    pub since: MonoUs,
+}
+
+impl Parked {
+    #[must_use]
+    pub fn new(waiter: WaiterId, client: ClientId, ephemeral: bool, wait: Wait) -> Parked {
+        Parked {
+            waiter,
+            client,
+            ephemeral,
+            until: wait.deadline(),
+        }
+    }
+}
+
+impl Place {
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.standing.rank
+    }
+
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.standing.keep.is_some()
+    }
+
+    /// Returns the client that waits on the place, if one does.
+    #[must_use]
+    pub fn parked(&self) -> Option<Parked> {
+        match &self.presence {
+            Presence::Parked(parked) => Some(*parked),
+            Presence::Kept { .. } | Presence::Vacant { .. } => None,
+        }
+    }
+
+    /// Whether the place is in the line of those that are served.
+    #[must_use]
+    pub fn is_in_line(&self) -> bool {
+        !matches!(self.presence, Presence::Vacant { .. })
+    }
+
+    /// Returns what every request of the token is told, if its request was decided or withdrawn.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Answer> {
+        match &self.presence {
+            Presence::Vacant { verdict, .. } => verdict.as_deref(),
+            Presence::Parked(_) | Presence::Kept { .. } => None,
+        }
+    }
+
+    /// Returns the bytes that the place takes on the heap besides its share of the maps that all places are in.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        // The token is also a key of the queue's map of tokens.
+        let tokens = 2 * self.token.heap_bytes();
+        let owner = self.owner.as_ref();
+        let owner = owner.map_or(0, |owner| heap::allocated(owner.len()));
+        let indexes = usize::from(self.claim.permits() > 1)
+            + usize::from(self.standing.max_attempts.is_some());
+        tokens + owner + indexes * heap::tree_share(size_of::<(u32, Rank)>())
+    }
+
+    /// Returns what other servers and files know of the place, if it is kept.
+    #[must_use]
+    pub fn kept_place(&self) -> Option<KeptPlace> {
+        let keep = self.standing.keep?;
+        Some(KeptPlace {
+            rank: self.rank(),
+            token: self.token.clone(),
+            claim: self.claim,
+            lease: self.lease,
+            keep_ms: keep.ms,
+            max_attempts: self.standing.max_attempts,
+            owner: self.owner.clone(),
+            since: keep.since,
+        })
+    }
+
+    /// Returns a kept place on which nobody waits.
+    #[must_use]
+    pub fn kept(kept: KeptPlace, since: MonoUs, until: LeaseUs) -> Place {
+        Place {
+            standing: Standing {
+                rank: kept.rank,
+                since,
+                keep: Some(Keep {
+                    ms: kept.keep_ms,
+                    since: kept.since,
+                }),
+                max_attempts: kept.max_attempts,
+            },
+            token: kept.token,
+            may_return: true,
+            claim: kept.claim,
+            lease: kept.lease,
+            owner: kept.owner,
+            presence: Presence::Kept { until },
+        }
+    }
+
+    /// Returns the place that a hold was granted to. The grant was not delivered, so the token gets the place back.
+    #[must_use]
+    pub fn of_grant(standing: Standing, hold: Grant, presence: Presence) -> Place {
+        Place {
+            standing,
+            token: hold.token,
+            may_return: true,
+            claim: hold.claim,
+            lease: hold.lease,
+            owner: hold.owner,
+            presence,
+        }
+    }
+
+    /// Returns the place without anybody, left to its token; `None` if no token may come back to it.
+    #[must_use]
+    pub fn vacated(self, until: MonoUs, verdict: Option<Answer>) -> Option<Place> {
+        self.may_return.then(|| Place {
+            standing: Standing {
+                keep: None,
+                max_attempts: None,
+                ..self.standing
+            },
+            owner: None,
+            presence: Presence::Vacant {
+                until,
+                verdict: verdict.map(Box::new),
+            },
+            ..self
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! How queues become due that no request has touched, and how flushed places leave them.
+//!
+//! A queue is *due* after an event outside a request has touched it, for example a flush. As soon as the server can
+//! write, the engine visits due queues in the order in which they became due, a bounded slice at a time.
+
+use std::ops::Bound::{Excluded, Unbounded};
+
+use crate::queue::place::Place;
+use crate::queue::queues::{Queue, Queues};
+use crate::store::leftovers::SMALL;
+use crate::types::{Db, QueueId, Rank};
+
+impl Queues {
+    /// Notes that the database is empty now, or all databases if `None`. Its queues lose their kept places and become
+    /// due: when they are swept or, before that, when [`Queues::note_flush`] is called for their key.
+    pub fn flush(&mut self, db: Option<Db>) {
+        if self.kept > 0 {
+            self.flushes.add(db);
+        }
+        self.set_all_due(db);
+    }
+
+    /// Drops the kept places of this name if they came before the last flush of its database.
+    pub fn note_flush(&mut self, db: Db, name: &[u8]) {
+        if self.is_sweeping()
+            && let Some(id) = self.find(db, name)
+        {
+            self.drop_flushed(id);
+        }
+    }
+
+    /// Makes all queues of the database, or of all databases, due: at once if they are few, otherwise as
+    /// [`Queues::sweep`] comes to them.
+    pub fn set_all_due(&mut self, db: Option<Db>) {
+        if !self.queues.is_empty() {
+            self.due.start_sweep(db);
+        }
+        if self.queues.len() <= SMALL {
+            self.sweep(&mut { 2 * SMALL as u32 });
+        }
+    }
+
+    /// Continues the sweeps. Each queue that it looks at costs one of the budget.
+    pub fn sweep(&mut self, budget: &mut u32) {
+        while *budget > 0
+            && let Some((db, after)) = self.due.sweep()
+        {
+            *budget -= 1;
+            let rest = (after.map_or(Unbounded, Excluded), Unbounded);
+            let next = self.queues.range(rest).next();
+            self.due.swept(db, next.map(|(id, _)| *id));
+            if let Some((id, queue)) = next
+                && db.is_none_or(|db| queue.db == db)
+            {
+                let id = *id;
+                self.due.set(id);
+                self.drop_flushed(id);
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn is_sweeping(&self) -> bool {
+        self.due.is_sweeping()
+    }
+
+    pub(super) fn is_flushed(&self, queue: &Queue) -> bool {
+        self.flushes.came_after(queue.flush, queue.db)
+    }
+
+    /// Drops the kept places of the queue if they came before the last flush of its database. Requests whose client
+    /// waits on such a place go on waiting. Drops the queue if nothing else is in it. The places are taken apart later,
+    /// see [`Queues::take_apart`].
+    pub fn drop_flushed(&mut self, id: QueueId) {
+        let flushes = self.flushes.count();
+        let queue = self.queues.get(&id);
+        if !queue.is_some_and(|queue| self.is_flushed(queue)) {
+            return;
+        }
+        let Some(queue) = self.queues.get_mut(&id) else {
+            return;
+        };
+        queue.flush = flushes;
+        let (kept, before) = (queue.queue.kept(), queue.queue.by_family());
+        if kept == 0 {
+            return;
+        }
+        let parked = self.parked_in(id);
+        let dropped = self.change(id, |queue| (queue.drop_kept(&parked), queue.by_family()));
+        let Some((pieces, after)) = dropped else {
+            return;
+        };
+        self.kept -= kept as u64;
+        for (waiting, (before, after)) in self.waiting.iter_mut().zip(before.iter().zip(after)) {
+            let gone = (before - after) as u64;
+            *waiting -= gone;
+            self.places -= gone;
+        }
+        self.flushes.drop_later(id, pieces);
+        self.drop_if_empty(id);
+    }
+
+    /// Returns the places of this queue on which clients wait. Looks for them where less is to look at: among the places
+    /// of the queue, or among all requests whose clients wait.
+    fn parked_in(&self, id: QueueId) -> Vec<Rank> {
+        let Some(queue) = self.get(id).filter(|queue| queue.parked() > 0) else {
+            return Vec::new();
+        };
+        if self.by_waiter.len() < queue.waiters() {
+            let places = self.by_waiter.values();
+            let places = places.filter(|(queue, _)| *queue == id);
+            return places.map(|(_, rank)| *rank).collect();
+        }
+        let parked = queue.line().filter(|place| place.parked().is_some());
+        parked.map(Place::rank).collect()
+    }
+
+    /// Whether places were dropped that have still to be taken apart.
+    #[must_use]
+    pub fn has_dropped(&self) -> bool {
+        self.flushes.has_dropped()
+    }
+
+    /// Takes places apart that flushes have dropped. Each entry of a map costs one of the budget.
+    pub fn take_apart(&mut self, budget: &mut u32) {
+        while *budget > 0
+            && let Some((id, piece)) = self.flushes.next_piece()
+        {
+            *budget -= 1;
+            // RESTORE may have brought the same place to the same queue again.
+            if let Some((until, rank)) = piece
+                && !self.is_kept_until(until, id, rank)
+            {
+                self.unlist_keep(until, id, rank);
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The states of all keys: where they are, when they come due, and what is freed of them later.
+//!
+//! A state is found by its id, which is the value in the keyspace, and knows its database and name. Its deadlines are in
+//! three indexes: when its earliest lease runs out, when it opens again, and when nobody needs it any more.
+
+pub mod deadlines;
+pub mod leftovers;
+pub mod openings;
+pub mod slab;
+pub mod spaces;
+pub mod strays;
+pub mod used_slots;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem::take;
+
+use crate::address::Address;
+use crate::heap;
+use crate::hold::Hold;
+use crate::settings::Settings;
+use crate::state::{Body, State};
+use crate::types::{ClientId, Db, Family, Fence, LeaseUs, UnixMs};
+use crate::unasked::Removal;
+use deadlines::Wheel;
+use leftovers::{Leftovers, Piece, SMALL};
+use openings::Openings;
+use slab::{Slab, StateId};
+use spaces::{Space, Spaces};
+use strays::Strays;
+
+/// Invariants:
+/// - a state that is in `leases`, `openings` or `retention` belongs to a database, and this server decides about it;
+/// - `ephemeral` has only holds that are ephemeral, each under the connection it is bound to now, and holds that
+///   `leftovers` has still to drop;
+/// - `strays` has exactly the states whose space is `Space::NOWHERE`.
+pub struct Store {
+    states: Slab<State>,
+    spaces: Spaces,
+    pub strays: Strays,
+    /// For each state, when its earliest lease runs out.
+    pub leases: Wheel,
+    /// When the queues of closed keys may go on.
+    pub openings: Openings,
+    /// When groups and work-once keys that nobody uses are forgotten.
+    pub retention: BTreeSet<(UnixMs, StateId)>,
+    /// The holds that end with a connection, by that connection.
+    ephemeral: BTreeMap<(ClientId, Fence), StateId>,
+    pub leftovers: Leftovers,
+    /// The number of live holds, by family.
+    holds: [u64; Family::ALL.len()],
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        Store {
+            states: Slab::new(),
+            spaces: Spaces::default(),
+            strays: Strays::default(),
+            leases: Wheel::new(0),
+            openings: Openings::default(),
+            retention: BTreeSet::new(),
+            ephemeral: BTreeMap::new(),
+            leftovers: Leftovers::default(),
+            holds: [0; Family::ALL.len()],
+        }
+    }
+}
+
+impl Store {
+    #[must_use]
+    pub fn get(&self, id: StateId) -> Option<&State> {
+        self.states.get(id)
+    }
+
+    pub fn body_mut(&mut self, id: StateId) -> Option<&mut Body> {
+        self.states.get_mut(id).map(|state| &mut state.body)
+    }
+
+    /// Returns where the state is; `None` for a stray, and for a state whose database was flushed.
+    #[must_use]
+    pub fn db_of(&self, state: &State) -> Option<Db> {
+        self.spaces.db(state.address.space())
+    }
+
+    /// Stores a state for a key. Returns `None` if all two billion ids are in use.
+    pub fn insert(&mut self, body: Body, db: Db, name: &[u8]) -> Option<StateId> {
+        let space = self.spaces.of(db);
+        let (family, holds) = (body.family(), body.holds().len());
+        let address = Address::new(space, name);
+        let id = self.states.insert(State { body, address })?;
+        self.count_holds(family, holds, 0);
+        Some(id)
+    }
+
+    /// Counts holds that have come to states of this family, and that have ended.
+    pub fn count_holds(&mut self, family: Family, come: usize, gone: usize) {
+        let holds = &mut self.holds[family as usize];
+        *holds += come as u64;
+        debug_assert!(*holds >= gone as u64);
+        *holds = holds.saturating_sub(gone as u64);
+    }
+
+    /// Returns the number of live holds.
+    #[must_use]
+    pub fn holds(&self, family: Family) -> u64 {
+        self.holds[family as usize]
+    }
+
+    /// Removes the state. Its id stays reserved until [`Store::free`].
+    pub fn remove(&mut self, id: StateId) {
+        self.unindex(id);
+        if let Some(state) = self.states.take(id) {
+            self.forget(state);
+        }
+    }
+
+    /// Frees an id that the keyspace no longer has.
+    pub fn free(&mut self, id: StateId) {
+        if let Some(chunk) = self.states.free(id) {
+            self.leases.forget_chunk(chunk);
+        }
+    }
+
+    /// Frees the state of a value that the server has freed. Returns what was removed, if the value had left its key
+    /// with holds in it: RENAME and MOVE take a value elsewhere and free nothing, and a flush frees values without
+    /// taking them from their keys.
+    pub fn freed(&mut self, id: StateId) -> Option<Removal> {
+        self.unindex(id);
+        let left = self.strays.remove(id);
+        let state = self.states.take(id);
+        self.free(id);
+        let state = state?;
+        let removal = left.and_then(|db| Removal::of(db, &state));
+        self.forget(state);
+        removal
+    }
+
+    /// Frees the states of values that the server has freed on another thread or during a flush, in slices.
+    pub fn freed_elsewhere(&mut self, values: VecDeque<Vec<StateId>>) {
+        self.leftovers.free(values.into_iter().flatten());
+    }
+
+    /// Notes that the value has left its key. It is a stray from now on. Returns whether there was a state: without one
+    /// the engine itself has removed the key.
+    pub fn unlinked(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
+        let Some(state) = self.states.get_mut(id) else {
+            return false;
+        };
+        // The name that it had last, which a stray that is moved again may not have had before.
+        state.address = Address::new(Space::NOWHERE, name);
+        self.unindex(id);
+        self.strays.insert(id, db);
+        true
+    }
+
+    /// Notes that the value is under this key. Returns whether it was a stray.
+    pub fn found(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
+        let was_stray = self.strays.remove(id).is_some();
+        if was_stray {
+            let space = self.spaces.of(db);
+            if let Some(state) = self.states.get_mut(id) {
+                state.address = Address::new(space, name);
+            }
+        }
+        was_stray
+    }
+
+    /// Notes that the database is empty now, or all databases if `None`.
+    pub fn flushed(&mut self, db: Option<Db>) {
+        match db {
+            Some(db) => self.spaces.flush(db),
+            None => self.spaces.flush_all(),
+        }
+    }
+
+    /// Notes that two databases have exchanged their contents.
+    pub fn swapped(&mut self, a: Db, b: Db) {
+        self.spaces.swap(a, b);
+        self.strays.keys_moved();
+    }
+
+    /// Indexes the state under its next lease end, the moment at which its queue may go on, and the end of its
+    /// retention. Only a server that decides does so. `since` is when it began to.
+    pub fn index(&mut self, id: StateId, since: LeaseUs, settings: &Settings) {
+        let Some(state) = self.states.get_mut(id) else {
+            return;
+        };
+        if self.spaces.db(state.address.space()).is_none() {
+            return;
+        }
+        let holds = state.body.holds();
+        match holds.earliest(since) {
+            Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
+            None => self.leases.cancel(id),
+        }
+        // RENAME moves the state but not its waiters, so index it even while requests wait.
+        let idle = holds.is_empty();
+        self.openings.set(id, state.body.opens_at());
+        let until = state.body.retained_until(settings);
+        let until = until.filter(|until| idle && *until != UnixMs::NEVER);
+        self.note_retention(id, until);
+    }
+
+    /// Removes the state from all deadline indexes.
+    pub fn unindex(&mut self, id: StateId) {
+        self.leases.cancel(id);
+        self.openings.set(id, None);
+        self.note_retention(id, None);
+    }
+
+    /// Notes when nobody needs the state any more, if it is kept until then.
+    pub fn note_retention(&mut self, id: StateId, until: Option<UnixMs>) {
+        let Some(state) = self.states.get_mut(id) else {
+            return;
+        };
+        if let Some(before) = state.body.local().note_retention(until) {
+            self.retention.remove(&(before, id));
+        }
+        self.retention.extend(until.map(|until| (until, id)));
+    }
+
+    /// Notes that requests wait for the key of this state, which keeps it longer.
+    pub fn watched(&mut self, id: StateId, at: UnixMs) {
+        if let Some(body) = self.body_mut(id) {
+            body.local().watched(at);
+        }
+    }
+
+    /// Begins with empty indexes of deadlines, at this moment of the lease clock.
+    pub fn start_deadlines(&mut self, at: LeaseUs) {
+        self.leases = Wheel::new(at.0);
+    }
+
+    /// Drops all deadlines, because another server decides from now on.
+    pub fn drop_deadlines(&mut self) {
+        let wheel = std::mem::replace(&mut self.leases, Wheel::new(0));
+        let leftovers = &mut self.leftovers;
+        leftovers.drop_entries(wheel.into_chunks());
+        leftovers.drop_entries(take(&mut self.openings).into_pieces());
+        leftovers.drop_entries(take(&mut self.retention));
+        leftovers.drop_entries(take(&mut self.ephemeral));
+    }
+
+    /// Sets when the hold's lease runs out by this server's lease clock.
+    pub fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
+        if let Some(body) = self.body_mut(id) {
+            body.local().set_due(fence, due);
+        }
+    }
+
+    /// Sets when each lease of the state runs out.
+    pub fn set_all_due(&mut self, id: StateId, due: impl FnMut(&Hold) -> LeaseUs) {
+        if let Some(body) = self.body_mut(id) {
+            body.local().set_all_due(due);
+        }
+    }
+
+    /// Notes which connection the hold was given to, and whether it ends with that connection.
+    pub fn bind(&mut self, id: StateId, fence: Fence, client: ClientId, ephemeral: bool) {
+        let Some(state) = self.states.get_mut(id) else {
+            return;
+        };
+        if let Some(before) = state.body.local().bind(fence, client, ephemeral) {
+            self.ephemeral.remove(&(before, fence));
+        }
+        if ephemeral {
+            self.ephemeral.insert((client, fence), id);
+        }
+    }
+
+    /// Notes that the hold has ended.
+    pub fn unbind(&mut self, hold: &Hold) {
+        if hold.is_ephemeral() {
+            self.ephemeral.remove(&(hold.client(), hold.fence()));
+        }
+    }
+
+    /// Returns the oldest hold that ends with this connection.
+    #[must_use]
+    pub fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
+        let held = (client, Fence(0))..=(client, Fence::MAX);
+        let ((_, fence), state) = self.ephemeral.range(held).next()?;
+        Some((*fence, *state))
+    }
+
+    /// Removes and returns the oldest hold that ends with this connection.
+    pub fn take_ephemeral_of(&mut self, client: ClientId) -> Option<(Fence, StateId)> {
+        let (fence, state) = self.ephemeral_of(client)?;
+        self.ephemeral.remove(&(client, fence));
+        Some((fence, state))
+    }
+
+    /// Notes that the state's holds are gone, and takes them out of the gauges at once.
+    fn forget(&mut self, state: State) {
+        let holds = state.body.holds();
+        let (family, gone) = (state.body.family(), holds.len());
+        if gone > SMALL {
+            self.leftovers.drop_holds(state.body.into_holds());
+        } else {
+            for hold in holds.iter().filter(|hold| hold.is_ephemeral()) {
+                self.forget_ephemeral(hold.client(), hold.fence());
+            }
+        }
+        self.count_holds(family, 0, gone);
+    }
+
+    /// Removes the index entry of an EPHEMERAL hold that is gone, unless the same hold has come back from a file and
+    /// was bound to the same connection again.
+    fn forget_ephemeral(&mut self, client: ClientId, fence: Fence) {
+        let Some(id) = self.ephemeral.get(&(client, fence)) else {
+            return;
+        };
+        let state = self.states.get(*id);
+        if state.is_none_or(|state| state.body.holds().get(fence).is_none()) {
+            self.ephemeral.remove(&(client, fence));
+        }
+    }
+
+    /// Drops pieces of large things that are no longer needed. Each costs one of the budget.
+    pub fn drop_leftovers(&mut self, budget: &mut u32) {
+        while *budget > 0
+            && let Some(piece) = self.leftovers.next()
+        {
+            *budget -= 1;
+            match piece {
+                Piece::Dropped => {}
+                Piece::Ephemeral(client, fence) => self.forget_ephemeral(client, fence),
+                // These were freed by a flush, which is no removal of a key.
+                Piece::Freed(id) => drop(self.freed(id)),
+            }
+        }
+    }
+
+    /// Returns the ids of the next `n` states after `after`: see [`Slab::ids_after`].
+    pub fn ids_after(&self, after: Option<StateId>, n: usize) -> impl Iterator<Item = StateId> {
+        self.states.ids_after(after, n)
+    }
+
+    /// Returns the states from this id on: see [`Slab::values_since`].
+    pub fn states_since(&self, id: Option<StateId>) -> impl Iterator<Item = (StateId, &State)> {
+        self.states.values_since(id)
+    }
+
+    /// Returns the bytes that the state takes, with its entries in the indexes, beside what the server itself takes for
+    /// a key.
+    #[must_use]
+    pub fn memory(&self, id: StateId) -> usize {
+        self.states.get(id).map_or(0, |state| {
+            let retained = match state.body.retention() {
+                Some(_) => heap::tree_share(size_of::<(UnixMs, StateId)>()),
+                None => 0,
+            };
+            let closed = state.body.opens_at().map_or(0, |_| Openings::entry_bytes());
+            let own = state.address.heap_bytes() + state.body.heap_bytes();
+            size_of::<State>() + own + self.leases.bytes_of(id) + closed + retained
+        })
+    }
+
+    /// Returns the holds that end with a connection: the connection, the fence and the state.
+    #[cfg(debug_assertions)]
+    pub fn ephemeral(&self) -> impl Iterator<Item = (ClientId, Fence, StateId)> {
+        let all = self.ephemeral.iter();
+        all.map(|((client, fence), id)| (*client, *fence, *id))
+    }
+}

@@ -1,0 +1,81 @@
+//! Large things that are no longer needed, dropped one piece at a time.
+//!
+//! To drop a map of a million entries takes tens of milliseconds, in which no client is answered. So large things are
+//! put here, and [`crate::Engine::background`] drops a bounded number of their pieces in each slice. Small things are
+//! dropped at once, which costs less than to put them here.
+
+use std::collections::VecDeque;
+
+use crate::state::HoldSet;
+use crate::store::slab::StateId;
+use crate::types::{ClientId, Fence};
+
+/// How many pieces may be dropped in one go.
+pub const SMALL: usize = 64;
+
+/// A piece that was dropped, and what the engine has still to do for it.
+pub enum Piece {
+    Dropped,
+    /// A hold that had its entry in the index of EPHEMERAL holds.
+    Ephemeral(ClientId, Fence),
+    /// The server has freed this value on another thread, or during a flush.
+    Freed(StateId),
+}
+
+type Pieces = Box<dyn Iterator<Item = Piece> + Send>;
+
+/// Oldest first.
+#[derive(Default)]
+pub struct Leftovers(VecDeque<Pieces>);
+
+impl Leftovers {
+    /// Drops a collection: at once if it has few entries.
+    pub fn drop_entries<I>(&mut self, large: I)
+    where
+        I: IntoIterator,
+        I::IntoIter: Send + 'static,
+    {
+        let entries = large.into_iter();
+        if entries.size_hint().0 > SMALL {
+            self.push(entries.map(|_| Piece::Dropped));
+        }
+    }
+
+    /// Drops something large, given as an iterator that takes it apart.
+    pub fn drop_pieces(&mut self, pieces: impl Iterator<Item = ()> + Send + 'static) {
+        self.push(pieces.map(|()| Piece::Dropped));
+    }
+
+    /// Drops many holds.
+    pub fn drop_holds(&mut self, holds: HoldSet) {
+        self.push(holds.into_pieces().map(|hold| match hold {
+            Some(hold) if hold.is_ephemeral() => Piece::Ephemeral(hold.client(), hold.fence()),
+            _ => Piece::Dropped,
+        }));
+    }
+
+    /// Adds values whose states are to be freed.
+    pub fn free(&mut self, values: impl Iterator<Item = StateId> + Send + 'static) {
+        self.push(values.map(Piece::Freed));
+    }
+
+    fn push(&mut self, pieces: impl Iterator<Item = Piece> + Send + 'static) {
+        self.0.push_back(Box::new(pieces));
+    }
+
+    /// Drops one more piece. Returns `None` if nothing is left.
+    pub fn next(&mut self) -> Option<Piece> {
+        loop {
+            let piece = self.0.front_mut()?.next();
+            if piece.is_some() {
+                return piece;
+            }
+            self.0.pop_front();
+        }
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

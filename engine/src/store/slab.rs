@@ -1,0 +1,263 @@
+//! The store of states: values under small integer ids, in chunks of fixed size.
+//!
+//! Guaranteed: a value never moves. To grow, the slab allocates one more chunk and copies only its list of chunks (24
+//! bytes for 1,024 values). A `Vec` of a million states would be copied while clients wait, because the server's
+//! allocator has no realloc. A value costs `size_of::<Option<T>>()` and one bit; if `T` has a niche that is
+//! `size_of::<T>()`. After `take` an id stays reserved until `free`. So when the server frees a value on another
+//! thread, it can give the id back late, and until then the id never names another state.
+//!
+//! Deliberately absent: generations in ids. They would cost four bytes a value, to detect what reserved ids prevent.
+//!
+//! Rejected: a free list through the slots (an enum of value and link has no niche left, so every slot would grow), and
+//! a stack of free ids (four bytes for each id that was ever freed). One bit for each id is needed anyway, so that
+//! `free` does nothing to an id that is not in use, and a zero bit is found as fast: see `used_slots`.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use crate::store::used_slots::{SLOTS as CHUNK, UsedSlots};
+
+/// The most chunks that 31 bits can number, less one, so that no id reaches [`StateId::MAX`].
+const MAX_CHUNKS: usize = (1 << 31) / CHUNK - 1;
+
+/// How many chunks without an id in use keep their memory. It is enough that a server whose number of keys goes up and
+/// down around a multiple of 1,024 does not allocate each time, and few enough that the memory of a million locks is
+/// given back.
+const SPARE_CHUNKS: usize = 8;
+
+/// The id of one state, small enough to be the value in the keyspace. It is never zero and below 2^31. So an index can
+/// link states by plain `u32` numbers, and use zero and the top bit as marks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StateId(NonZeroU32);
+
+impl From<StateId> for NonZeroU32 {
+    fn from(id: StateId) -> NonZeroU32 {
+        id.0
+    }
+}
+
+impl StateId {
+    pub const MAX: u32 = u32::MAX >> 1;
+
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Returns the id with this number; `None` for zero and for numbers above [`StateId::MAX`].
+    pub fn from_raw(raw: u32) -> Option<Self> {
+        NonZeroU32::new(raw)
+            .filter(|raw| raw.get() <= Self::MAX)
+            .map(Self)
+    }
+
+    /// Returns the chunk of the id, and the slot in the chunk.
+    pub const fn place(self) -> (usize, usize) {
+        let index = self.get() as usize - 1;
+        (index / CHUNK, index % CHUNK)
+    }
+
+    fn at(chunk: usize, slot: usize) -> Option<Self> {
+        u32::try_from(chunk * CHUNK + slot + 1)
+            .ok()
+            .and_then(Self::from_raw)
+    }
+}
+
+struct Chunk<T> {
+    /// `CHUNK` slots; or none, if the memory was given back because no id of the chunk was in use. A slot whose id is
+    /// free is `None`; a slot whose id is in use is `None` only while the id is reserved.
+    slots: Box<[Option<T>]>,
+    /// The ids in use: from `insert` to `free`. Boxed, so that growing the list of chunks copies only three words for
+    /// each chunk.
+    in_use: Box<UsedSlots>,
+}
+
+pub struct Slab<T> {
+    /// Chunk `c` holds the ids from `c * CHUNK + 1` to `(c + 1) * CHUNK`. Never shrinks.
+    chunks: Vec<Chunk<T>>,
+    /// Exactly the chunks that have slots and a free id. New ids come from the lowest, so that the others can become
+    /// empty.
+    roomy: BTreeSet<usize>,
+    /// Exactly the chunks without slots, each once. One is used again only if no chunk in `roomy` is left, so that a
+    /// lock which comes and goes does not allocate each time.
+    bare: Vec<usize>,
+    /// The number of chunks that have slots but no id in use; at most `max_spare`.
+    spare: usize,
+    /// The most chunks that `chunks` may have.
+    max_chunks: usize,
+    /// Never changes, nor does `max_chunks`; both are fields so that tests can make them small.
+    max_spare: usize,
+}
+
+impl<T> Slab<T> {
+    pub const fn new() -> Self {
+        Self::with_bounds(MAX_CHUNKS, SPARE_CHUNKS)
+    }
+
+    const fn with_bounds(max_chunks: usize, max_spare: usize) -> Self {
+        Self {
+            chunks: Vec::new(),
+            roomy: BTreeSet::new(),
+            bare: Vec::new(),
+            spare: 0,
+            max_chunks,
+            max_spare,
+        }
+    }
+
+    /// Stores the value under a free id, and returns the id. If no id is free, drops the value and returns `None`.
+    #[must_use]
+    pub fn insert(&mut self, value: T) -> Option<StateId> {
+        let lowest = self.roomy.first().copied();
+        let c = lowest.or_else(|| self.open_chunk())?;
+        let chunk = &mut self.chunks[c];
+        if chunk.in_use.len() == 0 {
+            self.spare -= 1;
+        }
+        let slot = chunk.in_use.claim();
+        debug_assert!(slot.is_some(), "a roomy chunk has no free id");
+        let slot = slot?;
+        debug_assert!(chunk.slots[slot].is_none(), "a free id has a value");
+        chunk.slots[slot] = Some(value);
+        if chunk.in_use.len() == CHUNK {
+            self.roomy.remove(&c);
+        }
+        StateId::at(c, slot)
+    }
+
+    /// Returns the value; `None` for an id that is free or reserved.
+    pub fn get(&self, id: StateId) -> Option<&T> {
+        let (c, slot) = id.place();
+        self.chunks.get(c)?.slots.get(slot)?.as_ref()
+    }
+
+    /// As [`Slab::get`].
+    pub fn get_mut(&mut self, id: StateId) -> Option<&mut T> {
+        let (c, slot) = id.place();
+        self.chunks.get_mut(c)?.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Removes the value and returns it. The id stays reserved: `insert` does not use it before [`Slab::free`].
+    pub fn take(&mut self, id: StateId) -> Option<T> {
+        let (c, slot) = id.place();
+        self.chunks.get_mut(c)?.slots.get_mut(slot)?.take()
+    }
+
+    /// Makes the id free, and drops its value if it still has one. Does nothing to an id that is not in use. Returns
+    /// the number of the id's chunk if the chunk has given back its memory, because that was its last id.
+    pub fn free(&mut self, id: StateId) -> Option<usize> {
+        let (c, slot) = id.place();
+        let chunk = self.chunks.get_mut(c)?;
+        if !chunk.in_use.release(slot) {
+            return None;
+        }
+        let value = chunk.slots[slot].take();
+        if chunk.in_use.len() == CHUNK - 1 {
+            self.roomy.insert(c);
+        }
+        let mut stripped = None;
+        if chunk.in_use.len() == 0 {
+            self.spare += 1;
+            if self.spare > self.max_spare {
+                self.strip_chunk(c);
+                stripped = Some(c);
+            }
+        }
+        // Drop the value last: if its destructor panics, the slab is already in order.
+        drop(value);
+        stripped
+    }
+
+    /// Returns the ids of the next `n` values after `after` (from the first for `None`), in ascending order. Fewer than
+    /// `n` mean that no more follow.
+    ///
+    /// A walk in slices continues from the last id it got, whether or not that is still in use. It meets each value
+    /// that was there all the time exactly once, and may miss one that was inserted meanwhile. It costs one comparison
+    /// for each chunk without ids in use, and one for every 64 ids in the others.
+    pub fn ids_after(&self, after: Option<StateId>, n: usize) -> impl Iterator<Item = StateId> {
+        // Ids start at one and indexes at zero, so the number of an id is the index of the next one.
+        let first = after.map_or(0, |id| id.get() as usize);
+        self.values_from(first).map(|(id, _)| id).take(n)
+    }
+
+    /// Returns the values from this id on, in ascending order of their ids; all values for `None`. Costs what
+    /// [`Slab::ids_after`] costs.
+    pub fn values_since(&self, id: Option<StateId>) -> impl Iterator<Item = (StateId, &T)> {
+        self.values_from(id.map_or(0, |id| id.get() as usize - 1))
+    }
+
+    fn values_from(&self, first: usize) -> impl Iterator<Item = (StateId, &T)> {
+        let chunks = self.chunks.iter().enumerate().skip(first / CHUNK);
+        let used = chunks.filter(|(_, chunk)| chunk.in_use.len() != 0);
+        used.flat_map(move |(c, chunk)| {
+            let first_slot = first.saturating_sub(c * CHUNK);
+            let slots = chunk.in_use.used_from(first_slot);
+            slots.filter_map(move |slot| Some((StateId::at(c, slot)?, chunk.slots[slot].as_ref()?)))
+        })
+    }
+
+    /// Adds a chunk to `roomy`: one whose memory was given back or, if there is none, a new one. Returns `None` if
+    /// there are `max_chunks` already.
+    fn open_chunk(&mut self) -> Option<usize> {
+        let c = self.bare.pop().unwrap_or(self.chunks.len());
+        if c == self.max_chunks {
+            return None;
+        }
+        if c == self.chunks.len() {
+            self.chunks.push(Chunk {
+                slots: Box::default(),
+                in_use: Box::new(UsedSlots::EMPTY),
+            });
+        }
+        self.chunks[c].slots = std::iter::repeat_with(|| None).take(CHUNK).collect();
+        self.roomy.insert(c);
+        self.spare += 1;
+        Some(c)
+    }
+
+    /// Gives back the memory of a chunk that has no id in use.
+    fn strip_chunk(&mut self, c: usize) {
+        let chunk = &mut self.chunks[c];
+        debug_assert_eq!(chunk.in_use.len(), 0, "chunk {c} is in use");
+        chunk.slots = Box::default();
+        self.roomy.remove(&c);
+        self.bare.push(c);
+        self.spare -= 1;
+    }
+
+    /// Panics unless the comment of every field holds. Walks over all slots.
+    #[cfg(test)]
+    fn check_invariants(&self) {
+        let (mut roomy, mut bare) = (BTreeSet::new(), BTreeSet::new());
+        let mut spare = 0;
+        for (c, chunk) in self.chunks.iter().enumerate() {
+            let used = chunk.in_use.used_from(0).count();
+            assert_eq!(chunk.in_use.len(), used, "chunk {c}: count");
+            if chunk.slots.is_empty() {
+                assert_eq!(used, 0, "chunk {c}: ids in use without slots");
+                bare.insert(c);
+                continue;
+            }
+            assert_eq!(chunk.slots.len(), CHUNK, "chunk {c}: slots");
+            spare += usize::from(used == 0);
+            if used < CHUNK {
+                roomy.insert(c);
+            }
+            for (slot, value) in chunk.slots.iter().enumerate() {
+                assert!(
+                    value.is_none() || chunk.in_use.contains(slot),
+                    "chunk {c}: slot {slot} has a value, but its id is free"
+                );
+            }
+        }
+        assert_eq!(self.roomy, roomy, "roomy");
+        assert_eq!(self.bare.len(), bare.len(), "bare: each once");
+        assert_eq!(self.bare.iter().copied().collect::<BTreeSet<_>>(), bare);
+        assert_eq!(self.spare, spare, "spare");
+        assert!(self.spare <= self.max_spare, "{} spare chunks", self.spare);
+        assert!(self.chunks.len() <= self.max_chunks, "too many chunks");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! What the unit tests of the indexes share.
+
+use crate::store::slab::StateId;
+
+/// A small random generator, the same in every run.
+pub struct XorShift(pub u64);
+
+impl XorShift {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 11) % bound
+    }
+
+    pub fn below_usize(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() >> 33).unwrap() % bound
+    }
+
+    pub fn pick(&mut self, choices: &[u64]) -> u64 {
+        choices[usize::try_from(self.next() >> 11).unwrap() % choices.len()]
+    }
+
+    /// Returns a number below 2^bits. Small numbers are as frequent as large ones: first the number of bits is drawn.
+    pub fn magnitude(&mut self, bits: u64) -> u64 {
+        let bits = self.below(bits + 1);
+        self.below(1 << bits)
+    }
+}
+
+pub fn id(raw: u32) -> StateId {
+    StateId::from_raw(raw).unwrap()
+}

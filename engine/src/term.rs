@@ -1,0 +1,255 @@
+//! Whether this server decides, and how it takes over leases that another server wrote.
+//!
+//! A replica applies changes and never decides: it lapses no hold, serves no queue and indexes no deadline. When it is
+//! promoted, [`Term::take_over`] only notes the moment, because a walk over a million holds would keep all clients
+//! waiting. Each hold gets its moment on this server's lease clock later: from a walk in slices ([`crate::walks`]), or from the
+//! first visit of its key. The moment depends only on what was left of the lease at the take-over, so it does not matter
+//! when the hold gets it.
+//!
+//! A hold has its moment if `due` is not before the take-over. So when a server takes over, its lease clock must be
+//! past every moment that it gave before ([`Term::latest_due`]). The lease clock starts at zero with the process and
+//! means nothing to others, so it can be moved forward. Rejected: to reset all holds at the demotion, which is the same
+//! walk at another time; and a number of the term in each hold, which has no room for it.
+//!
+//! Kept places have moments in the same way: a walk over the queues gives each the time for which it is kept, or the grace
+//! if that is longer, from the take-over.
+//!
+//! A hold without a moment cannot lapse yet, whatever its deadline says. What is left of its lease can be computed all
+//! the same.
+
+use crate::hold::Hold;
+use crate::store::slab::StateId;
+use crate::types::{Fence, LeaseMs, LeaseUs, Now, QueueId, Rank, UnixMs};
+
+pub mod fences;
+
+use fences::Fences;
+
+/// A moment at which this server takes over leases. Their deadlines were written by another server, or by this one
+/// before a restart or demotion.
+#[derive(Clone, Copy)]
+pub struct TakeOver {
+    pub lease: LeaseUs,
+    unix: UnixMs,
+    /// What a hold has left at least, but never more than its lease.
+    grace_ms: u64,
+}
+
+impl TakeOver {
+    /// A take-over at this moment.
+    #[must_use]
+    pub fn at(now: Now, grace_ms: u64) -> TakeOver {
+        TakeOver {
+            lease: now.lease,
+            unix: now.unix(),
+            grace_ms,
+        }
+    }
+
+    /// Returns when the lease of a hold runs out.
+    #[must_use]
+    pub fn due(self, hold: &Hold) -> LeaseUs {
+        if let Some(keep_ms) = hold.unheard_ms() {
+            return self.until(keep_ms);
+        }
+        let left_ms = lease_left(hold.lease, hold.deadline(), self.unix, self.grace_ms);
+        self.lease.after_ms(left_ms)
+    }
+
+    /// Returns until when a place is kept, or a hold lasts whose token has not been heard from.
+    #[must_use]
+    pub fn until(self, keep_ms: u32) -> LeaseUs {
+        self.lease.after_ms(self.grace_ms.max(u64::from(keep_ms)))
+    }
+}
+
+/// Returns the milliseconds that are left of a lease whose deadline was written elsewhere: the rest by the wall clock
+/// plus the grace, at most the whole lease.
+fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u64 {
+    deadline
+        .ms_left(now)
+        .saturating_add(grace_ms)
+        .min(u64::from(lease.0))
+}
+
+/// The walk that gives every hold its moment, in the order of the states' ids. Holds that are granted meanwhile have
+/// one already.
+#[derive(Clone, Copy)]
+pub struct Walk {
+    /// The last state whose holds all have their moments; all states before it are done too.
+    pub after: Option<StateId>,
+}
+
+/// Invariants on a server that decides: no moment that it ever gave is after `latest_due`; every hold of a state that
+/// the walk has passed has its moment.
+pub struct Term {
+    /// Whether this server decides: it is a primary, and its data are loaded.
+    serving: bool,
+    took_over: TakeOver,
+    pub states_walk: Option<Walk>,
+    /// The walk that gives every kept place its moment, and the place that it looked at last.
+    pub places_walk: Option<(QueueId, Rank)>,
+    latest_due: LeaseUs,
+    pub fences: Fences,
+}
+
+impl Default for Term {
+    fn default() -> Term {
+        Term {
+            serving: false,
+            took_over: TakeOver {
+                lease: LeaseUs(0),
+                unix: UnixMs(0),
+                grace_ms: 0,
+            },
+            states_walk: None,
+            places_walk: None,
+            latest_due: LeaseUs(0),
+            fences: Fences::default(),
+        }
+    }
+}
+
+impl Term {
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.serving
+    }
+
+    /// Returns the last take-over.
+    #[must_use]
+    pub fn took_over(&self) -> TakeOver {
+        self.took_over
+    }
+
+    /// Returns the moment of the last take-over. A `due` before it means that the hold has no moment yet.
+    #[must_use]
+    pub fn since(&self) -> LeaseUs {
+        self.took_over.lease
+    }
+
+    #[must_use]
+    pub fn is_walking(&self) -> bool {
+        self.states_walk.is_some() || self.places_walk.is_some()
+    }
+
+    /// Whether the walk has passed this state, so that all its holds must have their moments.
+    #[cfg(debug_assertions)]
+    #[must_use]
+    pub fn has_walked(&self, id: StateId) -> bool {
+        self.states_walk
+            .is_none_or(|walk| walk.after.is_some_and(|after| id <= after))
+    }
+
+    /// Returns the latest moment that this server ever gave to a hold or a place. The lease clock must be past it when
+    /// this server takes over.
+    #[must_use]
+    pub fn latest_due(&self) -> LeaseUs {
+        self.latest_due
+    }
+
+    /// Makes this server the one that decides. Each hold has what is left of its lease by the wall clock plus the
+    /// grace, at most its whole lease. The caller says which walks there must be.
+    pub fn take_over(&mut self, now: Now, grace_ms: u64, has_states: bool, has_kept: bool) {
+        let passed = LeaseUs(self.latest_due.0 + 1);
+        debug_assert!(
+            now.lease >= passed || self.latest_due == LeaseUs(0),
+            "the caller must move the lease clock first"
+        );
+        self.serving = true;
+        self.took_over = TakeOver {
+            lease: now.lease.max(passed),
+            ..TakeOver::at(now, grace_ms)
+        };
+        self.states_walk = has_states.then_some(Walk { after: None });
+        self.places_walk = has_kept.then_some((QueueId(0), Rank(Fence(0))));
+    }
+
+    /// Notes that another server decides from now on. The holds keep the moments that they were given: these are before
+    /// the next take-over and count for nothing then.
+    pub fn stand_down(&mut self) {
+        self.serving = false;
+        self.states_walk = None;
+        self.places_walk = None;
+    }
+
+    /// Returns when the hold's lease runs out, on a server that decides.
+    #[must_use]
+    pub fn due(&self, hold: &Hold) -> LeaseUs {
+        match hold.due >= self.since() {
+            true => hold.due,
+            false => self.took_over.due(hold),
+        }
+    }
+
+    /// Returns the milliseconds left of the lease. A replica computes them from the written deadline.
+    #[must_use]
+    pub fn lease_left_ms(&self, hold: &Hold, now: Now) -> u64 {
+        match self.serving {
+            true => self.due(hold).ms_left(now.lease),
+            false => hold.deadline().ms_left(now.unix()),
+        }
+    }
+
+    /// Returns this moment, to be given to a hold or a place. A moment before the take-over is raised to it, so that it
+    /// counts.
+    #[must_use]
+    pub fn give(&mut self, due: LeaseUs) -> LeaseUs {
+        let due = due.max(self.since());
+        self.latest_due = self.latest_due.max(due);
+        due
+    }
+
+    /// Returns the moment at which a kept place runs out. A replica gives no moments: 0.
+    #[must_use]
+    pub fn give_to_place(&mut self, until: LeaseUs) -> LeaseUs {
+        match self.serving {
+            true => self.give(until),
+            false => LeaseUs(0),
+        }
+    }
+
+    /// Returns until when a place is kept that nobody waits on from now on.
+    #[must_use]
+    pub fn keep_until(&mut self, keep_ms: u32, now: Now) -> LeaseUs {
+        self.give_to_place(now.lease.after_ms(u64::from(keep_ms)))
+    }
+
+    /// Returns the milliseconds for which a place is still kept that nobody waits on, on a server that decides.
+    #[must_use]
+    pub fn keep_left_ms(&self, keep_ms: u32, until: LeaseUs, now: Now) -> u64 {
+        let until = match until >= self.since() {
+            true => until,
+            false => self.took_over.until(keep_ms),
+        };
+        until.ms_left(now.lease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lease_at_take_over_is_rest_plus_grace_at_most_whole() {
+        let (lease, grace) = (LeaseMs(30_000), 5_000);
+        for (deadline, left) in [
+            (0, 5_000),
+            (1_000, 5_000),
+            (1_001, 5_001),
+            (26_000, 30_000),
+            (26_001, 30_000),
+            (99_000, 30_000),
+        ] {
+            assert_eq!(
+                lease_left(lease, UnixMs(deadline), UnixMs(1_000), grace),
+                left,
+                "{deadline}"
+            );
+        }
+        assert_eq!(
+            lease_left(LeaseMs(100), UnixMs(0), UnixMs(1_000), grace),
+            100
+        );
+    }
+}

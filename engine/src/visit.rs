@@ -1,0 +1,228 @@
+//! One key for one moment.
+//!
+//! Every call on a key is a visit. It finds the state and the queue of the key once, and has the time. What a call
+//! changes, it changes through the visit: the state by [`Visit::decide`] alone.
+//!
+//! A visit is made, and closed, by [`Engine::visit`](crate::Engine::visit) alone, so no call can forget to serve those
+//! that wait, or to note when the key comes due.
+
+use crate::answer::Answer;
+use crate::change::Change;
+use crate::effect::Note;
+use crate::engine::Engine;
+use crate::hold::Hold;
+use crate::queue::wait_queue::WaitQueue;
+use crate::state::{Body, Misfit};
+use crate::store::slab::StateId;
+use crate::types::{ClientId, Db, Family, Now, QueueId, Rank};
+
+/// The key holds another family's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongType;
+
+/// The state refused a change that the engine decided: see [`Note::Refused`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotDecided;
+
+/// A key that the server has opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'k> {
+    pub db: Db,
+    pub name: &'k [u8],
+    /// The value of the key, `None` if it is absent.
+    pub state: Option<StateId>,
+}
+
+impl<'k> Key<'k> {
+    /// A name without its value, for calls that concern its queue only.
+    #[must_use]
+    pub fn of_queue(db: Db, name: &'k [u8]) -> Key<'k> {
+        let state = None;
+        Key { db, name, state }
+    }
+}
+
+pub struct Visit<'v> {
+    pub(crate) engine: &'v mut Engine,
+    pub(crate) now: Now,
+    pub(crate) db: Db,
+    pub(crate) name: &'v [u8],
+    /// The value that the key has now.
+    pub(crate) state: Option<StateId>,
+    /// The queue of the key when it was last found. It may be gone since.
+    pub(crate) queue: Option<QueueId>,
+    /// Whether the keyspace had a value before the visit.
+    pub(crate) is_stored: bool,
+    /// Something has changed since the queue was last served and the key was indexed.
+    pub(crate) is_stale: bool,
+    /// The request that this visit is for, if it has a place in the queue.
+    pub(crate) asking: Option<Asking>,
+    /// The answer to that request, once it is decided.
+    pub(crate) answer: Option<Answer>,
+}
+
+/// A request in the queue whose client is answered by this visit, or parked after it.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking {
+    pub(crate) rank: Rank,
+    pub(crate) client: ClientId,
+}
+
+impl<'v> Visit<'v> {
+    pub(crate) fn new(engine: &'v mut Engine, key: Key<'v>, now: Now) -> Visit<'v> {
+        let queue = engine.queues.find(key.db, key.name);
+        Visit {
+            engine,
+            now,
+            db: key.db,
+            name: key.name,
+            state: key.state,
+            queue,
+            is_stored: key.state.is_some(),
+            is_stale: false,
+            asking: None,
+            answer: None,
+        }
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Returns the value of the key.
+    pub(crate) fn body(&self) -> Option<&Body> {
+        Some(&self.engine.store.get(self.state?)?.body)
+    }
+
+    /// Returns the value of the key, or an error if it is of another family.
+    pub(crate) fn body_of(&self, family: Family) -> Result<Option<&Body>, WrongType> {
+        match self.body() {
+            Some(body) if body.family() != family => Err(WrongType),
+            body => Ok(body),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> Option<&WaitQueue> {
+        self.engine.queues.get(self.queue?)
+    }
+
+    /// Returns the queue of the key, if it is not gone since it was found.
+    pub(crate) fn find_queue(&mut self) -> Option<QueueId> {
+        self.queue = self.queue.filter(|_| self.queue().is_some());
+        self.queue
+    }
+
+    /// Whether a request waits for a grant, so that a new one must queue behind it.
+    pub(crate) fn has_line(&self) -> bool {
+        self.queue().is_some_and(WaitQueue::has_line)
+    }
+
+    /// Returns the queue of the key, and makes it if there is none. The caller must add a place at once.
+    pub(crate) fn make_queue(&mut self) -> QueueId {
+        let found = self.find_queue();
+        let queue = found.unwrap_or_else(|| self.engine.queues.find_or_make(self.db, self.name));
+        self.queue = Some(queue);
+        queue
+    }
+
+    /// Applies a change that the engine decided, and records it in the effects. Returns the hold that it ended, if any.
+    ///
+    /// A state refuses such a change only if the engine has a defect. The change is then logged but not recorded,
+    /// because no replica could apply it and no server could load it from an AOF.
+    pub(crate) fn decide(
+        &mut self,
+        family: Family,
+        change: Change,
+    ) -> Result<Option<Hold>, NotDecided> {
+        self.is_stale = true;
+        let is_new = self.state.is_none();
+        if is_new && self.create(family).is_none() {
+            return Err(self.refused(&change, Misfit::Full));
+        }
+        let engine = &mut *self.engine;
+        let body = self.state.and_then(|id| engine.store.body_mut(id));
+        let body = body.ok_or(NotDecided)?;
+        let limit_changes = body.limits().changes;
+        let ended = match body.apply(&change) {
+            Ok(ended) => ended,
+            Err(misfit) => {
+                if is_new {
+                    self.discard();
+                }
+                return Err(self.refused(&change, misfit));
+            }
+        };
+        let limit_changes = body.limits().changes.saturating_sub(limit_changes);
+        engine.stats.counters_mut(family).limit_changes += limit_changes;
+        let has_come = matches!(change, Change::Grant(_));
+        let (come, gone) = (usize::from(has_come), usize::from(ended.is_some()));
+        engine.store.count_holds(family, come, gone);
+        let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
+        engine.stats.decided(family, &change, unrenewed);
+        engine.effects.modified |= change.modifies();
+        engine.effects.may_free_capacity |= ended.is_some() || change.may_free_capacity();
+        engine.effects.changes.push(change);
+        if let Some(hold) = &ended {
+            engine.store.unbind(hold);
+        }
+        Ok(ended)
+    }
+
+    fn refused(&mut self, change: &Change, misfit: Misfit) -> NotDecided {
+        let change = change.to_string();
+        let notes = &mut self.engine.effects.notes;
+        notes.push(Note::Refused { change, misfit });
+        NotDecided
+    }
+
+    /// Makes an empty state for a key that has none. Returns `None` if all two billion ids are in use.
+    pub(crate) fn create(&mut self, family: Family) -> Option<StateId> {
+        let body = Body::new(family);
+        self.state = self.engine.store.insert(body, self.db, self.name);
+        self.state
+    }
+
+    /// Removes the state from the engine. Its id stays reserved until the server has freed the value.
+    pub(crate) fn discard(&mut self) {
+        let Some(id) = self.state.take() else { return };
+        self.engine.store.remove(id);
+        if !self.is_stored {
+            self.engine.store.free(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{LeaseUs, MonoUs};
+
+    /// A change that its own state refused once went into the AOF all the same, and no server could load it.
+    #[test]
+    fn refused_change_is_logged_and_not_replicated() {
+        let mut engine = Engine::default();
+        let key = Key {
+            db: Db(0),
+            name: b"k",
+            state: None,
+        };
+        let now = Now {
+            lease: LeaseUs(0),
+            mono: MonoUs(0),
+            unix_us: 0,
+            may_write: true,
+        };
+        let mut visit = Visit::new(&mut engine, key, now);
+        let decided = visit.decide(Family::Once, Change::Limit(1));
+        assert!(decided.is_err());
+        assert!(visit.state.is_none(), "no empty key is left behind");
+        let effects = &engine.effects;
+        assert!(effects.changes.is_empty());
+        assert!(!effects.modified && !effects.may_free_capacity);
+        let [Note::Refused { change, misfit }] = &effects.notes[..] else {
+            panic!("{:?}", effects.notes);
+        };
+        assert_eq!((change.as_str(), *misfit), ("LIMIT", Misfit::Family));
+    }
+}

@@ -1,0 +1,108 @@
+//! The walks after a take-over, and how a hold that another server wrote gets its moment: see [`crate::term`].
+
+use crate::queue::place::Presence;
+use crate::queue::queues::Queues;
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::store::slab::StateId;
+use crate::term::{TakeOver, Term, Walk};
+use crate::types::{Fence, QueueId, Rank};
+
+impl Term {
+    /// Gives a moment to a hold whose lease another server or a payload has just set.
+    pub fn take_up(&mut self, store: &mut Store, id: StateId, fence: Fence, from: TakeOver) {
+        let state = store.get(id);
+        if let Some(hold) = state.and_then(|state| state.body.holds().get(fence)) {
+            let due = self.give(from.due(hold));
+            store.set_due(id, fence, due);
+        }
+    }
+
+    /// Gives a moment to each hold of a state that was loaded just now.
+    pub fn take_up_all(&mut self, store: &mut Store, id: StateId, from: TakeOver) {
+        store.set_all_due(id, |hold| self.give(from.due(hold)));
+    }
+
+    /// Gives moments to holds of this state that the walk has not reached, because a visit needs them now: `budget`
+    /// holds at most.
+    pub fn walk_ahead(&mut self, store: &mut Store, id: StateId, budget: u32) {
+        if self.is_walking() {
+            self.give_moments(store, id, self.took_over(), &mut { budget });
+        }
+    }
+
+    /// Continues the walk over the states. Each hold and each state costs one of the budget.
+    pub fn walk_states(&mut self, store: &mut Store, settings: &Settings, budget: &mut u32) {
+        while *budget > 0
+            && let Some(Walk { after }) = self.states_walk
+        {
+            let slice: Vec<_> = store.ids_after(after, *budget as usize).collect();
+            if slice.is_empty() {
+                self.states_walk = None;
+            }
+            for id in slice {
+                if *budget == 0 {
+                    return;
+                }
+                *budget -= 1;
+                let is_done = self.give_moments(store, id, self.took_over(), budget);
+                store.index(id, self.since(), settings);
+                if !is_done {
+                    return;
+                }
+                self.states_walk = Some(Walk { after: Some(id) });
+            }
+        }
+    }
+
+    /// Gives moments to holds that have none, while the budget lasts. Returns whether all holds of the state have one
+    /// then.
+    fn give_moments(
+        &mut self,
+        store: &mut Store,
+        id: StateId,
+        from: TakeOver,
+        budget: &mut u32,
+    ) -> bool {
+        let since = self.since();
+        while let Some(hold) = store
+            .get(id)
+            .and_then(|state| state.body.holds().first_before(since))
+        {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            let (fence, due) = (hold.fence(), self.give(from.due(hold)));
+            store.set_due(id, fence, due);
+        }
+        true
+    }
+
+    /// Continues the walk over the kept places. Each place and each queue costs one of the budget.
+    pub fn walk_places(&mut self, queues: &mut Queues, budget: &mut u32) {
+        while *budget > 0
+            && let Some(at) = self.places_walk
+        {
+            *budget -= 1;
+            let next = queues.step_after(at);
+            if let Some((queue, rank)) = next {
+                self.give_moment(queues, queue, rank);
+            }
+            self.places_walk = next;
+        }
+    }
+
+    /// Gives a kept place its moment after a take-over, if it has none yet.
+    fn give_moment(&mut self, queues: &mut Queues, queue: QueueId, rank: Rank) {
+        let place = queues.get(queue).and_then(|queue| queue.place(rank));
+        if let Some(place) = place
+            && let Some(keep) = place.standing.keep
+            && let Presence::Kept { until } = place.presence
+            && until < self.since()
+        {
+            let until = self.give_to_place(self.took_over().until(keep.ms));
+            queues.detach(queue, rank, until);
+        }
+    }
+}
