@@ -2,9 +2,9 @@
 //!
 //! A replica applies changes and never decides: it lapses no hold, serves no queue and indexes no deadline. When it is
 //! promoted, [`Term::take_over`] only notes the moment, because a walk over a million holds would keep all clients
-//! waiting. Each hold gets its moment on this server's lease clock later: from a walk in slices ([`crate::walks`]), or from the
-//! first visit of its key. The moment depends only on what was left of the lease at the take-over, so it does not matter
-//! when the hold gets it.
+//! waiting. Each hold gets its moment on this server's lease clock later: from a walk in slices ([`crate::walks`]), or
+//! from the first visit of its key. The moment depends only on what was left of the lease at the take-over, so it does
+//! not matter when the hold gets it.
 //!
 //! A hold has its moment if `due` is not before the take-over. So when a server takes over, its lease clock must be
 //! past every moment that it gave before ([`Term::latest_due`]). The lease clock starts at zero with the process and

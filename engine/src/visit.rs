@@ -55,6 +55,8 @@ pub struct Visit<'v> {
     pub(crate) is_stored: bool,
     /// Something has changed since the queue was last served and the key was indexed.
     pub(crate) is_stale: bool,
+    /// What was free before the first change of this visit.
+    pub(crate) free_before: Option<u64>,
     /// The request that this visit is for, if it has a place in the queue.
     pub(crate) asking: Option<Asking>,
     /// The answer to that request, once it is decided.
@@ -80,6 +82,7 @@ impl<'v> Visit<'v> {
             queue,
             is_stored: key.state.is_some(),
             is_stale: false,
+            free_before: None,
             asking: None,
             answer: None,
         }
@@ -126,6 +129,29 @@ impl<'v> Visit<'v> {
         queue
     }
 
+    /// Notes what is free, unless that was done before.
+    pub(crate) fn note_capacity(&mut self) {
+        if self.free_before.is_none() {
+            self.free_before = Some(self.free_capacity());
+        }
+    }
+
+    /// Returns how much could be granted now to a request that does not wait: 0 if it would be refused, and a larger
+    /// number for more capacity. If a visit has raised this number, it has freed capacity that no waiter takes.
+    pub(crate) fn free_capacity(&mut self) -> u64 {
+        if let Some(queue) = self.queue {
+            if self.engine.queues.take_left_unserved(queue) {
+                // Until a waiter left, a moment ago, new requests had to queue behind it.
+                self.engine.effects.may_free_capacity = true;
+                return 0;
+            }
+            if self.has_line() {
+                return 0;
+            }
+        }
+        self.body().map_or(u64::MAX, Body::free_capacity)
+    }
+
     /// Applies a change that the engine decided, and records it in the effects. Returns the hold that it ended, if any.
     ///
     /// A state refuses such a change only if the engine has a defect. The change is then logged but not recorded,
@@ -136,6 +162,9 @@ impl<'v> Visit<'v> {
         change: Change,
     ) -> Result<Option<Hold>, NotDecided> {
         self.is_stale = true;
+        if change.modifies() {
+            self.note_capacity();
+        }
         let is_new = self.state.is_none();
         if is_new && self.create(family).is_none() {
             return Err(self.refused(&change, Misfit::Full));

@@ -27,17 +27,20 @@ impl Engine {
     ) -> Visited<R> {
         self.open(key);
         let mut visit = Visit::new(self, key, now);
-        let before = visit.free_capacity();
+        if visit.queue.is_some() {
+            visit.note_capacity();
+        }
         let result = call(&mut visit);
         if visit.is_stale {
             visit.settle();
         }
-        let may_be_freed = visit.engine.effects.may_free_capacity;
+        let before = visit.free_before;
+        let before = before.filter(|_| visit.engine.effects.may_free_capacity);
         Visited {
             result,
             state: visit.state,
             family: visit.body().map(Body::family),
-            is_freed: may_be_freed && visit.free_capacity() > before,
+            is_freed: before.is_some_and(|before| visit.free_capacity() > before),
         }
     }
 }
@@ -75,22 +78,6 @@ impl Visit<'_> {
         if self.state.is_none() {
             self.settle();
         }
-    }
-
-    /// Returns how much could be granted now to a request that does not wait: 0 if it would be refused, and a larger
-    /// number for more capacity. If a visit has raised this number, it has freed capacity that no waiter takes.
-    fn free_capacity(&mut self) -> u64 {
-        if let Some(queue) = self.queue {
-            if self.engine.queues.take_left_unserved(queue) {
-                // Until a waiter left, a moment ago, new requests had to queue behind it.
-                self.engine.effects.may_free_capacity = true;
-                return 0;
-            }
-            if self.has_line() {
-                return 0;
-            }
-        }
-        self.body().map_or(u64::MAX, Body::free_capacity)
     }
 
     /// Removes the key, and records that as a change.

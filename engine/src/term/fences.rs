@@ -81,8 +81,8 @@ impl Fences {
         self.last
     }
 
-    /// Makes all later fences higher than this one, which another server gave or a file has. That also applies to a fence far ahead
-    /// of the clock, because a client holds with it; [`Fences::take_ahead`] reports the first such fence.
+    /// Makes all later fences higher than this one, which another server gave or a file has: also if it is far ahead of
+    /// the clock, because a client holds with it. [`Fences::take_ahead`] reports the first such fence.
     pub fn adopt(&mut self, fence: Fence, now: Now) {
         if is_ahead(fence, now) && !is_ahead(self.last, now) {
             self.ahead = Some(fence);
