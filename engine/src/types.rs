@@ -283,14 +283,12 @@ impl Token {
         if text.is_empty() || text.len() > Token::MAX_LEN {
             return None;
         }
+        // In capitals it is the same UUID but another token, because tokens are compared as texts.
         if text.len() == uuid::fmt::Hyphenated::LENGTH
+            && !text.iter().any(u8::is_ascii_uppercase)
             && let Ok(id) = uuid::Uuid::try_parse_ascii(text)
         {
-            let token = Token::Uuid(id.into_bytes());
-            // In capitals it is the same UUID but another token, because tokens are compared as texts.
-            if token.text(&mut new_token_buffer()) == text {
-                return Some(token);
-            }
+            return Some(Token::Uuid(id.into_bytes()));
         }
         Some(Token::Text(text.into()))
     }

@@ -55,6 +55,8 @@ pub struct Visit<'v> {
     pub(crate) is_stored: bool,
     /// Something has changed since the queue was last served and the key was indexed.
     pub(crate) is_stale: bool,
+    /// The key was settled at least once.
+    pub(crate) is_settled: bool,
     /// What was free before the first change of this visit.
     pub(crate) free_before: Option<u64>,
     /// The request that this visit is for, if it has a place in the queue.
@@ -82,6 +84,7 @@ impl<'v> Visit<'v> {
             queue,
             is_stored: key.state.is_some(),
             is_stale: false,
+            is_settled: false,
             free_before: None,
             asking: None,
             answer: None,

@@ -14,7 +14,7 @@ use super::shell::SHELL;
 use super::{loading, waiters};
 use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};
-use dsync_engine::{Engine, Family, Key, StateId, Visit, WrongType};
+use dsync_engine::{Engine, Family, Key, StateId, Visit, Visited, WrongType};
 
 /// A buffer that is kept to be used again.
 static EFFECTS: GilCell<Effects> = GilCell::new(Effects::default);
@@ -27,7 +27,7 @@ pub(super) fn run_opened<R>(
     before: Option<StateId>,
     now: Now,
     call: impl FnOnce(&mut Visit<'_>) -> R,
-) -> R {
+) -> Visited<R> {
     let (visited, effects) = with_effects(|engine| {
         let key = key_of(ctx, name, before);
         engine.visit(key, now, call)
@@ -36,7 +36,7 @@ pub(super) fn run_opened<R>(
     store(ctx, &opened, before, visited.state, family);
     drop(opened);
     carry_out(ctx, name, family, visited.is_freed, effects);
-    visited.result
+    visited
 }
 
 /// Runs a call of the timer, which arms itself again when it has made all its calls.
@@ -48,9 +48,9 @@ pub(super) fn run_task<R>(
 ) -> Result<R, WrongType> {
     let opened = OpenKey::open_write(ctx, name);
     let state = found(&opened)?;
-    let result = run_opened(ctx, name, opened, state, now, call);
+    let visited = run_opened(ctx, name, opened, state, now, call);
     waiters::release();
-    Ok(result)
+    Ok(visited.result)
 }
 
 /// Runs a call that concerns the queue of a name only, whatever value the name has.

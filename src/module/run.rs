@@ -34,12 +34,15 @@ pub(crate) fn run<R>(
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
     if let Some(task) = overdue {
         run_opened(ctx, name, opened, state, now, |visit| visit.perform(task));
+        tick::arm_from(ctx, now);
         opened = OpenKey::open_write(ctx, name);
         state = found(&opened)?;
     }
-    let result = run_opened(ctx, name, opened, state, now, call);
-    tick::arm_from(ctx, now);
-    Ok(result)
+    let visited = run_opened(ctx, name, opened, state, now, call);
+    if visited.is_settled {
+        tick::arm_from(ctx, now);
+    }
+    Ok(visited.result)
 }
 
 /// Runs a call that applies what another server has decided. Forgets nothing before it, because that is for the other
@@ -53,10 +56,10 @@ pub(super) fn run_followed<R>(
     let state = found(&opened)?;
     let mut now = SHELL.with(Shell::now);
     now.may_write = true;
-    let result = run_opened(ctx, name, opened, state, now, call);
+    let visited = run_opened(ctx, name, opened, state, now, call);
     waiters::release();
     tick::arm_from(ctx, now);
-    Ok(result)
+    Ok(visited.result)
 }
 
 /// [`run_followed`] for changes that concern the queue of a name only, whatever value the name has.

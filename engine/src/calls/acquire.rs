@@ -10,7 +10,7 @@ use crate::change::{Change, KeptPlace};
 use crate::queue::place::{Keep, Parked, Place, Presence, Request, Standing};
 use crate::queue::wait_queue::Left;
 use crate::state::Body;
-use crate::types::{Claim, Family, Fence, MonoUs, Now, QueueId, Rank, UnixMs, WaiterId};
+use crate::types::{Claim, ClientId, Family, Fence, MonoUs, Now, QueueId, Rank, UnixMs, WaiterId};
 use crate::visit::{Asking, Visit};
 
 /// The outcome of a request that may wait.
@@ -35,10 +35,11 @@ impl Visit<'_> {
         if self.body_of(family).is_err() {
             return Reply::Now(Answer::WrongType);
         }
-        // A queue must be served, and a group or a work-once key is kept longer by each request. Nothing else needs
-        // anything from a visit that changes nothing.
+        // A due queue has not been settled since it was touched, and each request keeps a group or a work-once key longer.
+        // Nothing else needs to be settled by a visit that changes nothing.
+        let is_due = self.queue.is_some_and(|queue| self.engine.queues.is_due(queue));
+        self.is_stale = is_due || matches!(family, Family::Group | Family::Once);
         let had_queue = self.queue.is_some();
-        self.is_stale = had_queue || matches!(family, Family::Group | Family::Once);
         // Do this before any hold lapses, because its token may still renew an overdue hold.
         if let Some(answer) = self.repeat_request(&request) {
             return Reply::Now(answer);
@@ -60,7 +61,9 @@ impl Visit<'_> {
             Decided::Queued(waiter) => waiter,
         };
         // This may grant the request, so it comes before the client is parked.
-        self.settle();
+        if self.is_stale {
+            self.settle();
+        }
         match (self.answer.take(), waiter) {
             (Some(answer), _) => Reply::Now(answer),
             (None, Some(waiter)) => Reply::Queued(waiter),
@@ -234,6 +237,9 @@ impl Visit<'_> {
         let bounds = self.engine.queue_bounds();
         let queues = &mut self.engine.queues;
         let before = queues.get(queue).and_then(|queue| queue.place(rank));
+        if before.is_some_and(|place| place.is_asked_again(&request)) {
+            return self.keep_on(queue, rank, request.client);
+        }
         let before = before.and_then(Place::kept_place);
         if request.keep_ms.is_some()
             && before.is_none()
@@ -262,6 +268,17 @@ impl Visit<'_> {
             max_attempts: request.max_attempts,
         };
         self.enter(queue, standing, request, before.as_ref())
+    }
+
+    /// Keeps a place from now on for the same request with QUEUE, which has come again.
+    fn keep_on(&mut self, queue: QueueId, rank: Rank, client: ClientId) -> Decided {
+        let waited = self.engine.detach(queue, rank, self.now);
+        if let Some((waiter, _)) = waited {
+            self.engine.effects.wake(waiter, Answer::Superseded);
+            self.is_stale = true;
+        }
+        self.asking = Some(Asking { rank, client });
+        Decided::Queued(None)
     }
 
     /// Puts a request into the queue, and replicates its place if that is kept and differs from what the others know of

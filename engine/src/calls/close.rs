@@ -15,6 +15,9 @@ pub struct Visited<R> {
     pub family: Option<Family>,
     /// Whether more could be granted now than before, and nobody is queued for it.
     pub is_freed: bool,
+    /// Whether the key was settled. Otherwise nothing comes due earlier than before, unless the call was a task or followed
+    /// another server.
+    pub is_settled: bool,
 }
 
 impl Engine {
@@ -41,6 +44,7 @@ impl Engine {
             state: visit.state,
             family: visit.body().map(Body::family),
             is_freed: before.is_some_and(|before| visit.free_capacity() > before),
+            is_settled: visit.is_settled,
         }
     }
 }
@@ -51,6 +55,7 @@ impl Visit<'_> {
     pub(crate) fn settle(&mut self) {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
         let queue = self.find_queue();
+        self.is_settled = true;
         self.serve();
         let queued = self.queue();
         let waited = queued.is_some_and(|queue| queue.waiters() > 0);

@@ -149,6 +149,18 @@ impl Place {
         }
     }
 
+    /// Whether the request asks with QUEUE for just what the place is kept for.
+    #[must_use]
+    pub fn is_asked_again(&self, request: &Request) -> bool {
+        let keep_ms = self.standing.keep.map(|keep| keep.ms);
+        request.wait.is_none()
+            && keep_ms.is_some()
+            && keep_ms == request.keep_ms
+            && self.standing.max_attempts == request.max_attempts
+            && (self.claim, self.lease) == (request.claim, request.lease)
+            && self.owner == request.owner
+    }
+
     /// Whether the place is in the line of those that are served.
     #[must_use]
     pub fn is_in_line(&self) -> bool {
