@@ -64,6 +64,17 @@ pub struct Effects {
 }
 
 impl Effects {
+    /// Whether the caller has nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.modified
+            && !self.may_free_capacity
+            && self.changes.is_empty()
+            && self.notes.is_empty()
+            && self.wakes.is_empty()
+            && self.announcements.is_empty()
+    }
+
     /// Empties the effects and keeps their buffers.
     pub fn clear(&mut self) {
         self.changes.clear();

@@ -60,7 +60,7 @@ mod forms;
 mod table;
 mod unreadable;
 
-use crc::{CRC_32_ISCSI, Crc};
+use crc::{CRC_32_ISCSI, Crc, Table};
 
 use crate::change::Change;
 use crate::types::{Family, MAX_RESULT_LEN};
@@ -74,7 +74,8 @@ pub const MAX_LEN: usize = 2 * MAX_RESULT_LEN + (1 << 18);
 
 const MORE: u8 = 0x80;
 
-const CHECK: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+/// With this table it takes 16 bytes at a step.
+static CHECK: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 const CHECK_LEN: usize = 4;
 
 /// Splits changes into slices that can share a string.

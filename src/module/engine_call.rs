@@ -35,7 +35,9 @@ pub(super) fn run_opened<R>(
     let family = visited.family.or_else(|| family_of(&opened));
     store(ctx, &opened, before, visited.state, family);
     drop(opened);
-    carry_out(ctx, name, family, visited.is_freed, effects);
+    if let Some(effects) = effects {
+        carry_out(ctx, name, family, visited.is_freed, effects);
+    }
     visited
 }
 
@@ -60,18 +62,21 @@ pub(super) fn run_for_queue<R>(
     call: impl FnOnce(&mut Engine, Key<'_>) -> R,
 ) -> R {
     let (result, effects) = with_effects(|engine| call(engine, key_of(ctx, name, None)));
-    carry_out(ctx, name, None, false, effects);
+    if let Some(effects) = effects {
+        carry_out(ctx, name, None, false, effects);
+    }
     waiters::release();
     result
 }
 
-/// Calls the engine, and takes the effects of the call. Their buffers are swapped, so that a call without effects
-/// allocates nothing.
-fn with_effects<R>(call: impl FnOnce(&mut Engine) -> R) -> (R, Effects) {
+/// Calls the engine, and takes the effects of the call, if there are any. Their buffers are swapped, to be used again.
+fn with_effects<R>(call: impl FnOnce(&mut Engine) -> R) -> (R, Option<Effects>) {
     SHELL.with(|shell| {
         let result = call(&mut shell.engine);
-        let kept = EFFECTS.with(std::mem::take);
-        (result, std::mem::replace(&mut shell.engine.effects, kept))
+        let effects = &mut shell.engine.effects;
+        let has_any = !effects.is_empty();
+        let effects = has_any.then(|| std::mem::replace(effects, EFFECTS.with(std::mem::take)));
+        (result, effects)
     })
 }
 
