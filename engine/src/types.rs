@@ -283,9 +283,14 @@ impl Token {
         if text.is_empty() || text.len() > Token::MAX_LEN {
             return None;
         }
-        // In capitals it is the same UUID but another token, because tokens are compared as texts.
+        // In capitals it is the same UUID but another token, because tokens are compared as texts. Without an early end
+        // the compiler looks at many bytes at once.
+        let has_capital = |text: &[u8]| {
+            text.iter()
+                .fold(false, |any, b| any | b.is_ascii_uppercase())
+        };
         if text.len() == uuid::fmt::Hyphenated::LENGTH
-            && !text.iter().any(u8::is_ascii_uppercase)
+            && !has_capital(text)
             && let Ok(id) = uuid::Uuid::try_parse_ascii(text)
         {
             return Some(Token::Uuid(id.into_bytes()));

@@ -37,7 +37,9 @@ impl Visit<'_> {
         }
         // A due queue has not been settled since it was touched, and each request keeps a group or a work-once key longer.
         // Nothing else needs to be settled by a visit that changes nothing.
-        let is_due = self.queue.is_some_and(|queue| self.engine.queues.is_due(queue));
+        let is_due = self
+            .queue
+            .is_some_and(|queue| self.engine.queues.is_due(queue));
         self.is_stale = is_due || matches!(family, Family::Group | Family::Once);
         let had_queue = self.queue.is_some();
         // Do this before any hold lapses, because its token may still renew an overdue hold.
