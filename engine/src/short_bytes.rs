@@ -20,14 +20,14 @@ use crate::heap;
 const INLINE_BYTES: usize = 22;
 
 /// An owned byte string; see the header of this file.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ShortBytes(Repr);
 
 /// The name of a key.
 pub type KeyName = ShortBytes;
 
-/// The length decides the variant, so equal strings have equal variants.
-#[derive(Clone)]
+/// The length decides the variant, and the bytes after a short string are zero, so equal strings are equal here.
+#[derive(Clone, PartialEq, Eq)]
 enum Repr {
     /// `len <= INLINE_BYTES`; the bytes after the string are zero.
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
@@ -101,14 +101,6 @@ impl Borrow<[u8]> for ShortBytes {
         self.as_bytes()
     }
 }
-
-impl PartialEq for ShortBytes {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
-impl Eq for ShortBytes {}
 
 impl PartialOrd for ShortBytes {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
