@@ -38,8 +38,19 @@ impl Spaces {
     pub fn of(&mut self, db: Db) -> Space {
         match self.of_db.get(&db) {
             Some(space) => *space,
-            None => self.renew(db),
+            None => {
+                // Four billion flushes on: reusing the number of a space that still has states in the hands of the lazy
+                // free thread would revive them for the moment until they are freed.
+                self.last = self.last.checked_add(1).unwrap_or(1);
+                self.bind(db, Space(self.last))
+            }
         }
+    }
+
+    fn bind(&mut self, db: Db, space: Space) -> Space {
+        self.of_db.insert(db, space);
+        self.db_of.insert(space, db);
+        space
     }
 
     #[must_use]
@@ -62,20 +73,8 @@ impl Spaces {
 
     pub fn swap(&mut self, a: Db, b: Db) {
         let (space_a, space_b) = (self.of(a), self.of(b));
-        for (db, space) in [(a, space_b), (b, space_a)] {
-            self.of_db.insert(db, space);
-            self.db_of.insert(space, db);
-        }
-    }
-
-    fn renew(&mut self, db: Db) -> Space {
-        // Four billion flushes on: reusing the number of a space that still has states in the hands
-        // of the lazy free thread would revive them for the moment until they are freed.
-        self.last = self.last.checked_add(1).unwrap_or(1);
-        let space = Space(self.last);
-        self.of_db.insert(db, space);
-        self.db_of.insert(space, db);
-        space
+        self.bind(a, space_b);
+        self.bind(b, space_a);
     }
 }
 
