@@ -34,6 +34,18 @@ enum Source {
     PutOff,
 }
 
+const SOURCES: [Source; 8] = [
+    Source::Moments,
+    Source::Endings,
+    Source::Leases,
+    Source::DueQueues,
+    Source::Retention,
+    Source::Keeps,
+    Source::Openings,
+    Source::PutOff,
+];
+
+#[derive(Default)]
 pub struct Agenda {
     /// Connections that have closed. Their EPHEMERAL holds end as soon as the server can write. The holds are not listed
     /// here one by one, because a connection may have a million.
@@ -41,29 +53,9 @@ pub struct Agenda {
     /// Other holds that end as soon as the server can write: grants whose reply was not delivered.
     endings: BTreeMap<Fence, Ending>,
     pub put_off: PutOff,
-    /// Where to look first. The first goes to the end with every task, so that a wave of one kind cannot keep the others
+    /// Which source to look at first: the next one after every task, so that a wave of one kind cannot keep the others
     /// waiting.
-    sources: [Source; 8],
-}
-
-impl Default for Agenda {
-    fn default() -> Agenda {
-        Agenda {
-            closed: BTreeSet::new(),
-            endings: BTreeMap::new(),
-            put_off: PutOff::default(),
-            sources: [
-                Source::Moments,
-                Source::Endings,
-                Source::Leases,
-                Source::DueQueues,
-                Source::Retention,
-                Source::Keeps,
-                Source::Openings,
-                Source::PutOff,
-            ],
-        }
-    }
+    first: usize,
 }
 
 impl Agenda {
@@ -102,10 +94,12 @@ impl Agenda {
     ) -> Option<(Task, Db, KeyName)> {
         while *budget > 0 {
             *budget -= 1;
-            let sources = self.sources;
-            let task = (sources.into_iter())
+            let (before, from) = SOURCES.split_at(self.first);
+            let task = from.iter().chain(before);
+            let task = task
+                .copied()
                 .find_map(|source| self.next_of(source, store, queues, now, budget))?;
-            self.sources.rotate_left(1);
+            self.first = (self.first + 1) % SOURCES.len();
             if let Some((db, name)) = key_of(task, store, queues) {
                 return Some((task, db, name));
             }
