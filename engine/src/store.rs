@@ -36,6 +36,7 @@ use strays::Strays;
 /// - `ephemeral` has only holds that are ephemeral, each under the connection it is bound to now, and holds that
 ///   `leftovers` has still to drop;
 /// - `strays` has exactly the states whose space is `Space::NOWHERE`.
+#[derive(Default)]
 pub struct Store {
     states: Slab<State>,
     spaces: Spaces,
@@ -51,22 +52,6 @@ pub struct Store {
     pub leftovers: Leftovers,
     /// The number of live holds, by family.
     holds: [u64; Family::ALL.len()],
-}
-
-impl Default for Store {
-    fn default() -> Store {
-        Store {
-            states: Slab::new(),
-            spaces: Spaces::default(),
-            strays: Strays::default(),
-            leases: Wheel::new(0),
-            openings: Openings::default(),
-            retention: BTreeSet::new(),
-            ephemeral: BTreeMap::new(),
-            leftovers: Leftovers::default(),
-            holds: [0; Family::ALL.len()],
-        }
-    }
 }
 
 impl Store {
@@ -236,9 +221,8 @@ impl Store {
 
     /// Drops all deadlines, because another server decides from now on.
     pub fn drop_deadlines(&mut self) {
-        let wheel = std::mem::replace(&mut self.leases, Wheel::new(0));
         let leftovers = &mut self.leftovers;
-        leftovers.drop_entries(wheel.into_chunks());
+        leftovers.drop_entries(take(&mut self.leases).into_chunks());
         leftovers.drop_entries(take(&mut self.openings).into_pieces());
         leftovers.drop_entries(take(&mut self.retention));
         leftovers.drop_entries(take(&mut self.ephemeral));

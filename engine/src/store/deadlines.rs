@@ -140,6 +140,12 @@ impl Link {
     };
 }
 
+impl Default for Wheel {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl Wheel {
     /// Makes an empty wheel whose time starts now.
     pub fn new(now_us: u64) -> Self {

@@ -89,11 +89,13 @@ pub struct Slab<T> {
     max_spare: usize,
 }
 
-impl<T> Slab<T> {
-    pub const fn new() -> Self {
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
         Self::with_bounds(MAX_CHUNKS, SPARE_CHUNKS)
     }
+}
 
+impl<T> Slab<T> {
     const fn with_bounds(max_chunks: usize, max_spare: usize) -> Self {
         Self {
             chunks: Vec::new(),

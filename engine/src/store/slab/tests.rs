@@ -28,7 +28,7 @@ fn state_ids_leave_zero_and_the_top_bit_free() {
 #[test]
 fn slab_slot_is_no_larger_than_its_value() {
     assert_eq!(size_of::<Option<Box<u64>>>(), size_of::<Box<u64>>());
-    let mut slab = Slab::new();
+    let mut slab = Slab::default();
     slab.insert(Box::new(7_u64)).unwrap();
     assert_eq!(
         size_of_val(&*slab.chunks[0].slots),
@@ -38,7 +38,7 @@ fn slab_slot_is_no_larger_than_its_value() {
 
 #[test]
 fn slab_values_never_move() {
-    let mut slab = Slab::new();
+    let mut slab = Slab::default();
     let first = slab.insert(0_usize).unwrap();
     let address = std::ptr::from_ref(slab.get(first).unwrap());
     for value in 1..5 * CHUNK {
@@ -68,7 +68,7 @@ fn ids_run_out_at_the_bound_and_come_back() {
 
 #[test]
 fn reserved_id_has_no_value_and_is_reused_after_free() {
-    let mut slab = Slab::new();
+    let mut slab = Slab::default();
     let a = slab.insert('a').unwrap();
     assert_eq!(slab.take(a), Some('a'));
     assert_eq!(slab.take(a), None);
@@ -92,7 +92,7 @@ fn reserved_id_has_no_value_and_is_reused_after_free() {
 #[test]
 fn slab_free_drops_the_value_exactly_once() {
     let witness = Rc::new(());
-    let mut slab = Slab::new();
+    let mut slab = Slab::default();
     let ids: Vec<_> = (0..10)
         .map(|_| slab.insert(Rc::clone(&witness)).unwrap())
         .collect();
@@ -108,7 +108,7 @@ fn slab_free_drops_the_value_exactly_once() {
 
 #[test]
 fn slab_gives_memory_back_after_a_burst() {
-    let mut slab = Slab::new();
+    let mut slab = Slab::default();
     let chunks = 4 * SPARE_CHUNKS;
     let ids: Vec<_> = (0..chunks * CHUNK)
         .map(|n| slab.insert(n).unwrap())
@@ -148,7 +148,7 @@ fn slab_gives_memory_back_after_a_burst() {
 
 #[test]
 fn ids_after_slices_meet_every_value_once() {
-    let mut slab = Slab::new();
+    let mut slab = Slab::default();
     for n in 0..3 * CHUNK {
         slab.insert(n).unwrap();
     }
