@@ -167,7 +167,7 @@ impl Agenda {
                 store.retention.remove(&(until, state));
                 store.note_retention(state, None);
             }
-            Task::Open(state) => store.openings.set(state, None),
+            Task::Open(state) => drop(store.openings.remove(state)),
             Task::KeepOver { until, queue, rank } => queues.unlist_keep(until, queue, rank),
             Task::End { .. } | Task::Lapse(_) | Task::Serve(_) | Task::RunOut { .. } => {}
         }

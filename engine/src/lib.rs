@@ -54,6 +54,7 @@ mod state;
 pub mod stats;
 mod store;
 mod term;
+mod timetable;
 pub mod types;
 pub mod unasked;
 pub mod visit;

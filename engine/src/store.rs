@@ -5,7 +5,6 @@
 
 pub mod deadlines;
 pub mod leftovers;
-pub mod openings;
 pub mod slab;
 pub mod spaces;
 pub mod strays;
@@ -22,11 +21,11 @@ use crate::heap;
 use crate::hold::Hold;
 use crate::settings::Settings;
 use crate::state::{Body, State};
+use crate::timetable::Timetable;
 use crate::types::{ClientId, Db, Family, Fence, LeaseUs, UnixMs};
 use crate::unasked::Removal;
 use deadlines::Wheel;
 use leftovers::{Leftovers, Piece, SMALL};
-use openings::Openings;
 use slab::{Slab, StateId};
 use spaces::{Space, Spaces};
 use strays::Strays;
@@ -43,8 +42,9 @@ pub struct Store {
     pub strays: Strays,
     /// For each state, when its earliest lease runs out.
     pub leases: Wheel,
-    /// When the queues of closed keys may go on.
-    pub openings: Openings,
+    /// When the queues of closed keys may go on: during a PAUSE, and during a DELAY of work-once. Few keys are closed at a
+    /// time, and a field in every state would cost all the others.
+    pub openings: Timetable<StateId, UnixMs>,
     /// When groups and work-once keys that nobody uses are forgotten.
     pub retention: BTreeSet<(UnixMs, StateId)>,
     /// The holds that end with a connection, by that connection.
@@ -183,7 +183,10 @@ impl Store {
         }
         // RENAME moves the state but not its waiters, so index it even while requests wait.
         let idle = holds.is_empty();
-        self.openings.set(id, state.body.opens_at());
+        match state.body.opens_at() {
+            Some(moment) => self.openings.set(id, moment, ()),
+            None => drop(self.openings.remove(id)),
+        }
         let until = state.body.retained_until(settings);
         let until = until.filter(|until| idle && *until != UnixMs::NEVER);
         self.note_retention(id, until);
@@ -192,7 +195,7 @@ impl Store {
     /// Removes the state from all deadline indexes.
     pub fn unindex(&mut self, id: StateId) {
         self.leases.cancel(id);
-        self.openings.set(id, None);
+        self.openings.remove(id);
         self.note_retention(id, None);
     }
 
@@ -337,7 +340,10 @@ impl Store {
                 Some(_) => heap::tree_share(size_of::<(UnixMs, StateId)>()),
                 None => 0,
             };
-            let closed = state.body.opens_at().map_or(0, |_| Openings::entry_bytes());
+            let closed = match state.body.opens_at() {
+                Some(_) => Timetable::<StateId, UnixMs>::entry_bytes(),
+                None => 0,
+            };
             let own = state.address.heap_bytes() + state.body.heap_bytes();
             size_of::<State>() + own + self.leases.bytes_of(id) + closed + retained
         })
