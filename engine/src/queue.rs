@@ -1,6 +1,5 @@
-//! Who waits: places, the queue of one key, all queues, and which of them must be visited.
+//! Who waits: places, the queue of one key, and all queues.
 
-pub mod due;
 pub mod flushes;
 #[cfg(debug_assertions)]
 mod invariants;

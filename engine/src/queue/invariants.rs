@@ -13,8 +13,12 @@ impl Queues {
 
     /// Whether the queue is due, or will be when it is swept.
     pub fn will_be_due(&self, id: QueueId) -> bool {
-        let db = self.queues.get(&id).map(|queue| queue.db);
-        self.is_due(id) || db.is_some_and(|db| self.due.will_sweep(db))
+        let swept = |db| {
+            [None, Some(db)]
+                .iter()
+                .any(|db| self.sweeps.contains_key(db))
+        };
+        self.is_due(id) || self.key(id).is_some_and(|(db, _)| swept(db))
     }
 
     /// Whether the moment at which a kept place runs out is listed.

@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use crate::answer::{Answer, FullQueue};
-use crate::queue::due::Due;
 use crate::queue::flushes::Flushes;
 use crate::queue::place::{Place, Presence, Watcher};
+use crate::queue::sweep::Sweep;
 use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::short_bytes::KeyName;
 use crate::store::leftovers::SMALL;
 use crate::store::slab::StateId;
+use crate::timetable::Timetable;
 use crate::types::Family;
 use crate::types::{ClientId, Db, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
 
@@ -61,7 +62,10 @@ pub struct Queues {
     /// When kept places run out on which nobody waits, by the lease clock. A place without a moment is not listed. Places
     /// that a flush has dropped are listed until `flushes` comes to them.
     pub(super) keeps: BTreeSet<(LeaseUs, QueueId, Rank)>,
-    pub(super) due: Due,
+    /// The queues that must be visited, each with its turn.
+    pub(super) due: Timetable<QueueId, u64>,
+    /// The running sweeps, by database; `None` is the sweep over all databases.
+    pub(super) sweeps: BTreeMap<Option<Db>, Sweep>,
     pub(super) places: u64,
     /// The number of kept places among `places`.
     pub(super) kept: u64,
@@ -244,7 +248,7 @@ impl Queues {
             }
         }
         if is_empty {
-            self.due.set(id);
+            self.set_due(id);
         }
         Some(left)
     }
@@ -260,13 +264,14 @@ impl Queues {
             }
         }
         self.queues.remove(&id);
-        self.due.mark_visited(id);
+        self.due.remove(id);
     }
 
-    /// Makes the queue due.
+    /// Makes the queue due, behind all others, unless it is due already.
     pub fn set_due(&mut self, id: QueueId) {
-        if self.queues.contains_key(&id) {
-            self.due.set(id);
+        if self.queues.contains_key(&id) && !self.is_due(id) {
+            let turn = self.due.last().map_or(0, |(turn, _)| turn + 1);
+            self.due.set(id, turn, ());
         }
     }
 
@@ -286,24 +291,24 @@ impl Queues {
 
     /// Notes that the queue has been visited.
     pub fn mark_visited(&mut self, id: QueueId) {
-        self.due.mark_visited(id);
+        self.due.remove(id);
     }
 
     /// Notes that the queue has been visited and nothing is left to do for it, and drops it if it is empty.
     pub fn finish_visit(&mut self, id: QueueId) {
-        self.due.mark_visited(id);
+        self.mark_visited(id);
         self.drop_if_empty(id);
     }
 
     #[must_use]
     pub fn is_due(&self, id: QueueId) -> bool {
-        self.due.contains(id)
+        self.due.get(id).is_some()
     }
 
     /// Returns the queue that has been due for longest.
     #[must_use]
     pub fn first_due(&self) -> Option<QueueId> {
-        self.due.first()
+        self.due.first().map(|(_, id)| id)
     }
 
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places. Vacant places

@@ -2,6 +2,10 @@
 //!
 //! A queue is *due* after an event outside a request has touched it, for example a flush. As soon as the server can
 //! write, the engine visits due queues in the order in which they became due, a bounded slice at a time.
+//!
+//! An event that concerns all queues of a database, such as a flush, only starts a *sweep*: a walk over the queues that
+//! makes a bounded number of them due at a time. There is at most one sweep for each database, and one for all
+//! databases together. So many flushes during a sweep need no more memory than one.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -9,6 +13,15 @@ use crate::queue::place::Place;
 use crate::queue::queues::{Queue, Queues};
 use crate::store::leftovers::SMALL;
 use crate::types::{Db, QueueId, Rank};
+
+/// A walk over all queues in the order of their numbers.
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// The queue that was looked at last.
+    after: Option<QueueId>,
+    /// A sweep was asked for during this one: begin again from the start at the end.
+    again: bool,
+}
 
 impl Queues {
     /// Notes that the database is empty now, or all databases if `None`. Its queues lose their kept places and become
@@ -33,7 +46,8 @@ impl Queues {
     /// [`Queues::sweep`] comes to them.
     pub fn set_all_due(&mut self, db: Option<Db>) {
         if !self.queues.is_empty() {
-            self.due.start_sweep(db);
+            let sweep = self.sweeps.entry(db);
+            sweep.and_modify(|sweep| sweep.again = true).or_default();
         }
         if self.queues.len() <= SMALL {
             self.sweep(&mut { 2 * SMALL as u32 });
@@ -43,25 +57,29 @@ impl Queues {
     /// Continues the sweeps. Each queue that it looks at costs one of the budget.
     pub fn sweep(&mut self, budget: &mut u32) {
         while *budget > 0
-            && let Some((db, after)) = self.due.sweep()
+            && let Some(mut entry) = self.sweeps.first_entry()
         {
             *budget -= 1;
-            let rest = (after.map_or(Unbounded, Excluded), Unbounded);
-            let next = self.queues.range(rest).next();
-            self.due.swept(db, next.map(|(id, _)| *id));
-            if let Some((id, queue)) = next
-                && db.is_none_or(|db| queue.db == db)
-            {
-                let id = *id;
-                self.due.set(id);
-                self.drop_flushed(id);
+            let (db, sweep) = (*entry.key(), entry.get_mut());
+            let rest = (sweep.after.map_or(Unbounded, Excluded), Unbounded);
+            match self.queues.range(rest).next() {
+                Some((id, queue)) => {
+                    let id = *id;
+                    sweep.after = Some(id);
+                    if db.is_none_or(|db| queue.db == db) {
+                        self.set_due(id);
+                        self.drop_flushed(id);
+                    }
+                }
+                None if sweep.again => *sweep = Sweep::default(),
+                None => drop(entry.remove()),
             }
         }
     }
 
     #[must_use]
     pub fn is_sweeping(&self) -> bool {
-        self.due.is_sweeping()
+        !self.sweeps.is_empty()
     }
 
     pub(super) fn is_flushed(&self, queue: &Queue) -> bool {
