@@ -10,7 +10,7 @@
 //! Ordered maps by rank are used rather than a linked list: to leave and to find the head cost a few comparisons, a
 //! retry takes its vacant place in the middle without a walk, and no step copies the queue.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use crate::answer::Answer;
@@ -20,27 +20,19 @@ use crate::queue::place::{Parked, Place, Presence, Watcher};
 use crate::types::Family;
 use crate::types::{LeaseUs, MonoUs, Rank, Token};
 
+mod index;
 #[cfg(debug_assertions)]
 mod invariants;
 
-/// Invariants: a rank is in exactly one of the maps of places; `by_token` has the places whose token may come back;
-/// `heavy` has the places in line that ask for more than one permit, and `capped` those whose request has a MAX of
-/// attempts; a kept place is in line; the numbers are sums over the places in line.
+use index::Index;
+
+/// Invariants: a rank is in exactly one of the maps of places; `index` is that of the places in line and the vacant
+/// ones; a kept place is in line.
 #[derive(Default)]
 pub struct WaitQueue {
     line: BTreeMap<Rank, Place>,
     vacant: BTreeMap<Rank, Place>,
-    by_token: BTreeMap<Token, Rank>,
-    heavy: BTreeSet<(u32, Rank)>,
-    capped: BTreeSet<(u32, Rank)>,
-    /// How many of the places in line are kept.
-    kept: usize,
-    /// The sum of [`Place::heap_bytes`] of the kept places, so that MEMORY USAGE does not walk over them.
-    kept_bytes: usize,
-    /// How many clients wait on the places in line.
-    parked: usize,
-    /// The number of places in line by family.
-    by_family: [usize; Family::ALL.len()],
+    index: Index,
     watching: BTreeMap<Rank, Watcher>,
     /// Watchers whose answer is decided but not sent yet, because a visit sends a bounded number of answers.
     answered: VecDeque<(Answer, BTreeMap<Rank, Watcher>)>,
@@ -99,27 +91,27 @@ impl WaitQueue {
 
     #[must_use]
     pub fn kept(&self) -> usize {
-        self.kept
+        self.index.kept
     }
 
     /// Returns the number of places in line by family.
     #[must_use]
     pub fn by_family(&self) -> [usize; Family::ALL.len()] {
-        self.by_family
+        self.index.by_family
     }
 
     /// Returns the bytes that the kept places take in this queue.
     #[must_use]
     pub fn kept_heap_bytes(&self) -> usize {
         let entries = [size_of::<(Rank, Place)>(), size_of::<(Token, Rank)>()];
-        let trees = entries.map(|bytes| heap::tree(self.kept, bytes));
-        self.kept_bytes + trees.iter().sum::<usize>()
+        let trees = entries.map(|bytes| heap::tree(self.index.kept, bytes));
+        self.index.kept_bytes + trees.iter().sum::<usize>()
     }
 
     /// Returns how many clients wait for a grant.
     #[must_use]
     pub fn parked(&self) -> usize {
-        self.parked
+        self.index.parked
     }
 
     /// Whether a request waits for a grant, so that a new one must queue behind it.
@@ -156,7 +148,7 @@ impl WaitQueue {
     /// Returns the place of this token.
     #[must_use]
     pub fn find(&self, token: &Token) -> Option<&Place> {
-        let rank = self.by_token.get(token)?;
+        let rank = self.index.by_token.get(token)?;
         self.line.get(rank).or_else(|| self.vacant.get(rank))
     }
 
@@ -169,7 +161,11 @@ impl WaitQueue {
     /// Returns the rank of this token's kept place.
     #[must_use]
     pub fn find_kept(&self, token: &Token) -> Option<Rank> {
-        let rank = *self.by_token.get(token).filter(|_| self.kept > 0)?;
+        let rank = *self
+            .index
+            .by_token
+            .get(token)
+            .filter(|_| self.index.kept > 0)?;
         self.line.get(&rank)?.is_kept().then_some(rank)
     }
 
@@ -200,14 +196,18 @@ impl WaitQueue {
     /// Returns the place in line that asks for the most permits, with that number, if it is more than `limit`.
     #[must_use]
     pub fn above(&self, limit: u32) -> Option<(Rank, u32)> {
-        let heaviest = self.heavy.last().filter(|(permits, _)| *permits > limit);
+        let heaviest = self
+            .index
+            .heavy
+            .last()
+            .filter(|(permits, _)| *permits > limit);
         heaviest.map(|(permits, rank)| (*rank, *permits))
     }
 
     /// Returns a place in line that allows no more attempts than have been made, if there is one.
     #[must_use]
     pub fn exhausted(&self, attempts: u64) -> Option<Rank> {
-        let (max_attempts, rank) = self.capped.first()?;
+        let (max_attempts, rank) = self.index.capped.first()?;
         (u64::from(*max_attempts) <= attempts).then_some(*rank)
     }
 
@@ -218,29 +218,13 @@ impl WaitQueue {
 
     /// Puts a place into the queue. Its rank must be free.
     pub fn join(&mut self, place: Place) {
-        let rank = place.rank();
-        debug_assert!(!self.has(rank));
-        if place.may_return {
-            self.by_token.insert(place.token.clone(), rank);
-        }
-        if !place.is_in_line() {
-            self.vacant.insert(rank, place);
-            return;
-        }
-        let permits = place.claim.permits();
-        if permits > 1 {
-            self.heavy.insert((permits, rank));
-        }
-        if let Some(max_attempts) = place.standing.max_attempts {
-            self.capped.insert((max_attempts, rank));
-        }
-        if place.is_kept() {
-            self.kept += 1;
-            self.kept_bytes += place.heap_bytes();
-        }
-        self.parked += usize::from(place.parked().is_some());
-        self.by_family[place.claim.family() as usize] += 1;
-        self.line.insert(rank, place);
+        debug_assert!(!self.has(place.rank()));
+        self.index.note(&place, true);
+        let places = match place.is_in_line() {
+            true => &mut self.line,
+            false => &mut self.vacant,
+        };
+        places.insert(place.rank(), place);
     }
 
     pub fn watch(&mut self, rank: Rank, watcher: Watcher) {
@@ -250,10 +234,10 @@ impl WaitQueue {
     /// Changes who is at a place in line, which stays in line. Returns who was there.
     pub fn change_presence(&mut self, rank: Rank, presence: Presence) -> Option<Presence> {
         let place = self.line.get_mut(&rank)?;
-        self.parked -= usize::from(place.parked().is_some());
+        self.index.parked -= usize::from(place.parked().is_some());
         let before = std::mem::replace(&mut place.presence, presence);
         debug_assert!(place.is_in_line());
-        self.parked += usize::from(place.parked().is_some());
+        self.index.parked += usize::from(place.parked().is_some());
         Some(before)
     }
 
@@ -264,8 +248,8 @@ impl WaitQueue {
             return false;
         };
         if place.standing.keep.take().is_some() {
-            self.kept -= 1;
-            self.kept_bytes -= place.heap_bytes();
+            self.index.kept -= 1;
+            self.index.kept_bytes -= place.heap_bytes();
         }
         true
     }
@@ -276,7 +260,7 @@ impl WaitQueue {
     /// `parked` has at least the places on which clients wait. It takes as many steps as these are, and as vacant places
     /// are in the queue, however many places are dropped.
     pub fn drop_kept(&mut self, parked: &[Rank]) -> impl Iterator<Item = Piece> + Send + use<> {
-        let takes_idle = self.line.len() - self.parked < self.parked;
+        let takes_idle = self.line.len() - self.index.parked < self.index.parked;
         let mut dropped = WaitQueue::default();
         if takes_idle {
             let idle = self.line.values().filter(|place| place.parked().is_none());
@@ -297,38 +281,20 @@ impl WaitQueue {
             self.left_unserved = dropped.left_unserved;
             self.limits = dropped.limits;
         }
-        if self.kept > 0 {
+        if self.index.kept > 0 {
             for place in self.line.values_mut() {
                 place.standing.keep = None;
             }
-            (self.kept, self.kept_bytes) = (0, 0);
+            (self.index.kept, self.index.kept_bytes) = (0, 0);
         }
         dropped.into_pieces()
     }
 
     /// Removes the place or the watcher with this rank.
     pub fn leave(&mut self, rank: Rank) -> Option<Left> {
-        if let Some(place) = self.line.remove(&rank) {
-            if place.may_return {
-                self.by_token.remove(&place.token);
-            }
-            let permits = place.claim.permits();
-            if permits > 1 {
-                self.heavy.remove(&(permits, rank));
-            }
-            if let Some(max_attempts) = place.standing.max_attempts {
-                self.capped.remove(&(max_attempts, rank));
-            }
-            if place.is_kept() {
-                self.kept -= 1;
-                self.kept_bytes -= place.heap_bytes();
-            }
-            self.parked -= usize::from(place.parked().is_some());
-            self.by_family[place.claim.family() as usize] -= 1;
-            return Some(Left::Place(place));
-        }
-        if let Some(place) = self.vacant.remove(&rank) {
-            self.by_token.remove(&place.token);
+        let place = self.line.remove(&rank);
+        if let Some(place) = place.or_else(|| self.vacant.remove(&rank)) {
+            self.index.note(&place, false);
             return Some(Left::Place(place));
         }
         if let Some(watcher) = self.watching.remove(&rank) {
@@ -371,7 +337,7 @@ impl WaitQueue {
 
     /// Returns what other servers and files know of the kept places of this family, in the order of their ranks.
     pub fn kept_places(&self, family: Family) -> impl Iterator<Item = KeptPlace> {
-        let all = self.line.values().filter(move |_| self.kept > 0);
+        let all = self.line.values().filter(move |_| self.index.kept > 0);
         let all = all.filter(move |place| place.claim.family() == family);
         all.filter_map(Place::kept_place)
     }
@@ -407,9 +373,9 @@ impl WaitQueue {
         };
         let line = self.line.into_values().map(kept);
         line.chain(self.vacant.into_iter().map(|_| None))
-            .chain(self.by_token.into_iter().map(|_| None))
-            .chain(self.heavy.into_iter().map(|_| None))
-            .chain(self.capped.into_iter().map(|_| None))
+            .chain(self.index.by_token.into_iter().map(|_| None))
+            .chain(self.index.heavy.into_iter().map(|_| None))
+            .chain(self.index.capped.into_iter().map(|_| None))
             .chain(self.watching.into_iter().map(|_| None))
             .chain(answered.map(|_| None))
     }
