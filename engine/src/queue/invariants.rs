@@ -1,6 +1,6 @@
 //! What tests and debug builds ask of the queues.
 
-use crate::queue::place::{Place, Presence};
+use crate::queue::place::Place;
 use crate::queue::queues::{Queue, Queues};
 use crate::types::{LeaseUs, QueueId};
 
@@ -26,61 +26,44 @@ impl Queues {
         self.keeps.contains(&(until, id, place.rank()))
     }
 
-    /// Panics unless the indexes agree with the queues.
+    /// Panics unless the indexes are those of the places in the queues.
     pub fn check_invariants(&self) {
-        let (mut places, mut kept, mut waiters) = (0, 0, 0);
-        for (id, queue) in &self.queues {
-            let Queue {
-                db,
-                name,
-                queue,
-                since,
-                ..
-            } = queue;
-            assert_eq!(*since, queue.waiting_since(), "{id:?}: the longest wait");
-            assert!(since.is_none_or(|since| self.by_since.contains(&(since, *id))));
+        let mut again = Queues::default();
+        for (
+            id,
+            Queue {
+                db, name, queue, ..
+            },
+        ) in &self.queues
+        {
             queue.check_invariants();
-            places += queue.len();
-            kept += queue.kept();
-            waiters += queue.waiters();
-            let found = self.find(*db, name.as_bytes());
-            assert_eq!(found, Some(*id), "{id:?} is found by its key");
             let is_empty = queue.is_empty();
             assert!(!is_empty || self.is_due(*id), "{id:?} is empty but not due");
-        }
-        let mut parked = 0;
-        for (id, place) in self.all_in_line() {
-            if let Presence::Parked(client) = &place.presence {
-                parked += 1;
-                assert_eq!(self.place_of(client.waiter), Some((id, place.rank())));
-                assert_eq!(self.waiter_of(client.client), Some(client.waiter));
+            again.last_number = id.0 - 1;
+            again.find_or_make(*db, name.as_bytes());
+            for place in queue.places() {
+                again.join(*id, place.clone());
+            }
+            for (rank, watcher) in queue.watchers() {
+                again.watch(*id, *rank, *watcher);
             }
         }
-        for (until, id, rank) in &self.keeps {
-            assert!(
-                self.is_kept_until(*until, *id, *rank) || self.flushes.has_dropped_of(*id),
-                "{rank:?} is kept until {until:?}"
-            );
+        assert_eq!(self.by_key, again.by_key);
+        assert_eq!(self.by_waiter, again.by_waiter);
+        assert_eq!(self.by_client, again.by_client);
+        assert_eq!(self.waits, again.waits);
+        assert_eq!(self.vacant, again.vacant);
+        let gauges = |queues: &Queues| (queues.places, queues.kept, queues.waiting);
+        assert_eq!(gauges(self), gauges(&again));
+        for keep in &self.keeps {
+            let is_dropped = self.flushes.has_dropped_of(keep.1);
+            assert!(again.keeps.contains(keep) || is_dropped, "{keep:?}");
         }
-        assert_eq!(self.kept, kept as u64, "kept places in all");
-        assert_eq!(self.places, places as u64, "places in all");
-        let waiting: u64 = self.waiting.iter().sum();
-        assert_eq!(waiting, waiters as u64, "waiters by family");
-        let in_line = self.all_in_line().count();
-        let seats = parked + waiters - in_line;
-        assert_eq!(self.by_waiter.len(), seats, "a place a client that waits");
-        assert_eq!(self.by_client.len(), seats, "a connection a client");
-        assert_eq!(
-            self.vacant.len(),
-            places - waiters,
-            "a moment a vacant place"
-        );
+        let noted = self.queues.iter().map(|(id, queue)| (queue.since, *id));
+        let since = |(id, queue): (&QueueId, &Queue)| (queue.queue.waiting_since(), *id);
+        assert!(noted.clone().eq(self.queues.iter().map(since)));
+        let noted = noted.filter_map(|(since, id)| Some((since?, id)));
+        assert_eq!(self.by_since, noted.collect());
         self.due.check_invariants();
-        let waited = self.queues.values().filter(|queue| queue.since.is_some());
-        assert_eq!(self.by_since.len(), waited.count(), "a wait a queue");
-        for (_, id, rank) in &self.waits {
-            let taken = self.by_waiter.values().any(|place| *place == (*id, *rank));
-            assert!(taken, "a moment for a wait that does not exist");
-        }
     }
 }

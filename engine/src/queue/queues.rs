@@ -49,7 +49,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 pub struct Queues {
     pub(super) queues: BTreeMap<QueueId, Queue>,
-    by_key: BTreeMap<Db, BTreeMap<KeyName, QueueId>>,
+    pub(super) by_key: BTreeMap<Db, BTreeMap<KeyName, QueueId>>,
     pub(super) by_waiter: BTreeMap<WaiterId, (QueueId, Rank)>,
     /// The request that each connection waits with: a connection waits for one reply at a time.
     pub(super) by_client: BTreeMap<ClientId, WaiterId>,
@@ -71,7 +71,7 @@ pub struct Queues {
     pub(super) kept: u64,
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places.
     pub(super) waiting: [u64; Family::ALL.len()],
-    last_number: u64,
+    pub(super) last_number: u64,
     pub(super) flushes: Flushes,
 }
 

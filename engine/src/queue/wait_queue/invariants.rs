@@ -3,9 +3,22 @@
 use std::collections::BTreeSet;
 
 use super::{Index, WaitQueue};
-use crate::queue::place::{Place, Presence};
+use crate::queue::place::{Place, Presence, Watcher};
+use crate::types::Rank;
 
 impl WaitQueue {
+    /// Returns all places, in line and vacant.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.line.values().chain(self.vacant.values())
+    }
+
+    /// Returns all watchers, also those whose answer is decided.
+    pub fn watchers(&self) -> impl Iterator<Item = (&Rank, &Watcher)> {
+        let answered = self.answered.iter();
+        let answered = answered.flat_map(|(_, watchers)| watchers);
+        self.watching.iter().chain(answered)
+    }
+
     /// Panics unless the index agrees with the places.
     pub fn check_invariants(&self) {
         let mut index = Index::default();
@@ -24,9 +37,9 @@ impl WaitQueue {
         assert!(!self.vacant.values().any(Place::is_in_line));
         let mut answered = self.answered.iter();
         assert!(answered.all(|(_, watchers)| !watchers.is_empty()));
-        let ranks = self.line.keys().chain(self.vacant.keys());
-        let ranks: BTreeSet<_> = ranks.chain(self.watching.keys()).collect();
-        let places = self.line.len() + self.vacant.len() + self.watching.len();
-        assert_eq!(ranks.len(), places, "a rank is in one map");
+        let ranks = self.places().map(Place::rank);
+        let ranks = ranks.chain(self.watchers().map(|(rank, _)| *rank));
+        let ranks: BTreeSet<_> = ranks.collect();
+        assert_eq!(ranks.len(), self.len(), "a rank is in one map");
     }
 }
