@@ -43,16 +43,17 @@ const TOP_SHIFT: u32 = DIGIT_BITS * (LEVELS - 1);
 /// The bits of a tick that a link stores.
 const LOW_BITS: u64 = 0xFFFF_FFFF;
 
-/// What is next to an id in its list: another id or, with the top bit set, the slot, which both ends of its list point
-/// to. Zero is neither, and marks a link that is in no list.
+/// A node of a slot's circular list: an id or, with the top bit set, the slot itself. Zero is neither, and marks a link
+/// that is in no list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Neighbour(u32);
+struct Node(u32);
 
+/// Where an id or a slot stands in its list. After the slot comes the first id, and before it the last.
 #[derive(Clone, Copy)]
 struct Link {
-    /// `Neighbour::NONE` exactly when the id is not scheduled.
-    prev: Neighbour,
-    next: Neighbour,
+    /// `Node::NONE` exactly when the id is not scheduled.
+    prev: Node,
+    next: Node,
     /// The low bits of the tick at which the id is due. The slot determines the others: see the header of this file.
     tick_low: u32,
 }
@@ -61,13 +62,6 @@ struct Link {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Slot(u32);
 
-/// The first and the last id of a slot's circular list; both are the slot itself if the list is empty.
-#[derive(Clone, Copy)]
-struct Ends {
-    first: Neighbour,
-    last: Neighbour,
-}
-
 pub struct Wheel {
     /// The current tick. No id has a tick below it, and it is never past the latest time that `pop_due` was given. Ids
     /// that are due now are in the slot of level 0 under the hand. If a slot of a higher level is under the hand, its
@@ -75,14 +69,14 @@ pub struct Wheel {
     hand: u64,
     /// Bit `s` of word `level` is set exactly when slot `s` of that level has a list.
     occupied: [u64; LEVELS as usize],
-    slots: [Ends; (LEVELS * DIGITS) as usize],
+    slots: [Link; (LEVELS * DIGITS) as usize],
     /// The links, by [`StateId::place`]. A chunk is allocated when the first of its ids is scheduled.
     chunks: Vec<Option<Box<[Link; CHUNK]>>>,
     /// The number of ids that are scheduled.
     len: usize,
 }
 
-impl Neighbour {
+impl Node {
     const NONE: Self = Self(0);
     const SLOT: u32 = 1 << 31;
 
@@ -109,7 +103,7 @@ impl Neighbour {
 }
 
 // An id must never look like a slot.
-const _: () = assert!(StateId::MAX < Neighbour::SLOT);
+const _: () = assert!(StateId::MAX < Node::SLOT);
 // All digits below the topmost must be in the link.
 const _: () = assert!(1 << TOP_SHIFT <= LOW_BITS);
 
@@ -133,11 +127,16 @@ impl Slot {
 }
 
 impl Link {
-    const UNLINKED: Self = Self {
-        prev: Neighbour::NONE,
-        next: Neighbour::NONE,
-        tick_low: 0,
-    };
+    const UNLINKED: Self = Self::to(Node::NONE);
+
+    /// Returns a link to the same node on both sides.
+    const fn to(node: Node) -> Self {
+        Self {
+            prev: node,
+            next: node,
+            tick_low: 0,
+        }
+    }
 }
 
 impl Default for Wheel {
@@ -152,7 +151,7 @@ impl Wheel {
         Self {
             hand: now_us / TICK_US,
             occupied: [0; LEVELS as usize],
-            slots: Self::empty_slots(),
+            slots: std::array::from_fn(|slot| Link::to(Node::of_slot(Slot(slot as u32)))),
             chunks: Vec::new(),
             len: 0,
         }
@@ -171,7 +170,7 @@ impl Wheel {
             self.chunks.resize_with(chunk + 1, || None);
         }
         let links = self.chunks[chunk].get_or_insert_with(|| Box::new([Link::UNLINKED; CHUNK]));
-        if links[slot].prev != Neighbour::NONE {
+        if links[slot].prev != Node::NONE {
             self.unlink(id);
         }
         self.link(id, tick);
@@ -185,8 +184,7 @@ impl Wheel {
     }
 
     pub fn contains(&self, id: StateId) -> bool {
-        self.link_of(id)
-            .is_some_and(|link| link.prev != Neighbour::NONE)
+        self.link_of(id).is_some_and(|link| link.prev != Node::NONE)
     }
 
     /// Removes one id whose deadline has passed, and returns it.
@@ -214,7 +212,7 @@ impl Wheel {
             self.hand = tick;
             *budget -= 1;
             // The slot is marked as occupied, so it has a first id.
-            let id = self.slots[slot.index()].first.id()?;
+            let id = self.slots[slot.index()].next.id()?;
             let tick_low = self.unlink(id);
             if slot.level() == 0 {
                 return Some(id);
@@ -244,7 +242,7 @@ impl Wheel {
             debug_assert!(
                 links
                     .iter()
-                    .all(|links| links.iter().all(|link| link.prev == Neighbour::NONE)),
+                    .all(|links| links.iter().all(|link| link.prev == Node::NONE)),
                 "an id of chunk {chunk} is scheduled"
             );
             *links = None;
@@ -259,19 +257,6 @@ impl Wheel {
     /// Takes the wheel apart into its chunks, so that the caller can drop them one by one.
     pub fn into_chunks(self) -> impl ExactSizeIterator + Send + 'static {
         self.chunks.into_iter()
-    }
-
-    fn empty_slots() -> [Ends; (LEVELS * DIGITS) as usize] {
-        let none = Ends {
-            first: Neighbour::NONE,
-            last: Neighbour::NONE,
-        };
-        let mut slots = [none; (LEVELS * DIGITS) as usize];
-        for (slot, ends) in (0..).map(Slot).zip(&mut slots) {
-            ends.first = Neighbour::of_slot(slot);
-            ends.last = Neighbour::of_slot(slot);
-        }
-        slots
     }
 
     /// Returns the last tick that can be scheduled: one turn of the topmost ring ahead of the hand, less the slot under
@@ -315,14 +300,14 @@ impl Wheel {
     /// Appends an id that is in no list to the list of its slot.
     fn link(&mut self, id: StateId, tick: u64) {
         let slot = self.slot_of(tick);
-        let node = Neighbour::of_id(id);
-        let last = std::mem::replace(&mut self.slots[slot.index()].last, node);
-        self.set_next(last, node);
+        let node = Node::of_id(id);
+        let last = std::mem::replace(&mut self.slots[slot.index()].prev, node);
+        self.link_mut(last).next = node;
         let link = self.link_mut(node);
-        debug_assert_eq!(link.prev, Neighbour::NONE, "{id:?} is linked twice");
+        debug_assert_eq!(link.prev, Node::NONE, "{id:?} is linked twice");
         *link = Link {
             prev: last,
-            next: Neighbour::of_slot(slot),
+            next: Node::of_slot(slot),
             tick_low: (tick & LOW_BITS) as u32,
         };
         self.occupied[slot.level() as usize] |= 1 << slot.digit();
@@ -335,10 +320,10 @@ impl Wheel {
             prev,
             next,
             tick_low,
-        } = std::mem::replace(self.link_mut(Neighbour::of_id(id)), Link::UNLINKED);
-        debug_assert_ne!(prev, Neighbour::NONE, "{id:?} is not linked");
-        self.set_next(prev, next);
-        self.set_prev(next, prev);
+        } = std::mem::replace(self.link_mut(Node::of_id(id)), Link::UNLINKED);
+        debug_assert_ne!(prev, Node::NONE, "{id:?} is not linked");
+        self.link_mut(prev).next = next;
+        self.link_mut(next).prev = prev;
         // If both neighbours are the same slot, the id was alone in its list.
         if prev == next
             && let Some(slot) = prev.slot()
@@ -349,20 +334,6 @@ impl Wheel {
         tick_low
     }
 
-    fn set_next(&mut self, node: Neighbour, next: Neighbour) {
-        match node.slot() {
-            Some(slot) => self.slots[slot.index()].first = next,
-            None => self.link_mut(node).next = next,
-        }
-    }
-
-    fn set_prev(&mut self, node: Neighbour, prev: Neighbour) {
-        match node.slot() {
-            Some(slot) => self.slots[slot.index()].last = prev,
-            None => self.link_mut(node).prev = prev,
-        }
-    }
-
     /// Returns `None` if no id of the chunk has been scheduled since the chunk was last forgotten.
     fn link_of(&self, id: StateId) -> Option<&Link> {
         let (chunk, slot) = id.place();
@@ -370,13 +341,16 @@ impl Wheel {
         Some(&links[slot])
     }
 
-    /// Returns the link of an id whose chunk is allocated: the id is in a list, or is being put into one.
+    /// Returns the link of a slot, or of an id whose chunk is allocated: the id is in a list, or is being put into one.
     #[inline]
     #[expect(
         clippy::expect_used,
         reason = "`link` allocates the chunk before any list has the id"
     )]
-    fn link_mut(&mut self, node: Neighbour) -> &mut Link {
+    fn link_mut(&mut self, node: Node) -> &mut Link {
+        if let Some(slot) = node.slot() {
+            return &mut self.slots[slot.index()];
+        }
         // As `StateId::place` has it.
         let index = node.0 as usize - 1;
         let links = self.chunks[index / CHUNK].as_mut();
@@ -391,7 +365,7 @@ impl Wheel {
         for (slot, ends) in (0..).map(Slot).zip(&self.slots) {
             let (level, digit) = (slot.level(), slot.digit());
             let has_list = self.occupied[level as usize] >> digit & 1 != 0;
-            assert_eq!(ends.first.id().is_some(), has_list, "{slot:?}: occupied");
+            assert_eq!(ends.next.id().is_some(), has_list, "{slot:?}: occupied");
 
             let shift = DIGIT_BITS * level;
             let under_hand = digit_of(self.hand, level);
@@ -402,8 +376,8 @@ impl Wheel {
             let waited = first_tick >= self.hand;
             assert!(!has_list || waited, "{slot:?}: the hand moved on early");
 
-            let mut prev = Neighbour::of_slot(slot);
-            let mut node = ends.first;
+            let mut prev = Node::of_slot(slot);
+            let mut node = ends.next;
             while let Some(id) = node.id() {
                 let link = self.link_of(id).expect("a linked id has a chunk");
                 assert_eq!(link.prev, prev, "{slot:?}: {id:?}: prev");
@@ -417,11 +391,11 @@ impl Wheel {
                 assert!(listed <= self.len, "{slot:?}: a cycle, or len is short");
                 (prev, node) = (node, link.next);
             }
-            assert_eq!(node, Neighbour::of_slot(slot), "{slot:?}: end of the list");
-            assert_eq!(ends.last, prev, "{slot:?}: last");
+            assert_eq!(node, Node::of_slot(slot), "{slot:?}: end of the list");
+            assert_eq!(ends.prev, prev, "{slot:?}: last");
         }
         let linked = self.chunks.iter().flatten().flat_map(|links| links.iter());
-        let linked = linked.filter(|link| link.prev != Neighbour::NONE).count();
+        let linked = linked.filter(|link| link.prev != Node::NONE).count();
         assert_eq!((self.len, self.len), (listed, linked), "len");
     }
 }
