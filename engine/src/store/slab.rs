@@ -157,17 +157,18 @@ impl<T> Slab<T> {
         if chunk.in_use.len() == CHUNK - 1 {
             self.roomy.insert(c);
         }
-        let mut stripped = None;
-        if chunk.in_use.len() == 0 {
+        let is_unused = chunk.in_use.len() == 0;
+        let gives_back = is_unused && self.spare == self.max_spare;
+        if gives_back {
+            chunk.slots = Box::default();
+            self.roomy.remove(&c);
+            self.bare.push(c);
+        } else if is_unused {
             self.spare += 1;
-            if self.spare > self.max_spare {
-                self.strip_chunk(c);
-                stripped = Some(c);
-            }
         }
         // Drop the value last: if its destructor panics, the slab is already in order.
         drop(value);
-        stripped
+        gives_back.then_some(c)
     }
 
     /// Returns the ids of the next `n` values after `after` (from the first for `None`), in ascending order. Fewer than
@@ -215,16 +216,6 @@ impl<T> Slab<T> {
         self.roomy.insert(c);
         self.spare += 1;
         Some(c)
-    }
-
-    /// Gives back the memory of a chunk that has no id in use.
-    fn strip_chunk(&mut self, c: usize) {
-        let chunk = &mut self.chunks[c];
-        debug_assert_eq!(chunk.in_use.len(), 0, "chunk {c} is in use");
-        chunk.slots = Box::default();
-        self.roomy.remove(&c);
-        self.bare.push(c);
-        self.spare -= 1;
     }
 
     /// Panics unless the comment of every field holds. Walks over all slots.
