@@ -297,11 +297,9 @@ impl Store {
     /// Removes the index entry of an EPHEMERAL hold that is gone, unless the same hold has come back from a file and
     /// was bound to the same connection again.
     fn forget_ephemeral(&mut self, client: ClientId, fence: Fence) {
-        let Some(id) = self.ephemeral.get(&(client, fence)) else {
-            return;
-        };
-        let state = self.states.get(*id);
-        if state.is_none_or(|state| state.body.holds().get(fence).is_none()) {
+        if let Some(id) = self.ephemeral.get(&(client, fence))
+            && (self.get(*id)).is_none_or(|state| state.body.holds().get(fence).is_none())
+        {
             self.ephemeral.remove(&(client, fence));
         }
     }
@@ -335,18 +333,15 @@ impl Store {
     /// a key.
     #[must_use]
     pub fn memory(&self, id: StateId) -> usize {
-        self.states.get(id).map_or(0, |state| {
-            let retained = match state.body.retention() {
-                Some(_) => heap::tree_share(size_of::<(UnixMs, StateId)>()),
-                None => 0,
-            };
-            let closed = match state.body.opens_at() {
-                Some(_) => Timetable::<StateId, UnixMs>::entry_bytes(),
-                None => 0,
-            };
-            let own = state.address.heap_bytes() + state.body.heap_bytes();
-            size_of::<State>() + own + self.leases.bytes_of(id) + closed + retained
-        })
+        let Some(State { address, body }) = self.get(id) else {
+            return 0;
+        };
+        let entry = heap::tree_share(size_of::<(UnixMs, StateId)>());
+        let retained = body.retention().map_or(0, |_| entry);
+        let opening = Timetable::<StateId, UnixMs>::entry_bytes();
+        let closed = body.opens_at().map_or(0, |_| opening);
+        let own = size_of::<State>() + address.heap_bytes() + body.heap_bytes();
+        own + self.leases.bytes_of(id) + closed + retained
     }
 
     /// Returns the holds that end with a connection: the connection, the fence and the state.
