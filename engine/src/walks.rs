@@ -27,7 +27,7 @@ impl Term {
     /// holds at most.
     pub fn walk_ahead(&mut self, store: &mut Store, id: StateId, budget: u32) {
         if self.is_walking() {
-            self.give_moments(store, id, self.took_over(), &mut { budget });
+            self.give_moments(store, id, &mut { budget });
         }
     }
 
@@ -45,7 +45,7 @@ impl Term {
                     return;
                 }
                 *budget -= 1;
-                let is_done = self.give_moments(store, id, self.took_over(), budget);
+                let is_done = self.give_moments(store, id, budget);
                 store.index(id, self.since(), settings);
                 if !is_done {
                     return;
@@ -57,23 +57,15 @@ impl Term {
 
     /// Gives moments to holds that have none, while the budget lasts. Returns whether all holds of the state have one
     /// then.
-    fn give_moments(
-        &mut self,
-        store: &mut Store,
-        id: StateId,
-        from: TakeOver,
-        budget: &mut u32,
-    ) -> bool {
-        let since = self.since();
-        while let Some(hold) = store
-            .get(id)
-            .and_then(|state| state.body.holds().first_before(since))
+    fn give_moments(&mut self, store: &mut Store, id: StateId, budget: &mut u32) -> bool {
+        while let Some(state) = store.get(id)
+            && let Some(hold) = state.body.holds().first_before(self.since())
         {
             if *budget == 0 {
                 return false;
             }
             *budget -= 1;
-            let (fence, due) = (hold.fence(), self.give(from.due(hold)));
+            let (fence, due) = (hold.fence(), self.give(self.took_over().due(hold)));
             store.set_due(id, fence, due);
         }
         true
