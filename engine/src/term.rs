@@ -27,7 +27,7 @@ use fences::Fences;
 
 /// A moment at which this server takes over leases. Their deadlines were written by another server, or by this one
 /// before a restart or demotion.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct TakeOver {
     pub lease: LeaseUs,
     unix: UnixMs,
@@ -82,6 +82,7 @@ pub struct Walk {
 
 /// Invariants on a server that decides: no moment that it ever gave is after `latest_due`; every hold of a state that
 /// the walk has passed has its moment.
+#[derive(Default)]
 pub struct Term {
     /// Whether this server decides: it is a primary, and its data are loaded.
     serving: bool,
@@ -91,23 +92,6 @@ pub struct Term {
     pub places_walk: Option<(QueueId, Rank)>,
     latest_due: LeaseUs,
     pub fences: Fences,
-}
-
-impl Default for Term {
-    fn default() -> Term {
-        Term {
-            serving: false,
-            took_over: TakeOver {
-                lease: LeaseUs(0),
-                unix: UnixMs(0),
-                grace_ms: 0,
-            },
-            states_walk: None,
-            places_walk: None,
-            latest_due: LeaseUs(0),
-            fences: Fences::default(),
-        }
-    }
 }
 
 impl Term {

@@ -54,7 +54,7 @@ impl Fence {
 pub struct Rank(pub Fence);
 
 /// A moment on the lease clock, in microseconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct LeaseUs(pub u64);
 
 impl LeaseUs {
