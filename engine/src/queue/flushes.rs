@@ -18,19 +18,13 @@ type Pieces = Box<dyn Iterator<Item = Piece> + Send>;
 #[derive(Default)]
 pub struct Flushes {
     /// The number of flushes, and the last one of each database; `None` is a flush of all databases.
-    count: u64,
+    pub(super) count: u64,
     last: BTreeMap<Option<Db>, u64>,
     /// The places that flushes have dropped, with the queue that each of them was in. The oldest come first.
-    dropped: VecDeque<(QueueId, Pieces)>,
+    pub(super) dropped: VecDeque<(QueueId, Pieces)>,
 }
 
 impl Flushes {
-    /// Returns the number of flushes so far.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
     /// Notes a flush of this database, or of all.
     pub fn add(&mut self, db: Option<Db>) {
         self.count += 1;
@@ -51,12 +45,6 @@ impl Flushes {
         places: impl Iterator<Item = Piece> + Send + 'static,
     ) {
         self.dropped.push_back((id, Box::new(places)));
-    }
-
-    /// Whether places were dropped that have still to be taken apart.
-    #[must_use]
-    pub fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty()
     }
 
     /// Takes the next piece of a dropped place. Returns the queue that it was in.

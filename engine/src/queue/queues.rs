@@ -109,7 +109,7 @@ impl Queues {
             queue: WaitQueue::default(),
             since: None,
             holder: None,
-            flush: self.flushes.count(),
+            flush: self.flushes.count,
         };
         self.queues.insert(id, queue);
         id
@@ -391,7 +391,7 @@ impl Queues {
     #[must_use]
     pub fn is_large(&self) -> bool {
         let is_small = self.places <= SMALL as u64 && self.queues.len() <= SMALL;
-        !is_small || self.flushes.has_dropped()
+        !is_small || self.has_dropped()
     }
 
     /// Takes the queues apart, one map entry at a step.

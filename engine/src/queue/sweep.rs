@@ -90,15 +90,12 @@ impl Queues {
     /// waits on such a place go on waiting. Drops the queue if nothing else is in it. The places are taken apart later,
     /// see [`Queues::take_apart`].
     pub fn drop_flushed(&mut self, id: QueueId) {
-        let flushes = self.flushes.count();
-        let queue = self.queues.get(&id);
-        if !queue.is_some_and(|queue| self.is_flushed(queue)) {
-            return;
-        }
-        let Some(queue) = self.queues.get_mut(&id) else {
+        let queue = self.queues.get_mut(&id);
+        let Some(queue) = queue.filter(|queue| self.flushes.came_after(queue.flush, queue.db))
+        else {
             return;
         };
-        queue.flush = flushes;
+        queue.flush = self.flushes.count;
         let (kept, before) = (queue.queue.kept(), queue.queue.by_family());
         if kept == 0 {
             return;
@@ -136,7 +133,7 @@ impl Queues {
     /// Whether places were dropped that have still to be taken apart.
     #[must_use]
     pub fn has_dropped(&self) -> bool {
-        self.flushes.has_dropped()
+        !self.flushes.dropped.is_empty()
     }
 
     /// Takes places apart that flushes have dropped. Each entry of a map costs one of the budget.
