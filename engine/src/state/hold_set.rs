@@ -68,10 +68,17 @@ impl HoldSet {
 
     #[must_use]
     pub fn len(&self) -> usize {
+        let (one, many) = self.parts();
+        many.map_or(usize::from(one.is_some()), |many| many.by_fence.len())
+    }
+
+    /// Returns the only hold, or the maps of several.
+    #[inline]
+    fn parts(&self) -> (Option<&Hold>, Option<&Many>) {
         match self {
-            HoldSet::Empty => 0,
-            HoldSet::One(_) => 1,
-            HoldSet::Many(many) => many.by_fence.len(),
+            HoldSet::Empty => (None, None),
+            HoldSet::One(hold) => (Some(hold), None),
+            HoldSet::Many(many) => (None, Some(many)),
         }
     }
 
@@ -86,50 +93,41 @@ impl HoldSet {
 
     #[must_use]
     pub fn get(&self, fence: Fence) -> Option<&Hold> {
-        match self {
-            HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.fence() == fence),
-            HoldSet::Many(many) => many.by_fence.get(&fence),
+        match self.parts() {
+            (one, None) => one.filter(|hold| hold.fence() == fence),
+            (_, Some(many)) => many.by_fence.get(&fence),
         }
     }
 
     pub(crate) fn by_token(&self, token: &Token) -> Option<&Hold> {
-        match self {
-            HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.has_token(token)),
-            HoldSet::Many(many) => many.by_fence.get(many.by_token.get(token)?),
+        match self.parts() {
+            (one, None) => one.filter(|hold| hold.has_token(token)),
+            (_, Some(many)) => many.by_fence.get(many.by_token.get(token)?),
         }
     }
 
     /// Returns the oldest hold.
     #[must_use]
     pub fn first(&self) -> Option<&Hold> {
-        match self {
-            HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold),
-            HoldSet::Many(many) => many.by_fence.values().next(),
-        }
+        let (one, many) = self.parts();
+        one.or_else(|| many?.by_fence.values().next())
     }
 
     /// Returns the hold whose lease runs out first, and when. Holds whose `due` is before `since` do not count.
     pub(crate) fn earliest(&self, since: LeaseUs) -> Option<(LeaseUs, Fence)> {
-        match self {
-            HoldSet::Empty => None,
-            HoldSet::One(hold) => Some((hold.due, hold.fence())).filter(|(due, _)| *due >= since),
-            HoldSet::Many(many) => many.by_deadline.range((since, Fence(0))..).next().copied(),
+        let (one, many) = self.parts();
+        if let Some(many) = many {
+            return many.by_deadline.range((since, Fence(0))..).next().copied();
         }
+        let hold = one.filter(|hold| hold.due >= since)?;
+        Some((hold.due, hold.fence()))
     }
 
     /// Returns a hold whose `due` is before `since`, without a walk over the others.
     pub(crate) fn first_before(&self, since: LeaseUs) -> Option<&Hold> {
-        match self {
-            HoldSet::Empty => None,
-            HoldSet::One(hold) => Some(hold).filter(|hold| hold.due < since),
-            HoldSet::Many(many) => {
-                let (_, fence) = many.by_deadline.first().filter(|(due, _)| *due < since)?;
-                many.by_fence.get(fence)
-            }
-        }
+        let (one, many) = self.parts();
+        let first = one.or_else(|| many?.by_fence.get(&many?.by_deadline.first()?.1));
+        first.filter(|hold| hold.due < since)
     }
 
     /// Returns all holds, the oldest first.
@@ -140,13 +138,11 @@ impl HoldSet {
 
     /// Returns the holds with a greater fence than this one, the oldest first, without a walk over the others.
     pub fn after(&self, fence: Fence) -> impl Iterator<Item = &Hold> {
-        let (one, many) = match self {
-            HoldSet::Empty => (None, None),
-            HoldSet::One(hold) => (Some(hold).filter(|hold| hold.fence() > fence), None),
-            HoldSet::Many(many) => (None, Some(&many.by_fence)),
-        };
+        let (one, many) = self.parts();
+        let one = one.filter(|hold| hold.fence() > fence);
         let later = (Excluded(fence), Unbounded);
-        let many = many.into_iter().flat_map(move |holds| holds.range(later));
+        let many = many.into_iter();
+        let many = many.flat_map(move |many| many.by_fence.range(later));
         one.into_iter().chain(many.map(|(_, hold)| hold))
     }
 
