@@ -2,7 +2,7 @@
 //!
 //! - After a take-over every hold and every kept place gets a moment on the lease clock: see [`crate::term`].
 //! - After a flush, a swap or a take-over queues are made due, and lose kept places that were flushed: see
-//!   [`crate::queue::due`]. These places are taken apart.
+//!   [`crate::queue::sweep`]. These places are taken apart.
 //! - Large things that are no longer needed are dropped: see [`crate::store::leftovers`].
 //!
 //! A call that causes such work takes only a few steps itself, whatever the number of holds and waiters, so that no

@@ -72,8 +72,6 @@ pub struct Wheel {
     slots: [Link; (LEVELS * DIGITS) as usize],
     /// The links, by [`StateId::place`]. A chunk is allocated when the first of its ids is scheduled.
     chunks: Vec<Option<Box<[Link; CHUNK]>>>,
-    /// The number of ids that are scheduled.
-    len: usize,
 }
 
 impl Node {
@@ -153,7 +151,6 @@ impl Wheel {
             occupied: [0; LEVELS as usize],
             slots: std::array::from_fn(|slot| Link::to(Node::of_slot(Slot(slot as u32)))),
             chunks: Vec::new(),
-            len: 0,
         }
     }
 
@@ -231,9 +228,10 @@ impl Wheel {
     }
 
     /// Returns the number of ids that are scheduled.
-    #[cfg(test)]
-    pub const fn len(&self) -> usize {
-        self.len
+    #[cfg(debug_assertions)]
+    pub fn len(&self) -> usize {
+        let links = self.chunks.iter().flatten().flat_map(|links| links.iter());
+        links.filter(|link| link.prev != Node::NONE).count()
     }
 
     /// Gives back the memory of a chunk of ids. None of them may be scheduled.
@@ -311,7 +309,6 @@ impl Wheel {
             tick_low: (tick & LOW_BITS) as u32,
         };
         self.occupied[slot.level() as usize] |= 1 << slot.digit();
-        self.len += 1;
     }
 
     /// Removes an id from its list. Returns the low bits of its tick.
@@ -330,7 +327,6 @@ impl Wheel {
         {
             self.occupied[slot.level() as usize] &= !(1 << slot.digit());
         }
-        self.len -= 1;
         tick_low
     }
 
@@ -361,7 +357,7 @@ impl Wheel {
     #[cfg(debug_assertions)]
     #[expect(clippy::expect_used, reason = "tests call it")]
     pub fn check_invariants(&self) {
-        let mut listed = 0;
+        let (mut listed, len) = (0, self.len());
         for (slot, ends) in (0..).map(Slot).zip(&self.slots) {
             let (level, digit) = (slot.level(), slot.digit());
             let has_list = self.occupied[level as usize] >> digit & 1 != 0;
@@ -388,15 +384,13 @@ impl Wheel {
                 assert!(in_reach, "{slot:?}: {id:?}: {tick} out of reach");
                 assert!(ahead == 0 || self.slot_of(tick) == slot, "{slot:?}: {tick}");
                 listed += 1;
-                assert!(listed <= self.len, "{slot:?}: a cycle, or len is short");
+                assert!(listed <= len, "{slot:?}: a cycle");
                 (prev, node) = (node, link.next);
             }
             assert_eq!(node, Node::of_slot(slot), "{slot:?}: end of the list");
             assert_eq!(ends.prev, prev, "{slot:?}: last");
         }
-        let linked = self.chunks.iter().flatten().flat_map(|links| links.iter());
-        let linked = linked.filter(|link| link.prev != Node::NONE).count();
-        assert_eq!((self.len, self.len), (listed, linked), "len");
+        assert_eq!(listed, len, "ids in lists, and linked ids");
     }
 }
 
