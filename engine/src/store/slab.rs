@@ -209,7 +209,7 @@ impl<T> Slab<T> {
         if c == self.chunks.len() {
             self.chunks.push(Chunk {
                 slots: Box::default(),
-                in_use: Box::new(UsedSlots::EMPTY),
+                in_use: Box::default(),
             });
         }
         self.chunks[c].slots = std::iter::repeat_with(|| None).take(CHUNK).collect();

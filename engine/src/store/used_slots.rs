@@ -4,6 +4,7 @@
 pub const SLOTS: usize = 1 << 10;
 
 /// A set of slots.
+#[derive(Default)]
 pub struct UsedSlots {
     in_use: [u64; SLOTS / 64],
     /// All words before this one are full, so that nothing is looked for there.
@@ -13,12 +14,6 @@ pub struct UsedSlots {
 }
 
 impl UsedSlots {
-    pub const EMPTY: Self = Self {
-        in_use: [0; SLOTS / 64],
-        full_words: 0,
-        count: 0,
-    };
-
     pub const fn len(&self) -> usize {
         self.count
     }
@@ -72,7 +67,7 @@ mod tests {
 
     #[test]
     fn used_slots_claims_lowest_free_slot_first() {
-        let mut slots = UsedSlots::EMPTY;
+        let mut slots = UsedSlots::default();
         for slot in 0..SLOTS {
             assert_eq!((slots.len(), slots.claim()), (slot, Some(slot)));
         }
