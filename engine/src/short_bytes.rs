@@ -75,8 +75,8 @@ impl ShortBytes {
     }
 
     /// Panics unless every comment of `Repr` holds.
-    #[cfg(debug_assertions)]
-    pub fn check_invariants(&self) {
+    #[cfg(test)]
+    fn check_invariants(&self) {
         match &self.0 {
             Repr::Inline { len, bytes } => {
                 assert!(usize::from(*len) <= INLINE_BYTES, "{len} bytes inline");
