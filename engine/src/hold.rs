@@ -134,7 +134,7 @@ impl Hold {
             word |= bits::OWNED;
         }
         let mut hold = Hold {
-            extras: Extras::of(text, owner),
+            extras: (text.or(owner)).map(|_| Extras::new(text, owner)),
             uuid,
             due: LeaseUs(0),
             word,
@@ -347,7 +347,7 @@ impl Hold {
 
     #[cold]
     fn box_numbers(&mut self, numbers: Numbers) {
-        let extras = self.extras.get_or_insert_with(Box::default);
+        let extras = self.extras.get_or_insert_with(|| Extras::new(None, None));
         extras.numbers = Some(Box::new(numbers));
     }
 
@@ -392,28 +392,18 @@ impl Kind {
     }
 }
 
-impl Default for Extras {
-    fn default() -> Extras {
-        Extras {
-            texts: ShortBytes::joined([]),
-            numbers: None,
-        }
-    }
-}
-
 impl Extras {
-    /// Returns the box for a token's text and an owner, if one of them is there.
-    fn of(token: Option<&[u8]>, owner: Option<&[u8]>) -> Option<Box<Extras>> {
-        if token.is_none() && owner.is_none() {
-            return None;
-        }
-        let (token, owner) = (token.unwrap_or_default(), owner.unwrap_or_default());
-        let len = token.len().min(Token::MAX_LEN);
-        let (token, len) = (&token[..len], len as u8);
-        Some(Box::new(Extras {
-            texts: ShortBytes::joined([&[len], token, owner]),
+    /// Returns the box for a token's text and an owner.
+    fn new(token: Option<&[u8]>, owner: Option<&[u8]>) -> Box<Extras> {
+        let texts = token.or(owner).map(|_| {
+            let (token, owner) = (token.unwrap_or_default(), owner.unwrap_or_default());
+            let len = token.len().min(Token::MAX_LEN);
+            ShortBytes::joined([&[len as u8], &token[..len], owner])
+        });
+        Box::new(Extras {
+            texts: texts.unwrap_or_else(|| ShortBytes::joined([])),
             numbers: None,
-        }))
+        })
     }
 
     /// Returns the text of the token, which is empty for a UUID, and the owner.
