@@ -26,18 +26,15 @@ impl Address {
         })
     }
 
-    #[must_use]
     pub fn space(&self) -> Space {
         self.parts().0
     }
 
-    #[must_use]
     pub fn name(&self) -> &[u8] {
         self.parts().1
     }
 
     /// Returns the bytes on the heap.
-    #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
     }

@@ -209,7 +209,6 @@ impl Agenda {
     }
 
     /// Returns the microseconds until the next task is due, 0 while work is left over, `None` if nothing will come due.
-    #[must_use]
     pub fn next_wake(&self, store: &Store, queues: &Queues, now: Now) -> Option<u64> {
         let waits = queues.first_moment();
         let waits = waits.map(|(at, ..)| at.0.saturating_sub(now.mono.0));
@@ -234,7 +233,6 @@ impl Agenda {
     }
 
     /// Whether holds have to be ended or queues to be visited.
-    #[must_use]
     pub fn has_work(&self, queues: &Queues) -> bool {
         !self.endings.is_empty() || !self.closed.is_empty() || queues.first_due().is_some()
     }

@@ -174,7 +174,6 @@ impl Hold {
         }
     }
 
-    #[must_use]
     pub fn fence(&self) -> Fence {
         Fence(self.word & bits::FENCE)
     }

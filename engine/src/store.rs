@@ -55,7 +55,6 @@ pub struct Store {
 }
 
 impl Store {
-    #[must_use]
     pub fn get(&self, id: StateId) -> Option<&State> {
         self.states.get(id)
     }
@@ -65,7 +64,6 @@ impl Store {
     }
 
     /// Returns where the state is; `None` for a stray, and for a state whose database was flushed.
-    #[must_use]
     pub fn db_of(&self, state: &State) -> Option<Db> {
         self.spaces.db(state.address.space())
     }
@@ -89,7 +87,6 @@ impl Store {
     }
 
     /// Returns the number of live holds.
-    #[must_use]
     pub fn holds(&self, family: Family) -> u64 {
         self.holds[family as usize]
     }
@@ -266,7 +263,6 @@ impl Store {
     }
 
     /// Returns the oldest hold that ends with this connection.
-    #[must_use]
     pub fn ephemeral_of(&self, client: ClientId) -> Option<(Fence, StateId)> {
         let held = (client, Fence(0))..=(client, Fence::MAX);
         let ((_, fence), state) = self.ephemeral.range(held).next()?;
@@ -331,7 +327,6 @@ impl Store {
 
     /// Returns the bytes that the state takes, with its entries in the indexes, beside what the server itself takes for
     /// a key.
-    #[must_use]
     pub fn memory(&self, id: StateId) -> usize {
         let Some(State { address, body }) = self.get(id) else {
             return 0;

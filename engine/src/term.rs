@@ -95,31 +95,26 @@ pub struct Term {
 }
 
 impl Term {
-    #[must_use]
     pub fn is_serving(&self) -> bool {
         self.serving
     }
 
     /// Returns the last take-over.
-    #[must_use]
     pub fn took_over(&self) -> TakeOver {
         self.took_over
     }
 
     /// Returns the moment of the last take-over. A `due` before it means that the hold has no moment yet.
-    #[must_use]
     pub fn since(&self) -> LeaseUs {
         self.took_over.lease
     }
 
-    #[must_use]
     pub fn is_walking(&self) -> bool {
         self.states_walk.is_some() || self.places_walk.is_some()
     }
 
     /// Whether the walk has passed this state, so that all its holds must have their moments.
     #[cfg(debug_assertions)]
-    #[must_use]
     pub fn has_walked(&self, id: StateId) -> bool {
         self.states_walk
             .is_none_or(|walk| walk.after.is_some_and(|after| id <= after))
@@ -127,7 +122,6 @@ impl Term {
 
     /// Returns the latest moment that this server ever gave to a hold or a place. The lease clock must be past it when
     /// this server takes over.
-    #[must_use]
     pub fn latest_due(&self) -> LeaseUs {
         self.latest_due
     }
@@ -158,7 +152,6 @@ impl Term {
     }
 
     /// Returns when the hold's lease runs out, on a server that decides.
-    #[must_use]
     pub fn due(&self, hold: &Hold) -> LeaseUs {
         match hold.due >= self.since() {
             true => hold.due,
@@ -167,7 +160,6 @@ impl Term {
     }
 
     /// Returns the milliseconds left of the lease. A replica computes them from the written deadline.
-    #[must_use]
     pub fn lease_left_ms(&self, hold: &Hold, now: Now) -> u64 {
         match self.serving {
             true => self.due(hold).ms_left(now.lease),
@@ -200,7 +192,6 @@ impl Term {
     }
 
     /// Returns the milliseconds for which a place is still kept that nobody waits on, on a server that decides.
-    #[must_use]
     pub fn keep_left_ms(&self, keep_ms: u32, until: LeaseUs, now: Now) -> u64 {
         let until = match until >= self.since() {
             true => until,

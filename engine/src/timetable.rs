@@ -27,19 +27,16 @@ impl<S: Copy + Ord, M: Copy + Ord, V> Timetable<S, M, V> {
     }
 
     /// Returns the earliest moment, and its subject.
-    #[must_use]
     pub fn first(&self) -> Option<(M, S)> {
         self.by_moment.first().copied()
     }
 
     /// Returns the latest moment, and its subject.
-    #[must_use]
     pub fn last(&self) -> Option<(M, S)> {
         self.by_moment.last().copied()
     }
 
     /// Returns the moment of the subject, and what is noted beside it.
-    #[must_use]
     pub fn get(&self, subject: S) -> Option<&(M, V)> {
         self.by_subject.get(&subject)
     }

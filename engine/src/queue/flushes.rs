@@ -32,7 +32,6 @@ impl Flushes {
     }
 
     /// Whether a flush of this database came after the one with this number.
-    #[must_use]
     pub fn came_after(&self, number: u64, db: Db) -> bool {
         let last = [None, Some(db)].map(|db| self.last.get(&db));
         last.iter().flatten().any(|flush| number < **flush)
@@ -66,7 +65,6 @@ impl Flushes {
 
     /// Whether places of this queue were dropped that have still to be taken apart.
     #[cfg(debug_assertions)]
-    #[must_use]
     pub fn has_dropped_of(&self, id: QueueId) -> bool {
         self.dropped.iter().any(|(queue, _)| *queue == id)
     }

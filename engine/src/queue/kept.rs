@@ -97,7 +97,6 @@ impl Queues {
     }
 
     /// Returns the kept place that runs out next, and when.
-    #[must_use]
     pub fn first_keep(&self) -> Option<(LeaseUs, QueueId, Rank)> {
         self.keeps.first().copied()
     }
@@ -109,7 +108,6 @@ impl Queues {
     }
 
     /// Returns the number of kept places.
-    #[must_use]
     pub fn kept(&self) -> u64 {
         self.kept
     }
@@ -132,7 +130,6 @@ impl Queues {
 
     /// Returns the next step of a walk over all places in line, in the order of the queues: the next place of this
     /// queue or, with the rank 0, the next queue.
-    #[must_use]
     pub fn step_after(&self, (id, rank): (QueueId, Rank)) -> Option<(QueueId, Rank)> {
         let next = self.get(id).and_then(|queue| queue.place_after(rank));
         if let Some(place) = next {
@@ -162,7 +159,6 @@ impl Queues {
     }
 
     /// Returns the queue of a name if it has kept places that no flush has dropped.
-    #[must_use]
     pub fn find_kept(&self, db: Db, name: &[u8]) -> Option<&WaitQueue> {
         let queue = self.queues.get(&self.find(db, name)?)?;
         let has_kept = queue.queue.kept() > 0 && !self.is_flushed(queue);
@@ -170,7 +166,6 @@ impl Queues {
     }
 
     /// Returns the bytes that the kept places of a name take.
-    #[must_use]
     pub fn kept_bytes(&self, db: Db, name: &[u8]) -> usize {
         self.find_kept(db, name).map_or(0, |queue| {
             let moments = queue.kept() * heap::tree_share(size_of::<(LeaseUs, QueueId, Rank)>());

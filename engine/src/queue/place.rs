@@ -130,18 +130,15 @@ impl Parked {
 }
 
 impl Place {
-    #[must_use]
     pub fn rank(&self) -> Rank {
         self.standing.rank
     }
 
-    #[must_use]
     pub fn is_kept(&self) -> bool {
         self.standing.keep.is_some()
     }
 
     /// Returns the client that waits on the place, if one does.
-    #[must_use]
     pub fn parked(&self) -> Option<Parked> {
         match &self.presence {
             Presence::Parked(parked) => Some(*parked),
@@ -162,13 +159,11 @@ impl Place {
     }
 
     /// Whether the place is in the line of those that are served.
-    #[must_use]
     pub fn is_in_line(&self) -> bool {
         !matches!(self.presence, Presence::Vacant { .. })
     }
 
     /// Returns what every request of the token is told, if its request was decided or withdrawn.
-    #[must_use]
     pub fn verdict(&self) -> Option<&Answer> {
         match &self.presence {
             Presence::Vacant { verdict, .. } => verdict.as_deref(),
@@ -177,7 +172,6 @@ impl Place {
     }
 
     /// Returns the bytes that the place takes on the heap besides its share of the maps that all places are in.
-    #[must_use]
     pub fn heap_bytes(&self) -> usize {
         // The token is also a key of the queue's map of tokens.
         let tokens = 2 * self.token.heap_bytes();
@@ -189,7 +183,6 @@ impl Place {
     }
 
     /// Returns what other servers and files know of the place, if it is kept.
-    #[must_use]
     pub fn kept_place(&self) -> Option<KeptPlace> {
         let keep = self.standing.keep?;
         Some(KeptPlace {

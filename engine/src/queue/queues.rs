@@ -76,7 +76,6 @@ pub struct Queues {
 }
 
 impl Queues {
-    #[must_use]
     pub fn find(&self, db: Db, name: &[u8]) -> Option<QueueId> {
         if self.queues.is_empty() {
             return None;
@@ -84,12 +83,10 @@ impl Queues {
         self.by_key.get(&db)?.get(name).copied()
     }
 
-    #[must_use]
     pub fn get(&self, id: QueueId) -> Option<&WaitQueue> {
         self.queues.get(&id).map(|queue| &queue.queue)
     }
 
-    #[must_use]
     pub fn key(&self, id: QueueId) -> Option<(Db, &KeyName)> {
         self.queues.get(&id).map(|queue| (queue.db, &queue.name))
     }
@@ -300,20 +297,17 @@ impl Queues {
         self.drop_if_empty(id);
     }
 
-    #[must_use]
     pub fn is_due(&self, id: QueueId) -> bool {
         self.due.get(id).is_some()
     }
 
     /// Returns the queue that has been due for longest.
-    #[must_use]
     pub fn first_due(&self) -> Option<QueueId> {
         self.due.first().map(|(_, id)| id)
     }
 
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places. Vacant places
     /// are no waiters.
-    #[must_use]
     pub fn waiting(&self, family: Family) -> u64 {
         self.waiting[family as usize]
     }
@@ -333,25 +327,21 @@ impl Queues {
     }
 
     /// Returns where this request waits.
-    #[must_use]
     pub fn place_of(&self, waiter: WaiterId) -> Option<(QueueId, Rank)> {
         self.by_waiter.get(&waiter).copied()
     }
 
-    #[must_use]
     pub fn waiter_of(&self, client: ClientId) -> Option<WaiterId> {
         self.by_client.get(&client).copied()
     }
 
     /// Returns the wait or the vacant place that runs out next, and when.
-    #[must_use]
     pub fn first_moment(&self) -> Option<(MonoUs, QueueId, Rank)> {
         let (wait, vacant) = (self.waits.first(), self.vacant.first());
         wait.into_iter().chain(vacant).min().copied()
     }
 
     /// Whether this wait or vacant place still runs out at this moment.
-    #[must_use]
     pub fn runs_out(&self, moment: MonoUs, id: QueueId, rank: Rank) -> bool {
         let listed = (moment, id, rank);
         self.waits.contains(&listed) || self.vacant.contains(&listed)
@@ -363,7 +353,6 @@ impl Queues {
     }
 
     /// Whether this place is kept until this moment and nobody waits on it.
-    #[must_use]
     pub fn is_kept_until(&self, until: LeaseUs, id: QueueId, rank: Rank) -> bool {
         let place = self.get(id).and_then(|queue| queue.place(rank));
         place.is_some_and(|place| match place.presence {
@@ -388,7 +377,6 @@ impl Queues {
     }
 
     /// Whether dropping the queues takes long.
-    #[must_use]
     pub fn is_large(&self) -> bool {
         let is_small = self.places <= SMALL as u64 && self.queues.len() <= SMALL;
         !is_small || self.has_dropped()

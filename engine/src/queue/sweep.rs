@@ -77,7 +77,6 @@ impl Queues {
         }
     }
 
-    #[must_use]
     pub fn is_sweeping(&self) -> bool {
         !self.sweeps.is_empty()
     }
@@ -131,7 +130,6 @@ impl Queues {
     }
 
     /// Whether places were dropped that have still to be taken apart.
-    #[must_use]
     pub fn has_dropped(&self) -> bool {
         !self.flushes.dropped.is_empty()
     }

@@ -50,7 +50,6 @@ pub enum Left {
 
 impl Left {
     /// Returns the client that waited, if one did.
-    #[must_use]
     pub fn parked(&self) -> Option<Parked> {
         match self {
             Left::Place(place) => place.parked(),
@@ -58,7 +57,6 @@ impl Left {
         }
     }
 
-    #[must_use]
     pub fn family(&self) -> Family {
         match self {
             Left::Place(place) => place.claim.family(),
@@ -71,37 +69,31 @@ impl Left {
 pub type Piece = Option<(LeaseUs, Rank)>;
 
 impl WaitQueue {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of places, vacant ones and watchers included, to compare with the bounds.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.waiters() + self.vacant.len()
     }
 
     /// Returns the number of requests that wait: those whose client waits for a reply, and kept places.
-    #[must_use]
     pub fn waiters(&self) -> usize {
         let answered = self.answered.iter().map(|(_, watchers)| watchers.len());
         self.line.len() + self.watching.len() + answered.sum::<usize>()
     }
 
-    #[must_use]
     pub fn kept(&self) -> usize {
         self.index.kept
     }
 
     /// Returns the number of places in line by family.
-    #[must_use]
     pub fn by_family(&self) -> [usize; Family::ALL.len()] {
         self.index.by_family
     }
 
     /// Returns the bytes that the kept places take in this queue.
-    #[must_use]
     pub fn kept_heap_bytes(&self) -> usize {
         let entries = [size_of::<(Rank, Place)>(), size_of::<(Token, Rank)>()];
         let trees = entries.map(|bytes| heap::tree(self.index.kept, bytes));
@@ -109,18 +101,15 @@ impl WaitQueue {
     }
 
     /// Returns how many clients wait for a grant.
-    #[must_use]
     pub fn parked(&self) -> usize {
         self.index.parked
     }
 
     /// Whether a request waits for a grant, so that a new one must queue behind it.
-    #[must_use]
     pub fn has_line(&self) -> bool {
         !self.line.is_empty()
     }
 
-    #[must_use]
     pub fn has_watching(&self) -> bool {
         !self.watching.is_empty()
     }
@@ -129,7 +118,6 @@ impl WaitQueue {
     ///
     /// Each family has its own: vacant places can keep the queue of a semaphore while another family reuses the key,
     /// and a waiter of that family must not be granted under the semaphore's limit.
-    #[must_use]
     pub fn limit(&self, family: Family) -> Option<u32> {
         self.limits[family as usize]
     }
@@ -140,26 +128,22 @@ impl WaitQueue {
     }
 
     /// Returns the place that is served next.
-    #[must_use]
     pub fn head(&self) -> Option<&Place> {
         self.line.values().next()
     }
 
     /// Returns the place of this token.
-    #[must_use]
     pub fn find(&self, token: &Token) -> Option<&Place> {
         let rank = self.index.by_token.get(token)?;
         self.line.get(rank).or_else(|| self.vacant.get(rank))
     }
 
     /// Returns the place in line with this rank.
-    #[must_use]
     pub fn place(&self, rank: Rank) -> Option<&Place> {
         self.line.get(&rank)
     }
 
     /// Returns the rank of this token's kept place.
-    #[must_use]
     pub fn find_kept(&self, token: &Token) -> Option<Rank> {
         let rank = *self
             .index
@@ -170,13 +154,11 @@ impl WaitQueue {
     }
 
     /// Whether a place in line or a vacant one has this rank.
-    #[must_use]
     pub fn has(&self, rank: Rank) -> bool {
         self.line.contains_key(&rank) || self.vacant.contains_key(&rank)
     }
 
     /// Counts the places in line up to and with this one, but no further than `most`.
-    #[must_use]
     pub fn position(&self, rank: Rank, most: usize) -> usize {
         // A new request is the last, so it need not be counted.
         let last = self.line.last_key_value();
@@ -187,14 +169,12 @@ impl WaitQueue {
     }
 
     /// Returns the place in line that comes after this one.
-    #[must_use]
     pub fn place_after(&self, rank: Rank) -> Option<&Place> {
         let rest = (Bound::Excluded(rank), Bound::Unbounded);
         self.line.range(rest).next().map(|(_, place)| place)
     }
 
     /// Returns the place in line that asks for the most permits, with that number, if it is more than `limit`.
-    #[must_use]
     pub fn above(&self, limit: u32) -> Option<(Rank, u32)> {
         let heaviest = self
             .index
@@ -205,13 +185,11 @@ impl WaitQueue {
     }
 
     /// Returns a place in line that allows no more attempts than have been made, if there is one.
-    #[must_use]
     pub fn exhausted(&self, attempts: u64) -> Option<Rank> {
         let (max_attempts, rank) = self.index.capped.first()?;
         (u64::from(*max_attempts) <= attempts).then_some(*rank)
     }
 
-    #[must_use]
     pub fn oldest_vacant(&self) -> Option<Rank> {
         self.vacant.keys().next().copied()
     }
@@ -307,7 +285,6 @@ impl WaitQueue {
     }
 
     /// Returns the answer for this watcher, if one has been decided.
-    #[must_use]
     pub fn answer_for(&self, rank: Rank) -> Option<&Answer> {
         let mut answered = self.answered.iter();
         let decided = answered.find(|(_, watchers)| watchers.contains_key(&rank));
@@ -323,7 +300,6 @@ impl WaitQueue {
     }
 
     /// Returns the next watcher whose answer is decided, and the answer.
-    #[must_use]
     pub fn next_answered(&self) -> Option<(Rank, Answer)> {
         let (answer, watchers) = self.answered.front()?;
         let (rank, _) = watchers.first_key_value()?;
@@ -348,14 +324,12 @@ impl WaitQueue {
     }
 
     /// The family that the queued requests belong to.
-    #[must_use]
     pub fn family(&self) -> Option<Family> {
         let watched = (self.waiters() > 0).then_some(Family::Group);
         self.head().map(|place| place.claim.family()).or(watched)
     }
 
     /// Returns when the longest wait began.
-    #[must_use]
     pub fn waiting_since(&self) -> Option<MonoUs> {
         // Ranks are drawn in the order of arrival, so the first of each kind is its oldest.
         let head = self.head().map(|place| place.standing.since);

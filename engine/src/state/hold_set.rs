@@ -61,12 +61,10 @@ impl Many {
 }
 
 impl HoldSet {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         let (one, many) = self.parts();
         many.map_or(usize::from(one.is_some()), |many| many.by_fence.len())
@@ -91,7 +89,6 @@ impl HoldSet {
         }
     }
 
-    #[must_use]
     pub fn get(&self, fence: Fence) -> Option<&Hold> {
         match self.parts() {
             (one, None) => one.filter(|hold| hold.fence() == fence),
@@ -107,7 +104,6 @@ impl HoldSet {
     }
 
     /// Returns the oldest hold.
-    #[must_use]
     pub fn first(&self) -> Option<&Hold> {
         let (one, many) = self.parts();
         one.or_else(|| many?.by_fence.values().next())

@@ -74,7 +74,6 @@ impl Leftovers {
         }
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -53,7 +53,6 @@ impl Spaces {
         space
     }
 
-    #[must_use]
     pub fn db(&self, space: Space) -> Option<Db> {
         self.db_of.get(&space).copied()
     }

@@ -28,12 +28,10 @@ impl Strays {
         self.states.remove(&id)
     }
 
-    #[must_use]
     pub fn contains(&self, id: StateId) -> bool {
         self.states.contains_key(&id)
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
@@ -43,7 +41,6 @@ impl Strays {
         self.is_unsearched = true;
     }
 
-    #[must_use]
     pub fn need_search(&self) -> bool {
         self.is_unsearched && !self.is_empty()
     }

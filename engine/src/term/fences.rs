@@ -69,7 +69,6 @@ pub struct Fences {
 
 impl Fences {
     /// Returns the last fence that this server gave or saw.
-    #[must_use]
     pub fn last(&self) -> Fence {
         self.last
     }
@@ -105,7 +104,6 @@ impl Fences {
     }
 
     /// Returns the highest fence that the announcements of the cluster's nodes tell of.
-    #[must_use]
     pub fn highest_heard(&self) -> Fence {
         self.heard.max(self.base)
     }
@@ -114,7 +112,6 @@ impl Fences {
     ///
     /// Each start leaps a minute past what was saved, and the other nodes hear of that and save it in turn. So the
     /// fences of a cluster rise by a minute at most for each start of a node.
-    #[must_use]
     pub fn to_save(&self) -> Fence {
         self.last.max(self.heard)
     }
@@ -181,7 +178,6 @@ impl Fences {
     }
 
     /// Returns whether another node has told of a fence that this server has not gone past.
-    #[must_use]
     pub fn is_behind_heard(&self) -> bool {
         self.heard > Fence(0) && self.heard >= self.last
     }
