@@ -19,7 +19,7 @@ impl Address {
     #[must_use]
     #[inline]
     pub fn new(space: Space, name: &[u8]) -> Address {
-        let number = space.number();
+        let number = space.0;
         Address(match u8::try_from(number) {
             Ok(short) if short != LONG => ShortBytes::joined([&[short], name]),
             _ => ShortBytes::joined([&[LONG], &number.to_le_bytes(), name]),
@@ -41,10 +41,8 @@ impl Address {
 
     fn parts(&self) -> (Space, &[u8]) {
         match self.0.as_bytes() {
-            [LONG, a, b, c, d, name @ ..] => {
-                (Space::of_number(u32::from_le_bytes([*a, *b, *c, *d])), name)
-            }
-            [number, name @ ..] => (Space::of_number(u32::from(*number)), name),
+            [LONG, a, b, c, d, name @ ..] => (Space(u32::from_le_bytes([*a, *b, *c, *d])), name),
+            [number, name @ ..] => (Space(u32::from(*number)), name),
             // `new` writes at least one byte.
             [] => (Space::NOWHERE, &[]),
         }
@@ -58,7 +56,7 @@ mod tests {
     #[test]
     fn address_keeps_space_and_name_of_every_length() {
         let numbers = [0, 1, 254, 255, 256, 65_535, 65_536, u32::MAX];
-        let spaces = numbers.map(Space::of_number);
+        let spaces = numbers.map(Space);
         for len in (0..=30).chain([255, 70_000]) {
             for fill in [0, b'a', LONG] {
                 let name = vec![fill; len];
@@ -72,7 +70,7 @@ mod tests {
 
     #[test]
     fn address_of_name_up_to_21_bytes_takes_no_heap() {
-        let space = Space::of_number(254);
+        let space = Space(254);
         assert_eq!(Address::new(space, &[b'k'; 21]).heap_bytes(), 0);
         assert_eq!(Address::new(space, &[b'k'; 22]).heap_bytes(), 32);
     }

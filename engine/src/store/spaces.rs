@@ -9,20 +9,10 @@ use crate::types::Db;
 
 /// The number of a space. Number 0 is for values that are in no database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Space(u32);
+pub struct Space(pub u32);
 
 impl Space {
     pub const NOWHERE: Space = Space(0);
-
-    #[must_use]
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    #[must_use]
-    pub fn of_number(number: u32) -> Space {
-        Space(number)
-    }
 }
 
 /// Invariant: the two maps are each other's inverse.
