@@ -270,18 +270,16 @@ impl HoldSet {
 
     /// Takes the set apart, one hold or one index entry at a step, so that the caller can pause between steps.
     pub fn into_pieces(self) -> impl Iterator<Item = Option<Hold>> {
-        let (one, many) = match self {
-            HoldSet::Empty => (None, None),
-            HoldSet::One(hold) => (Some(hold), None),
-            HoldSet::Many(many) => (None, Some(*many)),
-        };
-        let many = many.into_iter().flat_map(|many| {
-            let holds = many.by_fence.into_values().map(Some);
-            let tokens = many.by_token.into_iter().map(|_| None);
-            let deadlines = many.by_deadline.into_iter().map(|_| None);
-            holds.chain(tokens).chain(deadlines)
-        });
-        one.into_iter().map(Some).chain(many)
+        let mut many = Many::default();
+        match self {
+            HoldSet::Empty => {}
+            HoldSet::One(hold) => drop(many.by_fence.insert(hold.fence(), hold)),
+            HoldSet::Many(maps) => many = *maps,
+        }
+        let holds = many.by_fence.into_values().map(Some);
+        let tokens = many.by_token.into_iter().map(|_| None);
+        let deadlines = many.by_deadline.into_iter().map(|_| None);
+        holds.chain(tokens).chain(deadlines)
     }
 
     /// Returns the bytes on the heap.
