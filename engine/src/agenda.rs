@@ -226,8 +226,8 @@ impl Agenda {
         let retention = store.retention.first().map(|(until, _)| *until);
         let wall = opening.into_iter().chain(retention).min();
         let wall = wall.map(|moment| moment.ms_left(now.unix()).saturating_mul(1_000));
-        let put_off = self.put_off.first();
-        let put_off = put_off.map(|until| until.0.saturating_sub(now.mono.0));
+        let put_off = self.put_off.0.first();
+        let put_off = put_off.map(|(until, _)| until.0.saturating_sub(now.mono.0));
         let all = [waits, leases, keeps, wall, put_off];
         all.into_iter().flatten().min()
     }
@@ -242,7 +242,7 @@ impl Agenda {
         let leftovers = &mut store.leftovers;
         leftovers.drop_entries(take(&mut self.closed));
         leftovers.drop_entries(take(&mut self.endings));
-        leftovers.drop_entries(take(&mut self.put_off).into_pieces());
+        leftovers.drop_entries(take(&mut self.put_off.0).into_pieces());
     }
 }
 

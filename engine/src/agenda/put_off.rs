@@ -10,7 +10,7 @@ use crate::timetable::Timetable;
 use crate::types::{Fence, MonoUs, QueueId, Rank};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
+pub(super) enum Subject {
     Hold(Fence),
     Leases(StateId),
     Opening(StateId),
@@ -35,7 +35,7 @@ impl Subject {
 }
 
 #[derive(Default)]
-pub struct PutOff(Timetable<Subject, MonoUs, Task>);
+pub struct PutOff(pub(super) Timetable<Subject, MonoUs, Task>);
 
 impl PutOff {
     /// Puts the task off until this moment. A task with the same subject that was put off before keeps its moment.
@@ -56,20 +56,10 @@ impl PutOff {
         self.0.remove(Subject::Hold(fence));
     }
 
-    /// Returns the moment at which a task must be tried again.
-    pub fn first(&self) -> Option<MonoUs> {
-        self.0.first().map(|(until, _)| until)
-    }
-
     /// Removes and returns the task that has been due for longest.
     pub fn pop_due(&mut self, now: MonoUs) -> Option<Task> {
         let (_, subject) = self.0.first().filter(|(until, _)| *until <= now)?;
         self.0.remove(subject)
-    }
-
-    /// Takes the index apart, one entry at a step.
-    pub fn into_pieces(self) -> impl Iterator<Item = ()> + Send + 'static {
-        self.0.into_pieces()
     }
 
     /// Whether this task, and not another one with its subject, was put off.
