@@ -355,10 +355,8 @@ impl Queues {
     /// Whether this place is kept until this moment and nobody waits on it.
     pub fn is_kept_until(&self, until: LeaseUs, id: QueueId, rank: Rank) -> bool {
         let place = self.get(id).and_then(|queue| queue.place(rank));
-        place.is_some_and(|place| match place.presence {
-            Presence::Kept { until: kept } => kept == until,
-            Presence::Parked(_) | Presence::Vacant { .. } => false,
-        })
+        let presence = place.map(|place| &place.presence);
+        matches!(presence, Some(Presence::Kept { until: kept }) if *kept == until)
     }
 
     /// Returns all requests whose client waits for a reply.

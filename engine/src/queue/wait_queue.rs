@@ -275,11 +275,9 @@ impl WaitQueue {
             self.index.note(&place, false);
             return Some(Left::Place(place));
         }
-        if let Some(watcher) = self.watching.remove(&rank) {
-            return Some(Left::Watcher(watcher));
-        }
-        let mut answered = self.answered.iter_mut();
-        let watcher = answered.find_map(|(_, watchers)| watchers.remove(&rank))?;
+        let answered = self.answered.iter_mut().map(|(_, watchers)| watchers);
+        let mut watchers = std::iter::once(&mut self.watching).chain(answered);
+        let watcher = watchers.find_map(|watchers| watchers.remove(&rank))?;
         self.answered.retain(|(_, watchers)| !watchers.is_empty());
         Some(Left::Watcher(watcher))
     }
