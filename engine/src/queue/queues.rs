@@ -13,7 +13,6 @@ use std::num::NonZeroU64;
 use crate::answer::{Answer, FullQueue};
 use crate::queue::flushes::Flushes;
 use crate::queue::place::{Place, Presence, Watcher};
-use crate::queue::sweep::Sweep;
 use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::short_bytes::KeyName;
 use crate::store::leftovers::SMALL;
@@ -39,6 +38,15 @@ pub(super) struct Queue {
     pub(super) holder: Option<StateId>,
     /// The number of the flush after which its kept places came: see [`Queues::flush`].
     pub(super) flush: u64,
+}
+
+/// A walk over all queues in the order of their numbers: see [`super::sweep`].
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// The queue that was looked at last.
+    pub(super) after: Option<QueueId>,
+    /// A sweep was asked for during this one: begin again from the start at the end.
+    pub(super) again: bool,
 }
 
 /// Invariants:
@@ -377,7 +385,7 @@ impl Queues {
     /// Whether dropping the queues takes long.
     pub fn is_large(&self) -> bool {
         let is_small = self.places <= SMALL as u64 && self.queues.len() <= SMALL;
-        !is_small || self.has_dropped()
+        !is_small || !self.flushes.dropped.is_empty()
     }
 
     /// Takes the queues apart, one map entry at a step.
