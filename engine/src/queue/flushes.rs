@@ -1,4 +1,4 @@
-//! Which flushes there were, and the kept places that they have dropped.
+//! Which flushes there were, the kept places that they have dropped, and the walks over all queues.
 //!
 //! A flush drops all kept places of its databases at once, however many there are, because it only takes a number. A
 //! queue whose own number is older has kept places that count for nothing. When the sweep after the flush comes to the
@@ -14,6 +14,15 @@ use crate::queue::wait_queue::Piece;
 use crate::types::{Db, QueueId};
 
 type Pieces = Box<dyn Iterator<Item = Piece> + Send>;
+
+/// A walk over all queues in the order of their numbers: see [`super::sweep`].
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// The queue that was looked at last.
+    pub(super) after: Option<QueueId>,
+    /// A sweep was asked for during this one: begin again from the start at the end.
+    pub(super) again: bool,
+}
 
 #[derive(Default)]
 pub struct Flushes {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use crate::answer::{Answer, FullQueue};
-use crate::queue::flushes::Flushes;
+use crate::queue::flushes::{Flushes, Sweep};
 use crate::queue::place::{Place, Presence, Watcher};
 use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::short_bytes::KeyName;
@@ -38,15 +38,6 @@ pub(super) struct Queue {
     pub(super) holder: Option<StateId>,
     /// The number of the flush after which its kept places came: see [`Queues::flush`].
     pub(super) flush: u64,
-}
-
-/// A walk over all queues in the order of their numbers: see [`super::sweep`].
-#[derive(Default)]
-pub(super) struct Sweep {
-    /// The queue that was looked at last.
-    pub(super) after: Option<QueueId>,
-    /// A sweep was asked for during this one: begin again from the start at the end.
-    pub(super) again: bool,
 }
 
 /// Invariants:

@@ -9,8 +9,9 @@
 
 use std::ops::Bound::{Excluded, Unbounded};
 
+use crate::queue::flushes::Sweep;
 use crate::queue::place::Place;
-use crate::queue::queues::{Queue, Queues, Sweep};
+use crate::queue::queues::{Queue, Queues};
 use crate::store::leftovers::SMALL;
 use crate::types::{Db, QueueId, Rank};
 
