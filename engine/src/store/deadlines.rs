@@ -201,11 +201,7 @@ impl Wheel {
                 self.hand = now_tick;
                 return None;
             };
-            debug_assert!(
-                self.hand <= tick,
-                "the hand goes back from {} to {tick}",
-                self.hand
-            );
+            debug_assert!(self.hand <= tick, "the hand goes back to {tick}");
             self.hand = tick;
             *budget -= 1;
             // The slot is marked as occupied, so it has a first id.
