@@ -149,7 +149,7 @@ impl Queues {
     /// Returns the queues that have kept places.
     pub fn with_kept(&self) -> impl Iterator<Item = KeptQueue<'_>> {
         let kept = self.queues.values();
-        let kept = kept.filter(|queue| queue.queue.kept() > 0 && !self.is_flushed(queue));
+        let kept = kept.filter(|queue| self.has_kept(queue));
         kept.map(|queue| KeptQueue {
             db: queue.db,
             name: &queue.name,
@@ -161,8 +161,12 @@ impl Queues {
     /// Returns the queue of a name if it has kept places that no flush has dropped.
     pub fn find_kept(&self, db: Db, name: &[u8]) -> Option<&WaitQueue> {
         let queue = self.queues.get(&self.find(db, name)?)?;
-        let has_kept = queue.queue.kept() > 0 && !self.is_flushed(queue);
-        has_kept.then_some(&queue.queue)
+        self.has_kept(queue).then_some(&queue.queue)
+    }
+
+    /// Whether the queue has kept places that no flush has dropped.
+    fn has_kept(&self, queue: &Queue) -> bool {
+        queue.queue.kept() > 0 && !self.flushes.came_after(queue.flush, queue.db)
     }
 
     /// Returns the bytes that the kept places of a name take.

@@ -11,7 +11,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::queue::flushes::Sweep;
 use crate::queue::place::Place;
-use crate::queue::queues::{Queue, Queues};
+use crate::queue::queues::Queues;
 use crate::store::leftovers::SMALL;
 use crate::types::{Db, QueueId, Rank};
 
@@ -71,10 +71,6 @@ impl Queues {
 
     pub fn is_sweeping(&self) -> bool {
         !self.sweeps.is_empty()
-    }
-
-    pub(super) fn is_flushed(&self, queue: &Queue) -> bool {
-        self.flushes.came_after(queue.flush, queue.db)
     }
 
     /// Drops the kept places of the queue if they came before the last flush of its database. Requests whose client
