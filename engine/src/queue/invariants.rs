@@ -1,7 +1,9 @@
 //! What tests and debug builds ask of the queues.
 
+use std::collections::BTreeSet;
+
 use crate::queue::place::Place;
-use crate::queue::queues::{Queue, Queues};
+use crate::queue::queues::Queues;
 use crate::types::{LeaseUs, QueueId};
 
 impl Queues {
@@ -28,19 +30,20 @@ impl Queues {
 
     /// Panics unless the indexes are those of the places in the queues.
     pub fn check_invariants(&self) {
-        let mut again = Queues::default();
-        for (
-            id,
-            Queue {
-                db, name, queue, ..
-            },
-        ) in &self.queues
-        {
+        let (mut again, mut by_since) = (Queues::default(), BTreeSet::new());
+        for (id, entry) in &self.queues {
+            let queue = &entry.queue;
             queue.check_invariants();
             let is_empty = queue.is_empty();
             assert!(!is_empty || self.is_due(*id), "{id:?} is empty but not due");
+            assert_eq!(
+                entry.since,
+                queue.waiting_since(),
+                "{id:?}: the longest wait"
+            );
+            by_since.extend(entry.since.map(|since| (since, *id)));
             again.last_number = id.0 - 1;
-            again.find_or_make(*db, name.as_bytes());
+            again.find_or_make(entry.db, entry.name.as_bytes());
             for place in queue.places() {
                 again.join(*id, place.clone());
             }
@@ -59,11 +62,7 @@ impl Queues {
             let is_dropped = self.flushes.has_dropped_of(keep.1);
             assert!(again.keeps.contains(keep) || is_dropped, "{keep:?}");
         }
-        let noted = self.queues.iter().map(|(id, queue)| (queue.since, *id));
-        let since = |(id, queue): (&QueueId, &Queue)| (queue.queue.waiting_since(), *id);
-        assert!(noted.clone().eq(self.queues.iter().map(since)));
-        let noted = noted.filter_map(|(since, id)| Some((since?, id)));
-        assert_eq!(self.by_since, noted.collect());
+        assert_eq!(self.by_since, by_since);
         self.due.check_invariants();
     }
 }
