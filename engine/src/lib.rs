@@ -17,6 +17,7 @@
 //!
 //! Where to find what, from the bottom up; no file uses one that stands above it:
 //! - [`types`]: the vocabulary; [`settings`]; [`answer`]: what requests are told; `heap`: what all of it takes;
+//!   `timetable`: subjects in the order of their moments;
 //! - [`change`]: everything that can happen to a state; [`wire`]: its one binary form; [`saved`]: whole states in that
 //!   form;
 //! - [`hold`]: one hold; `state`: a key's value, with all its holds and, in `families`, the rules of each family;
