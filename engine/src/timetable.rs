@@ -74,3 +74,29 @@ impl<S: Copy + Ord, M: Copy + Ord, V> Timetable<S, M, V> {
         assert!(self.by_moment == entries, "moments");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timetable_has_the_last_moment_of_each_subject() {
+        let mut table = Timetable::default();
+        for (subject, moment, note) in [(1, 30, 'a'), (2, 20, 'b'), (1, 10, 'c'), (2, 20, 'd')] {
+            table.set(subject, moment, note);
+            table.check_invariants();
+        }
+        assert_eq!(
+            (table.first(), table.last()),
+            (Some((10, 1)), Some((20, 2)))
+        );
+        assert_eq!(
+            (table.get(1), table.get(2)),
+            (Some(&(10, 'c')), Some(&(20, 'd')))
+        );
+        assert_eq!((table.remove(1), table.remove(1)), (Some('c'), None));
+        table.check_invariants();
+        assert_eq!((table.first(), table.get(1)), (Some((20, 2)), None));
+        assert_eq!(table.into_pieces().count(), 2);
+    }
+}

@@ -37,6 +37,7 @@ impl Spaces {
         }
     }
 
+    /// Gives the database this space, and returns it.
     fn bind(&mut self, db: Db, space: Space) -> Space {
         self.of_db.insert(db, space);
         self.db_of.insert(space, db);
