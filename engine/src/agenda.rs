@@ -95,10 +95,9 @@ impl Agenda {
         while *budget > 0 {
             *budget -= 1;
             let (before, from) = SOURCES.split_at(self.first);
-            let task = from.iter().chain(before);
-            let task = task
-                .copied()
-                .find_map(|source| self.next_of(source, store, queues, now, budget))?;
+            let mut sources = from.iter().chain(before);
+            let task = |source: &Source| self.next_of(*source, store, queues, now, budget);
+            let task = sources.find_map(task)?;
             self.first = (self.first + 1) % SOURCES.len();
             if let Some((db, name)) = key_of(task, store, queues) {
                 return Some((task, db, name));

@@ -145,11 +145,8 @@ impl WaitQueue {
 
     /// Returns the rank of this token's kept place.
     pub fn find_kept(&self, token: &Token) -> Option<Rank> {
-        let rank = *self
-            .index
-            .by_token
-            .get(token)
-            .filter(|_| self.index.kept > 0)?;
+        let rank = self.index.by_token.get(token);
+        let rank = *rank.filter(|_| self.index.kept > 0)?;
         self.line.get(&rank)?.is_kept().then_some(rank)
     }
 
@@ -176,11 +173,8 @@ impl WaitQueue {
 
     /// Returns the place in line that asks for the most permits, with that number, if it is more than `limit`.
     pub fn above(&self, limit: u32) -> Option<(Rank, u32)> {
-        let heaviest = self
-            .index
-            .heavy
-            .last()
-            .filter(|(permits, _)| *permits > limit);
+        let heaviest = self.index.heavy.last();
+        let heaviest = heaviest.filter(|(permits, _)| *permits > limit);
         heaviest.map(|(permits, rank)| (*rank, *permits))
     }
 
