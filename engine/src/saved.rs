@@ -94,9 +94,8 @@ pub struct Assembly {
     state: Loading,
     places: Vec<KeptPlace>,
     tokens: BTreeSet<Token>,
-    last: Fence,
-    /// The last hold of which UNHEARD was added.
-    last_unheard: Fence,
+    /// The kind of the last change, as a number, and its fence or rank.
+    last: (u8, Fence),
     /// Whether the change of [`Body::scalars`] was added already.
     has_scalars: bool,
 }
@@ -108,8 +107,7 @@ impl Assembly {
             state: Loading::new(family),
             places: Vec::new(),
             tokens: BTreeSet::new(),
-            last: Fence(0),
-            last_unheard: Fence(0),
+            last: (0, Fence(0)),
             has_scalars: false,
         }
     }
@@ -164,54 +162,34 @@ impl Assembly {
         self.state.end_grants().map_err(misfit)
     }
 
-    /// Whether the change may come next, by the order of [`Body::as_changes`].
+    /// Whether the change may come next, by the order of [`Body::as_changes`]. The kinds of changes follow each other,
+    /// and within a kind fences and ranks rise.
     fn is_next(&mut self, change: &Change) -> bool {
-        let body = self.state.body();
-        let (scalars_first, is_paused) = (body.has_scalars_first(), body.paused_until().is_some());
-        match change {
-            Change::Grant(grant) => {
-                let rises = grant.fence > self.last;
-                self.last = grant.fence;
-                let is_due = self.has_scalars == scalars_first;
-                rises && is_due && !self.has_later() && !self.has_last()
-            }
-            Change::Limits(_) | Change::Tally(_) | Change::Record(_) => {
-                let first = self.last == Fence(0);
-                !std::mem::replace(&mut self.has_scalars, true) && (first || !scalars_first)
-            }
-            Change::Delay { until } => {
-                until.is_some() && self.is_past_scalars() && !self.has_later() && !self.has_last()
-            }
-            Change::Pause { until } => {
-                until.is_some() && !is_paused && !self.has_last() && self.is_past_scalars()
-            }
-            Change::Unheard { fence, .. } => {
-                let rises = *fence > std::mem::replace(&mut self.last_unheard, *fence);
-                rises && self.is_past_scalars() && self.places.is_empty()
-            }
-            Change::Displaced(_) => self.is_past_scalars() && self.places.is_empty(),
-            Change::Place(place) => {
-                let last = self.places.last();
-                let rises = last.is_none_or(|last| place.rank > last.rank);
-                rises && self.is_past_scalars()
-            }
-            _ => false,
-        }
+        let scalars = match self.state.body().family() {
+            Family::Semaphore => 1,
+            Family::Group | Family::Once => 3,
+            // The state refuses them, wherever they are.
+            Family::Lock => u8::MAX,
+        };
+        let order = match change {
+            Change::Limits(_) | Change::Tally(_) | Change::Record(_) => (scalars, Fence(0)),
+            Change::Grant(grant) => (2, grant.fence),
+            Change::Delay { until: Some(_) } => (4, Fence(0)),
+            Change::Pause { until: Some(_) } => (5, Fence(0)),
+            Change::Unheard { fence, .. } => (6, *fence),
+            // The state takes one, and only when no hold has been heard of.
+            Change::Displaced(_) => return self.is_past_scalars() && self.places.is_empty(),
+            Change::Place(place) => (7, place.rank.0),
+            _ => return false,
+        };
+        let is_behind = order > std::mem::replace(&mut self.last, order);
+        self.has_scalars |= order.0 == scalars;
+        is_behind && (order.0 <= scalars || self.is_past_scalars())
     }
 
     /// Whether the change of [`Body::scalars`] is there, if the family has one.
     fn is_past_scalars(&self) -> bool {
-        self.has_scalars == self.state.body().scalars().is_some()
-    }
-
-    /// Whether one of [`Body::later_scalars`] was added already.
-    fn has_later(&self) -> bool {
-        self.state.body().later_scalars().next().is_some()
-    }
-
-    /// Whether an unheard hold or a kept place was added already: they come last.
-    fn has_last(&self) -> bool {
-        self.last_unheard > Fence(0) || !self.places.is_empty()
+        self.has_scalars || self.state.body().family() == Family::Lock
     }
 
     /// Returns the state. Call it when the last string has been added.
