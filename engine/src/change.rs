@@ -219,10 +219,7 @@ impl End {
 
     #[must_use]
     pub fn word(self) -> &'static str {
-        End::ALL
-            .iter()
-            .find(|(end, _)| *end == self)
-            .map_or("", |(_, word)| word)
+        End::ALL[self as usize].1
     }
 }
 

@@ -180,31 +180,25 @@ impl Now {
 /// The four kinds of keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Family {
-    Lock,
-    Semaphore,
-    Group,
-    Once,
+    Lock = 0,
+    Semaphore = 1,
+    Group = 2,
+    Once = 3,
 }
 
 impl Family {
+    /// In the order of their numbers.
     pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
 
     /// The number of the family in packed strings and among the server's types.
     #[must_use]
     pub const fn number(self) -> u8 {
-        match self {
-            Family::Lock => 0,
-            Family::Semaphore => 1,
-            Family::Group => 2,
-            Family::Once => 3,
-        }
+        self as u8
     }
 
     #[must_use]
     pub fn of_number(number: u8) -> Option<Family> {
-        Family::ALL
-            .into_iter()
-            .find(|family| family.number() == number)
+        Family::ALL.get(usize::from(number)).copied()
     }
 }
 
