@@ -31,30 +31,15 @@ pub enum Unfit {
     MomentAhead,
     /// There is no room for another state.
     Full,
-    LongLease {
-        lease_ms: u64,
-        max_ms: u64,
-    },
     /// A place is kept for longer, or for less long, than QUEUE allows.
     KeptFor {
         keep_ms: u32,
     },
-    LongPause {
-        left_ms: u64,
-    },
-    LongDelay {
-        left_ms: u64,
-        max_ms: u64,
-    },
-    /// A result or a tally is kept for longer than a command allows.
-    LongKept {
-        left_ms: u64,
-        max_ms: u64,
-    },
-    /// A result or a reason is too long.
-    LongText {
-        bytes: u64,
-        max_bytes: u64,
+    /// Something is more than a command allows.
+    Beyond {
+        what: Bounded,
+        value: u64,
+        max: u64,
     },
     ManyPlaces {
         places: u64,
@@ -62,9 +47,51 @@ pub enum Unfit {
     },
 }
 
+/// What commands bound: a length, or a time. What ends at a moment may last a day more, because clocks differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bounded {
+    Lease,
+    Pause,
+    Delay,
+    /// For how long a result or a tally is kept.
+    Kept,
+    /// A result or a reason, in bytes.
+    Text,
+}
+
+impl Bounded {
+    /// Returns what is said before the value, between it and its bound, and after the bound.
+    fn words(self) -> [&'static str; 3] {
+        const DAY: &str = ", and a day more for the clock of another server";
+        const LONGEST: &str = " is the longest, and a day more for the clock of another server";
+        match self {
+            Bounded::Lease => ["it has a lease of", "ms, and dsync.max-lease-ms is", ""],
+            Bounded::Pause => ["its pause lasts", "ms more, and PAUSE allows", DAY],
+            Bounded::Delay => ["its delay lasts", "ms more, and dsync.max-lease-ms is", DAY],
+            Bounded::Kept => ["its result or tally is kept for", "ms more, and", LONGEST],
+            Bounded::Text => [
+                "its result or reason has",
+                "bytes, and dsync.max-result-bytes is",
+                "",
+            ],
+        }
+    }
+
+    fn at_most(self, max: u64, value: u64) -> Result<(), Unfit> {
+        let slack_ms = match self {
+            Bounded::Lease | Bounded::Text => 0,
+            Bounded::Pause | Bounded::Delay | Bounded::Kept => CLOCKS_DIFFER_MS,
+        };
+        let what = self;
+        match value > max.saturating_add(slack_ms) {
+            true => Err(Unfit::Beyond { what, value, max }),
+            false => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DAY_MORE: &str = "and a day more for the clock of another server";
         match self {
             Unfit::FenceAhead => {
                 f.write_str("a fence in it lies more than a year ahead of this server's clock")
@@ -73,30 +100,14 @@ impl fmt::Display for Unfit {
                 f.write_str("a moment in it lies more than a year ahead of this server's clock")
             }
             Unfit::Full => f.write_str("there is no room for another key"),
-            Unfit::LongLease { lease_ms, max_ms } => write!(
-                f,
-                "it has a lease of {lease_ms} ms, and dsync.max-lease-ms is {max_ms}"
-            ),
             Unfit::KeptFor { keep_ms } => write!(
                 f,
                 "it keeps a place for {keep_ms} ms, and QUEUE allows {MIN_QUEUE_MS} to {MAX_QUEUE_MS}"
             ),
-            Unfit::LongPause { left_ms } => write!(
-                f,
-                "its pause lasts {left_ms} ms more, and PAUSE allows {MAX_PAUSE_MS}, {DAY_MORE}"
-            ),
-            Unfit::LongDelay { left_ms, max_ms } => write!(
-                f,
-                "its delay lasts {left_ms} ms more, and dsync.max-lease-ms is {max_ms}, {DAY_MORE}"
-            ),
-            Unfit::LongKept { left_ms, max_ms } => write!(
-                f,
-                "its result or tally is kept for {left_ms} ms more, and {max_ms} is the longest, {DAY_MORE}"
-            ),
-            Unfit::LongText { bytes, max_bytes } => write!(
-                f,
-                "its result or reason has {bytes} bytes, and dsync.max-result-bytes is {max_bytes}"
-            ),
+            Unfit::Beyond { what, value, max } => {
+                let [before, between, after] = what.words();
+                write!(f, "{before} {value} {between} {max}{after}")
+            }
             Unfit::ManyPlaces { places, full } => {
                 let (bound, what) = match full {
                     FullQueue::Key { bound } => (bound, "dsync.max-waiters-per-key"),
@@ -129,9 +140,8 @@ impl Engine {
         self.check_once(body, now)?;
         let mut holds = body.holds().iter();
         holds.try_for_each(|hold| self.check_hold(hold, now))?;
-        let pause = body.paused_until().map(|until| until.ms_left(now.unix()));
-        if let Some(left_ms) = pause.filter(|left_ms| *left_ms > with_day(MAX_PAUSE_MS)) {
-            return Err(Unfit::LongPause { left_ms });
+        if let Some(until) = body.paused_until() {
+            Bounded::Pause.at_most(MAX_PAUSE_MS, until.ms_left(now.unix()))?;
         }
         if let Body::Group(group) = body {
             let tally = group.tally();
@@ -141,7 +151,8 @@ impl Engine {
                 _ => None,
             };
             if let Some(finished) = tally.finished.or(displaced) {
-                check_kept(finished, u64::from(LeaseMs::MAX.0), now)?;
+                let max_ms = u64::from(LeaseMs::MAX.0);
+                Bounded::Kept.at_most(max_ms, finished.ms_left(now.unix()))?;
             }
         }
         self.check_queued(places, db, name, now)
@@ -161,10 +172,8 @@ impl Engine {
             return Ok(());
         };
         if let Some(until) = body.delayed_until() {
-            let (left_ms, max_ms) = (until.ms_left(now.unix()), self.settings.max_lease_ms);
-            if left_ms > with_day(max_ms) {
-                return Err(Unfit::LongDelay { left_ms, max_ms });
-            }
+            let max_ms = self.settings.max_lease_ms;
+            Bounded::Delay.at_most(max_ms, until.ms_left(now.unix()))?;
         }
         let record = once.record();
         self.check_moment(record.touched, now)?;
@@ -180,7 +189,7 @@ impl Engine {
         if done.keep_until == UnixMs::NEVER {
             return Ok(());
         }
-        check_kept(done.keep_until, MAX_KEEP_MS, now)
+        Bounded::Kept.at_most(MAX_KEEP_MS, done.keep_until.ms_left(now.unix()))
     }
 
     /// Checks each of the places, and that there is room for all of them.
@@ -209,19 +218,11 @@ impl Engine {
     }
 
     fn check_lease(&self, lease: LeaseMs) -> Result<(), Unfit> {
-        let (lease_ms, max_ms) = (u64::from(lease.0), self.settings.max_lease_ms);
-        match lease_ms > max_ms {
-            true => Err(Unfit::LongLease { lease_ms, max_ms }),
-            false => Ok(()),
-        }
+        Bounded::Lease.at_most(self.settings.max_lease_ms, lease.0.into())
     }
 
     fn check_text(&self, text: &[u8]) -> Result<(), Unfit> {
-        let (bytes, max_bytes) = (text.len() as u64, self.settings.max_result_bytes);
-        match bytes > max_bytes {
-            true => Err(Unfit::LongText { bytes, max_bytes }),
-            false => Ok(()),
-        }
+        Bounded::Text.at_most(self.settings.max_result_bytes, text.len() as u64)
     }
 
     /// Checks that a moment is at most a year ahead. A server whose own fences are ahead of its clock, because the clock
@@ -240,17 +241,4 @@ fn check_keep(keep_ms: u32) -> Result<(), Unfit> {
         true => Ok(()),
         false => Err(Unfit::KeptFor { keep_ms }),
     }
-}
-
-fn check_kept(until: UnixMs, max_ms: u64, now: Now) -> Result<(), Unfit> {
-    let left_ms = until.ms_left(now.unix());
-    match left_ms > with_day(max_ms) {
-        true => Err(Unfit::LongKept { left_ms, max_ms }),
-        false => Ok(()),
-    }
-}
-
-/// Returns so many milliseconds, and as many more as the clock of another server may be ahead.
-fn with_day(ms: u64) -> u64 {
-    ms.saturating_add(CLOCKS_DIFFER_MS)
 }

@@ -7,7 +7,7 @@ use crate::model::Name;
 use crate::server::{Stored, key_bytes};
 use crate::world::START_US;
 use dsync_engine::answer::FullQueue;
-use dsync_engine::calls::unfit::Unfit;
+use dsync_engine::calls::unfit::{Bounded, Unfit};
 use dsync_engine::change::{Change, Displaced, FinishedRound, KeptPlace, Tally};
 use dsync_engine::families::once::{Completion, Reason, Record};
 use dsync_engine::hold::Grant;
@@ -109,18 +109,21 @@ type Changes = fn(u64) -> Vec<Change>;
 /// What is restored, so much beyond its bound, and why it is refused one beyond.
 const BOUNDS: [(&str, Family, Changes, Unfit); 16] = {
     use Family::{Group, Lock, Once};
-    const MAX_LEASE: Unfit = Unfit::LongLease {
-        lease_ms: DAY + 1,
-        max_ms: DAY,
+    const MAX_LEASE: Unfit = Unfit::Beyond {
+        what: Bounded::Lease,
+        value: DAY + 1,
+        max: DAY,
     };
-    const MAX_TEXT: Unfit = Unfit::LongText {
-        bytes: 65_537,
-        max_bytes: 65_536,
+    const MAX_TEXT: Unfit = Unfit::Beyond {
+        what: Bounded::Text,
+        value: 65_537,
+        max: 65_536,
     };
     const MAX_KEPT: Unfit = Unfit::KeptFor { keep_ms: 60_001 };
-    const MAX_TALLY: Unfit = Unfit::LongKept {
-        left_ms: 31 * DAY + 1,
-        max_ms: 30 * DAY,
+    const MAX_TALLY: Unfit = Unfit::Beyond {
+        what: Bounded::Kept,
+        value: 31 * DAY + 1,
+        max: 30 * DAY,
     };
     #[rustfmt::skip]
     let bounds: [(&str, Family, Changes, Unfit); 16] = [
@@ -138,13 +141,13 @@ const BOUNDS: [(&str, Family, Changes, Unfit); 16] = {
         ("place since", Lock, |more| vec![Change::Place(KeptPlace { since: year(more), ..place(1) })], Unfit::MomentAhead),
         ("pause", Lock, |more| {
             vec![Change::Pause { until: Some(UnixMs(NOW + 31 * DAY + more)) }]
-        }, Unfit::LongPause { left_ms: 31 * DAY + 1 }),
+        }, Unfit::Beyond { what: Bounded::Pause, value: 31 * DAY + 1, max: 30 * DAY }),
         ("delay", Once, |more| {
             vec![Change::Record(record()), Change::Delay { until: Some(UnixMs(NOW + 2 * DAY + more)) }]
-        }, Unfit::LongDelay { left_ms: 2 * DAY + 1, max_ms: DAY }),
+        }, Unfit::Beyond { what: Bounded::Delay, value: 2 * DAY + 1, max: DAY }),
         ("result kept for", Once, |more| {
             done(UnixMs(NOW + TEN_YEARS + DAY + more), 1)
-        }, Unfit::LongKept { left_ms: TEN_YEARS + DAY + 1, max_ms: TEN_YEARS }),
+        }, Unfit::Beyond { what: Bounded::Kept, value: TEN_YEARS + DAY + 1, max: TEN_YEARS }),
         ("result", Once, |more| done(UnixMs::NEVER, 65_536 + more as usize), MAX_TEXT),
         ("reason", Once, |more| {
             let reason = Some(Reason::Given(vec![b'x'; 65_536 + more as usize].into()));
@@ -281,10 +284,28 @@ fn restored_places_need_room_beside_waiters_and_take_that_of_vacant_places() {
 #[test]
 fn refusal_names_setting_value_and_bound() {
     let full = FullQueue::HalfOfKey { bound: 5 };
+    let (value, max) = (2, 1);
+    let beyond = |what| Unfit::Beyond { what, value, max };
     for (unfit, words) in [
         (
             BOUNDS[0].3,
             "it has a lease of 86400001 ms, and dsync.max-lease-ms is 86400000",
+        ),
+        (
+            beyond(Bounded::Pause),
+            "its pause lasts 2 ms more, and PAUSE allows 1, and a day more for the clock of another server",
+        ),
+        (
+            beyond(Bounded::Delay),
+            "its delay lasts 2 ms more, and dsync.max-lease-ms is 1, and a day more for the clock of another server",
+        ),
+        (
+            beyond(Bounded::Kept),
+            "its result or tally is kept for 2 ms more, and 1 is the longest, and a day more for the clock of another server",
+        ),
+        (
+            beyond(Bounded::Text),
+            "its result or reason has 2 bytes, and dsync.max-result-bytes is 1",
         ),
         (
             Unfit::ManyPlaces { places: 6, full },
