@@ -69,7 +69,12 @@ impl Body {
 
     /// Drops everything but the holds.
     pub(crate) fn into_holds(mut self) -> HoldSet {
-        let holds = of_family!(&mut self, family => family.holds_mut());
+        self.take_holds()
+    }
+
+    /// Takes the holds out, and leaves everything else as it is.
+    pub(super) fn take_holds(&mut self) -> HoldSet {
+        let holds = of_family!(self, family => family.holds_mut());
         holds.map(std::mem::take).unwrap_or_default()
     }
 
@@ -158,22 +163,6 @@ impl Body {
         of_family!(self, family => family.scalars())
     }
 
-    /// Whether a saved state has its scalars before its holds. Grants change those of groups and work-once keys, so theirs
-    /// come later.
-    pub(crate) fn has_scalars_first(&self) -> bool {
-        self.family() == Family::Semaphore
-    }
-
-    /// Returns the changes that set what [`Body::scalars`] leaves out, because only later versions of the format have
-    /// it, in the order of their numbers; none for most keys.
-    pub fn later_scalars(&self) -> impl Iterator<Item = Change> + use<> {
-        let delay = self.delayed_until().map(Some);
-        let pause = self.paused_until().map(Some);
-        let delay = delay.map(|until| Change::Delay { until });
-        let pause = pause.map(|until| Change::Pause { until });
-        delay.into_iter().chain(pause)
-    }
-
     /// Returns what the present holds have displaced, and what comes back if they all end undelivered.
     #[must_use]
     pub fn displaced(&self) -> Option<Displaced> {
@@ -190,27 +179,31 @@ impl Body {
     }
 
     /// Returns the changes that make a new state equal to this one, for a saved state: the scalars and the holds, oldest
-    /// first, in the order that `has_scalars_first` says. What only later versions of the format have comes at
-    /// the end.
+    /// first, and then what only later versions of the format have. Grants change the scalars of groups and work-once
+    /// keys, so theirs come after the holds.
     ///
     /// What is displaced is saved only while nobody has heard of a hold: another server, or this one after a restart, ends
     /// no other hold as undelivered.
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
-        let (first, last) = match self.has_scalars_first() {
-            true => (self.scalars(), None),
-            false => (None, self.scalars()),
+        let (first, last) = match self {
+            Body::Semaphore(_) => (self.scalars(), None),
+            _ => (None, self.scalars()),
         };
         let holds = self.holds();
         let grants = holds.iter().map(|hold| Change::Grant(hold.to_grant()));
+        let (delay, pause) = (
+            self.delayed_until().map(Some),
+            self.paused_until().map(Some),
+        );
+        let delay = delay.map(|until| Change::Delay { until });
+        let pause = pause.map(|until| Change::Pause { until });
         let unheard = holds.iter().filter_map(|hold| {
-            Some(Change::Unheard {
-                fence: hold.fence(),
-                keep_ms: hold.unheard_ms()?,
-            })
+            let (fence, keep_ms) = (hold.fence(), hold.unheard_ms()?);
+            Some(Change::Unheard { fence, keep_ms })
         });
         let displaced = self.displaced().filter(|_| holds.is_unheard());
         let all = first.into_iter().chain(grants).chain(last);
-        let all = all.chain(self.later_scalars()).chain(unheard);
+        let all = all.chain(delay).chain(pause).chain(unheard);
         all.chain(displaced.map(Change::Displaced))
     }
 

@@ -1,11 +1,12 @@
-//! Several changes, all or none: what one command of another server brings. An [`Undo`] keeps what each change is about
-//! to touch, and takes the changes back if one of them does not fit.
+//! Several changes, all or none: what one command of another server brings. An [`Undo`] keeps a copy of the body without
+//! its holds, and each hold that a change is about to touch. It takes the changes back if one of them does not fit.
 //!
-//! A copy of the whole body was rejected: a semaphore of 200,000 holders would be copied for each command.
+//! A copy of all holds was rejected: a semaphore of 200,000 holders would be copied for each command.
 
 use super::body::{Body, of_family};
 use super::families::policy::Policy;
-use crate::change::{Change, Displaced, Misfit};
+use super::hold_set::HoldSet;
+use crate::change::{Change, Misfit};
 use crate::hold::Hold;
 use crate::types::Fence;
 
@@ -46,21 +47,18 @@ impl Body {
 
 /// What a body was before some changes.
 struct Undo {
-    scalars: Option<Change>,
-    later_scalars: Vec<Change>,
-    displaced: Option<Displaced>,
+    /// Everything but the holds.
+    rest: Body,
     /// Oldest first: the hold of each fence that a change was about, as it was before that change.
     holds: Vec<(Fence, Option<Hold>)>,
 }
 
 impl Undo {
-    fn of(body: &Body) -> Undo {
-        Undo {
-            scalars: body.scalars(),
-            later_scalars: body.later_scalars().collect(),
-            displaced: body.displaced(),
-            holds: Vec::new(),
-        }
+    fn of(body: &mut Body) -> Undo {
+        let live = body.take_holds();
+        let (rest, holds) = (body.clone(), Vec::new());
+        body.put_holds(live);
+        Undo { rest, holds }
     }
 
     /// Notes what the change will touch. Call it before the change is applied to the body.
@@ -81,14 +79,18 @@ impl Undo {
                 }
             });
         }
-        // The changes may have paused a body that was not paused.
-        let go_on = Change::Pause { until: None };
-        let scalars = [go_on].into_iter().chain(self.scalars);
-        for change in scalars.chain(self.later_scalars) {
-            let restored = body.apply(&change);
-            debug_assert!(restored.is_ok(), "a body takes its own scalars");
+        let live = body.take_holds();
+        *body = self.rest;
+        body.put_holds(live);
+    }
+}
+
+impl Body {
+    /// Puts back what [`Body::take_holds`] took.
+    fn put_holds(&mut self, live: HoldSet) {
+        // Without a place for holds there were none.
+        if let Some(holds) = of_family!(self, family => family.holds_mut()) {
+            *holds = live;
         }
-        // The scalars have dropped what the changes displaced.
-        of_family!(body, family => family.set_displaced(self.displaced));
     }
 }

@@ -207,13 +207,6 @@ impl Policy for WaitGroup {
         self.displaced.as_deref().copied().map(Displaced::Round)
     }
 
-    fn set_displaced(&mut self, displaced: Option<Displaced>) {
-        self.displaced = match displaced {
-            Some(Displaced::Round(round)) => Some(Box::new(round)),
-            _ => None,
-        };
-    }
-
     fn brought_back(&self, displaced: Displaced) -> Option<Change> {
         let Displaced::Round(round) = displaced else {
             return None;

@@ -337,13 +337,6 @@ impl Policy for Once {
         self.displaced_late().cloned().map(Displaced::Late)
     }
 
-    fn set_displaced(&mut self, displaced: Option<Displaced>) {
-        self.displaced = match displaced {
-            Some(Displaced::Late(token)) => Some(Box::new(token)),
-            _ => None,
-        };
-    }
-
     fn brought_back(&self, displaced: Displaced) -> Option<Change> {
         let Displaced::Late(late) = displaced else {
             return None;

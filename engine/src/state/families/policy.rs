@@ -109,8 +109,6 @@ pub(in crate::state) trait Policy {
         None
     }
 
-    fn set_displaced(&mut self, _displaced: Option<Displaced>) {}
-
     /// Returns the change that brings back what the last hold displaced.
     fn brought_back(&self, _displaced: Displaced) -> Option<Change> {
         None
