@@ -196,10 +196,8 @@ impl Engine {
         let mut all = Vec::new();
         for kept in self.queues.with_kept() {
             let held = self.holder(&kept).map(|state| state.body.family());
-            for family in Family::ALL {
-                if held == Some(family) {
-                    continue;
-                }
+            let others = Family::ALL.into_iter();
+            for family in others.filter(|family| held != Some(*family)) {
                 let limit = kept.queue.limit(family).map(Change::Limit);
                 let places = kept.queue.kept_places(family).map(Change::Place);
                 let mut places = places.peekable();
@@ -217,17 +215,11 @@ impl Engine {
     }
 
     /// Returns the value of the queue's name, if it has one that the engine knows of.
-    fn holder(&self, kept: &KeptQueue<'_>) -> Option<&State> {
+    pub(crate) fn holder(&self, kept: &KeptQueue<'_>) -> Option<&State> {
         let state = self.store.get(kept.holder?)?;
         let name = kept.name.as_bytes();
         let is_there = self.store.db_of(state) == Some(kept.db) && state.address.name() == name;
         is_there.then_some(state)
-    }
-
-    /// Whether the queue's name has a value that the engine knows of.
-    #[cfg(debug_assertions)]
-    pub(crate) fn has_holder(&self, kept: &KeptQueue<'_>) -> bool {
-        self.holder(kept).is_some()
     }
 
     /// Takes over what [`Engine::unheld_places`] has returned before a restart, or on another server.
