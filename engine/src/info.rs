@@ -19,6 +19,7 @@ pub struct HoldInfo<'e> {
     pub held_ms: u64,
 }
 
+#[derive(Default)]
 pub struct WaiterInfo<'e> {
     pub owner: Option<&'e [u8]>,
     /// The connection that waits; `NONE` for a kept place on which none does.
@@ -64,6 +65,7 @@ pub struct Info<'e> {
     pub knows_waiters: bool,
 }
 
+#[derive(Default)]
 pub struct KeyWaiters<'e> {
     pub count: usize,
     pub longest_ms: u64,
@@ -128,11 +130,7 @@ impl<'e> Look<'e> {
         let (queues, key, now) = (&self.engine.queues, self.key, self.now);
         let queue = queues.find(key.db, key.name).and_then(|id| queues.get(id));
         let Some(queue) = queue else {
-            return KeyWaiters {
-                count: 0,
-                longest_ms: 0,
-                first: Vec::new(),
-            };
+            return KeyWaiters::default();
         };
         let age = |since: MonoUs| now.mono.ms_since(since);
         let in_line = queue.line().map(|place| WaiterInfo {
@@ -146,12 +144,9 @@ impl<'e> Look<'e> {
             age_ms: age(place.standing.since),
         });
         let watching = queue.watching().map(|watcher| WaiterInfo {
-            owner: None,
             client: watcher.parked.client,
-            rank: None,
-            kept_ms: None,
-            claim: None,
             age_ms: age(watcher.since),
+            ..WaiterInfo::default()
         });
         KeyWaiters {
             count: queue.waiters(),
