@@ -75,11 +75,8 @@ impl Policy for Lock {
     }
 
     fn free_capacity(&self) -> u64 {
-        let claims = [Claim::Shared, Claim::Exclusive];
-        claims
-            .map(|claim| u64::from(self.has_room_for(claim)))
-            .iter()
-            .sum()
+        let claims = [Claim::Shared, Claim::Exclusive].into_iter();
+        claims.filter(|claim| self.has_room_for(*claim)).count() as u64
     }
 
     /// Requests that wait for a lock need no value: the first of them makes a new one.
