@@ -4,7 +4,7 @@
 //! has a shorter form. So [`Writer`] writes whatever `Fields` accepts in the same bytes again.
 
 use super::unreadable::Unreadable;
-use crate::types::{Family, Token, UnixMs};
+use crate::types::{Family, UnixMs};
 
 /// What was read from the packed string of somebody else.
 pub(super) type Read<T> = Result<T, Unreadable>;
@@ -55,16 +55,6 @@ impl Writer<'_> {
     pub(super) fn optional_text(&mut self, text: Option<&[u8]>) {
         self.option(text.map(|text| text.len() as u64));
         self.0.extend_from_slice(text.unwrap_or_default());
-    }
-
-    pub(super) fn token(&mut self, token: &Token) {
-        match token {
-            Token::Uuid(uuid) => {
-                self.byte(0);
-                self.0.extend_from_slice(uuid);
-            }
-            Token::Text(text) => self.text(text),
-        }
     }
 }
 
@@ -151,7 +141,7 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(field))
     }
 
-    fn take(&mut self, field: Name, len: u64) -> Read<&'a [u8]> {
+    pub(super) fn take(&mut self, field: Name, len: u64) -> Read<&'a [u8]> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let taken = self.left.split_at_checked(len);
         let (taken, left) = taken.ok_or_else(|| self.error(field))?;
@@ -167,17 +157,5 @@ impl<'a> Fields<'a> {
     pub(super) fn optional_text(&mut self, field: Name, max: usize) -> Read<Option<&'a [u8]>> {
         let len = self.option(field, 0, max as u64)?;
         len.map(|len| self.take(field, len)).transpose()
-    }
-
-    pub(super) fn token(&mut self, field: Name) -> Read<Token> {
-        let text = self.text(field, 0, Token::MAX_LEN)?;
-        if text.is_empty() {
-            let uuid = self.take(field, 16)?.try_into();
-            return uuid.map(Token::Uuid).map_err(|_| self.error(field));
-        }
-        // A UUID written as a text has a shorter form.
-        Token::parse(text)
-            .filter(|token| matches!(token, Token::Text(_)))
-            .ok_or_else(|| self.error(field))
     }
 }

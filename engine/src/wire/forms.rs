@@ -106,11 +106,25 @@ pub(super) struct Secret;
 
 impl Form<Token> for Secret {
     fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Token> {
-        fields.token(name)
+        let text = fields.text(name, 0, Token::MAX_LEN)?;
+        if text.is_empty() {
+            let uuid = fields.take(name, 16)?.try_into();
+            return uuid.map(Token::Uuid).map_err(|_| fields.error(name));
+        }
+        // A UUID written as a text has a shorter form.
+        Token::parse(text)
+            .filter(|token| matches!(token, Token::Text(_)))
+            .ok_or_else(|| fields.error(name))
     }
 
     fn write(&self, writer: &mut Writer<'_>, token: &Token) {
-        writer.token(token);
+        match token {
+            Token::Uuid(uuid) => {
+                writer.byte(0);
+                writer.0.extend_from_slice(uuid);
+            }
+            Token::Text(text) => writer.text(text),
+        }
     }
 }
 

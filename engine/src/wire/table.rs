@@ -180,7 +180,7 @@ impl Form<Displaced> for DisplacedForm {
 
     fn write(&self, writer: &mut Writer<'_>, displaced: &Displaced) {
         match displaced {
-            Displaced::Late(token) => writer.token(token),
+            Displaced::Late(token) => Secret.write(writer, token),
             Displaced::Round(round) => RoundForm.write(writer, round),
         }
     }
@@ -205,7 +205,7 @@ impl Form<KeptPlace> for PlaceForm {
             since: fields.difference("since", number.unix())?,
             lease: LEASE.read(fields, "lease")?,
             keep_ms: LEASE.read(fields, "keep_ms")?,
-            token: fields.token("token")?,
+            token: Secret.read(fields, "token")?,
             owner: (fields.optional_text("owner", MAX_OWNER_LEN)?).map(Into::into),
         };
         match place.owner.as_deref() {
@@ -227,7 +227,7 @@ impl Form<KeptPlace> for PlaceForm {
         writer.difference(place.since, place.rank.0.unix());
         writer.number(place.lease.0);
         writer.number(place.keep_ms);
-        writer.token(&place.token);
+        Secret.write(writer, &place.token);
         let owner = place.owner.as_deref();
         writer.optional_text(owner.filter(|owner| !owner.is_empty()));
     }
@@ -261,7 +261,7 @@ fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
         owner: None,
     };
     grant.deadline = fields.difference("deadline", lease_end(&grant))?;
-    grant.token = fields.token("token")?;
+    grant.token = Secret.read(fields, "token")?;
     if flag(OWNED) {
         grant.owner = Some(fields.text("owner", 1, MAX_OWNER_LEN)?.into());
     }
@@ -285,7 +285,7 @@ fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     writer.difference(grant.granted, grant.fence.unix());
     writer.number(grant.lease.0);
     writer.difference(grant.deadline, lease_end(grant));
-    writer.token(&grant.token);
+    Secret.write(writer, &grant.token);
     if let Some(owner) = owner {
         writer.text(owner);
     }
