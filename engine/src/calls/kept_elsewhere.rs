@@ -29,6 +29,7 @@ pub struct UnheldPlaces {
 }
 
 /// The kept places of a name while changes to them are checked, before any of them is carried out.
+#[derive(Default)]
 pub(super) struct PlacesInTurn<'a> {
     queue: Option<&'a WaitQueue>,
     /// What the changes so far have made of ranks and tokens.
@@ -47,8 +48,7 @@ impl<'a> PlacesInTurn<'a> {
         let queue = engine.queues.find_kept(db, name);
         (queue.is_some() || changes.iter().any(Change::is_of_queue)).then(|| PlacesInTurn {
             queue,
-            tokens: BTreeMap::new(),
-            ranks: BTreeMap::new(),
+            ..PlacesInTurn::default()
         })
     }
 

@@ -209,11 +209,9 @@ impl Engine {
         if self.queues.find_kept(db, name).is_some() {
             return Ok(());
         }
-        let (queue, count) = (self.queues.find(db, name), places.len() as u64);
-        let room = self
-            .queues
-            .check_room_for_loaded(queue, count, self.queue_bounds());
-        let places = count;
+        let (queue, bounds) = (self.queues.find(db, name), self.queue_bounds());
+        let places = places.len() as u64;
+        let room = (self.queues).check_room_for_loaded(queue, places, bounds);
         room.map_err(|full| Unfit::ManyPlaces { places, full })
     }
 
