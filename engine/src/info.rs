@@ -6,8 +6,7 @@ use crate::engine::Engine;
 use crate::hold::Hold;
 use crate::queue::place::{Place, Presence};
 use crate::state::Body;
-use crate::types::Family;
-use crate::types::{Claim, ClientId, Db, Fence, MonoUs, Now, Rank};
+use crate::types::{Claim, ClientId, Db, Family, Fence, MonoUs, Now, Rank, UnixMs};
 use crate::visit::WrongType;
 
 pub struct HoldInfo<'e> {
@@ -91,6 +90,7 @@ impl<'e> Look<'e> {
         let Some(body) = self.body_of(family)? else {
             return Ok(None);
         };
+        let left_ms = |until: Option<UnixMs>| until.map_or(0, |until| until.ms_left(now.unix()));
         let particulars = match body {
             Body::Lock(_) => Particulars::Lock,
             Body::Semaphore(_) => {
@@ -104,9 +104,7 @@ impl<'e> Look<'e> {
             }
             Body::Once(once) => Particulars::Once {
                 record: once.record(),
-                delay_left_ms: body
-                    .delayed_until()
-                    .map_or(0, |until| until.ms_left(now.unix())),
+                delay_left_ms: left_ms(body.delayed_until()),
             },
             Body::Group(group) => Particulars::Group {
                 tally: group.tally(),
@@ -115,10 +113,9 @@ impl<'e> Look<'e> {
         };
         let first_holders = body.holds().iter().take(count);
         let first_holders = first_holders.map(|hold| engine.hold_info(hold, now));
-        let paused = body.paused_until();
         Ok(Some(Info {
             particulars,
-            paused_ms: paused.map_or(0, |until| until.ms_left(now.unix())),
+            paused_ms: left_ms(body.paused_until()),
             holders: body.holds().len(),
             first_holders: first_holders.collect(),
             waiters: self.waiters(count),
@@ -157,12 +154,10 @@ impl<'e> Look<'e> {
 
     fn kept_ms(&self, place: &Place) -> Option<u64> {
         let keep = place.standing.keep.filter(|_| self.engine.is_serving())?;
-        match place.presence {
-            Presence::Kept { until } => {
-                Some(self.engine.term.keep_left_ms(keep.ms, until, self.now))
-            }
-            Presence::Parked(_) | Presence::Vacant { .. } => None,
-        }
+        let Presence::Kept { until } = place.presence else {
+            return None;
+        };
+        Some(self.engine.term.keep_left_ms(keep.ms, until, self.now))
     }
 }
 

@@ -5,8 +5,7 @@
 use crate::change::End;
 use crate::hold::Hold;
 use crate::state::State;
-use crate::types::Family;
-use crate::types::{Db, Fence, UnixMs};
+use crate::types::{Db, Family, Fence, UnixMs};
 
 /// One such end.
 #[derive(Clone, PartialEq, Eq, Debug)]
