@@ -29,10 +29,10 @@ impl Writer<'_> {
     pub(super) fn number(&mut self, n: impl Into<u64>) {
         let mut n = n.into();
         while n >= 0x80 {
-            self.byte(low_bits(n) | 0x80);
+            self.byte(n as u8 | 0x80);
             n >>= 7;
         }
-        self.byte(low_bits(n));
+        self.byte(n as u8);
     }
 
     /// Appends a number below 2^64 - 1, or nothing.
@@ -56,10 +56,6 @@ impl Writer<'_> {
         self.option(text.map(|text| text.len() as u64));
         self.0.extend_from_slice(text.unwrap_or_default());
     }
-}
-
-fn low_bits(n: u64) -> u8 {
-    (n & 0x7f) as u8
 }
 
 /// Reads the fields of a change one by one, and compares each with its bounds.

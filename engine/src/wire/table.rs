@@ -270,14 +270,10 @@ fn read_grant(kind: u8, fields: &mut Fields<'_>) -> Read<Grant> {
 
 fn write_grant(writer: &mut Writer<'_>, grant: &Grant) {
     let owner = grant.owner.as_deref().filter(|owner| !owner.is_empty());
-    let is_shared = grant.claim == Claim::Shared;
-    let flags = [
-        (grant.renewed, RENEWED),
-        (owner.is_some(), OWNED),
-        (is_shared, SHARED),
-    ];
-    let flags = flags.map(|(is_set, flag)| u8::from(is_set) * flag);
-    writer.byte(GRANT + flags.iter().sum::<u8>());
+    let flag = |flag: u8, is_set: bool| u8::from(is_set) * flag;
+    let (renewed, owned) = (flag(RENEWED, grant.renewed), flag(OWNED, owner.is_some()));
+    let shared = flag(SHARED, grant.claim == Claim::Shared);
+    writer.byte(GRANT | renewed | owned | shared);
     if let Claim::Permits(permits) = grant.claim {
         writer.number(permits);
     }
