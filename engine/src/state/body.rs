@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use crate::state::families::group::WaitGroup;
 use crate::state::families::lock::Lock;
 use crate::state::families::once::Once;
-use crate::state::families::policy::{Policy, Retention};
+use crate::state::families::policy::Policy;
 use crate::state::families::semaphore::Semaphore;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, UnixMs};
@@ -153,8 +153,7 @@ impl Body {
 
     /// Returns the moment under which the key is in the `retention` index.
     pub(crate) fn retention(&self) -> Option<UnixMs> {
-        let retention: Option<&Retention> = of_family!(self, family => family.retention());
-        retention?.noted.get()
+        of_family!(self, family => family.retention()?.noted.get())
     }
 
     /// Returns the change that sets everything but the holds: a family's scalars. `None` for a lock, which has none.

@@ -303,11 +303,8 @@ impl Policy for Once {
                 return Ok(run);
             }
             // A client was told FAILED: a DONE by the run that lapsed last is refused from now on.
-            Change::GiveUp => {
-                if self.late().is_some() {
-                    self.stage = Stage::default();
-                }
-            }
+            Change::GiveUp if self.late().is_some() => self.stage = Stage::default(),
+            Change::GiveUp => {}
             Change::Record(record) => self.set_record(record)?,
             // A delay begins and ends while nobody runs, no DONE of an earlier run is accepted, and the work is not done.
             // Attempts and reason are kept as long after it as after any change: the next attempt still finds them.
