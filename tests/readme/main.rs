@@ -42,7 +42,7 @@ const GUIDES: [&str; 6] = [
     "tests/golden/README.md",
 ];
 const STORIES: &str = "tests/server";
-const SOURCES: [&str; 2] = ["src", "engine/src"];
+const SOURCES: [&str; 3] = ["src", "engine/src", "engine/tests"];
 
 /// Crates whose items documents name in the same way as tests.
 const CRATES: [&str; 5] = ["dsync", "dsync_client", "redis", "std", "tokio"];
