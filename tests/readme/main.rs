@@ -181,7 +181,7 @@ fn files(folder: &Path, found: &mut Vec<String>) {
 #[test]
 fn every_source_file_that_a_guide_names_is_there() {
     let mut sources = Vec::new();
-    for folder in ["src", "engine", "tests", "scripts"] {
+    for folder in ["cli/src", "src", "engine", "tests", "scripts"] {
         files(&root().join(folder), &mut sources);
     }
     for guide in GUIDES {
