@@ -3,8 +3,9 @@
 //! Every call on a key is a visit. It finds the state and the queue of the key once, and has the time. What a call
 //! changes, it changes through the visit: the state by [`Visit::decide`] alone.
 //!
-//! A visit is made, and closed, by [`Engine::visit`](crate::Engine::visit) alone, so no call can forget to serve those
-//! that wait, or to note when the key comes due.
+//! [`Engine::visit`](crate::Engine::visit) makes each visit, and settles the key that a call has changed. So no call
+//! can forget to serve those that wait, or to note when the key comes due. `calls::turn_away` alone makes visits that
+//! are not settled, because nothing may be served there.
 
 use crate::answer::Answer;
 use crate::change::Change;
@@ -144,7 +145,7 @@ impl<'v> Visit<'v> {
     pub(crate) fn free_capacity(&mut self) -> u64 {
         if let Some(queue) = self.queue {
             if self.engine.queues.take_left_unserved(queue) {
-                // Until a waiter left, a moment ago, new requests had to queue behind it.
+                // A waiter left before this visit. Until then nothing was free: new requests queued behind it.
                 self.engine.effects.may_free_capacity = true;
                 return 0;
             }

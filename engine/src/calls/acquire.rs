@@ -35,8 +35,8 @@ impl Visit<'_> {
         if self.body_of(family).is_err() {
             return Reply::Now(Answer::WrongType);
         }
-        // A due queue has not been settled since it was touched, and each request keeps a group or a work-once key longer.
-        // Nothing else needs to be settled by a visit that changes nothing.
+        // Settle the key even if this call changes nothing: if its queue is due, or if each request keeps the key longer,
+        // as with groups and work-once keys. Other keys are settled only after a change.
         let is_due = self
             .queue
             .is_some_and(|queue| self.engine.queues.is_due(queue));
@@ -186,9 +186,10 @@ impl Visit<'_> {
         }
     }
 
-    /// Returns the answer to a request that must not run: the result, or FAILED if its attempts are used up. It is
-    /// FAILED only if no run lives and no request waits, because earlier requests must be answered first. During a delay
-    /// it is FAILED at once, because those that wait then may still begin.
+    /// Returns the answer to a request that must not run: the result, or FAILED if its attempts are used up.
+    ///
+    /// FAILED is told only if no run lives and no request waits, because earlier requests are answered first. During a
+    /// delay it is told at once: all that wait then allow more attempts, so none of them waits for this answer.
     fn concluded(&mut self, max_attempts: Option<u32>) -> Option<Answer> {
         let Some(Body::Once(once)) = self.body() else {
             return None;

@@ -1,8 +1,8 @@
 //! Kept places that another server decided, or this one before a restart: followed, saved and loaded.
 //!
-//! A kept place belongs to the queue of a name, and is saved with the value of that name. Between the removal of a value
-//! and the next visit of its queue, which gives the name a value again, the places have none: a snapshot that is made
-//! then has them apart, see [`Engine::unheld_places`].
+//! A kept place belongs to the queue of a name, and is saved with the value of that name. When the value is removed, the
+//! next visit of the queue gives the name a new one. A snapshot that is made before that visit saves the places apart:
+//! see [`Engine::unheld_places`].
 
 use std::collections::BTreeMap;
 

@@ -110,8 +110,8 @@ fn of_head(body: Option<&Body>, head: &Place, limit: Option<u32>) -> Next {
 fn of_round(body: Option<&Body>, queue: &WaitQueue) -> Next {
     match body {
         Some(Body::Group(group)) if group.is_over(false) => Next::Finish,
-        // RENAME or SWAPDB has replaced the group that they waited for with one that had finished already, or
-        // they waited for requests that have left a group without being added.
+        // RENAME or SWAPDB has replaced the group with one that had finished, or the last queued ADD has left a group to
+        // which nobody was added.
         Some(Body::Group(group))
             if queue.has_watching() && group.has_nothing_to_wait_for(false) =>
         {

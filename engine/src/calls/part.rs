@@ -58,9 +58,9 @@ impl Visit<'_> {
         self.asking.is_some_and(|asking| asking.rank == rank)
     }
 
-    /// Returns the place that tells this decision when its token asks again, for what was left of its time: only if the
-    /// place was kept and nobody waits on it, so that nobody is told now. DONE and WRONGTYPE leave none, because
-    /// the key itself tells them.
+    /// Returns a vacant place that has this answer for its token, for the rest of the time for which the place was kept.
+    /// `None` if the place was not kept, if a client is told now, and unless the answer is FAILED or a refusal: DONE and
+    /// WRONGTYPE are told by the key itself.
     fn with_verdict(&self, place: &Place, answer: &Answer) -> Option<Place> {
         let keep = place.standing.keep?;
         let Presence::Kept { until } = place.presence else {

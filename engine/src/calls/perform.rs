@@ -8,8 +8,8 @@ use crate::types::{Family, Fence, MonoUs, QueueId, Rank};
 use crate::visit::Visit;
 
 impl Visit<'_> {
-    /// Does the task, and everything else that is due for its key, except that the end of a pause lapses no hold. If the
-    /// key cannot be written, only waits run out.
+    /// Does the task, and then all else that is due for its key; but the end of a pause lapses no hold. While the key
+    /// cannot be written, only waits run out, and every other task is put off.
     pub fn perform(&mut self, task: Task) {
         let engine = &mut *self.engine;
         if !self.now.may_write && !matches!(task, Task::RunOut { .. }) {
@@ -42,7 +42,8 @@ impl Visit<'_> {
                 let more = self.serve_more(queue);
                 if self.engine.queues.is_kept_until(until, queue, rank) {
                     match more {
-                        // If a grant is due at the same time, the grant wins. The task may have been put off before.
+                        // A grant may be due for this place, and the grant wins. List the place again, because a task
+                        // that was put off has taken it off the list.
                         true => drop(self.engine.queues.detach(queue, rank, until)),
                         false => self.drop_kept(queue, rank),
                     }

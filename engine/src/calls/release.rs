@@ -40,9 +40,10 @@ impl Visit<'_> {
         Ok(fence.is_some() || withdrawn)
     }
 
-    /// Removes the token's request from the queue, waiting, kept or vacant, and answers its connection if one waits.
-    /// Returns whether there was a request. Without this, a client that gave up on the reply would be granted without
-    /// knowing it, and would hold up the others for a lease. With `marks` the token stays withdrawn for a while.
+    /// Removes the token's place from the queue, waiting, kept or vacant, and answers its client if one waits. Returns
+    /// whether there was a place. With `marks`, later requests of the token are answered as withdrawn for `rejoin_ms`.
+    ///
+    /// A client that has given up on the reply must not be granted: it would hold up the others for a lease.
     fn withdraw(&mut self, family: Family, token: &Token, marks: bool) -> bool {
         let place = self.queue().and_then(|queue| queue.find(token));
         let place = place.filter(|place| place.verdict().is_none());

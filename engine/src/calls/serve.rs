@@ -113,7 +113,7 @@ impl Visit<'_> {
             self.left(rank);
         }
         match self.told(&place) {
-            // Nobody was heard from, so the lease stays as it is.
+            // The token has not asked, so its lease is not renewed.
             Told::Nobody { .. } => self.announce(rank, fence),
             Told::Client { client, ephemeral } => {
                 let to = (client, ephemeral);

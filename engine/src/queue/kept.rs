@@ -1,4 +1,15 @@
 //! The kept places of all queues: how many there may be, when they run out, and who saves them.
+//!
+//! A kept place stands in line like any other. What is special about it:
+//! - It is replicated and saved, so only the server that decides makes, changes or removes one, and each such step is a
+//!   change. A GRANT to its token removes it everywhere.
+//! - It runs out by the lease clock, which stands still while the server could not serve. While a client waits on it, it
+//!   does not run out.
+//! - Its turn may come while nobody waits on it. The hold is then granted and announced, and its lease is short until its
+//!   token is heard from.
+//!
+//! Rejected: to write the moment into the change, so that a replica knows it. Each request that asks again would have
+//! to be replicated.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};

@@ -93,8 +93,8 @@ pub enum Presence {
     /// Nobody waits, and the place delays nobody. It is left to its token until then.
     Vacant {
         until: MonoUs,
-        /// What every request of the token is told, because its request was decided while nobody waited for the answer, or
-        /// withdrawn. `None` after a connection closed: the next request that waits takes the place again.
+        /// The answer to every request of the token: its request was withdrawn, or decided while nobody waited for the
+        /// answer. `None` if the connection closed: the next request with BLOCK or QUEUE takes the place again.
         verdict: Option<Box<Answer>>,
     },
 }

@@ -3,8 +3,8 @@
 //! Requests join at the back and are granted one after the other from the front; none is served before the first. So
 //! small requests cannot starve a request for many permits: freed permits accumulate until there are enough for it.
 //!
-//! Whose client waits, and whose place is kept (QUEUE), stands *in line*. A *vacant* place has its rank but delays no
-//! other request. Vacant places are in a map of their own, so the first in line is found without stepping over them.
+//! A place is *in line* if its client waits or if it is kept (QUEUE). A *vacant* place keeps its rank but delays no other
+//! request. Vacant places are in a map of their own, so the first in line is found without stepping over them.
 //! *Watchers* (WAIT of a group) claim nothing, and are answered all together.
 //!
 //! Ordered maps by rank are used rather than a linked list: to leave and to find the head cost a few comparisons, a
@@ -229,8 +229,8 @@ impl WaitQueue {
     /// Drops all kept places. A request whose client waits on one goes on waiting, on a place that is not kept. Returns
     /// what is left of the dropped places, to be taken apart in slices: see [`WaitQueue::into_pieces`].
     ///
-    /// `parked` has at least the places on which clients wait. It takes as many steps as these are, and as vacant places
-    /// are in the queue, however many places are dropped.
+    /// `parked` must have every place on which a client waits, and may have more. Takes some steps for each of them and
+    /// for each vacant place, however many places are dropped.
     pub fn drop_kept(&mut self, parked: &[Rank]) -> impl Iterator<Item = Piece> + Send + use<> {
         let takes_idle = self.line.len() - self.index.parked < self.index.parked;
         let mut dropped = WaitQueue::default();
