@@ -1,7 +1,7 @@
 //! The rules of dsync: locks, semaphores, wait groups and work-once keys as plain data.
 //!
-//! The engine is deterministic: the same calls in the same order give the same states and the same [`Effects`]. The
-//! tests against a model rely on that. So this crate has deliberately
+//! The engine is deterministic: the same calls in the same order give the same states and the same
+//! [`Effects`](effect::Effects). The tests against a model rely on that. So this crate has deliberately
 //! - no clock and no timer: each call is given the time as a [`Now`](types::Now). [`Engine::next_wake`] returns when to
 //!   ask [`Engine::next_task`] what has come due; to ask too early or too often does nothing;
 //! - no randomness: tokens come with requests, fences are made from the time and the last fence, and no order depends

@@ -1,7 +1,7 @@
 //! One key for one moment.
 //!
 //! Every call on a key is a visit. It finds the state and the queue of the key once, and has the time. What a call
-//! changes, it changes through the visit: the state by [`Visit::decide`] alone.
+//! changes, it changes through the visit: the state by `Visit::decide` alone.
 //!
 //! [`Engine::visit`](crate::Engine::visit) makes each visit, and settles the key that a call has changed. So no call
 //! can forget to serve those that wait, or to note when the key comes due. `calls::turn_away` alone makes visits that

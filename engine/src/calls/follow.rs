@@ -1,6 +1,6 @@
 //! Changes that another server decided, or this one before a restart.
 //!
-//! A replica applies changes and never decides: see [`crate::term`].
+//! A replica applies changes and never decides: see `crate::term`.
 
 use crate::calls::kept_elsewhere::PlacesInTurn;
 use crate::change::{Change, Misfit};
