@@ -8,28 +8,12 @@
 //!
 //! Deliberately absent: the passing of time. A hold whose lease has run out stays as it is until a call ends it.
 
+mod extras;
+
 use crate::heap;
-use crate::short_bytes::ShortBytes;
 use crate::store::slab::StateId;
 use crate::types::{Claim, ClientId, Fence, LeaseMs, LeaseUs, Token, UnixMs};
-
-/// A number below 2^24 in three bytes.
-#[derive(Clone, Copy)]
-struct U24([u8; 3]);
-
-impl U24 {
-    fn new(number: u64) -> Option<U24> {
-        match number.to_le_bytes() {
-            [a, b, c, 0, 0, 0, 0, 0] => Some(U24([a, b, c])),
-            _ => None,
-        }
-    }
-
-    fn get(self) -> u32 {
-        let [a, b, c] = self.0;
-        u32::from_le_bytes([a, b, c, 0])
-    }
-}
+use extras::{Extras, Numbers, U24};
 
 /// What is replicated and saved of a hold, and therefore equal on all servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,30 +78,6 @@ mod bits {
     const _: () = assert!((FENCE | RENEWED | EPHEMERAL | OWNED) ^ CLIENT == u64::MAX);
 }
 
-/// What most holds do not have.
-#[derive(Clone)]
-struct Extras {
-    /// Empty if the token is a UUID and there is no owner. Otherwise one byte with the length of the token's text (0
-    /// for a UUID), that text, and the owner.
-    texts: ShortBytes,
-    /// Set exactly if one of the numbers does not fit into the fields of [`Hold`], which then count for nothing.
-    numbers: Option<Box<Numbers>>,
-}
-
-const _: () = assert!(size_of::<Extras>() == 32 && size_of::<Numbers>() == 32);
-const _: () = assert!(Token::MAX_LEN <= u8::MAX as usize);
-
-/// The numbers of a hold that are stored in few bytes, with their full range, and one that most holds do not have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Numbers {
-    permits: u32,
-    /// How long the place was kept to which the hold was granted, until its token is heard from; 0 from then on.
-    unheard_ms: u32,
-    deadline: UnixMs,
-    granted: UnixMs,
-    client: ClientId,
-}
-
 impl Hold {
     /// Makes a hold without a connection and without a moment on the lease clock.
     pub(crate) fn new(grant: &Grant) -> Hold {
@@ -142,7 +102,7 @@ impl Hold {
             start: 0,
             client_low: 0,
             kind: Kind::of(grant.claim),
-            permits_or_lead: U24([0; 3]),
+            permits_or_lead: U24::default(),
         };
         let numbers = Numbers {
             permits: grant.claim.permits(),
@@ -387,29 +347,6 @@ impl Kind {
             Claim::Permits(_) => Kind::Permits,
             Claim::Member => Kind::Member,
             Claim::Run => Kind::Run,
-        }
-    }
-}
-
-impl Extras {
-    /// Returns the box for a token's text and an owner.
-    fn new(token: Option<&[u8]>, owner: Option<&[u8]>) -> Box<Extras> {
-        let texts = token.or(owner).map(|_| {
-            let (token, owner) = (token.unwrap_or_default(), owner.unwrap_or_default());
-            let len = token.len().min(Token::MAX_LEN);
-            ShortBytes::joined([&[len as u8], &token[..len], owner])
-        });
-        Box::new(Extras {
-            texts: texts.unwrap_or_else(|| ShortBytes::joined([])),
-            numbers: None,
-        })
-    }
-
-    /// Returns the text of the token, which is empty for a UUID, and the owner.
-    fn texts(&self) -> (&[u8], &[u8]) {
-        match self.texts.as_bytes() {
-            [len, texts @ ..] => texts.split_at(usize::from(*len)),
-            [] => (&[], &[]),
         }
     }
 }
