@@ -56,8 +56,8 @@ pub struct Visit<'v> {
     pub(crate) is_stored: bool,
     /// Something has changed since the queue was last served and the key was indexed.
     pub(crate) is_stale: bool,
-    /// The key was settled at least once.
-    pub(crate) is_settled: bool,
+    /// Something may come due earlier than before the visit.
+    pub(crate) may_come_due: bool,
     /// What was free before the first change of this visit.
     pub(crate) free_before: Option<u64>,
     /// The request that this visit is for, if it has a place in the queue.
@@ -85,7 +85,7 @@ impl<'v> Visit<'v> {
             queue,
             is_stored: key.state.is_some(),
             is_stale: false,
-            is_settled: false,
+            may_come_due: false,
             free_before: None,
             asking: None,
             answer: None,

@@ -23,13 +23,13 @@ pub(crate) fn run<R>(
     let mut state = found(&opened)?;
     // Ask, because a pause may have ended since the cron last asked.
     let paused = ctx.avoid_replica_traffic();
-    let (now, overdue) = SHELL.with(|shell| {
+    let (now, was_stray, overdue) = SHELL.with(|shell| {
         shell.paused = paused;
         let mut now = shell.now();
         now.may_write = true;
         let key = key_of(ctx, name, state);
-        shell.engine.open(key);
-        (now, shell.engine.look(key, now).overdue())
+        let was_stray = shell.engine.open(key);
+        (now, was_stray, shell.engine.look(key, now).overdue())
     });
     // Forgetting is a step of its own, because the command may then make a key of another family under this name.
     if let Some(task) = overdue {
@@ -39,7 +39,7 @@ pub(crate) fn run<R>(
         state = found(&opened)?;
     }
     let visited = run_opened(ctx, name, opened, state, now, call);
-    if visited.is_settled {
+    if was_stray || visited.may_come_due {
         tick::arm_from(ctx, now);
     }
     Ok(visited.result)

@@ -275,10 +275,9 @@ impl Visit<'_> {
 
     /// Keeps a place from now on for the same request with QUEUE, which has come again.
     fn keep_on(&mut self, queue: QueueId, rank: Rank, client: ClientId) -> Decided {
-        let waited = self.engine.detach(queue, rank, self.now);
-        if let Some((waiter, _)) = waited {
+        self.may_come_due = true;
+        if let Some((waiter, _)) = self.engine.detach(queue, rank, self.now) {
             self.engine.effects.wake(waiter, Answer::Superseded);
-            self.is_stale = true;
         }
         self.asking = Some(Asking { rank, client });
         Decided::Queued(None)

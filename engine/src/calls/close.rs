@@ -15,9 +15,8 @@ pub struct Visited<R> {
     pub family: Option<Family>,
     /// Whether more could be granted now than before, and nobody is queued for it.
     pub is_freed: bool,
-    /// Whether the key was settled. Otherwise nothing comes due earlier than before, unless the call was a task or followed
-    /// another server.
-    pub is_settled: bool,
+    /// Whether something may come due earlier than before: then the caller must ask [`Engine::next_wake`].
+    pub may_come_due: bool,
 }
 
 impl Engine {
@@ -28,8 +27,9 @@ impl Engine {
         now: Now,
         call: impl FnOnce(&mut Visit<'v>) -> R,
     ) -> Visited<R> {
-        self.open(key);
+        let was_stray = self.open(key);
         let mut visit = Visit::new(self, key, now);
+        visit.may_come_due = was_stray;
         if visit.queue.is_some() {
             visit.note_capacity();
         }
@@ -44,7 +44,7 @@ impl Engine {
             state: visit.state,
             family: visit.body().map(Body::family),
             is_freed: before.is_some_and(|before| visit.free_capacity() > before),
-            is_settled: visit.is_settled,
+            may_come_due: visit.may_come_due || visit.engine.queues.first_due().is_some(),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Visit<'_> {
     pub(crate) fn settle(&mut self) {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
         let queue = self.find_queue();
-        self.is_settled = true;
+        self.may_come_due = true;
         self.serve();
         let queued = self.queue();
         let waited = queued.is_some_and(|queue| queue.waiters() > 0);

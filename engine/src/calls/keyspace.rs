@@ -19,23 +19,22 @@ impl Engine {
         self.store.unlinked(id, db, name) && self.name_changed_hands(db, name)
     }
 
-    /// Takes note of a key that the server has opened. If its value is a stray, the engine knows now where it is. A visit
-    /// does so itself.
-    pub fn open(&mut self, key: Key<'_>) {
+    /// Takes note of a key that the server has opened, as a visit does itself. If its value is a stray, the engine knows now
+    /// where it is. Returns whether it was one: then something may come due earlier than before.
+    pub fn open(&mut self, key: Key<'_>) -> bool {
         self.queues.note_flush(key.db, key.name);
-        if let Some(id) = key.state
-            && self.has_strays()
-        {
-            self.found(id, key.db, key.name);
-        }
+        let state = key.state.filter(|_| self.has_strays());
+        state.is_some_and(|id| self.found(id, key.db, key.name))
     }
 
-    /// Notes that the value is under this key. Does nothing if it is no stray.
-    pub fn found(&mut self, id: StateId, db: Db, name: &[u8]) {
-        if self.store.found(id, db, name) {
+    /// Notes that the value is under this key. Does nothing if it is no stray. Returns whether it was one.
+    pub fn found(&mut self, id: StateId, db: Db, name: &[u8]) -> bool {
+        let was_stray = self.store.found(id, db, name);
+        if was_stray {
             self.index(id);
             self.name_changed_hands(db, name);
         }
+        was_stray
     }
 
     /// Whether there are strays.

@@ -109,7 +109,16 @@ impl Server {
         let found = before
             .and_then(|id| self.engine.state(id))
             .map(|state| state.body.family());
+        let next_wake = self.engine.next_wake(now).unwrap_or(u64::MAX);
         let visited = self.engine.visit(key, now, call);
+        assert!(
+            visited.may_come_due
+                || self
+                    .engine
+                    .next_wake(now)
+                    .is_none_or(|next| next >= next_wake),
+            "{name:?}: the caller is told that something comes due earlier"
+        );
         let (result, after) = (visited.result, visited.state);
         match (before, after) {
             (None, Some(id)) => {
