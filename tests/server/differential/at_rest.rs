@@ -138,11 +138,19 @@ impl Side {
 }
 
 /// The reply without what is luck in lists. DSYNC.CONTENDED sorts by milliseconds waited, in which servers differ by one,
-/// and DSYNC.HOLDS by a hash with a secret: their rows are compared in the order of databases, keys and fences. DSYNC.LOG
-/// tells that the machine was slow: without these rows, and without the numbers of rows, which count them.
+/// and DSYNC.HOLDS by a hash with a secret: their rows are compared in the order of databases, keys and fences. HELLO names
+/// the modules in the order of such a hash (Valkey 9.1 has a second one, Lua). DSYNC.LOG tells that the machine was slow:
+/// without these rows, and without the numbers of rows, which count them.
 pub fn steady(reply: &Reply) -> Reply {
-    let Reply::Array(items) = reply else {
-        return reply.clone();
+    let items = match reply {
+        Reply::Array(items) => items,
+        Reply::Map(pairs) => {
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| (name.clone(), steady(value)));
+            return Reply::Map(pairs.collect());
+        }
+        _ => return reply.clone(),
     };
     let mut items: Vec<Reply> = items.iter().map(steady).collect();
     let is_contended = |row: &Reply| {
@@ -154,7 +162,14 @@ pub fn steady(reply: &Reply) -> Reply {
         matches!(row, Reply::Array(row) if row.len() == 10
             && matches!(row.as_slice(), [Reply::Int(_), Reply::Int(_), Reply::Bulk(_), ..]))
     };
-    if items.iter().all(is_contended) {
+    let is_module = |row: &Reply| match row {
+        Reply::Map(row) => row.iter().any(|(name, _)| *name == "ver"),
+        Reply::Array(row) => row.len() == 8 && row[0] == "name" && row[2] == "ver",
+        _ => false,
+    };
+    if items.iter().all(is_module) {
+        items.sort_by_key(|row| format!("{row:?}"));
+    } else if items.iter().all(is_contended) {
         items.sort_by_key(|row| format!("{:?}", &row.as_array()[..4]));
     } else if items.iter().all(is_hold) {
         let id = |row: &Reply| ["db", "key", "fence"].map(|name| row.find_field(name).cloned());

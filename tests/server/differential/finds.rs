@@ -1,6 +1,7 @@
 //! What the comparison must find, and what it must not: a difference in a reply, in the stream, in a payload and in
 //! everything else that is compared is found; other tokens, fences and times are none.
 
+use super::at_rest::steady;
 use super::masks::{Masks, difference};
 use super::side::Side;
 use crate::lifecycle::payload::{STRING, sealed};
@@ -75,6 +76,34 @@ fn comparison_finds_a_difference_in_a_reply() {
         .is_some()
     );
     assert!(difference(&left("holders", 3), &left("holders", 9)).is_some());
+}
+
+#[test]
+fn comparison_finds_no_difference_in_the_order_of_modules() {
+    let text = |text: &str| Reply::Bulk(text.into());
+    let hello = |names: &[&str], in_maps: bool| {
+        let module = |name: &&str| match in_maps {
+            true => Reply::Map(vec![
+                (text("name"), text(name)),
+                (text("ver"), Reply::Int(1)),
+            ]),
+            false => Reply::Array(
+                ["name", name, "ver", "1", "path", "p", "args", "none"]
+                    .map(text)
+                    .to_vec(),
+            ),
+        };
+        let modules = Reply::Array(names.iter().map(module).collect());
+        match in_maps {
+            true => Reply::Map(vec![(text("modules"), modules)]),
+            false => Reply::Array(vec![text("modules"), modules]),
+        }
+    };
+    for in_maps in [true, false] {
+        let of = |names: &[&str]| steady(&hello(names, in_maps));
+        assert_eq!(of(&["lua", "dsync"]), of(&["dsync", "lua"]));
+        assert_ne!(of(&["lua", "dsync"]), of(&["dsync"]));
+    }
 }
 
 /// A lock's state as DSYN carries it.
