@@ -4,6 +4,7 @@
 //! There are three layers, each of which uses only those after it: `commands` knows the syntax of requests, `module`
 //! knows the server, the crate `dsync_engine` knows the rules. This file uses all of them: it registers the module's
 //! parts with the server in the right order, and takes them back if the server refuses the module.
+#![deny(unsafe_code)]
 
 mod commands;
 mod module;

@@ -17,6 +17,7 @@ mod loading;
 pub(crate) mod out;
 mod pace;
 pub(crate) mod parking;
+#[allow(unsafe_code, reason = "only here, as its own documentation says")]
 pub(crate) mod redis;
 pub(crate) mod reply;
 pub(crate) mod run;

@@ -57,6 +57,7 @@ macro_rules! entry_points {
     ($library:ty) => {
         /// # Safety
         /// Only the server may call this, once, on its main thread.
+        #[allow(unsafe_code, reason = "written in `redis`")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn RedisModule_OnLoad(
             ctx: *mut redis_module::raw::RedisModuleCtx,
@@ -69,6 +70,7 @@ macro_rules! entry_points {
 
         /// # Safety
         /// Only the server may call this, on its main thread, before it unloads the library.
+        #[allow(unsafe_code, reason = "written in `redis`")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn RedisModule_OnUnload(
             ctx: *mut redis_module::raw::RedisModuleCtx,
