@@ -62,13 +62,14 @@ impl Timer for Alarm {
     };
 
     fn fire(ctx: Ctx<'_>) {
-        ALARM.with(|alarm| {
-            alarm.armed_us = None;
+        let armed_us = ALARM.with(|alarm| {
             alarm.ticks += 1;
+            alarm.armed_us.take()
         });
+        let is_early = armed_us.is_some_and(|armed| armed > clock::monotonic_us());
         let has_more = tick(ctx);
         let now = SHELL.with(Shell::now);
-        if ALARM.with(|alarm| alarm.pace.tick_is_over(now.mono, has_more)) {
+        if ALARM.with(|alarm| alarm.pace.tick_is_over(now.mono, has_more)) || is_early {
             timer::call_in_next_turn::<NextTick>();
         } else {
             arm(ctx);
@@ -76,7 +77,9 @@ impl Timer for Alarm {
     }
 }
 
-/// Arms the timer for the next tick of a burst, see [`super::pace`].
+/// Arms the timer for the next tick of a burst, see [`super::pace`], and after a timer that fired early: then the wall
+/// clock was set. If it was set back while the server fires its timers, a timer that is armed meanwhile fires at once,
+/// early too, and so would the next one, because the server compares them all with one reading of the clock.
 struct NextTick;
 
 impl OneShot for NextTick {

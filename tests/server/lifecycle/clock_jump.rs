@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// C code of a library that shifts the wall clock of a process, and no other clock, by the microseconds in a file.
+/// C code of a library that shifts the wall clock of a process, and no other clock, by the microseconds in a file. If a
+/// number follows them, the shift counts from that reading on.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -29,17 +30,23 @@ const SHIM: &str = r#"
 
 static volatile long long *shift;
 
+static long long shift_us(void) {
+    if (!shift) return 0;
+    if (shift[1] > 0) shift[1]--;
+    return shift[1] ? 0 : shift[0];
+}
+
 __attribute__((constructor)) static void start(void) {
     const char *name = getenv("DSYNC_TEST_SHIFT");
-    int file = name ? open(name, O_RDONLY) : -1;
+    int file = name ? open(name, O_RDWR) : -1;
     if (file < 0) return;
-    void *page = mmap(NULL, sizeof *shift, PROT_READ, MAP_SHARED, file, 0);
+    void *page = mmap(NULL, 2 * sizeof *shift, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (page != MAP_FAILED) shift = page;
 }
 
 static long long now_us(struct timespec *exact, clockid_t id) {
     syscall(SYS_clock_gettime, id, exact);
-    return exact->tv_sec * 1000000LL + exact->tv_nsec / 1000 + (shift ? *shift : 0);
+    return exact->tv_sec * 1000000LL + exact->tv_nsec / 1000 + shift_us();
 }
 
 int clock_gettime(clockid_t id, struct timespec *to) {
@@ -83,7 +90,7 @@ impl ShiftedServer {
         let dir = std::env::temp_dir().join(name);
         fs::create_dir_all(&dir).expect("a directory is made");
         fs::write(dir.join("shim.c"), SHIM).expect("the shim is written");
-        fs::write(dir.join("shift"), 0i64.to_ne_bytes()).expect("the shift is written");
+        fs::write(dir.join("shift"), [0; 16]).expect("the shift is written");
         let compiled = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .args([dir.join("shim.so"), dir.join("shim.c")])
@@ -141,11 +148,17 @@ impl ShiftedServer {
     }
 
     fn shift_by(&self, us: i64) {
+        self.shift_from_reading(0, us);
+    }
+
+    /// Shifts the clock from its next reading with this number on.
+    fn shift_from_reading(&self, number: i64, us: i64) {
         // Writes in place: the server has the file mapped, so it must never be truncated.
         let file = fs::OpenOptions::new()
             .write(true)
             .open(self.dir.join("shift"));
-        file.and_then(|mut file| file.write_all(&us.to_ne_bytes()))
+        let words = [us.to_ne_bytes(), number.to_ne_bytes()].concat();
+        file.and_then(|mut file| file.write_all(&words))
             .expect("the shift is written");
     }
 }
@@ -272,4 +285,35 @@ fn wall_clock_jump_moves_end_of_delay() {
     server.shift_by(HOUR_US);
     let begun = waiter.recv(SOON).expect("the waiter begins");
     assert_eq!(begun.as_array()[0], *"RUN");
+}
+
+/// The server compares all its timers with the moment at which it began to fire them. If the clock is set back after
+/// that moment, a timer that is armed in a timer's callback is due at once, and so is the next one: for an hour here.
+#[test]
+fn wall_clock_set_back_while_timer_fires_stalls_nobody() {
+    const READINGS: i64 = 24;
+    let Some(server) = ShiftedServer::start() else {
+        return;
+    };
+    let mut client = server.connect();
+    let ticks = |client: &mut Client| {
+        let info = call!(client, "INFO", "dsync");
+        let line = info
+            .as_str()
+            .lines()
+            .find_map(|line| line.strip_prefix("dsync_timer_ticks:"));
+        line.and_then(|ticks| ticks.parse::<i64>().ok())
+            .expect("a number")
+    };
+    call!(client, "DLOCK.ACQUIRE", "far", "PX", 600_000);
+    let before = ticks(&mut client);
+    for reading in 1..=READINGS {
+        call!(client, "DLOCK.ACQUIRE", "near", "PX", 3);
+        server.shift_from_reading(reading, -HOUR_US);
+        thread::sleep(Duration::from_millis(6));
+        eventually("the lapse", SOON, || call!(client, "DBSIZE") == 1);
+        server.shift_by(0);
+    }
+    let fired = ticks(&mut client) - before;
+    assert!((READINGS..READINGS * 5).contains(&fired), "{fired} times");
 }
