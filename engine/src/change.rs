@@ -107,7 +107,6 @@ pub enum Displaced {
 
 impl Change {
     /// Returns the fence of the hold that the change is about, if any.
-    #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         match self {
             Change::Grant(grant) => Some(grant.fence),
@@ -121,20 +120,17 @@ impl Change {
     }
 
     /// Whether the change concerns the queue of a name, and not the value under it.
-    #[must_use]
     pub fn is_of_queue(&self) -> bool {
         matches!(self, Change::Place(_) | Change::Leave { .. })
     }
 
     /// Whether a client that watches the key wants to know of the change: a renewal and a change of the queue leave it
     /// as it was.
-    #[must_use]
     pub fn modifies(&self) -> bool {
         !matches!(self, Change::Renew { .. }) && !self.is_of_queue()
     }
 
     /// Whether the change, unless it ends a hold, may let in more than before.
-    #[must_use]
     pub fn may_free_capacity(&self) -> bool {
         matches!(
             self,
@@ -209,7 +205,6 @@ impl End {
     ];
 
     /// Whether the hold ended although its client did not ask for that.
-    #[must_use]
     pub fn is_unasked(self) -> bool {
         match self {
             End::Released | End::Done => false,
@@ -217,7 +212,6 @@ impl End {
         }
     }
 
-    #[must_use]
     pub fn word(self) -> &'static str {
         End::ALL[self as usize].1
     }
@@ -286,7 +280,6 @@ pub enum Reason {
 
 impl Reason {
     /// Returns the reason as clients and INFO show it.
-    #[must_use]
     pub fn text(&self) -> Arc<[u8]> {
         match self {
             Reason::Lapsed => Arc::from(b"lapsed".as_slice()),

@@ -65,7 +65,6 @@ pub struct Effects {
 
 impl Effects {
     /// Whether the caller has nothing to do.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.modified
             && !self.may_free_capacity

@@ -174,7 +174,6 @@ impl Engine {
     }
 
     /// Returns the keys that have waiters, the longest wait first, `count` at most.
-    #[must_use]
     pub fn contended(&self, count: usize, now: Now) -> Vec<Contended<'_>> {
         let keys = self.queues.by_longest_wait();
         let keys = keys.filter_map(|(since, db, name, queue)| {
@@ -190,13 +189,11 @@ impl Engine {
     }
 
     /// Returns the number of requests that wait: those whose client waits for a reply, and kept places.
-    #[must_use]
     pub fn waiting(&self, family: Family) -> u64 {
         self.queues.waiting(family)
     }
 
     /// Returns how long the longest wait of all has lasted.
-    #[must_use]
     pub fn longest_wait_ms(&self, now: Now) -> u64 {
         let longest = self.queues.by_longest_wait().next();
         longest.map_or(0, |(since, ..)| now.mono.ms_since(since))

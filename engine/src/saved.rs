@@ -101,7 +101,6 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    #[must_use]
     pub fn new(family: Family) -> Assembly {
         Assembly {
             state: Loading::new(family),

@@ -52,7 +52,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    #[must_use]
     pub fn counters(&self, family: Family) -> &Counters {
         &self.counters[family as usize]
     }

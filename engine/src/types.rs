@@ -42,7 +42,6 @@ impl Fence {
 
     /// Returns the fence read as a wall-clock moment. Fences are normally the clock in microseconds, so this is near
     /// the moment of the grant.
-    #[must_use]
     pub fn unix(self) -> UnixMs {
         UnixMs(self.0 / 1_000)
     }
@@ -59,25 +58,21 @@ pub struct LeaseUs(pub u64);
 
 impl LeaseUs {
     /// Returns the end of a lease that starts at this moment.
-    #[must_use]
     pub fn after(self, lease: LeaseMs) -> LeaseUs {
         self.after_ms(u64::from(lease.0))
     }
 
     /// Returns the moment this many milliseconds later, or the end of the clock if that is earlier.
-    #[must_use]
     pub fn after_ms(self, ms: u64) -> LeaseUs {
         LeaseUs(self.0.saturating_add(ms.saturating_mul(1_000)))
     }
 
     /// Returns the whole milliseconds since an earlier moment; `None` if that is still to come.
-    #[must_use]
     pub fn ms_since(self, earlier: LeaseUs) -> Option<u64> {
         Some(self.0.checked_sub(earlier.0)? / 1_000)
     }
 
     /// Returns the milliseconds from `now` to this moment, rounded up; zero once it has come.
-    #[must_use]
     pub fn ms_left(self, now: LeaseUs) -> u64 {
         self.0.saturating_sub(now.0).div_ceil(1_000)
     }
@@ -89,13 +84,11 @@ pub struct MonoUs(pub u64);
 
 impl MonoUs {
     /// Returns the moment this many milliseconds later, or the end of the clock if that is earlier.
-    #[must_use]
     pub fn after_ms(self, ms: u64) -> MonoUs {
         MonoUs(self.0.saturating_add(ms.saturating_mul(1_000)))
     }
 
     /// Returns the whole milliseconds since an earlier moment.
-    #[must_use]
     pub fn ms_since(self, earlier: MonoUs) -> u64 {
         self.0.saturating_sub(earlier.0) / 1_000
     }
@@ -113,19 +106,16 @@ impl UnixMs {
     pub const NEVER: UnixMs = UnixMs::MAX;
 
     /// Returns the moment this many milliseconds later, at most [`UnixMs::MAX`].
-    #[must_use]
     pub fn after_ms(self, ms: u64) -> UnixMs {
         UnixMs(self.0.saturating_add(ms).min(UnixMs::MAX.0))
     }
 
     /// Returns the milliseconds from `now` to this moment; zero once it has come.
-    #[must_use]
     pub fn ms_left(self, now: UnixMs) -> u64 {
         self.0.saturating_sub(now.0)
     }
 
     /// Whether this moment has come. [`UnixMs::NEVER`] has not, whatever the clock says.
-    #[must_use]
     pub fn has_come(self, now: UnixMs) -> bool {
         self <= now && self != UnixMs::NEVER
     }
@@ -136,7 +126,6 @@ impl UnixMs {
 pub(crate) struct OptionalUnixMs(Option<NonZeroU64>);
 
 impl OptionalUnixMs {
-    #[must_use]
     pub fn get(self) -> Option<UnixMs> {
         self.0.map(|next| UnixMs(next.get() - 1))
     }
@@ -171,7 +160,6 @@ pub struct Now {
 }
 
 impl Now {
-    #[must_use]
     pub fn unix(&self) -> UnixMs {
         UnixMs((self.unix_us / 1_000).min(UnixMs::MAX.0))
     }
@@ -191,12 +179,10 @@ impl Family {
     pub const ALL: [Family; 4] = [Family::Lock, Family::Semaphore, Family::Group, Family::Once];
 
     /// The number of the family in packed strings and among the server's types.
-    #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    #[must_use]
     pub fn of_number(number: u8) -> Option<Family> {
         Family::ALL.get(usize::from(number)).copied()
     }
@@ -219,7 +205,6 @@ pub enum Claim {
 
 impl Claim {
     /// The family whose keys grant such claims.
-    #[must_use]
     pub fn family(self) -> Family {
         match self {
             Claim::Exclusive | Claim::Shared => Family::Lock,
@@ -230,7 +215,6 @@ impl Claim {
     }
 
     /// How much of a limit the claim takes.
-    #[must_use]
     pub fn permits(self) -> u32 {
         match self {
             Claim::Permits(n) => n,
@@ -272,7 +256,6 @@ impl Token {
     pub const MAX_LEN: usize = 128;
 
     /// Returns the token with this text, if its length is legal.
-    #[must_use]
     pub fn parse(text: &[u8]) -> Option<Token> {
         if text.is_empty() || text.len() > Token::MAX_LEN {
             return None;
@@ -293,7 +276,6 @@ impl Token {
     }
 
     /// Returns the bytes on the heap.
-    #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match self {
             Token::Uuid(_) => 0,
@@ -302,7 +284,6 @@ impl Token {
     }
 
     /// Returns the text of the token. A UUID is written into `buffer`.
-    #[must_use]
     pub fn text<'a>(&'a self, buffer: &'a mut TokenBuffer) -> &'a [u8] {
         match self {
             Token::Uuid(bytes) => uuid::Uuid::from_bytes(*bytes)
@@ -315,7 +296,6 @@ impl Token {
 }
 
 /// An empty [`TokenBuffer`].
-#[must_use]
 pub fn new_token_buffer() -> TokenBuffer {
     [0; uuid::fmt::Hyphenated::LENGTH]
 }

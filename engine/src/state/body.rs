@@ -47,7 +47,6 @@ macro_rules! of_family {
 pub(super) use of_family;
 
 impl Body {
-    #[must_use]
     pub fn new(family: Family) -> Body {
         match family {
             Family::Lock => Body::Lock(Lock::default()),
@@ -57,12 +56,10 @@ impl Body {
         }
     }
 
-    #[must_use]
     pub fn family(&self) -> Family {
         of_family!(self, family => family.family())
     }
 
-    #[must_use]
     pub fn holds(&self) -> &HoldSet {
         of_family!(self, family => family.holds())
     }
@@ -82,7 +79,6 @@ impl Body {
         of_family!(self, family => family.limits())
     }
 
-    #[must_use]
     pub fn limit_in_force(&self) -> Option<u32> {
         self.limits().in_force()
     }
@@ -97,7 +93,6 @@ impl Body {
 
     /// Returns until when nobody is granted, if an operator has paused the key. The pause lasts until it is ended by a
     /// change, even if its moment has passed.
-    #[must_use]
     pub fn paused_until(&self) -> Option<UnixMs> {
         of_family!(self, family => family.paused_until())
     }
@@ -110,7 +105,6 @@ impl Body {
 
     /// Returns the moment at which something that closes the key ends, a delay or a pause, if it is closed. Under this
     /// moment the key is in the `openings` index.
-    #[must_use]
     pub fn opens_at(&self) -> Option<UnixMs> {
         let closed = [self.delayed_until(), self.paused_until()];
         closed.into_iter().flatten().min()
@@ -157,13 +151,11 @@ impl Body {
     }
 
     /// Returns the change that sets everything but the holds: a family's scalars. `None` for a lock, which has none.
-    #[must_use]
     pub fn scalars(&self) -> Option<Change> {
         of_family!(self, family => family.scalars())
     }
 
     /// Returns what the present holds have displaced, and what comes back if they all end undelivered.
-    #[must_use]
     pub fn displaced(&self) -> Option<Displaced> {
         of_family!(self, family => family.displaced())
     }

@@ -61,7 +61,6 @@ macro_rules! changes {
             }
 
             /// Returns the version of the strings that carry the change.
-            #[must_use]
             pub fn version(&self) -> u8 {
                 match self {
                     Change::Grant(_) => VERSION,

@@ -25,7 +25,6 @@ pub struct WaitGroup {
 }
 
 impl WaitGroup {
-    #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }

@@ -29,7 +29,6 @@ pub enum Keep {
 
 impl Keep {
     /// Returns the moment until which a result of now is kept.
-    #[must_use]
     pub fn until(self, now: UnixMs) -> UnixMs {
         match self {
             Keep::ForMs(ms) => now.after_ms(ms),
@@ -95,7 +94,6 @@ impl Once {
     }
 
     /// See [`Record::late`].
-    #[must_use]
     pub fn late(&self) -> Option<&Token> {
         match &self.stage {
             Stage::Late(token) => Some(token),
