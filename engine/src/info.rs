@@ -5,7 +5,7 @@ use crate::change::{Limits, Record, Tally};
 use crate::engine::Engine;
 use crate::hold::Hold;
 use crate::queue::place::{Place, Presence};
-use crate::state::Body;
+use crate::state::Value;
 use crate::types::{Claim, ClientId, Db, Family, Fence, MonoUs, Now, Rank, UnixMs};
 use crate::visit::WrongType;
 
@@ -91,9 +91,9 @@ impl<'e> Look<'e> {
             return Ok(None);
         };
         let left_ms = |until: Option<UnixMs>| until.map_or(0, |until| until.ms_left(now.unix()));
-        let particulars = match body {
-            Body::Lock(_) => Particulars::Lock,
-            Body::Semaphore(_) => {
+        let particulars = match body.value() {
+            Value::Lock(_) => Particulars::Lock,
+            Value::Semaphore(_) => {
                 let (limits, permits) = (body.limits(), body.holds().permits());
                 let in_force = limits.in_force();
                 Particulars::Semaphore {
@@ -102,11 +102,11 @@ impl<'e> Look<'e> {
                     available: in_force.map_or(0, u64::from).saturating_sub(permits),
                 }
             }
-            Body::Once(once) => Particulars::Once {
+            Value::Once(once) => Particulars::Once {
                 record: once.record(),
                 delay_left_ms: left_ms(body.delayed_until()),
             },
-            Body::Group(group) => Particulars::Group {
+            Value::Group(group) => Particulars::Group {
                 tally: group.tally(),
                 owed: group.owed(),
             },

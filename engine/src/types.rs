@@ -121,23 +121,6 @@ impl UnixMs {
     }
 }
 
-/// A moment that may be missing, in eight bytes: the moment plus one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct OptionalUnixMs(Option<NonZeroU64>);
-
-impl OptionalUnixMs {
-    pub fn get(self) -> Option<UnixMs> {
-        self.0.map(|next| UnixMs(next.get() - 1))
-    }
-
-    /// Sets the moment. Returns the one before.
-    pub fn replace(&mut self, moment: Option<UnixMs>) -> Option<UnixMs> {
-        let before = self.get();
-        self.0 = moment.and_then(|moment| NonZeroU64::new(moment.0.saturating_add(1)));
-        before
-    }
-}
-
 /// How long a hold lasts unless renewed, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LeaseMs(pub u32);
@@ -348,18 +331,6 @@ mod tests {
     fn token_debug_output_hides_its_text() {
         let token = Token::parse(b"secret").expect("legal");
         assert_eq!(format!("{token:?}"), "Token(…)");
-    }
-
-    #[test]
-    fn optional_moment_keeps_every_moment() {
-        let mut optional = OptionalUnixMs::default();
-        let moments = [None, Some(UnixMs(0)), Some(UnixMs(1)), Some(UnixMs::MAX)];
-        for moment in moments.into_iter().chain([None]) {
-            let before = optional.get();
-            assert_eq!(optional.replace(moment), before);
-            assert_eq!(optional.get(), moment);
-        }
-        assert_eq!(size_of::<OptionalUnixMs>(), size_of::<UnixMs>());
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Visit<'_> {
     /// FAILED is told only if no run lives and no request waits, because earlier requests are answered first. During a
     /// delay it is told at once: all that wait then allow more attempts, so none of them waits for this answer.
     fn concluded(&mut self, max_attempts: Option<u32>) -> Option<Answer> {
-        let Some(Body::Once(once)) = self.body() else {
+        let Some(once) = self.body().and_then(Body::once) else {
             return None;
         };
         if let Some(answer) = once.answer_done() {

@@ -87,13 +87,13 @@ impl Visit<'_> {
 
     /// Returns the answer that tells a request that it holds.
     pub(crate) fn granted(&self, token: Token, fence: Fence) -> Answer {
-        match self.body() {
-            Some(Body::Once(once)) => Answer::Run {
+        match self.body().and_then(Body::once) {
+            Some(once) => Answer::Run {
                 token,
                 fence,
                 attempt: once.attempts(),
             },
-            _ => Answer::Granted { token, fence },
+            None => Answer::Granted { token, fence },
         }
     }
 

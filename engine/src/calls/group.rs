@@ -6,6 +6,7 @@ use crate::change::{Change, End};
 use crate::hold::Hold;
 use crate::queue::place::{Parked, Wait, Watcher};
 use crate::state::Body;
+use crate::state::families::group::WaitGroup;
 use crate::types::{ClientId, Family, Token};
 use crate::visit::{Asking, Visit, WrongType};
 
@@ -37,10 +38,8 @@ impl Visit<'_> {
         self.body_of(Family::Group)?;
         let at = self.now.unix();
         let _ = self.decide(Family::Group, Change::Expect { jobs, at });
-        let owed = match self.body() {
-            Some(Body::Group(group)) => group.owed(),
-            _ => 0,
-        };
+        let group = self.body().and_then(Body::group);
+        let owed = group.map_or(0, WaitGroup::owed);
         self.catch_up();
         Ok(owed)
     }
@@ -56,12 +55,9 @@ impl Visit<'_> {
         }
         self.catch_up();
         self.settle();
-        let is_over = match self.body() {
-            Some(Body::Group(group)) => group.has_nothing_to_wait_for(self.has_line()),
-            // The round has finished just now, and this server keeps no tallies.
-            _ => true,
-        };
-        if is_over {
+        let group = self.body().and_then(Body::group);
+        // Without a group the round has finished just now, and this server keeps no tallies.
+        if group.is_none_or(|group| group.has_nothing_to_wait_for(self.has_line())) {
             return Reply::Now(self.finished());
         }
         let Some(wait) = wait else {

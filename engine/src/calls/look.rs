@@ -97,7 +97,7 @@ impl<'l> Look<'l> {
     /// Returns the result, if the work is done and the result is still to be kept; otherwise `NotGranted`. It only
     /// looks: an old result that the timer has not forgotten yet is not told, nor one that a replica still has.
     pub fn result(&self) -> Result<Answer, WrongType> {
-        let Some(Body::Once(once)) = self.body_of(Family::Once)? else {
+        let Some(once) = self.body_of(Family::Once)?.and_then(Body::once) else {
             return Ok(Answer::NotGranted);
         };
         let is_kept = |done: &&Completion| !done.keep_until.has_come(self.now.unix());

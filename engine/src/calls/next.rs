@@ -30,8 +30,8 @@ impl Next {
             return Next::Tell(rank, answer);
         }
         if queue.has_watching() {
-            match body {
-                Some(Body::Group(_)) => {}
+            match body.map(Body::family) {
+                Some(Family::Group) => {}
                 Some(_) => return Next::Dismiss(Answer::WrongType),
                 None => return Next::Dismiss(Answer::Removed),
             }
@@ -66,12 +66,8 @@ fn out_of_turn(
         let refusal = Refusal::TooMany { permits, limit };
         return Some(Next::Tell(rank, Answer::Refused(refusal)));
     }
-    match body {
-        Some(Body::Once(once)) if once.is_delayed() => {
-            queue.exhausted(once.attempts()).map(Next::GiveUp)
-        }
-        _ => None,
-    }
+    let once = body.and_then(Body::once).filter(|once| once.is_delayed())?;
+    queue.exhausted(once.attempts()).map(Next::GiveUp)
 }
 
 fn of_head(body: Option<&Body>, head: &Place, limit: Option<u32>) -> Next {
@@ -83,15 +79,13 @@ fn of_head(body: Option<&Body>, head: &Place, limit: Option<u32>) -> Next {
         Some(body) if body.holds().by_token(&head.token).is_some() => {
             return Next::Repeat(rank);
         }
-        Some(Body::Semaphore(_)) | None
-            if matches!(claim, Claim::Permits(_)) && limit.is_none() =>
-        {
+        _ if matches!(claim, Claim::Permits(_)) && limit.is_none() => {
             return Next::Tell(rank, Answer::Refused(Refusal::NoLimit));
         }
         Some(body) => body.admits(claim, limit),
         None => limit != Some(0),
     };
-    if let Some(Body::Once(once)) = body {
+    if let Some(once) = body.and_then(Body::once) {
         if let Some(answer) = once.answer_done() {
             return Next::Tell(rank, answer);
         }
@@ -108,13 +102,11 @@ fn of_head(body: Option<&Body>, head: &Place, limit: Option<u32>) -> Next {
 
 /// Nobody is in line.
 fn of_round(body: Option<&Body>, queue: &WaitQueue) -> Next {
-    match body {
-        Some(Body::Group(group)) if group.is_over(false) => Next::Finish,
+    match body.and_then(Body::group) {
+        Some(group) if group.is_over(false) => Next::Finish,
         // RENAME or SWAPDB has replaced the group with one that had finished, or the last queued ADD has left a group to
         // which nobody was added.
-        Some(Body::Group(group))
-            if queue.has_watching() && group.has_nothing_to_wait_for(false) =>
-        {
+        Some(group) if queue.has_watching() && group.has_nothing_to_wait_for(false) => {
             Next::Finished
         }
         _ => Next::Nothing,

@@ -21,7 +21,7 @@ impl Visit<'_> {
         result: Option<Arc<[u8]>>,
         keep: Keep,
     ) -> Result<bool, WrongType> {
-        let Some(Body::Once(once)) = self.body_of(Family::Once)? else {
+        let Some(once) = self.body_of(Family::Once)?.and_then(Body::once) else {
             return Ok(false);
         };
         let fence = once.runs().by_token(token).map(Hold::fence);

@@ -32,9 +32,8 @@ impl Visit<'_> {
                 .for_each(|queue| self.engine.queues.set_due(queue));
         }
         let Some(queue) = queue else {
-            if let Some(Body::Group(group)) = self.body()
-                && group.is_over(false)
-            {
+            let group = self.body().and_then(Body::group);
+            if group.is_some_and(|group| group.is_over(false)) {
                 self.finish_round();
             }
             return;
@@ -171,21 +170,22 @@ impl Visit<'_> {
 
     /// Returns the answer to those that wait for the round, which has finished.
     pub(crate) fn finished(&self) -> Answer {
-        match self.body() {
-            Some(Body::Group(group)) => group.answer_finished(),
-            _ => Answer::Finished { done: 0, lapsed: 0 },
+        match self.body().and_then(Body::group) {
+            Some(group) => group.answer_finished(),
+            None => Answer::Finished { done: 0, lapsed: 0 },
         }
     }
 
     /// Returns FAILED. From then on a DONE by the run that lapsed last is refused, because a client was told that the
     /// work has failed.
     pub(crate) fn give_up(&mut self) -> Answer {
-        if matches!(self.body(), Some(Body::Once(once)) if once.late().is_some()) {
+        let once = self.body().and_then(Body::once);
+        if once.is_some_and(|once| once.late().is_some()) {
             let _ = self.decide(Family::Once, Change::GiveUp);
         }
-        let (reason, attempts) = match self.body() {
-            Some(Body::Once(once)) => (once.reason().map(Reason::text), once.attempts()),
-            _ => (None, 0),
+        let (reason, attempts) = match self.body().and_then(Body::once) {
+            Some(once) => (once.reason().map(Reason::text), once.attempts()),
+            None => (None, 0),
         };
         Answer::GivenUp {
             reason: reason.unwrap_or_else(|| Arc::from([])),

@@ -143,7 +143,7 @@ impl Engine {
         if let Some(until) = body.paused_until() {
             Bounded::Pause.at_most(MAX_PAUSE_MS, until.ms_left(now.unix()))?;
         }
-        if let Body::Group(group) = body {
+        if let Some(group) = body.group() {
             let tally = group.tally();
             self.check_moment(tally.touched, now)?;
             let displaced = match body.displaced() {
@@ -168,7 +168,7 @@ impl Engine {
     }
 
     fn check_once(&self, body: &Body, now: Now) -> Result<(), Unfit> {
-        let Body::Once(once) = body else {
+        let Some(once) = body.once() else {
             return Ok(());
         };
         if let Some(until) = body.delayed_until() {

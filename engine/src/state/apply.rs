@@ -3,7 +3,7 @@
 //! The server that decides and its replicas both use [`Body::apply`], so their states are equal. `apply` checks every
 //! change, because it may come from a file. The changes that only some families have are applied in `families`.
 
-use super::body::{Body, of_family};
+use super::body::{Body, Value, of_family};
 use super::families::policy::Policy;
 use crate::change::{Change, Misfit};
 use crate::hold::Hold;
@@ -14,11 +14,17 @@ impl Body {
     /// # Errors
     /// If the change does not fit. Then nothing has changed.
     pub fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
-        of_family!(self, family => family.apply(change))
+        match change {
+            Change::Pause { until } => self.pause(*until),
+            // The engine removes the state, or changes the queue; there is nothing to change here.
+            Change::Vanish | Change::Place(_) | Change::Leave { .. } => {}
+            _ => return of_family!(self.value_mut(), family => family.apply(change)),
+        }
+        Ok(None)
     }
 }
 
-/// The changes that all families have.
+/// The changes of holds, which all families have.
 trait Apply: Policy {
     fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
         match change {
@@ -51,9 +57,6 @@ trait Apply: Policy {
                 let holds = self.holds_mut().ok_or(Misfit::NoHold)?;
                 holds.change(*fence, |hold| hold.set_unheard(*keep_ms))?;
             }
-            Change::Pause { until } => self.pause(*until),
-            // The engine removes the state, or changes the queue; there is nothing to change here.
-            Change::Vanish | Change::Place(_) | Change::Leave { .. } => {}
             _ => return self.apply_own(change),
         }
         Ok(None)

@@ -1,8 +1,9 @@
-//! The state of one key: what the rules of its family need to know, with its holds. This file only reads it, and asks the
-//! [`Policy`] of the family at one place.
+//! The state of one key: what all families have, and what the rules of its own need to know. But for a pause, this file
+//! only reads it. It asks the [`Policy`] of the family at one place.
 
 use crate::address::Address;
 use crate::change::{Change, Displaced, Limits};
+use crate::heap;
 use crate::settings::Settings;
 use crate::state::families::group::WaitGroup;
 use crate::state::families::lock::Lock;
@@ -12,9 +13,27 @@ use crate::state::families::semaphore::Semaphore;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, UnixMs};
 
+/// What a key has, whatever its family.
+#[derive(Clone)]
+pub struct Body(Content);
+
+/// A paused value is boxed as a whole: pauses are rare, and the moment has no room beside the hold of a lock.
+#[derive(Clone)]
+enum Content {
+    Open(Value),
+    Paused(Box<Paused>),
+}
+
+#[derive(Clone)]
+struct Paused {
+    /// Nobody is granted before this moment.
+    until: UnixMs,
+    value: Value,
+}
+
 /// What one family keeps. The other families have boxes, so that a lock, which is the most frequent, stays small.
 #[derive(Clone)]
-pub enum Body {
+pub(crate) enum Value {
     Lock(Lock),
     Semaphore(Semaphore),
     Group(Box<WaitGroup>),
@@ -32,15 +51,15 @@ pub struct State {
 // A million locks are a million of these. 1,024 of them fill a size class of the server's allocator exactly.
 const _: () = assert!(size_of::<Option<State>>() == 80);
 
-/// Evaluates the expression with the [`Policy`] of whichever family the body is of. Unlike `&dyn Policy`, it lets the
+/// Evaluates the expression with the [`Policy`] of whichever family the value is of. Unlike `&dyn Policy`, it lets the
 /// compiler drop what a lock does not have.
 macro_rules! of_family {
-    ($body:expr, $family:ident => $value:expr) => {
-        match $body {
-            Body::Lock($family) => $value,
-            Body::Semaphore($family) => $value,
-            Body::Group($family) => $value,
-            Body::Once($family) => $value,
+    ($value:expr, $family:ident => $result:expr) => {
+        match $value {
+            Value::Lock($family) => $result,
+            Value::Semaphore($family) => $result,
+            Value::Group($family) => $result,
+            Value::Once($family) => $result,
         }
     };
 }
@@ -48,20 +67,50 @@ pub(super) use of_family;
 
 impl Body {
     pub fn new(family: Family) -> Body {
-        match family {
-            Family::Lock => Body::Lock(Lock::default()),
-            Family::Semaphore => Body::Semaphore(Semaphore::default()),
-            Family::Group => Body::Group(Box::default()),
-            Family::Once => Body::Once(Box::default()),
+        Body(Content::Open(match family {
+            Family::Lock => Value::Lock(Lock::default()),
+            Family::Semaphore => Value::Semaphore(Semaphore::default()),
+            Family::Group => Value::Group(Box::default()),
+            Family::Once => Value::Once(Box::default()),
+        }))
+    }
+
+    pub(crate) fn value(&self) -> &Value {
+        match &self.0 {
+            Content::Open(value) => value,
+            Content::Paused(paused) => &paused.value,
+        }
+    }
+
+    pub(super) fn value_mut(&mut self) -> &mut Value {
+        match &mut self.0 {
+            Content::Open(value) => value,
+            Content::Paused(paused) => &mut paused.value,
+        }
+    }
+
+    /// Returns what a wait group keeps; `None` for another family.
+    pub fn group(&self) -> Option<&WaitGroup> {
+        match self.value() {
+            Value::Group(group) => Some(group),
+            _ => None,
+        }
+    }
+
+    /// Returns what a work-once key keeps; `None` for another family.
+    pub fn once(&self) -> Option<&Once> {
+        match self.value() {
+            Value::Once(once) => Some(once),
+            _ => None,
         }
     }
 
     pub fn family(&self) -> Family {
-        of_family!(self, family => family.family())
+        of_family!(self.value(), family => family.family())
     }
 
     pub fn holds(&self) -> &HoldSet {
-        of_family!(self, family => family.holds())
+        of_family!(self.value(), family => family.holds())
     }
 
     /// Drops everything but the holds.
@@ -71,12 +120,12 @@ impl Body {
 
     /// Takes the holds out, and leaves everything else as it is.
     pub(super) fn take_holds(&mut self) -> HoldSet {
-        let holds = of_family!(self, family => family.holds_mut());
+        let holds = of_family!(self.value_mut(), family => family.holds_mut());
         holds.map(std::mem::take).unwrap_or_default()
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        of_family!(self, family => family.limits())
+        of_family!(self.value(), family => family.limits())
     }
 
     pub fn limit_in_force(&self) -> Option<u32> {
@@ -94,13 +143,25 @@ impl Body {
     /// Returns until when nobody is granted, if an operator has paused the key. The pause lasts until it is ended by a
     /// change, even if its moment has passed.
     pub fn paused_until(&self) -> Option<UnixMs> {
-        of_family!(self, family => family.paused_until())
+        match &self.0 {
+            Content::Open(_) => None,
+            Content::Paused(paused) => Some(paused.until),
+        }
+    }
+
+    /// Sets the moment before which nobody is granted; `None` ends the pause.
+    pub(super) fn pause(&mut self, until: Option<UnixMs>) {
+        let value = std::mem::replace(self.value_mut(), Value::Lock(Lock::default()));
+        self.0 = match until {
+            Some(until) => Content::Paused(Box::new(Paused { until, value })),
+            None => Content::Open(value),
+        };
     }
 
     /// Returns the moment before which no run may begin, if the last FAIL asked for one. The delay lasts until it is ended
     /// by a change too.
     pub(crate) fn delayed_until(&self) -> Option<UnixMs> {
-        of_family!(self, family => family.delayed_until())
+        of_family!(self.value(), family => family.delayed_until())
     }
 
     /// Returns the moment at which something that closes the key ends, a delay or a pause, if it is closed. Under this
@@ -113,7 +174,8 @@ impl Body {
     /// Whether a hold with this claim may be granted now: the key is not paused, and the claim fits beside the present
     /// holds, under this limit.
     pub(crate) fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
-        of_family!(self, family => family.paused_until().is_none() && family.admits(claim, limit))
+        self.paused_until().is_none()
+            && of_family!(self.value(), family => family.admits(claim, limit))
     }
 
     /// Returns how much could be granted now to a request that does not wait, if nobody waits: 0 if it would be refused,
@@ -121,50 +183,50 @@ impl Body {
     pub(crate) fn free_capacity(&self) -> u64 {
         match self.paused_until() {
             Some(_) => 0,
-            None => of_family!(self, family => family.free_capacity()),
+            None => of_family!(self.value(), family => family.free_capacity()),
         }
     }
 
     /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing. A pause
     /// keeps a tally, a record or a result at least until its end.
     pub(crate) fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
-        let until = of_family!(self, family => family.retained_until(settings))?;
+        let until = of_family!(self.value(), family => family.retained_until(settings))?;
         Some(self.paused_until().map_or(until, |pause| until.max(pause)))
     }
 
     /// Whether something keeps the key: a hold, a pause, a pinned limit, or what is still retained. `waited` says that
     /// requests wait for it.
     pub(crate) fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
-        of_family!(self, family => !family.holds().is_empty()
-            || family.paused_until().is_some()
-            || family.outlives_use(settings, waited, now))
+        !self.holds().is_empty()
+            || self.paused_until().is_some()
+            || of_family!(self.value(), family => family.outlives_use(settings, waited, now))
     }
 
     /// Whether the work is done, or the round has finished. Later requests do not keep such a key longer.
     pub(crate) fn is_concluded(&self) -> bool {
-        of_family!(self, family => family.is_concluded())
+        of_family!(self.value(), family => family.is_concluded())
     }
 
     /// Returns the moment under which the key is in the `retention` index.
     pub(crate) fn retention(&self) -> Option<UnixMs> {
-        of_family!(self, family => family.retention()?.noted.get())
+        of_family!(self.value(), family => family.retention()?.noted)
     }
 
     /// Returns the change that sets everything but the holds: a family's scalars. `None` for a lock, which has none.
     pub fn scalars(&self) -> Option<Change> {
-        of_family!(self, family => family.scalars())
+        of_family!(self.value(), family => family.scalars())
     }
 
     /// Returns what the present holds have displaced, and what comes back if they all end undelivered.
     pub fn displaced(&self) -> Option<Displaced> {
-        of_family!(self, family => family.displaced())
+        of_family!(self.value(), family => family.displaced())
     }
 
     /// Returns the change that brings back what the last hold displaced, now that it has ended undelivered. `None` while
     /// other holds live.
     pub(crate) fn brought_back(&self, displaced: Displaced) -> Option<Change> {
         match self.holds().is_empty() {
-            true => of_family!(self, family => family.brought_back(displaced)),
+            true => of_family!(self.value(), family => family.brought_back(displaced)),
             false => None,
         }
     }
@@ -176,8 +238,8 @@ impl Body {
     /// What is displaced is saved only while nobody has heard of a hold: another server, or this one after a restart, ends
     /// no other hold as undelivered.
     pub fn as_changes(&self) -> impl Iterator<Item = Change> {
-        let (first, last) = match self {
-            Body::Semaphore(_) => (self.scalars(), None),
+        let (first, last) = match self.family() {
+            Family::Semaphore => (self.scalars(), None),
             _ => (None, self.scalars()),
         };
         let holds = self.holds();
@@ -200,7 +262,10 @@ impl Body {
 
     /// Returns the bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
-        of_family!(self, family => family.heap_bytes() + family.holds().heap_bytes())
+        let paused = self.paused_until();
+        let paused = paused.map_or(0, |_| heap::allocated(size_of::<Paused>()));
+        let value = of_family!(self.value(), family => family.heap_bytes());
+        paused + value + self.holds().heap_bytes()
     }
 
     /// Panics unless the holds obey the rules of the family.
@@ -210,6 +275,6 @@ impl Body {
         let mut families = self.holds().iter().map(|hold| hold.claim().family());
         let of_family = families.all(|family| family == self.family());
         assert!(of_family, "claims of the family");
-        of_family!(self, family => family.check_invariants());
+        of_family!(self.value(), family => family.check_invariants());
     }
 }

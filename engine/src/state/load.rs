@@ -4,7 +4,7 @@
 //! each hold into three trees, so the grants are collected first. A token that is there twice is therefore found at the
 //! end of the grants.
 
-use super::body::{Body, of_family};
+use super::body::{Body, Value, of_family};
 use super::families::policy::Policy;
 use super::hold_set::HoldSet;
 use crate::change::{Change, Misfit};
@@ -40,7 +40,7 @@ impl Loading {
         }
         let claim = grant.claim;
         // What fits beside the first hold fits beside all of them.
-        let has_room = of_family!(&self.body, family => family.has_room_for(claim));
+        let has_room = of_family!(self.body.value(), family => family.has_room_for(claim));
         match claim.family() == self.body.family() {
             false => Err(Misfit::Family),
             true => has_room.then_some(()).ok_or(Misfit::Taken),
@@ -56,7 +56,7 @@ impl Loading {
         if holds.len() <= 1 {
             return Ok(());
         }
-        of_family!(&mut self.body, family => {
+        of_family!(self.body.value_mut(), family => {
             for (_, hold) in holds.iter().skip(1) {
                 family.granted(hold.granted());
             }

@@ -1,7 +1,7 @@
 //! What one server knows alone of a state, and neither replicates nor saves: the lease clock, connections, and its own
 //! indexes.
 
-use super::body::{Body, of_family};
+use super::body::{Body, Value, of_family};
 use super::families::policy::{Policy, Retention};
 use super::hold_set::HoldSet;
 use crate::hold::Hold;
@@ -18,11 +18,11 @@ impl Body {
 
 impl Local<'_> {
     fn holds(&mut self) -> Option<&mut HoldSet> {
-        of_family!(&mut *self.0, family => family.holds_mut())
+        of_family!(self.0.value_mut(), family => family.holds_mut())
     }
 
     fn retention(&mut self) -> Option<&mut Retention> {
-        of_family!(&mut *self.0, family => family.retention_mut())
+        of_family!(self.0.value_mut(), family => family.retention_mut())
     }
 
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
@@ -54,6 +54,6 @@ impl Local<'_> {
     /// Notes the moment under which the key is in the `retention` index. Returns the one before. Does nothing for
     /// families that keep nothing.
     pub fn note_retention(&mut self, until: Option<UnixMs>) -> Option<UnixMs> {
-        self.retention()?.noted.replace(until)
+        std::mem::replace(&mut self.retention()?.noted, until)
     }
 }

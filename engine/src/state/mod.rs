@@ -13,6 +13,7 @@ mod local;
 mod undo;
 
 pub use crate::change::Misfit;
+pub(crate) use body::Value;
 pub use body::{Body, State};
 pub use hold_set::HoldSet;
 pub use load::Loading;

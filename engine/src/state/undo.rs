@@ -3,7 +3,7 @@
 //!
 //! A copy of all holds was rejected: a semaphore of 200,000 holders would be copied for each command.
 
-use super::body::{Body, of_family};
+use super::body::{Body, Value, of_family};
 use super::families::policy::Policy;
 use super::hold_set::HoldSet;
 use crate::change::{Change, Misfit};
@@ -70,16 +70,14 @@ impl Undo {
 
     /// Takes back all changes that were noted. The body may have refused the last one.
     fn roll_back(self, body: &mut Body) {
+        let mut live = body.take_holds();
         for (fence, before) in self.holds.into_iter().rev() {
-            of_family!(&mut *body, family => {
-                // The change may have ended the hold, or added none.
-                let _ = family.remove(fence);
-                if let Some(hold) = before {
-                    family.insert(hold);
-                }
-            });
+            // The change may have ended the hold, or added none.
+            live.remove(fence);
+            if let Some(hold) = before {
+                live.insert(hold);
+            }
         }
-        let live = body.take_holds();
         *body = self.rest;
         body.put_holds(live);
     }
@@ -89,7 +87,7 @@ impl Body {
     /// Puts back what [`Body::take_holds`] took.
     fn put_holds(&mut self, live: HoldSet) {
         // Without a place for holds there were none.
-        if let Some(holds) = of_family!(self, family => family.holds_mut()) {
+        if let Some(holds) = of_family!(self.value_mut(), family => family.holds_mut()) {
             *holds = live;
         }
     }

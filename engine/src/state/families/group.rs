@@ -11,12 +11,11 @@ use crate::hold::Hold;
 use crate::settings::Settings;
 use crate::state::families::policy::{Policy, Retention};
 use crate::state::hold_set::HoldSet;
-use crate::types::{Claim, Family, OptionalUnixMs, UnixMs};
+use crate::types::{Claim, Family, UnixMs};
 
 #[derive(Clone, Default)]
 pub struct WaitGroup {
     members: HoldSet,
-    paused_until: OptionalUnixMs,
     tally: Tally,
     /// The finished round before the present one, as long as nothing has happened in this one but grants and their ends
     /// as undelivered. It comes back if the last member ends undelivered too. `None` without members.
@@ -81,14 +80,6 @@ impl Policy for WaitGroup {
 
     fn holds_mut(&mut self) -> Option<&mut HoldSet> {
         Some(&mut self.members)
-    }
-
-    fn paused_until(&self) -> Option<UnixMs> {
-        self.paused_until.get()
-    }
-
-    fn pause(&mut self, until: Option<UnixMs>) {
-        self.paused_until.replace(until);
     }
 
     /// Without a limit every member may join.

@@ -16,7 +16,7 @@ use crate::hold::Hold;
 use crate::settings::Settings;
 use crate::state::families::policy::{Policy, Retention};
 use crate::state::hold_set::HoldSet;
-use crate::types::{Claim, Family, OptionalUnixMs, Token, UnixMs};
+use crate::types::{Claim, Family, Token, UnixMs};
 
 pub use crate::change::{Completion, Reason, Record};
 
@@ -47,7 +47,6 @@ pub struct Once {
     reason: Option<Reason>,
     /// See [`Record::touched`]. The first change sets it, because a replica must not use its own clock.
     touched: UnixMs,
-    paused_until: OptionalUnixMs,
     retention: Retention,
 }
 
@@ -200,14 +199,6 @@ impl Policy for Once {
             Stage::Late(token) => Some(Box::new(token)),
             _ => None,
         };
-    }
-
-    fn paused_until(&self) -> Option<UnixMs> {
-        self.paused_until.get()
-    }
-
-    fn pause(&mut self, until: Option<UnixMs>) {
-        self.paused_until.replace(until);
     }
 
     fn delayed_until(&self) -> Option<UnixMs> {

@@ -8,7 +8,7 @@ use crate::change::{Change, Displaced, End, Limits, Misfit};
 use crate::hold::Hold;
 use crate::settings::Settings;
 use crate::state::hold_set::HoldSet;
-use crate::types::{Claim, Family, Fence, OptionalUnixMs, UnixMs};
+use crate::types::{Claim, Family, Fence, UnixMs};
 
 /// The rules of one family, for the value of one key.
 pub(in crate::state) trait Policy {
@@ -34,11 +34,6 @@ pub(in crate::state) trait Policy {
         let removed = self.holds_mut().and_then(|holds| holds.remove(fence));
         removed.ok_or(Misfit::NoHold)
     }
-
-    fn paused_until(&self) -> Option<UnixMs>;
-
-    /// Sets the moment before which nobody is granted; `None` ends the pause.
-    fn pause(&mut self, until: Option<UnixMs>);
 
     /// Returns the moment before which no run may begin, if the last FAIL asked for one.
     fn delayed_until(&self) -> Option<UnixMs> {
@@ -128,7 +123,7 @@ pub(in crate::state) struct Retention {
     /// When a request was last seen waiting for the key.
     last_watched: UnixMs,
     /// The moment under which the engine has the key in its `retention` index, if it is there.
-    pub(in crate::state) noted: OptionalUnixMs,
+    pub(in crate::state) noted: Option<UnixMs>,
 }
 
 impl Retention {

@@ -10,13 +10,12 @@ use crate::hold::Hold;
 use crate::settings::Settings;
 use crate::state::families::policy::Policy;
 use crate::state::hold_set::HoldSet;
-use crate::types::{Claim, Family, OptionalUnixMs, UnixMs};
+use crate::types::{Claim, Family, UnixMs};
 
 #[derive(Clone, Default)]
 pub struct Semaphore {
     /// Boxed, because limits and a hold together do not fit into the room that a lock takes.
     holds: Box<HoldSet>,
-    paused_until: OptionalUnixMs,
     limits: Limits,
 }
 
@@ -29,14 +28,6 @@ impl Policy for Semaphore {
 
     fn holds_mut(&mut self) -> Option<&mut HoldSet> {
         Some(&mut self.holds)
-    }
-
-    fn paused_until(&self) -> Option<UnixMs> {
-        self.paused_until.get()
-    }
-
-    fn pause(&mut self, until: Option<UnixMs>) {
-        self.paused_until.replace(until);
     }
 
     fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
