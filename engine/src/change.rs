@@ -7,8 +7,9 @@
 //!
 //! [`crate::wire`] says how changes are written as bytes.
 
-use std::fmt;
 use std::sync::Arc;
+
+use thiserror::Error;
 
 use crate::hold::Grant;
 use crate::types::{Claim, Fence, LeaseMs, Rank, Token, UnixMs};
@@ -143,36 +144,22 @@ impl Change {
 }
 
 /// Why a change does not fit the state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Misfit {
-    /// The change is of another family.
+    #[error("the key is of another family")]
     Family,
-    /// Another hold has the fence or the token, or the present holds leave no room for the change.
+    #[error("its fence or its token is taken, or the key is held otherwise")]
     Taken,
-    /// No hold has this fence.
+    #[error("no hold of the key has its fence")]
     NoHold,
-    /// There is no room for another state.
+    #[error("there is no room for another key")]
     Full,
-    /// Changes follow a VANISH.
+    #[error("the key vanishes, and yet more happens to it")]
     Vanished,
-    /// A kept place has the token or the number already.
+    #[error("another kept place has its token or its number")]
     PlaceTaken,
-    /// No kept place has this number.
+    #[error("no kept place has its number")]
     NoPlace,
-}
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Misfit::Family => "the key is of another family",
-            Misfit::Taken => "its fence or its token is taken, or the key is held otherwise",
-            Misfit::NoHold => "no hold of the key has its fence",
-            Misfit::Full => "there is no room for another key",
-            Misfit::Vanished => "the key vanishes, and yet more happens to it",
-            Misfit::PlaceTaken => "another kept place has its token or its number",
-            Misfit::NoPlace => "no kept place has its number",
-        })
-    }
 }
 
 /// How a hold ended.

@@ -66,7 +66,7 @@ use crate::change::Change;
 use crate::types::{Family, MAX_RESULT_LEN};
 use fields::{Fields, Writer};
 
-pub use unreadable::{Unreadable, VERSION, VERSION_OF_0_3, VERSION_OF_0_3_1};
+pub use unreadable::{NEWEST, Unreadable, VERSION};
 
 /// The longest packed string of a saved state: a record with the longest reason and result, and as many grants as
 /// [`super::saved`] puts into one string.
@@ -131,7 +131,7 @@ pub fn open(packed: &[u8]) -> Result<Unpacked<'_>, Unreadable> {
     // Look at the version first, because a later version may end in another kind of checksum.
     let version = match packed.first() {
         None => return Err(Unreadable::Damaged),
-        Some(known @ (&VERSION | &VERSION_OF_0_3 | &VERSION_OF_0_3_1)) => *known,
+        Some(version @ VERSION..=NEWEST) => *version,
         Some(other) => return Err(Unreadable::Version(*other)),
     };
     let Some((written, check)) = packed.split_last_chunk::<CHECK_LEN>() else {

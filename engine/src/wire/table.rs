@@ -6,7 +6,7 @@ use super::fields::{Fields, Name, Read, Writer};
 use super::forms::{
     ATTEMPTS, COUNT, FENCE, Flagged, Form, How, LEASE, LIMIT, MOMENT, PINNED, Secret, Text, Why,
 };
-use super::unreadable::{Unreadable, VERSION, VERSION_OF_0_3, VERSION_OF_0_3_1};
+use super::unreadable::{NEWEST, Unreadable, VERSION};
 use crate::change::{
     Change, Completion, Displaced, FinishedRound, KeptPlace, Limits, Record, Tally,
 };
@@ -21,7 +21,9 @@ const SHARED: u8 = 4;
 
 /// `number version VERB { field: form, ... } => variant of Change` for each change but GRANT, whose number has flags.
 macro_rules! changes {
-    ($($kind:literal $version:ident $verb:ident { $($field:ident: $form:expr),* } => $variant:ident $of:tt;)*) => {
+    ($($kind:literal $version:literal $verb:ident { $($field:ident: $form:expr),* } => $variant:ident $of:tt;)*) => {
+        const _: () = assert!($($version <= NEWEST)&&*);
+
         /// Reads the fields of one change. Checks every field; a change that this code would not have written is refused.
         pub(super) fn read(kind: u8, fields: &mut Fields<'_>) -> Read<Change> {
             match kind {
@@ -72,25 +74,25 @@ macro_rules! changes {
 }
 
 changes! {
-    1 VERSION RENEW { fence: FENCE, lease: LEASE, deadline: MOMENT } => Renew { fence, lease, deadline };
-    2 VERSION END { fence: FENCE, how: How, at: MOMENT } => End { fence, how, at };
-    3 VERSION LIMIT { limit: LIMIT } => Limit(limit);
-    4 VERSION PIN { limit: PINNED } => Pin(limit);
-    5 VERSION EXPECT { jobs: LIMIT, at: MOMENT } => Expect { jobs, at };
-    6 VERSION FINISH { keep_until: MOMENT } => Finish { keep_until };
-    7 VERSION VANISH {} => Vanish {};
-    8 VERSION LIMITS { limits: LimitsForm } => Limits(limits);
-    9 VERSION TALLY { tally: TallyForm } => Tally(tally);
-    10 VERSION FAIL { fence: FENCE, at: MOMENT, reason: Text } => Fail { fence, at, reason };
-    11 VERSION COMPLETE { fence: FENCE, done: CompletionForm } => Complete { fence, done };
-    12 VERSION GIVEUP {} => GiveUp {};
-    13 VERSION RECORD { record: RecordForm } => Record(record);
-    14 VERSION_OF_0_3 DELAY { until: MOMENT } => Delay { until };
-    15 VERSION_OF_0_3 PAUSE { until: MOMENT } => Pause { until };
-    16 VERSION_OF_0_3 UNHEARD { fence: FENCE, keep_ms: LEASE } => Unheard { fence, keep_ms };
-    17 VERSION_OF_0_3 PLACE { place: PlaceForm } => Place(place);
-    18 VERSION_OF_0_3 LEAVE { fence: FENCE } => Leave { rank: fence };
-    19 VERSION_OF_0_3_1 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
+    1 2 RENEW { fence: FENCE, lease: LEASE, deadline: MOMENT } => Renew { fence, lease, deadline };
+    2 2 END { fence: FENCE, how: How, at: MOMENT } => End { fence, how, at };
+    3 2 LIMIT { limit: LIMIT } => Limit(limit);
+    4 2 PIN { limit: PINNED } => Pin(limit);
+    5 2 EXPECT { jobs: LIMIT, at: MOMENT } => Expect { jobs, at };
+    6 2 FINISH { keep_until: MOMENT } => Finish { keep_until };
+    7 2 VANISH {} => Vanish {};
+    8 2 LIMITS { limits: LimitsForm } => Limits(limits);
+    9 2 TALLY { tally: TallyForm } => Tally(tally);
+    10 2 FAIL { fence: FENCE, at: MOMENT, reason: Text } => Fail { fence, at, reason };
+    11 2 COMPLETE { fence: FENCE, done: CompletionForm } => Complete { fence, done };
+    12 2 GIVEUP {} => GiveUp {};
+    13 2 RECORD { record: RecordForm } => Record(record);
+    14 3 DELAY { until: MOMENT } => Delay { until };
+    15 3 PAUSE { until: MOMENT } => Pause { until };
+    16 3 UNHEARD { fence: FENCE, keep_ms: LEASE } => Unheard { fence, keep_ms };
+    17 3 PLACE { place: PlaceForm } => Place(place);
+    18 3 LEAVE { fence: FENCE } => Leave { rank: fence };
+    19 4 DISPLACED { displaced: DisplacedForm } => Displaced(displaced);
 }
 
 /// For the server's log: the verb and the fence or rank only, because tokens are secret, and results and reasons may be

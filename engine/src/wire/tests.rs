@@ -509,8 +509,8 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         ("DISPLACED without a moment", 2, vec![19, 0, 1, 0]),
     ];
     let cases = cases.iter().map(|case| (VERSION, case));
-    let later = later.iter().map(|case| (VERSION_OF_0_3, case));
-    let latest = latest.iter().map(|case| (VERSION_OF_0_3_1, case));
+    let later = later.iter().map(|case| (3, case));
+    let latest = latest.iter().map(|case| (NEWEST, case));
     for (version, (what, family, change)) in cases.chain(later).chain(latest) {
         let head = [version, *family];
         let read = unpacked(&sealed(&[&head[..], change].concat()));
@@ -534,7 +534,7 @@ fn fields_out_of_bounds_and_longer_forms_are_refused() {
         (2, vec![17, 1, 0, 1, 1, 1, b't', 2, b'o']),
         (3, vec![17, 2, 1, 0, 1, 1, 1, b't', 0]),
     ] {
-        let read = unpacked(&sealed(&[&[VERSION_OF_0_3, family][..], &change].concat()));
+        let read = unpacked(&sealed(&[&[3, family][..], &change].concat()));
         assert!(read.is_ok(), "{change:?}: {read:?}");
     }
 }
@@ -638,7 +638,7 @@ fn changes_of_two_versions_never_share_a_string() {
     for slice in by_version(&changes) {
         let whole = packed(Family::Once, false, slice);
         assert_eq!(whole[0], slice[0].version());
-        for other in [VERSION, VERSION_OF_0_3, VERSION_OF_0_3_1] {
+        for other in VERSION..=NEWEST {
             let mut written = without_check(&whole).to_vec();
             written[0] = other;
             let read = unpacked(&sealed(&written));
