@@ -7,7 +7,7 @@ use crate::model::Name;
 use crate::server::{Stored, key_bytes};
 use crate::world::START_US;
 use dsync_engine::answer::FullQueue;
-use dsync_engine::calls::unfit::{Bounded, Unfit};
+use dsync_engine::calls::unfit::Unfit;
 use dsync_engine::change::{Change, Displaced, FinishedRound, KeptPlace, Tally};
 use dsync_engine::families::once::{Completion, Reason, Record};
 use dsync_engine::hold::Grant;
@@ -109,22 +109,10 @@ type Changes = fn(u64) -> Vec<Change>;
 /// What is restored, so much beyond its bound, and why it is refused one beyond.
 const BOUNDS: [(&str, Family, Changes, Unfit); 16] = {
     use Family::{Group, Lock, Once};
-    const MAX_LEASE: Unfit = Unfit::Beyond {
-        what: Bounded::Lease,
-        value: DAY + 1,
-        max: DAY,
-    };
-    const MAX_TEXT: Unfit = Unfit::Beyond {
-        what: Bounded::Text,
-        value: 65_537,
-        max: 65_536,
-    };
-    const MAX_KEPT: Unfit = Unfit::KeptFor { keep_ms: 60_001 };
-    const MAX_TALLY: Unfit = Unfit::Beyond {
-        what: Bounded::Kept,
-        value: 31 * DAY + 1,
-        max: 30 * DAY,
-    };
+    const MAX_LEASE: Unfit = Unfit::Lease(DAY + 1, DAY);
+    const MAX_TEXT: Unfit = Unfit::Text(65_537, 65_536);
+    const MAX_KEPT: Unfit = Unfit::Place(60_001);
+    const MAX_TALLY: Unfit = Unfit::Kept(31 * DAY + 1, 30 * DAY);
     #[rustfmt::skip]
     let bounds: [(&str, Family, Changes, Unfit); 16] = [
         ("lease", Lock, |more| vec![Change::Grant(Grant { lease: lease(more), ..grant() })], MAX_LEASE),
@@ -137,17 +125,17 @@ const BOUNDS: [(&str, Family, Changes, Unfit); 16] = {
         ("place kept for", Lock, |more| vec![Change::Place(KeptPlace { keep_ms: kept_ms(more), ..place(1) })], MAX_KEPT),
         ("place kept too short", Lock, |more| {
             vec![Change::Place(KeptPlace { keep_ms: 1_000 - more as u32, ..place(1) })]
-        }, Unfit::KeptFor { keep_ms: 999 }),
+        }, Unfit::Place(999)),
         ("place since", Lock, |more| vec![Change::Place(KeptPlace { since: year(more), ..place(1) })], Unfit::MomentAhead),
         ("pause", Lock, |more| {
             vec![Change::Pause { until: Some(UnixMs(NOW + 31 * DAY + more)) }]
-        }, Unfit::Beyond { what: Bounded::Pause, value: 31 * DAY + 1, max: 30 * DAY }),
+        }, Unfit::Pause(31 * DAY + 1, 30 * DAY)),
         ("delay", Once, |more| {
             vec![Change::Record(record()), Change::Delay { until: Some(UnixMs(NOW + 2 * DAY + more)) }]
-        }, Unfit::Beyond { what: Bounded::Delay, value: 2 * DAY + 1, max: DAY }),
+        }, Unfit::Delay(2 * DAY + 1, DAY)),
         ("result kept for", Once, |more| {
             done(UnixMs(NOW + TEN_YEARS + DAY + more), 1)
-        }, Unfit::Beyond { what: Bounded::Kept, value: TEN_YEARS + DAY + 1, max: TEN_YEARS }),
+        }, Unfit::Kept(TEN_YEARS + DAY + 1, TEN_YEARS)),
         ("result", Once, |more| done(UnixMs::NEVER, 65_536 + more as usize), MAX_TEXT),
         ("reason", Once, |more| {
             let reason = Some(Reason::Given(vec![b'x'; 65_536 + more as usize].into()));
@@ -284,27 +272,25 @@ fn restored_places_need_room_beside_waiters_and_take_that_of_vacant_places() {
 #[test]
 fn refusal_names_setting_value_and_bound() {
     let full = FullQueue::HalfOfKey { bound: 5 };
-    let (value, max) = (2, 1);
-    let beyond = |what| Unfit::Beyond { what, value, max };
     for (unfit, words) in [
         (
             BOUNDS[0].3,
             "it has a lease of 86400001 ms, and dsync.max-lease-ms is 86400000",
         ),
         (
-            beyond(Bounded::Pause),
+            Unfit::Pause(2, 1),
             "its pause lasts 2 ms more, and PAUSE allows 1, and a day more for the clock of another server",
         ),
         (
-            beyond(Bounded::Delay),
+            Unfit::Delay(2, 1),
             "its delay lasts 2 ms more, and dsync.max-lease-ms is 1, and a day more for the clock of another server",
         ),
         (
-            beyond(Bounded::Kept),
+            Unfit::Kept(2, 1),
             "its result or tally is kept for 2 ms more, and 1 is the longest, and a day more for the clock of another server",
         ),
         (
-            beyond(Bounded::Text),
+            Unfit::Text(2, 1),
             "its result or reason has 2 bytes, and dsync.max-result-bytes is 1",
         ),
         (
