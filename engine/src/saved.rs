@@ -1,18 +1,21 @@
 //! A state as the packed changes that rebuild it. RDB files, DUMP payloads, rewritten AOFs and digests hold these.
 //!
 //! A state is one packed string, or several if it has many holds; each but the last says that more follow. The strings
-//! are those of [`crate::wire`]. [`Body::as_changes`] makes the changes, and `Loading` applies them with the same result
-//! and the same refusals as [`Body::apply`]. This file checks what only a saved state must fulfil: which changes it may
+//! are those of [`crate::wire`]. [`Body::as_changes`] makes the changes. [`Body::load`] adds all holds at once, with the
+//! same result and the same refusals as [`Body::apply`]. This file checks what only a saved state must fulfil: which changes it may
 //! have, and in which order.
 //!
 //! The kept places of a name are saved with its value. Connections, the lease clock and the rest of the queue are not
 //! saved; see [`crate::change`] for the reason.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::mem::take;
+
+use thiserror::Error;
 
 use crate::change::{Change, KeptPlace, Misfit};
-use crate::state::{Body, Loading};
+use crate::hold::Hold;
+use crate::state::Body;
 use crate::types::{Family, Fence, Token};
 use crate::wire::{self, Unreadable};
 
@@ -21,41 +24,20 @@ use crate::wire::{self, Unreadable};
 const PER_STRING: usize = 128;
 
 /// Why a saved state is refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Unsound {
-    Unreadable(Unreadable),
-    /// A string is of another family than the key.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("it is of another family than its key")]
     Family,
     /// A saved state cannot have this change, or not at this place: for example, fences must rise.
-    Misplaced {
-        verb: &'static str,
-    },
-    Misfit {
-        verb: &'static str,
-        misfit: Misfit,
-    },
+    #[error("its change '{verb}' is out of place")]
+    Misplaced { verb: &'static str },
+    #[error("its change '{verb}' does not fit: {misfit}")]
+    Misfit { verb: &'static str, misfit: Misfit },
     /// The strings ended before everything that the family needs was there.
+    #[error("it ends too early")]
     Incomplete,
-}
-
-impl From<Unreadable> for Unsound {
-    fn from(unreadable: Unreadable) -> Unsound {
-        Unsound::Unreadable(unreadable)
-    }
-}
-
-impl fmt::Display for Unsound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unsound::Unreadable(unreadable) => write!(f, "{unreadable}"),
-            Unsound::Family => f.write_str("it is of another family than its key"),
-            Unsound::Misplaced { verb } => write!(f, "its change '{verb}' is out of place"),
-            Unsound::Misfit { verb, misfit } => {
-                write!(f, "its change '{verb}' does not fit: {misfit}")
-            }
-            Unsound::Incomplete => f.write_str("it ends too early"),
-        }
-    }
 }
 
 /// Calls `each` with the packed strings of a state and of the kept places of its name, in order: at least one. The places
@@ -91,23 +73,26 @@ pub struct Loaded {
 
 /// A state that is being rebuilt from its packed strings.
 pub struct Assembly {
-    state: Loading,
+    body: Body,
+    /// Of the grants so far, as long as no other change has followed.
+    holds: Vec<Hold>,
     places: Vec<KeptPlace>,
     tokens: BTreeSet<Token>,
     /// The kind of the last change, as a number, and its fence or rank.
     last: (u8, Fence),
-    /// Whether the change of [`Body::scalars`] was added already.
+    /// Whether the change of [`Body::scalars`] was added already, if the family has one.
     has_scalars: bool,
 }
 
 impl Assembly {
     pub fn new(family: Family) -> Assembly {
         Assembly {
-            state: Loading::new(family),
+            body: Body::new(family),
+            holds: Vec::new(),
             places: Vec::new(),
             tokens: BTreeSet::new(),
             last: (0, Fence(0)),
-            has_scalars: false,
+            has_scalars: family == Family::Lock,
         }
     }
 
@@ -127,7 +112,7 @@ impl Assembly {
 
     fn add_changes(&mut self, packed: &[u8]) -> Result<bool, Unsound> {
         let changes = wire::open(packed)?;
-        if changes.family != self.state.body().family() {
+        if changes.family != self.body.family() {
             return Err(Unsound::Family);
         }
         let more = changes.more;
@@ -142,14 +127,14 @@ impl Assembly {
                 return Err(Unsound::Misplaced { verb });
             }
             match change {
-                Change::Grant(grant) => self.state.grant(grant).map_err(misfit)?,
+                Change::Grant(grant) => self.holds.push(Hold::new(&grant)),
                 Change::Place(place) => {
                     if !self.tokens.insert(place.token.clone()) {
                         return Err(misfit(Misfit::PlaceTaken));
                     }
                     self.places.push(place);
                 }
-                change => self.state.apply(&change).map_err(misfit)?,
+                change => drop(self.body.apply(&change).map_err(misfit)?),
             }
         }
         Ok(more)
@@ -157,14 +142,14 @@ impl Assembly {
 
     fn end_grants(&mut self) -> Result<(), Unsound> {
         let verb = "GRANT";
-        let misfit = |misfit| Unsound::Misfit { verb, misfit };
-        self.state.end_grants().map_err(misfit)
+        let loaded = self.body.load(take(&mut self.holds));
+        loaded.map_err(|misfit| Unsound::Misfit { verb, misfit })
     }
 
     /// Whether the change may come next, by the order of [`Body::as_changes`]. The kinds of changes follow each other,
     /// and within a kind fences and ranks rise.
     fn is_next(&mut self, change: &Change) -> bool {
-        let scalars = match self.state.body().family() {
+        let scalars = match self.body.family() {
             Family::Semaphore => 1,
             Family::Group | Family::Once => 3,
             // The state refuses them, wherever they are.
@@ -176,19 +161,13 @@ impl Assembly {
             Change::Delay { until: Some(_) } => (4, Fence(0)),
             Change::Pause { until: Some(_) } => (5, Fence(0)),
             Change::Unheard { fence, .. } => (6, *fence),
-            // The state takes one, and only when no hold has been heard of.
-            Change::Displaced(_) => return self.is_past_scalars() && self.places.is_empty(),
-            Change::Place(place) => (7, place.rank.0),
+            Change::Displaced(_) => (7, Fence(0)),
+            Change::Place(place) => (8, place.rank.0),
             _ => return false,
         };
         let is_behind = order > std::mem::replace(&mut self.last, order);
         self.has_scalars |= order.0 == scalars;
-        is_behind && (order.0 <= scalars || self.is_past_scalars())
-    }
-
-    /// Whether the change of [`Body::scalars`] is there, if the family has one.
-    fn is_past_scalars(&self) -> bool {
-        self.has_scalars || self.state.body().family() == Family::Lock
+        is_behind && (order.0 <= scalars || self.has_scalars)
     }
 
     /// Returns the state. Call it when the last string has been added.
@@ -197,11 +176,10 @@ impl Assembly {
     /// If something is missing.
     pub fn finish(mut self) -> Result<Loaded, Unsound> {
         self.end_grants()?;
-        if !self.is_past_scalars() {
+        if !self.has_scalars {
             return Err(Unsound::Incomplete);
         }
-        let Assembly { state, places, .. } = self;
-        let body = state.finish();
+        let Assembly { body, places, .. } = self;
         Ok(Loaded { body, places })
     }
 }

@@ -580,7 +580,7 @@ fn load_one_by_one(family: Family, strings: &[Vec<u8>]) -> Result<Loaded, Unsoun
                 return Err(Unsound::Misplaced { verb });
             }
             let misfit = |misfit| Unsound::Misfit { verb, misfit };
-            loaded.state.apply(&change).map_err(misfit)?;
+            loaded.body.apply(&change).map_err(misfit)?;
             if let Change::Place(place) = change {
                 if !loaded.tokens.insert(place.token.clone()) {
                     return Err(misfit(Misfit::PlaceTaken));

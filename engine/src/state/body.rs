@@ -1,6 +1,8 @@
 //! The state of one key: what all families have, and what the rules of its own need to know. But for a pause, this file
 //! only reads it. It asks the [`Policy`] of the family at one place.
 
+use std::mem::{replace, take};
+
 use crate::address::Address;
 use crate::change::{Change, Displaced, Limits};
 use crate::heap;
@@ -118,10 +120,14 @@ impl Body {
         self.take_holds()
     }
 
+    /// Returns the holds; `None` only if there are none.
+    pub(super) fn holds_mut(&mut self) -> Option<&mut HoldSet> {
+        of_family!(self.value_mut(), family => family.holds_mut())
+    }
+
     /// Takes the holds out, and leaves everything else as it is.
     pub(super) fn take_holds(&mut self) -> HoldSet {
-        let holds = of_family!(self.value_mut(), family => family.holds_mut());
-        holds.map(std::mem::take).unwrap_or_default()
+        self.holds_mut().map(take).unwrap_or_default()
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -151,7 +157,7 @@ impl Body {
 
     /// Sets the moment before which nobody is granted; `None` ends the pause.
     pub(super) fn pause(&mut self, until: Option<UnixMs>) {
-        let value = std::mem::replace(self.value_mut(), Value::Lock(Lock::default()));
+        let value = replace(self.value_mut(), Value::Lock(Lock::default()));
         self.0 = match until {
             Some(until) => Content::Paused(Box::new(Paused { until, value })),
             None => Content::Open(value),

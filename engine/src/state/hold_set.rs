@@ -17,12 +17,16 @@ use crate::hold::Hold;
 use crate::types::{Fence, LeaseUs, Token};
 
 /// The holds of one key.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub enum HoldSet {
-    #[default]
-    Empty,
-    One(Hold),
+    Few(Option<Hold>),
     Many(Box<Many>),
+}
+
+impl Default for HoldSet {
+    fn default() -> HoldSet {
+        HoldSet::EMPTY
+    }
 }
 
 /// Invariants: the three maps have the same holds; `by_deadline` has each hold under its own `due`; `permits` and
@@ -61,6 +65,8 @@ impl Many {
 }
 
 impl HoldSet {
+    pub(super) const EMPTY: HoldSet = HoldSet::Few(None);
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -74,8 +80,7 @@ impl HoldSet {
     #[inline]
     fn parts(&self) -> (Option<&Hold>, Option<&Many>) {
         match self {
-            HoldSet::Empty => (None, None),
-            HoldSet::One(hold) => (Some(hold), None),
+            HoldSet::Few(hold) => (hold.as_ref(), None),
             HoldSet::Many(many) => (None, Some(many)),
         }
     }
@@ -83,8 +88,8 @@ impl HoldSet {
     /// Returns how much of a limit the holds take together.
     pub(crate) fn permits(&self) -> u64 {
         match self {
-            HoldSet::Empty => 0,
-            HoldSet::One(hold) => u64::from(hold.claim().permits()),
+            HoldSet::Few(None) => 0,
+            HoldSet::Few(Some(hold)) => hold.claim().permits().into(),
             HoldSet::Many(many) => many.permits,
         }
     }
@@ -156,16 +161,16 @@ impl HoldSet {
     pub(super) fn insert(&mut self, hold: Hold) {
         debug_assert!(self.accepts(hold.fence(), &hold.token()));
         match self {
-            HoldSet::Empty => *self = HoldSet::One(hold),
             HoldSet::Many(many) => many.insert(hold),
-            HoldSet::One(_) => {
-                let mut many = Box::<Many>::default();
-                if let HoldSet::One(first) = std::mem::take(self) {
+            HoldSet::Few(few) => match few.take() {
+                None => *few = Some(hold),
+                Some(first) => {
+                    let mut many = Box::<Many>::default();
                     many.insert(first);
+                    many.insert(hold);
+                    *self = HoldSet::Many(many);
                 }
-                many.insert(hold);
-                *self = HoldSet::Many(many);
-            }
+            },
         }
     }
 
@@ -173,8 +178,8 @@ impl HoldSet {
     ///
     /// # Errors
     /// If two holds have the same token.
-    pub(super) fn of_sorted(holds: Vec<(Fence, Hold)>) -> Result<HoldSet, Misfit> {
-        let tokens = holds.iter().map(|(fence, hold)| (hold.token(), *fence));
+    pub(super) fn of_sorted(holds: Vec<Hold>) -> Result<HoldSet, Misfit> {
+        let tokens = holds.iter().map(|hold| (hold.token(), hold.fence()));
         let mut tokens: Vec<(Token, Fence)> = tokens.collect();
         // `collect` would sort them as well, but compare UUIDs as arrays, which is slower.
         tokens.sort_unstable_by(|(a, _), (b, _)| match (a, b) {
@@ -186,35 +191,28 @@ impl HoldSet {
         if tokens.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(Misfit::Taken);
         }
-        let permits = holds
-            .iter()
-            .map(|(_, hold)| u64::from(hold.claim().permits()));
-        let of_holds = holds.iter().map(|(_, hold)| hold.heap_bytes());
+        let permits = holds.iter().map(|hold| u64::from(hold.claim().permits()));
+        let of_holds = holds.iter().map(Hold::heap_bytes);
         let of_tokens = tokens.iter().map(|(token, _)| token.heap_bytes());
         Ok(HoldSet::Many(Box::new(Many {
             permits: permits.sum(),
             heap_bytes: of_holds.chain(of_tokens).sum(),
             by_token: tokens.into_iter().collect(),
-            by_deadline: holds
-                .iter()
-                .map(|(fence, hold)| (hold.due, *fence))
-                .collect(),
-            by_fence: holds.into_iter().collect(),
+            by_deadline: holds.iter().map(|hold| (hold.due, hold.fence())).collect(),
+            by_fence: (holds.into_iter().map(|hold| (hold.fence(), hold))).collect(),
         })))
     }
 
     pub(super) fn remove(&mut self, fence: Fence) -> Option<Hold> {
-        if let HoldSet::Many(many) = self {
-            let hold = many.remove(fence);
-            if many.by_fence.is_empty() {
-                *self = HoldSet::Empty;
+        match self {
+            HoldSet::Few(hold) => hold.take_if(|hold| hold.fence() == fence),
+            HoldSet::Many(many) => {
+                let hold = many.remove(fence);
+                if many.by_fence.is_empty() {
+                    *self = HoldSet::EMPTY;
+                }
+                hold
             }
-            return hold;
-        }
-        self.get(fence)?;
-        match std::mem::take(self) {
-            HoldSet::One(hold) => Some(hold),
-            HoldSet::Empty | HoldSet::Many(_) => None,
         }
     }
 
@@ -233,13 +231,12 @@ impl HoldSet {
     /// Sets when each lease runs out, and builds the index anew.
     pub(super) fn set_all_due(&mut self, mut due: impl FnMut(&Hold) -> LeaseUs) {
         match self {
-            HoldSet::Empty => {}
-            HoldSet::One(hold) => hold.due = due(hold),
+            HoldSet::Few(hold) => hold.iter_mut().for_each(|hold| hold.due = due(hold)),
             HoldSet::Many(many) => {
-                for hold in many.by_fence.values_mut() {
+                let entries = many.by_fence.values_mut().map(|hold| {
                     hold.due = due(hold);
-                }
-                let entries = many.by_fence.iter().map(|(fence, hold)| (hold.due, *fence));
+                    (hold.due, hold.fence())
+                });
                 many.by_deadline = entries.collect();
             }
         }
@@ -256,7 +253,10 @@ impl HoldSet {
         change: impl FnOnce(&mut Hold) -> R,
     ) -> Result<R, Misfit> {
         match self {
-            HoldSet::One(hold) if hold.fence() == fence => Ok(change(hold)),
+            HoldSet::Few(hold) => {
+                let hold = hold.as_mut().filter(|hold| hold.fence() == fence);
+                hold.map(change).ok_or(Misfit::NoHold)
+            }
             HoldSet::Many(many) => {
                 let hold = many.by_fence.get_mut(&fence).ok_or(Misfit::NoHold)?;
                 many.heap_bytes -= hold.heap_bytes();
@@ -264,7 +264,6 @@ impl HoldSet {
                 many.heap_bytes += hold.heap_bytes();
                 Ok(changed)
             }
-            HoldSet::Empty | HoldSet::One(_) => Err(Misfit::NoHold),
         }
     }
 
@@ -272,8 +271,7 @@ impl HoldSet {
     pub fn into_pieces(self) -> impl Iterator<Item = Option<Hold>> {
         let mut many = Many::default();
         match self {
-            HoldSet::Empty => {}
-            HoldSet::One(hold) => drop(many.by_fence.insert(hold.fence(), hold)),
+            HoldSet::Few(hold) => many.by_fence.extend(hold.map(|hold| (hold.fence(), hold))),
             HoldSet::Many(maps) => many = *maps,
         }
         let holds = many.by_fence.into_values().map(Some);
@@ -285,8 +283,7 @@ impl HoldSet {
     /// Returns the bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
-            HoldSet::Empty => 0,
-            HoldSet::One(hold) => hold.heap_bytes(),
+            HoldSet::Few(hold) => hold.as_ref().map_or(0, Hold::heap_bytes),
             HoldSet::Many(many) => {
                 let entries = [
                     size_of::<(Fence, Hold)>(),

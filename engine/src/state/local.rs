@@ -3,7 +3,6 @@
 
 use super::body::{Body, Value, of_family};
 use super::families::policy::{Policy, Retention};
-use super::hold_set::HoldSet;
 use crate::hold::Hold;
 use crate::types::{ClientId, Fence, LeaseUs, UnixMs};
 
@@ -17,22 +16,19 @@ impl Body {
 }
 
 impl Local<'_> {
-    fn holds(&mut self) -> Option<&mut HoldSet> {
-        of_family!(self.0.value_mut(), family => family.holds_mut())
-    }
-
     fn retention(&mut self) -> Option<&mut Retention> {
         of_family!(self.0.value_mut(), family => family.retention_mut())
     }
 
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
     pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
-        self.holds().is_some_and(|holds| holds.set_due(fence, due))
+        let holds = self.0.holds_mut();
+        holds.is_some_and(|holds| holds.set_due(fence, due))
     }
 
     /// Sets when each lease runs out, much faster than one by one. For a state that was loaded just now.
     pub fn set_all_due(&mut self, due: impl FnMut(&Hold) -> LeaseUs) {
-        if let Some(holds) = self.holds() {
+        if let Some(holds) = self.0.holds_mut() {
             holds.set_all_due(due);
         }
     }
@@ -41,7 +37,7 @@ impl Local<'_> {
     /// connection with which it would have ended before.
     pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
         let bind = |hold: &mut Hold| hold.bind(client, ephemeral);
-        self.holds()?.change(fence, bind).ok()?
+        self.0.holds_mut()?.change(fence, bind).ok()?
     }
 
     /// Notes that a request waits for the key, which keeps it longer.

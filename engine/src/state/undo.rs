@@ -3,8 +3,7 @@
 //!
 //! A copy of all holds was rejected: a semaphore of 200,000 holders would be copied for each command.
 
-use super::body::{Body, Value, of_family};
-use super::families::policy::Policy;
+use super::body::Body;
 use super::hold_set::HoldSet;
 use crate::change::{Change, Misfit};
 use crate::hold::Hold;
@@ -87,7 +86,7 @@ impl Body {
     /// Puts back what [`Body::take_holds`] took.
     fn put_holds(&mut self, live: HoldSet) {
         // Without a place for holds there were none.
-        if let Some(holds) = of_family!(self.value_mut(), family => family.holds_mut()) {
+        if let Some(holds) = self.holds_mut() {
             *holds = live;
         }
     }

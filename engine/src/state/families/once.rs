@@ -68,12 +68,12 @@ enum Stage {
 
 impl Default for Stage {
     fn default() -> Stage {
-        Stage::Open(HoldSet::Empty)
+        Stage::Open(HoldSet::EMPTY)
     }
 }
 
 /// The runs of a key that cannot have one.
-static NO_RUNS: HoldSet = HoldSet::Empty;
+static NO_RUNS: HoldSet = HoldSet::EMPTY;
 
 impl Once {
     /// Returns the current run, as a set of at most one hold.
@@ -194,7 +194,7 @@ impl Policy for Once {
 
     /// Adds a run, which displaces the token of a late one.
     fn insert(&mut self, run: Hold) {
-        let before = std::mem::replace(&mut self.stage, Stage::Open(HoldSet::One(run)));
+        let before = std::mem::replace(&mut self.stage, Stage::Open(HoldSet::Few(Some(run))));
         self.displaced = match before {
             Stage::Late(token) => Some(Box::new(token)),
             _ => None,

@@ -113,11 +113,11 @@ fn hold_set_is_no_larger_than_one_hold() {
 #[test]
 fn hold_set_built_at_once_is_that_built_one_by_one() {
     for size in 2..=9 {
-        let holds = || (1..=size).map(|n| (Fence(n), hold(n, 2)));
+        let holds = || (1..=size).map(|n| hold(n, 2));
         let built = HoldSet::of_sorted(holds().collect()).expect("no token twice");
         built.check_invariants();
         let mut added = HoldSet::default();
-        holds().for_each(|(_, hold)| added.insert(hold));
+        holds().for_each(|hold| added.insert(hold));
         let grants = |set: &HoldSet| set.iter().map(Hold::to_grant).collect::<Vec<_>>();
         assert_eq!(grants(&built), grants(&added), "{size} holds");
         assert_eq!(built.permits(), added.permits(), "{size} holds");
@@ -125,7 +125,7 @@ fn hold_set_built_at_once_is_that_built_one_by_one() {
         let earliest = built.earliest(LeaseUs(0));
         assert_eq!(earliest, added.earliest(LeaseUs(0)), "{size} holds");
     }
-    let twice = [1, 2, 3, 2].map(|n| (Fence(n), hold(n, 1)));
+    let twice = [1, 2, 3, 2].map(|n| hold(n, 1));
     assert_eq!(HoldSet::of_sorted(twice.into()).err(), Some(Misfit::Taken));
 }
 
