@@ -48,7 +48,7 @@ pub struct Announcement {
     pub fence: Option<Fence>,
 }
 
-#[derive(Default, Debug)]
+#[derive(PartialEq, Default, Debug)]
 pub struct Effects {
     /// Changes of the queue alone ([`Change::is_of_queue`]) may concern a name that has no value, or one of another
     /// family or type.
@@ -66,12 +66,7 @@ pub struct Effects {
 impl Effects {
     /// Whether the caller has nothing to do.
     pub fn is_empty(&self) -> bool {
-        !self.modified
-            && !self.may_free_capacity
-            && self.changes.is_empty()
-            && self.notes.is_empty()
-            && self.wakes.is_empty()
-            && self.announcements.is_empty()
+        *self == Effects::default()
     }
 
     /// Empties the effects and keeps their buffers.

@@ -82,19 +82,19 @@ impl Hold {
     /// Makes a hold without a connection and without a moment on the lease clock.
     pub(crate) fn new(grant: &Grant) -> Hold {
         let (uuid, text) = match &grant.token {
-            Token::Uuid(uuid) => (*uuid, None),
-            Token::Text(text) => ([0; 16], Some(&**text)),
+            Token::Uuid(uuid) => (*uuid, &[][..]),
+            Token::Text(text) => ([0; 16], &**text),
         };
-        let owner = grant.owner.as_deref();
+        let owner = grant.owner.as_deref().unwrap_or_default();
         let mut word = grant.fence.0.min(bits::FENCE);
         if grant.renewed {
             word |= bits::RENEWED;
         }
-        if owner.is_some() {
+        if grant.owner.is_some() {
             word |= bits::OWNED;
         }
         let mut hold = Hold {
-            extras: (text.or(owner)).map(|_| Extras::new(text, owner)),
+            extras: (text.len() + owner.len() > 0).then(|| Extras::new(text, owner)),
             uuid,
             due: LeaseUs(0),
             word,
@@ -160,10 +160,8 @@ impl Hold {
     }
 
     pub(crate) fn owner(&self) -> Option<&[u8]> {
-        if !self.is_marked(bits::OWNED) {
-            return None;
-        }
-        self.extras.as_deref().map(|extras| extras.texts().1)
+        let owner = self.extras.as_deref().map(|extras| extras.texts().1);
+        (self.is_marked(bits::OWNED)).then(|| owner.unwrap_or_default())
     }
 
     pub(crate) fn claim(&self) -> Claim {
@@ -298,7 +296,7 @@ impl Hold {
             self.box_numbers(numbers);
         } else if let Some(extras) = &mut self.extras {
             extras.numbers = None;
-            if extras.texts.as_bytes().is_empty() {
+            if extras.texts() == (&[], &[]) {
                 self.extras = None;
             }
         }
@@ -306,7 +304,7 @@ impl Hold {
 
     #[cold]
     fn box_numbers(&mut self, numbers: Numbers) {
-        let extras = self.extras.get_or_insert_with(|| Extras::new(None, None));
+        let extras = self.extras.get_or_insert_with(|| Extras::new(&[], &[]));
         extras.numbers = Some(Box::new(numbers));
     }
 

@@ -47,7 +47,7 @@ pub fn pack(body: &Body, places: impl IntoIterator<Item = KeptPlace>, mut each: 
     let places = places.into_iter().map(Change::Place);
     let mut changes = body.as_changes().chain(places).peekable();
     loop {
-        let mut writer = wire::begin(&mut buffer, body.family());
+        let mut writer = wire::begin(&mut buffer, body.family(), changes.peek());
         let version = changes.peek().map(Change::version);
         for _ in 0..PER_STRING {
             match changes.next_if(|change| Some(change.version()) == version) {

@@ -57,11 +57,6 @@ pub struct Rank(pub Fence);
 pub struct LeaseUs(pub u64);
 
 impl LeaseUs {
-    /// Returns the end of a lease that starts at this moment.
-    pub fn after(self, lease: LeaseMs) -> LeaseUs {
-        self.after_ms(u64::from(lease.0))
-    }
-
     /// Returns the moment this many milliseconds later, or the end of the clock if that is earlier.
     pub fn after_ms(self, ms: u64) -> LeaseUs {
         LeaseUs(self.0.saturating_add(ms.saturating_mul(1_000)))

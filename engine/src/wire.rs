@@ -85,23 +85,23 @@ pub fn by_version(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
 
 /// Packs changes to one key into `buffer`, and drops what was there. Each change must be one of the family's, and all of
 /// them of one version.
-pub fn pack<'a>(
-    buffer: &mut Vec<u8>,
-    family: Family,
-    more: bool,
-    changes: impl IntoIterator<Item = &'a Change>,
-) {
-    let mut writer = begin(buffer, family);
+pub fn pack(buffer: &mut Vec<u8>, family: Family, more: bool, changes: &[Change]) {
+    let mut writer = begin(buffer, family, changes.first());
     for change in changes {
         writer.change(change);
     }
     end(buffer, more);
 }
 
-/// Begins a packed string in `buffer`, and drops what was there. [`end`] completes it.
-pub(super) fn begin(buffer: &mut Vec<u8>, family: Family) -> Writer<'_> {
+/// Begins a packed string in `buffer`, and drops what was there. The string has the version of its first change. [`end`]
+/// completes it.
+pub(super) fn begin<'b>(
+    buffer: &'b mut Vec<u8>,
+    family: Family,
+    first: Option<&Change>,
+) -> Writer<'b> {
     buffer.clear();
-    buffer.extend_from_slice(&[VERSION, family.number()]);
+    buffer.extend_from_slice(&[first.map_or(VERSION, Change::version), family.number()]);
     Writer(buffer)
 }
 

@@ -91,7 +91,7 @@ impl Visit<'_> {
             Some(once) => Answer::Run {
                 token,
                 fence,
-                attempt: once.attempts(),
+                attempt: once.attempts,
             },
             None => Answer::Granted { token, fence },
         }
@@ -125,7 +125,10 @@ impl Visit<'_> {
 
     fn set_due(&mut self, fence: Fence, lease: LeaseMs) {
         if let Some(id) = self.state {
-            let due = self.engine.term.give(self.now.lease.after(lease));
+            let due = self
+                .engine
+                .term
+                .give(self.now.lease.after_ms(lease.0.into()));
             self.engine.store.set_due(id, fence, due);
         }
     }

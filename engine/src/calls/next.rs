@@ -67,7 +67,7 @@ fn out_of_turn(
         return Some(Next::Tell(rank, Answer::Refused(refusal)));
     }
     let once = body.and_then(Body::once).filter(|once| once.is_delayed())?;
-    queue.exhausted(once.attempts()).map(Next::GiveUp)
+    queue.exhausted(once.attempts).map(Next::GiveUp)
 }
 
 fn of_head(body: Option<&Body>, head: &Place, limit: Option<u32>) -> Next {

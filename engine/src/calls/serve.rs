@@ -184,7 +184,7 @@ impl Visit<'_> {
             let _ = self.decide(Family::Once, Change::GiveUp);
         }
         let (reason, attempts) = match self.body().and_then(Body::once) {
-            Some(once) => (once.reason().map(Reason::text), once.attempts()),
+            Some(once) => (once.reason.as_ref().map(Reason::text), once.attempts),
             None => (None, 0),
         };
         Answer::GivenUp {

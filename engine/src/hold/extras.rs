@@ -24,8 +24,7 @@ impl U24 {
 /// What most holds do not have.
 #[derive(Clone)]
 pub struct Extras {
-    /// Empty if the token is a UUID and there is no owner. Otherwise one byte with the length of the token's text (0
-    /// for a UUID), that text, and the owner.
+    /// One byte with the length of the token's text (0 for a UUID), that text, and the owner.
     pub texts: ShortBytes,
     /// Set exactly if one of the numbers does not fit into the fields of [`Hold`](super::Hold), which then count for nothing.
     pub numbers: Option<Box<Numbers>>,
@@ -47,16 +46,11 @@ pub struct Numbers {
 
 impl Extras {
     /// Returns the box for a token's text and an owner.
-    pub fn new(token: Option<&[u8]>, owner: Option<&[u8]>) -> Box<Extras> {
-        let texts = token.or(owner).map(|_| {
-            let (token, owner) = (token.unwrap_or_default(), owner.unwrap_or_default());
-            let len = token.len().min(Token::MAX_LEN);
-            ShortBytes::joined([&[len as u8], &token[..len], owner])
-        });
-        Box::new(Extras {
-            texts: texts.unwrap_or_else(|| ShortBytes::joined([])),
-            numbers: None,
-        })
+    pub fn new(token: &[u8], owner: &[u8]) -> Box<Extras> {
+        let len = token.len().min(Token::MAX_LEN);
+        let texts = ShortBytes::joined([&[len as u8], &token[..len], owner]);
+        let numbers = None;
+        Box::new(Extras { texts, numbers })
     }
 
     /// Returns the text of the token, which is empty for a UUID, and the owner.

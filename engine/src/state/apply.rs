@@ -47,15 +47,15 @@ trait Apply: Policy {
                     return Err(Misfit::Taken);
                 }
                 self.granted(grant.granted);
-                self.insert(Hold::new(grant));
+                self.holds_mut()?.insert(Hold::new(grant));
             }
             Change::Renew {
                 fence,
                 lease,
                 deadline,
             } => {
-                let holds = self.holds_mut().ok_or(Misfit::NoHold)?;
-                holds.change(*fence, |hold| hold.renew(*lease, *deadline))?;
+                let renew = |hold: &mut Hold| hold.renew(*lease, *deadline);
+                self.holds_mut()?.change(*fence, renew)?;
                 self.renewed();
             }
             Change::End { fence, how, at } => {
@@ -64,8 +64,8 @@ trait Apply: Policy {
                 return Ok(Some(ended));
             }
             Change::Unheard { fence, keep_ms } => {
-                let holds = self.holds_mut().ok_or(Misfit::NoHold)?;
-                holds.change(*fence, |hold| hold.set_unheard(*keep_ms))?;
+                let mark = |hold: &mut Hold| hold.set_unheard(*keep_ms);
+                self.holds_mut()?.change(*fence, mark)?;
             }
             _ => return self.apply_own(change),
         }
@@ -80,13 +80,11 @@ trait Apply: Policy {
             self.granted(hold.granted());
             // What fits beside the first hold fits beside all of them.
             if n == 0 {
-                self.insert(hold.clone());
+                self.holds_mut()?.insert(hold.clone());
             }
         }
-        if let [_, _, ..] = *holds
-            && let Some(loaded) = self.holds_mut()
-        {
-            *loaded = HoldSet::of_sorted(holds)?;
+        if holds.len() > 1 {
+            *self.holds_mut()? = HoldSet::of_sorted(holds)?;
         }
         Ok(())
     }

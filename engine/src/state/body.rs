@@ -4,7 +4,7 @@
 use std::mem::{replace, take};
 
 use crate::address::Address;
-use crate::change::{Change, Displaced, Limits};
+use crate::change::{Change, Displaced, Limits, Misfit, Record, Tally};
 use crate::heap;
 use crate::settings::Settings;
 use crate::state::families::group::WaitGroup;
@@ -120,8 +120,9 @@ impl Body {
         self.take_holds()
     }
 
-    /// Returns the holds; `None` only if there are none.
-    pub(super) fn holds_mut(&mut self) -> Option<&mut HoldSet> {
+    /// # Errors
+    /// If there are none, and the value has no room for any.
+    pub(super) fn holds_mut(&mut self) -> Result<&mut HoldSet, Misfit> {
         of_family!(self.value_mut(), family => family.holds_mut())
     }
 
@@ -167,7 +168,7 @@ impl Body {
     /// Returns the moment before which no run may begin, if the last FAIL asked for one. The delay lasts until it is ended
     /// by a change too.
     pub(crate) fn delayed_until(&self) -> Option<UnixMs> {
-        of_family!(self.value(), family => family.delayed_until())
+        self.once()?.delayed_until()
     }
 
     /// Returns the moment at which something that closes the key ends, a delay or a pause, if it is closed. Under this
@@ -193,8 +194,8 @@ impl Body {
         }
     }
 
-    /// Returns until when the key is kept without holds and waiters; `None` for families that keep nothing. A pause
-    /// keeps a tally, a record or a result at least until its end.
+    /// Returns until when the key is kept without holds and waiters; `None` if nothing keeps it. A pause keeps a tally, a
+    /// record or a result at least until its end.
     pub(crate) fn retained_until(&self, settings: &Settings) -> Option<UnixMs> {
         let until = of_family!(self.value(), family => family.retained_until(settings))?;
         Some(self.paused_until().map_or(until, |pause| until.max(pause)))
@@ -203,9 +204,11 @@ impl Body {
     /// Whether something keeps the key: a hold, a pause, a pinned limit, or what is still retained. `waited` says that
     /// requests wait for it.
     pub(crate) fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
-        !self.holds().is_empty()
-            || self.paused_until().is_some()
-            || of_family!(self.value(), family => family.outlives_use(settings, waited, now))
+        // The first that waits for a lock makes a new one.
+        let is_waited_for = waited && self.family() != Family::Lock;
+        let until = self.retained_until(settings);
+        let is_retained = until.is_some_and(|until| !until.has_come(now));
+        !self.holds().is_empty() || self.paused_until().is_some() || is_waited_for || is_retained
     }
 
     /// Whether the work is done, or the round has finished. Later requests do not keep such a key longer.
@@ -231,9 +234,19 @@ impl Body {
     /// Returns the change that brings back what the last hold displaced, now that it has ended undelivered. `None` while
     /// other holds live.
     pub(crate) fn brought_back(&self, displaced: Displaced) -> Option<Change> {
-        match self.holds().is_empty() {
-            true => of_family!(self.value(), family => family.brought_back(displaced)),
-            false => None,
+        match displaced {
+            _ if !self.holds().is_empty() => None,
+            Displaced::Late(late) => Some(Change::Record(Record {
+                late: Some(late),
+                ..self.once()?.record()
+            })),
+            Displaced::Round(round) => Some(Change::Tally(Tally {
+                expected: round.expected,
+                done: round.done,
+                lapsed: round.lapsed,
+                finished: Some(round.keep_until),
+                ..self.group()?.tally()
+            })),
         }
     }
 
@@ -250,12 +263,9 @@ impl Body {
         };
         let holds = self.holds();
         let grants = holds.iter().map(|hold| Change::Grant(hold.to_grant()));
-        let (delay, pause) = (
-            self.delayed_until().map(Some),
-            self.paused_until().map(Some),
-        );
-        let delay = delay.map(|until| Change::Delay { until });
-        let pause = pause.map(|until| Change::Pause { until });
+        let (delay, pause) = (self.delayed_until(), self.paused_until());
+        let delay = delay.map(|until| Change::Delay { until: Some(until) });
+        let pause = pause.map(|until| Change::Pause { until: Some(until) });
         let unheard = holds.iter().filter_map(|hold| {
             let (fence, keep_ms) = (hold.fence(), hold.unheard_ms()?);
             Some(Change::Unheard { fence, keep_ms })

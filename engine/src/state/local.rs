@@ -23,12 +23,12 @@ impl Local<'_> {
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.
     pub fn set_due(&mut self, fence: Fence, due: LeaseUs) -> bool {
         let holds = self.0.holds_mut();
-        holds.is_some_and(|holds| holds.set_due(fence, due))
+        holds.is_ok_and(|holds| holds.set_due(fence, due))
     }
 
     /// Sets when each lease runs out, much faster than one by one. For a state that was loaded just now.
     pub fn set_all_due(&mut self, due: impl FnMut(&Hold) -> LeaseUs) {
-        if let Some(holds) = self.0.holds_mut() {
+        if let Ok(holds) = self.0.holds_mut() {
             holds.set_all_due(due);
         }
     }
@@ -37,7 +37,7 @@ impl Local<'_> {
     /// connection with which it would have ended before.
     pub fn bind(&mut self, fence: Fence, client: ClientId, ephemeral: bool) -> Option<ClientId> {
         let bind = |hold: &mut Hold| hold.bind(client, ephemeral);
-        self.0.holds_mut()?.change(fence, bind).ok()?
+        self.0.holds_mut().ok()?.change(fence, bind).ok()?
     }
 
     /// Notes that a request waits for the key, which keeps it longer.

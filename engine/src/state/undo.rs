@@ -1,5 +1,5 @@
-//! Several changes, all or none: what one command of another server brings. An [`Undo`] keeps a copy of the body without
-//! its holds, and each hold that a change is about to touch. It takes the changes back if one of them does not fit.
+//! Several changes, all or none: what one command of another server brings. A copy of the body without its
+//! holds is kept, and each hold that a change is about to touch, to take the changes back if one of them does not fit.
 //!
 //! A copy of all holds was rejected: a semaphore of 200,000 holders would be copied for each command.
 
@@ -8,6 +8,9 @@ use super::hold_set::HoldSet;
 use crate::change::{Change, Misfit};
 use crate::hold::Hold;
 use crate::types::Fence;
+
+/// The hold of each fence that a change was about, as it was before that change, oldest first.
+type Touched = Vec<(Fence, Option<Hold>)>;
 
 impl Body {
     /// Applies all of the changes, or none. Returns the holds that they ended, each with the change that ended it.
@@ -19,12 +22,14 @@ impl Body {
         &mut self,
         changes: &'c [Change],
     ) -> Result<Vec<(&'c Change, Hold)>, (usize, Misfit)> {
-        // One change needs no undo list: `apply` does all of it or nothing.
-        let mut undo = (changes.len() > 1).then(|| Undo::of(self));
+        // One change needs no undo: `apply` does all of it or nothing.
+        let mut undo = (changes.len() > 1).then(|| (self.without_holds(), Touched::new()));
         let mut ended = Vec::new();
         for (at, change) in changes.iter().enumerate() {
-            if let Some(undo) = &mut undo {
-                undo.note(self, change);
+            if let Some((_, touched)) = &mut undo
+                && let Some(fence) = change.fence()
+            {
+                touched.push((fence, self.holds().get(fence).cloned()));
             }
             let applied = match change {
                 Change::Vanish => Err(Misfit::Vanished),
@@ -33,8 +38,8 @@ impl Body {
             match applied {
                 Ok(hold) => ended.extend(hold.map(|hold| (change, hold))),
                 Err(misfit) => {
-                    if let Some(undo) = undo {
-                        undo.roll_back(self);
+                    if let Some((rest, touched)) = undo {
+                        self.roll_back(rest, touched);
                     }
                     return Err((at, misfit));
                 }
@@ -42,51 +47,33 @@ impl Body {
         }
         Ok(ended)
     }
-}
 
-/// What a body was before some changes.
-struct Undo {
-    /// Everything but the holds.
-    rest: Body,
-    /// Oldest first: the hold of each fence that a change was about, as it was before that change.
-    holds: Vec<(Fence, Option<Hold>)>,
-}
-
-impl Undo {
-    fn of(body: &mut Body) -> Undo {
-        let live = body.take_holds();
-        let (rest, holds) = (body.clone(), Vec::new());
-        body.put_holds(live);
-        Undo { rest, holds }
+    /// Returns a copy of everything but the holds.
+    fn without_holds(&mut self) -> Body {
+        let live = self.take_holds();
+        let rest = self.clone();
+        self.put_holds(live);
+        rest
     }
 
-    /// Notes what the change will touch. Call it before the change is applied to the body.
-    fn note(&mut self, body: &Body, change: &Change) {
-        if let Some(fence) = change.fence() {
-            self.holds.push((fence, body.holds().get(fence).cloned()));
-        }
-    }
-
-    /// Takes back all changes that were noted. The body may have refused the last one.
-    fn roll_back(self, body: &mut Body) {
-        let mut live = body.take_holds();
-        for (fence, before) in self.holds.into_iter().rev() {
+    /// Takes back all changes since `rest` was copied. The body may have refused the last one.
+    fn roll_back(&mut self, rest: Body, touched: Touched) {
+        let mut live = self.take_holds();
+        for (fence, before) in touched.into_iter().rev() {
             // The change may have ended the hold, or added none.
             live.remove(fence);
             if let Some(hold) = before {
                 live.insert(hold);
             }
         }
-        *body = self.rest;
-        body.put_holds(live);
+        *self = rest;
+        self.put_holds(live);
     }
-}
 
-impl Body {
     /// Puts back what [`Body::take_holds`] took.
     fn put_holds(&mut self, live: HoldSet) {
         // Without a place for holds there were none.
-        if let Some(holds) = self.holds_mut() {
+        if let Ok(holds) = self.holds_mut() {
             *holds = live;
         }
     }

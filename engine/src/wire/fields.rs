@@ -15,13 +15,6 @@ pub(super) type Name = &'static str;
 pub(crate) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Writer<'_> {
-    /// Sets the version of the string, which is its first byte.
-    pub(super) fn set_version(&mut self, version: u8) {
-        if let Some(first) = self.0.first_mut() {
-            *first = version;
-        }
-    }
-
     pub(super) fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }

@@ -42,7 +42,6 @@ macro_rules! changes {
 
         impl Writer<'_> {
             pub(crate) fn change(&mut self, change: &Change) {
-                self.set_version(change.version());
                 match change {
                     Change::Grant(grant) => write_grant(self, grant),
                     $(Change::$variant $of => {

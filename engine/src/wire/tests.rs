@@ -320,7 +320,7 @@ fn packed_bytes_never_change() {
 fn pack_replaces_what_the_buffer_had() {
     let mut buffer = Vec::new();
     for (family, change) in every_kind() {
-        pack(&mut buffer, family, false, [&change]);
+        pack(&mut buffer, family, false, std::slice::from_ref(&change));
         assert_eq!(buffer, packed(family, false, &[change]));
     }
 }

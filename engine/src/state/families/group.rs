@@ -78,8 +78,8 @@ impl Policy for WaitGroup {
         &self.members
     }
 
-    fn holds_mut(&mut self) -> Option<&mut HoldSet> {
-        Some(&mut self.members)
+    fn holds_mut(&mut self) -> Result<&mut HoldSet, Misfit> {
+        Ok(&mut self.members)
     }
 
     /// Without a limit every member may join.
@@ -195,19 +195,6 @@ impl Policy for WaitGroup {
 
     fn displaced(&self) -> Option<Displaced> {
         self.displaced.as_deref().copied().map(Displaced::Round)
-    }
-
-    fn brought_back(&self, displaced: Displaced) -> Option<Change> {
-        let Displaced::Round(round) = displaced else {
-            return None;
-        };
-        Some(Change::Tally(Tally {
-            expected: round.expected,
-            done: round.done,
-            lapsed: round.lapsed,
-            finished: Some(round.keep_until),
-            ..self.tally
-        }))
     }
 
     fn heap_bytes(&self) -> usize {

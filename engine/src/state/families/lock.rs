@@ -2,10 +2,10 @@
 //!
 //! It keeps only its holds, and its key is removed with the last of them. Only a PAUSE keeps the key without holds.
 
-use crate::settings::Settings;
+use crate::change::Misfit;
 use crate::state::families::policy::Policy;
 use crate::state::hold_set::HoldSet;
-use crate::types::{Claim, Family, UnixMs};
+use crate::types::{Claim, Family};
 
 #[derive(Clone, Default)]
 pub struct Lock(HoldSet);
@@ -17,8 +17,8 @@ impl Policy for Lock {
         &self.0
     }
 
-    fn holds_mut(&mut self) -> Option<&mut HoldSet> {
-        Some(&mut self.0)
+    fn holds_mut(&mut self) -> Result<&mut HoldSet, Misfit> {
+        Ok(&mut self.0)
     }
 
     /// All holds of a lock have the same claim, so the first is compared.
@@ -36,11 +36,6 @@ impl Policy for Lock {
     fn free_capacity(&self) -> u64 {
         let claims = [Claim::Shared, Claim::Exclusive].into_iter();
         claims.filter(|claim| self.has_room_for(*claim)).count() as u64
-    }
-
-    /// Requests that wait for a lock need no value: the first of them makes a new one.
-    fn outlives_use(&self, _settings: &Settings, _waited: bool, _now: UnixMs) -> bool {
-        false
     }
 
     fn heap_bytes(&self) -> usize {

@@ -43,8 +43,8 @@ pub struct Once {
     /// The token of the run before, whose DONE was still accepted when the current run began. It counts while the
     /// current run has not been heard of, and comes back if that run ends undelivered. `None` without a run.
     displaced: Option<Box<Token>>,
-    attempts: u64,
-    reason: Option<Reason>,
+    pub(crate) attempts: u64,
+    pub(crate) reason: Option<Reason>,
     /// See [`Record::touched`]. The first change sets it, because a replica must not use its own clock.
     touched: UnixMs,
     retention: Retention,
@@ -72,24 +72,13 @@ impl Default for Stage {
     }
 }
 
-/// The runs of a key that cannot have one.
-static NO_RUNS: HoldSet = HoldSet::EMPTY;
-
 impl Once {
     /// Returns the current run, as a set of at most one hold.
     pub(crate) fn runs(&self) -> &HoldSet {
         match &self.stage {
             Stage::Open(runs) => runs,
-            Stage::Late(_) | Stage::Delayed(_) | Stage::Done(_) => &NO_RUNS,
+            Stage::Late(_) | Stage::Delayed(_) | Stage::Done(_) => &HoldSet::EMPTY,
         }
-    }
-
-    pub(crate) fn attempts(&self) -> u64 {
-        self.attempts
-    }
-
-    pub(crate) fn reason(&self) -> Option<&Reason> {
-        self.reason.as_ref()
     }
 
     /// See [`Record::late`].
@@ -117,8 +106,17 @@ impl Once {
         }
     }
 
+    /// Returns the moment before which no run may begin, if the last FAIL asked for one. The delay lasts until it is
+    /// ended by a change, even if its moment has passed.
+    pub(crate) fn delayed_until(&self) -> Option<UnixMs> {
+        match self.stage {
+            Stage::Delayed(until) => Some(until),
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_delayed(&self) -> bool {
-        matches!(self.stage, Stage::Delayed(_))
+        self.delayed_until().is_some()
     }
 
     /// Returns what other servers and files know of the work, besides the run and a delay.
@@ -185,26 +183,10 @@ impl Policy for Once {
         self.runs()
     }
 
-    fn holds_mut(&mut self) -> Option<&mut HoldSet> {
+    fn holds_mut(&mut self) -> Result<&mut HoldSet, Misfit> {
         match &mut self.stage {
-            Stage::Open(runs) => Some(runs),
-            _ => None,
-        }
-    }
-
-    /// Adds a run, which displaces the token of a late one.
-    fn insert(&mut self, run: Hold) {
-        let before = std::mem::replace(&mut self.stage, Stage::Open(HoldSet::Few(Some(run))));
-        self.displaced = match before {
-            Stage::Late(token) => Some(Box::new(token)),
-            _ => None,
-        };
-    }
-
-    fn delayed_until(&self) -> Option<UnixMs> {
-        match self.stage {
-            Stage::Delayed(until) => Some(until),
-            _ => None,
+            Stage::Open(runs) => Ok(runs),
+            _ => Err(Misfit::NoHold),
         }
     }
 
@@ -243,8 +225,12 @@ impl Policy for Once {
         Some(&mut self.retention)
     }
 
-    /// A run has begun, so the attempt counts.
+    /// A run begins, so the attempt counts. It displaces the token of a late one.
     fn granted(&mut self, at: UnixMs) {
+        self.displaced = match std::mem::take(&mut self.stage) {
+            Stage::Late(token) => Some(Box::new(token)),
+            _ => None,
+        };
         self.attempts = self.attempts.saturating_add(1);
         self.touch(at);
     }
@@ -321,16 +307,6 @@ impl Policy for Once {
 
     fn displaced(&self) -> Option<Displaced> {
         self.displaced_late().cloned().map(Displaced::Late)
-    }
-
-    fn brought_back(&self, displaced: Displaced) -> Option<Change> {
-        let Displaced::Late(late) = displaced else {
-            return None;
-        };
-        Some(Change::Record(Record {
-            late: Some(late),
-            ..self.record()
-        }))
     }
 
     fn heap_bytes(&self) -> usize {

@@ -20,24 +20,12 @@ pub(in crate::state) trait Policy {
 
     fn holds(&self) -> &HoldSet;
 
-    /// Returns the holds; `None` only if there are none.
-    fn holds_mut(&mut self) -> Option<&mut HoldSet>;
-
-    /// Adds a hold. There must be room for it: see `HoldSet::insert`.
-    fn insert(&mut self, hold: Hold) {
-        if let Some(holds) = self.holds_mut() {
-            holds.insert(hold);
-        }
-    }
+    /// # Errors
+    /// If there are none, and the value has no room for any.
+    fn holds_mut(&mut self) -> Result<&mut HoldSet, Misfit>;
 
     fn remove(&mut self, fence: Fence) -> Result<Hold, Misfit> {
-        let removed = self.holds_mut().and_then(|holds| holds.remove(fence));
-        removed.ok_or(Misfit::NoHold)
-    }
-
-    /// Returns the moment before which no run may begin, if the last FAIL asked for one.
-    fn delayed_until(&self) -> Option<UnixMs> {
-        None
+        self.holds_mut()?.remove(fence).ok_or(Misfit::NoHold)
     }
 
     /// Whether a hold with this claim fits beside the present ones, under this limit. A pause does not count.
@@ -60,12 +48,6 @@ pub(in crate::state) trait Policy {
         None
     }
 
-    /// Whether the value stays without holds. `waited` says that requests wait for the key.
-    fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
-        let until = self.retained_until(settings);
-        waited || until.is_some_and(|until| !until.has_come(now))
-    }
-
     /// Whether the value is a result or the tally of a finished round, which later requests do not keep longer.
     fn is_concluded(&self) -> bool {
         false
@@ -80,7 +62,7 @@ pub(in crate::state) trait Policy {
         None
     }
 
-    /// Notes that a hold is granted. Call it before the hold is added.
+    /// Notes that a hold is granted, and makes room for it. Call it before the hold is added.
     fn granted(&mut self, _at: UnixMs) {}
 
     /// Notes that a hold was renewed.
@@ -101,11 +83,6 @@ pub(in crate::state) trait Policy {
 
     /// Returns what the present holds have displaced.
     fn displaced(&self) -> Option<Displaced> {
-        None
-    }
-
-    /// Returns the change that brings back what the last hold displaced.
-    fn brought_back(&self, _displaced: Displaced) -> Option<Change> {
         None
     }
 

@@ -26,8 +26,8 @@ impl Policy for Semaphore {
         &self.holds
     }
 
-    fn holds_mut(&mut self) -> Option<&mut HoldSet> {
-        Some(&mut self.holds)
+    fn holds_mut(&mut self) -> Result<&mut HoldSet, Misfit> {
+        Ok(&mut self.holds)
     }
 
     fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
@@ -45,8 +45,8 @@ impl Policy for Semaphore {
     }
 
     /// A pinned semaphore stays after its last hold and waiter.
-    fn outlives_use(&self, _settings: &Settings, waited: bool, _now: UnixMs) -> bool {
-        waited || self.limits.pinned.is_some()
+    fn retained_until(&self, _settings: &Settings) -> Option<UnixMs> {
+        self.limits.pinned.map(|_| UnixMs::NEVER)
     }
 
     fn apply_own(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
