@@ -1,29 +1,6 @@
-//! Waiting for conditions of a server. Every wait has a deadline, and its failure names what did not happen.
+//! Waiting for clients that are blocked, and comparing values.
 
-use super::Server;
-use super::client::call;
-use super::steps::SOON;
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long [`eventually`] sleeps between two looks: short beside what tests measure, long beside the cost of one
-/// request.
-const POLL_EVERY: Duration = Duration::from_millis(2);
-
-/// Checks the condition until it holds; panics with `what` if it does not hold in time. The last check comes after the
-/// deadline, so that a stall of the machine between two checks does not fail the test.
-#[track_caller]
-pub fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + within;
-    loop {
-        let late = Instant::now() >= deadline;
-        if holds() {
-            return;
-        }
-        assert!(!late, "not within {within:?}: {what}");
-        thread::sleep(POLL_EVERY);
-    }
-}
+use dsync_testkit::{SOON, Server, call, eventually};
 
 /// How many clients are blocked in a command, by the server's own count.
 #[track_caller]

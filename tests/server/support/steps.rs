@@ -7,8 +7,7 @@
 use crate::support::*;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The deadline for things that must happen: much longer than they take, much shorter than a test run.
-pub const SOON: Duration = Duration::from_secs(25);
+pub use dsync_testkit::SOON;
 
 /// How long a test watches for something that must not happen.
 pub const A_WHILE: Duration = Duration::from_millis(60);
@@ -16,11 +15,7 @@ pub const A_WHILE: Duration = Duration::from_millis(60);
 /// Sends a line and returns its reply.
 #[track_caller]
 pub fn ask(client: &mut Client, line: impl AsRef<str>) -> Reply {
-    tell(client, &line);
-    match client.recv(SOON) {
-        Some(reply) => reply,
-        None => panic!("no reply to {:?}", line.as_ref()),
-    }
+    client.ask(line)
 }
 
 /// Sends a line; the test reads its reply later.

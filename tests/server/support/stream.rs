@@ -5,18 +5,15 @@
 //! count it. PING, SELECT and REPLCONF are not yielded. MULTI and EXEC are, because tests assert what is replicated
 //! atomically.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::client::{Argument, call};
-use super::eventually::eventually;
+use dsync_testkit::{Argument, Inbox, Reply, Server, Socket, call, eventually, parse_reply, resp};
+
 use super::packed::{STREAM, spelled};
-use super::reply::Reply;
-use super::socket::Socket;
-use super::{Server, resp};
 
 /// The deadline for the primary to make and send its snapshot and to list the stream as online.
 const ATTACH_WITHIN: Duration = Duration::from_secs(25);
@@ -64,13 +61,13 @@ impl ReplicationStream {
             assert_eq!(reply, "OK", "REPLCONF {option:?}");
         }
         client.send(&["PSYNC", id, offset]);
-        let (socket, received) = client.into_parts();
+        let (socket, inbox) = client.into_parts();
         socket
             .set_read_timeout(Some(ATTACH_WITHIN))
             .expect("a time-out above zero is accepted by every socket");
         let mut link = PrimaryLink {
             socket: socket.try_clone().expect("a socket can be cloned"),
-            received,
+            inbox,
             offset: 0,
         };
         match offset.parse::<usize>() {
@@ -168,8 +165,7 @@ pub fn words(command: &[Vec<u8>]) -> Vec<String> {
 /// The replica's end of the link to the primary.
 struct PrimaryLink {
     socket: Socket,
-    /// Bytes that were read and are not yet parsed.
-    received: Vec<u8>,
+    inbox: Inbox,
     /// The replication offset: how many bytes of the stream were parsed.
     offset: usize,
 }
@@ -207,11 +203,12 @@ impl PrimaryLink {
     /// Reads a line. Skips the empty lines that a primary sends to keep the link alive before a snapshot.
     fn line(&mut self) -> String {
         loop {
-            while self.received.first() == Some(&b'\n') {
-                self.received.remove(0);
+            while self.inbox.bytes().first() == Some(&b'\n') {
+                self.inbox.take(1);
             }
-            if let Some((text, used)) = resp::line(&self.received) {
-                self.received.drain(..used);
+            if let Some((line, used)) = resp::line(self.inbox.bytes()) {
+                let text = String::from_utf8_lossy(line).into_owned();
+                self.inbox.take(used);
                 return text;
             }
             self.read_more();
@@ -219,10 +216,15 @@ impl PrimaryLink {
     }
 
     fn skip(&mut self, length: usize) {
-        while self.received.len() < length {
-            self.read_more();
+        let mut left = length;
+        while left > 0 {
+            if self.inbox.bytes().is_empty() {
+                self.read_more();
+            }
+            let skipped = left.min(self.inbox.bytes().len());
+            self.inbox.take(skipped);
+            left -= skipped;
         }
-        self.received.drain(..length);
     }
 
     /// Skips a snapshot that was sent without its length, and the mark at its end.
@@ -232,26 +234,23 @@ impl PrimaryLink {
             "a snapshot without length has an end mark"
         );
         loop {
-            let found = self
-                .received
-                .windows(mark.len())
-                .position(|window| window == mark);
+            let bytes = self.inbox.bytes();
+            let found = bytes.windows(mark.len()).position(|window| window == mark);
             if let Some(at) = found {
-                self.received.drain(..at + mark.len());
+                self.inbox.take(at + mark.len());
                 return;
             }
             // Keep the last bytes: they may be the beginning of the mark.
-            let known = self.received.len().saturating_sub(mark.len() - 1);
-            self.received.drain(..known);
+            let known = bytes.len().saturating_sub(mark.len() - 1);
+            self.inbox.take(known);
             self.read_more();
         }
     }
 
     fn read_more(&mut self) {
-        let mut chunk = [0; 16 * 1024];
-        match self.socket.read(&mut chunk) {
+        match self.inbox.fill(&mut self.socket) {
             Ok(0) => panic!("the primary closed the link before the snapshot was complete"),
-            Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+            Ok(_) => {}
             Err(error) => panic!("no snapshot from the primary: {error}"),
         }
     }
@@ -261,7 +260,6 @@ impl PrimaryLink {
         self.socket
             .set_read_timeout(Some(ACKNOWLEDGE_EVERY))
             .expect("a time-out above zero is accepted by every socket");
-        let mut chunk = [0; 16 * 1024];
         loop {
             // Acknowledge before the first read: a primary that sent a snapshot without length starts the stream only
             // after the first acknowledgement.
@@ -273,16 +271,16 @@ impl PrimaryLink {
             {
                 return;
             }
-            match self.socket.read(&mut chunk) {
+            match self.inbox.fill(&mut self.socket) {
                 Ok(0) => return,
-                Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+                Ok(_) => {}
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                     _ => return,
                 },
             }
-            while let Some((command, used)) = resp::parse(&self.received) {
-                self.received.drain(..used);
+            while let Some((command, used)) = parse_reply(self.inbox.bytes()) {
+                self.inbox.take(used);
                 self.offset += used;
                 let command = words_of(command);
                 if !is_housekeeping(&command) && commands.send(command).is_err() {

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::client::Client;
-use super::eventually::eventually;
-use super::server::Server;
+use dsync_testkit::{Client, Folder, eventually};
 
 /// The environment variable with the file to which the victim reports.
 const REPORT: &str = "DSYNC_TEST_VICTIM_REPORT";
@@ -16,16 +14,16 @@ const REPORT: &str = "DSYNC_TEST_VICTIM_REPORT";
 pub struct Victim {
     process: Child,
     report: String,
-    /// A server that is used for its directory only: the report is in it.
-    _plain: Server,
+    /// The report is in it.
+    _folder: Folder,
 }
 
 impl Victim {
     /// Runs the test of this name, see [`name_of_test`]. Returns when that process has reported.
     #[track_caller]
     pub fn run(test: &str) -> Victim {
-        let plain = Server::builder().without_module().start();
-        let path = plain.dir().join("victim");
+        let folder = Folder::new();
+        let path = folder.path("victim");
         let process = Command::new(std::env::current_exe().expect("this test has a file"))
             .args(["--exact", test, "--nocapture"])
             .env(REPORT, &path)
@@ -39,7 +37,7 @@ impl Victim {
         Victim {
             process,
             report: fs::read_to_string(&path).expect("the victim wrote"),
-            _plain: plain,
+            _folder: folder,
         }
     }
 

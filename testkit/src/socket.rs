@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) enum Socket {
+pub enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }

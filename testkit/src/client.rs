@@ -4,22 +4,23 @@
 //! act while a client waits. Replies come in the order in which the server wrote them, with the pushes of RESP3 among
 //! them.
 
-use super::reply::Reply;
-use super::resp;
-use super::socket::Socket;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long [`Client::call`] waits: long enough for a busy machine, short enough that a lost wake-up fails its test and
-/// does not hold up the whole run.
-const CALL_WITHIN: Duration = Duration::from_secs(25);
+use crate::eventually::SOON;
+use crate::inbox::Inbox;
+use crate::reply::{Reply, parse_reply};
+use crate::resp;
+use crate::socket::Socket;
+
+/// How many bytes are read at once.
+const ROOM: usize = 4096;
 
 pub struct Client {
     stream: Socket,
-    /// Bytes that were read and are not yet taken as replies.
-    received: Vec<u8>,
+    inbox: Inbox,
 }
 
 impl Client {
@@ -36,7 +37,18 @@ impl Client {
     fn over(stream: Socket) -> Client {
         Client {
             stream,
-            received: Vec::new(),
+            inbox: Inbox::new(ROOM),
+        }
+    }
+
+    /// Sends a line as it is typed into `redis-cli`, and waits for the next reply.
+    #[track_caller]
+    pub fn ask(&mut self, line: impl AsRef<str>) -> Reply {
+        let line = line.as_ref();
+        self.send_raw(format!("{line}\r\n").as_bytes());
+        match self.recv(SOON) {
+            Some(reply) => reply,
+            None => panic!("no reply to {line:?}"),
         }
     }
 
@@ -44,16 +56,16 @@ impl Client {
     #[track_caller]
     pub fn call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply {
         self.send(arguments);
-        match self.recv(CALL_WITHIN) {
+        match self.recv(SOON) {
             Some(reply) => reply,
-            None => panic!("no reply within {CALL_WITHIN:?} to {}", shown(arguments)),
+            None => panic!("no reply within {SOON:?} to {}", shown(arguments)),
         }
     }
 
     /// As [`Client::call`], for a server that may be gone: `None` if the connection closed or no reply came in time.
     pub fn try_call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Option<Reply> {
         self.stream.write_all(&resp::request(arguments)).ok()?;
-        match self.next(CALL_WITHIN) {
+        match self.next(SOON) {
             Next::Reply(reply) => Some(reply),
             Next::Nothing | Next::Closed => None,
         }
@@ -106,14 +118,12 @@ impl Client {
     /// The next reply, if it has arrived. For a non-blocking connection.
     pub fn poll(&mut self) -> Result<Option<Reply>, Closed> {
         loop {
-            if let Some((reply, used)) = resp::parse(&self.received) {
-                self.received.drain(..used);
+            if let Some(reply) = self.arrived() {
                 return Ok(Some(reply));
             }
-            let mut chunk = [0; 16 * 1024];
-            match self.stream.read(&mut chunk) {
+            match self.inbox.fill(&mut self.stream) {
                 Ok(0) => return Err(Closed),
-                Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+                Ok(_) => {}
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return Ok(None),
                     ErrorKind::Interrupted => {}
@@ -130,7 +140,7 @@ impl Client {
             .iter()
             .flat_map(|request| resp::request(request))
             .collect();
-        let deadline = Instant::now() + CALL_WITHIN;
+        let deadline = Instant::now() + SOON;
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             match self.stream.write(rest) {
@@ -149,10 +159,10 @@ impl Client {
     #[track_caller]
     pub fn expect_silence(&mut self, quiet: Duration) {
         match self.next(quiet) {
-            Next::Nothing if self.received.is_empty() => {}
+            Next::Nothing if self.inbox.bytes().is_empty() => {}
             Next::Nothing => panic!(
                 "expected silence, received {:?}",
-                self.received.escape_ascii().to_string()
+                self.inbox.bytes().escape_ascii().to_string()
             ),
             Next::Reply(reply) => panic!("expected silence, received {reply:?}"),
             Next::Closed => panic!("expected silence, but the server closed the connection"),
@@ -184,22 +194,28 @@ impl Client {
     }
 
     /// The port of this end; the server lists the connection by it.
-    pub(super) fn local_port(&self) -> u16 {
+    pub fn local_port(&self) -> u16 {
         self.stream
             .local_port()
             .expect("a connection to an address has one of its own")
     }
 
     /// The socket, and the bytes read from it but not taken: for another protocol on the same connection.
-    pub(super) fn into_parts(self) -> (Socket, Vec<u8>) {
-        (self.stream, self.received)
+    pub fn into_parts(self) -> (Socket, Inbox) {
+        (self.stream, self.inbox)
+    }
+
+    /// Takes a reply that has arrived.
+    fn arrived(&mut self) -> Option<Reply> {
+        let (reply, used) = parse_reply(self.inbox.bytes())?;
+        self.inbox.take(used);
+        Some(reply)
     }
 
     fn next(&mut self, within: Duration) -> Next {
         let deadline = Instant::now() + within;
         loop {
-            if let Some((reply, used)) = resp::parse(&self.received) {
-                self.received.drain(..used);
+            if let Some(reply) = self.arrived() {
                 return Next::Reply(reply);
             }
             // To the socket a timeout of zero means no timeout, so the shortest is a millisecond. With it, a `within`
@@ -209,10 +225,9 @@ impl Client {
             self.stream
                 .set_read_timeout(Some(left.max(Duration::from_millis(1))))
                 .expect("a time-out above zero is accepted by every socket");
-            let mut chunk = [0; 16 * 1024];
-            match self.stream.read(&mut chunk) {
+            match self.inbox.fill(&mut self.stream) {
                 Ok(0) => return Next::Closed,
-                Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+                Ok(_) => {}
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut if last_look => {
                         return Next::Nothing;
@@ -235,66 +250,6 @@ enum Next {
     Nothing,
     Closed,
 }
-
-/// A value that can be an argument in [`call!`] and [`send!`].
-pub trait Argument {
-    fn to_argument(&self) -> Vec<u8>;
-}
-
-impl<A: Argument + ?Sized> Argument for &A {
-    fn to_argument(&self) -> Vec<u8> {
-        (**self).to_argument()
-    }
-}
-
-impl Argument for [u8] {
-    fn to_argument(&self) -> Vec<u8> {
-        self.to_vec()
-    }
-}
-
-impl<const N: usize> Argument for [u8; N] {
-    fn to_argument(&self) -> Vec<u8> {
-        self.to_vec()
-    }
-}
-
-impl Argument for Vec<u8> {
-    fn to_argument(&self) -> Vec<u8> {
-        self.clone()
-    }
-}
-
-macro_rules! arguments_by_display {
-    ($($type:ty),+) => {$(
-        impl Argument for $type {
-            fn to_argument(&self) -> Vec<u8> {
-                self.to_string().into_bytes()
-            }
-        }
-    )+};
-}
-
-arguments_by_display!(
-    str, String, char, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f64
-);
-
-/// `call!(client, "SET", key, 5)`: sends the request and returns the reply. Arguments are strings,
-/// bytes or numbers.
-macro_rules! call {
-    ($client:expr, $($argument:expr),+ $(,)?) => {
-        $client.call(&[$($crate::support::Argument::to_argument(&$argument)),+])
-    };
-}
-pub(crate) use call;
-
-/// `send!(client, "BLPOP", key, 0)`: sends the request and leaves the reply for `recv`.
-macro_rules! send {
-    ($client:expr, $($argument:expr),+ $(,)?) => {
-        $client.send(&[$($crate::support::Argument::to_argument(&$argument)),+])
-    };
-}
-pub(crate) use send;
 
 fn shown<A: AsRef<[u8]>>(arguments: &[A]) -> String {
     let shown: Vec<String> = arguments

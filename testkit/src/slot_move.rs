@@ -1,8 +1,8 @@
 //! A slot that moves key by key, as by `redis-cli --cluster reshard`, but in steps between which a test can act.
 
-use super::client::call;
-use super::cluster::Cluster;
-use super::reply::Reply;
+use crate::call;
+use crate::cluster::Cluster;
+use crate::reply::Reply;
 
 /// A slot that moves from one node to another. The test takes each step.
 pub struct Move<'c> {
@@ -12,20 +12,37 @@ pub struct Move<'c> {
     target: usize,
 }
 
-impl Move<'_> {
+impl Cluster {
+    /// The first two steps of a slot's move: `SETSLOT IMPORTING` at the target, `SETSLOT MIGRATING` at the source.
     #[track_caller]
-    pub(super) fn open(cluster: &Cluster, slot: u16, source: usize, target: usize) -> Move<'_> {
+    pub fn open_move(&self, slot: u16, source: usize, target: usize) -> Move<'_> {
         let opened = Move {
-            cluster,
+            cluster: self,
             slot,
             source,
             target,
         };
-        opened.set_slot(target, &["IMPORTING", &cluster.ids[source]]);
-        opened.set_slot(source, &["MIGRATING", &cluster.ids[target]]);
+        opened.set_slot(target, &["IMPORTING", &self.ids[source]]);
+        opened.set_slot(source, &["MIGRATING", &self.ids[target]]);
         opened
     }
 
+    /// Moves a slot that has no keys.
+    #[track_caller]
+    pub fn move_empty(&self, slot: u16, source: usize, target: usize) {
+        self.open_move(slot, source, target).close();
+    }
+
+    /// Moves the slot of a key with all keys that it has, also while clients make others.
+    #[track_caller]
+    pub fn move_slot_of(&self, key: &str, target: usize) {
+        let moving = self.open_move(self.slot(key), self.owner_of(key), target);
+        moving.send_all();
+        moving.close();
+    }
+}
+
+impl Move<'_> {
     /// `MIGRATE` of one key. Panics if the key does not exist.
     #[track_caller]
     pub fn send(&self, key: &str) {

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
-use super::process;
+use crate::process;
 
 const LEAVE_OUT: &str = "DSYNC_TEST_NO_NAMESPACES";
 
@@ -149,7 +149,7 @@ impl Host {
         );
     }
 
-    pub(super) fn place(&self) -> HostPlace {
+    pub(crate) fn place(&self) -> HostPlace {
         HostPlace {
             address: self.address,
             entry: self.keeper.entry.clone(),
@@ -159,7 +159,7 @@ impl Host {
 
 /// The host on which a server shall run.
 #[derive(Clone)]
-pub(super) struct HostPlace {
+pub(crate) struct HostPlace {
     pub address: Ipv4Addr,
     /// The words before a command that run it on the host.
     pub entry: Vec<String>,

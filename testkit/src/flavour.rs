@@ -15,7 +15,7 @@ pub struct Flavour {
 
 impl Flavour {
     /// Reads `INFO server`. Valkey also answers a `redis_version`, of the Redis it is compatible with.
-    pub(super) fn from_info(info: &str) -> Flavour {
+    pub(crate) fn from_info(info: &str) -> Flavour {
         let field = |name: &str| {
             info.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))

@@ -3,8 +3,8 @@
 //! Deliberately absent: the map of slots that real clients keep. This one asks the last node that answered without a
 //! redirection, so that tests see the redirections.
 
-use super::client::Client;
-use super::reply::{Reply, expect_ok};
+use crate::client::Client;
+use crate::reply::{Reply, expect_ok};
 use std::time::{Duration, Instant};
 
 /// The deadline for a reply, over all redirections of a request.
@@ -18,7 +18,7 @@ pub struct Router {
 
 impl Router {
     /// Begins with the node on this port.
-    pub(super) fn to(port: u16) -> Router {
+    pub(crate) fn to(port: u16) -> Router {
         Router {
             at: port,
             connections: Vec::new(),

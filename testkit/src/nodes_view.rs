@@ -1,23 +1,24 @@
 //! Reads CLUSTER NODES: how one node sees the cluster.
 
-use super::client::{Client, call};
+use crate::call;
+use crate::client::Client;
 
-pub(super) struct NodesView {
-    pub(super) lines: Vec<NodeLine>,
+pub(crate) struct NodesView {
+    pub(crate) lines: Vec<NodeLine>,
 }
 
-pub(super) struct NodeLine {
+pub(crate) struct NodeLine {
     id: String,
     flags: Vec<String>,
-    pub(super) primary: String,
-    pub(super) epoch: String,
-    pub(super) is_connected: bool,
-    pub(super) slots: Vec<String>,
+    pub(crate) primary: String,
+    pub(crate) epoch: String,
+    pub(crate) is_connected: bool,
+    pub(crate) slots: Vec<String>,
 }
 
 impl NodesView {
     #[track_caller]
-    pub(super) fn of(client: &mut Client) -> NodesView {
+    pub(crate) fn of(client: &mut Client) -> NodesView {
         let text = call!(client, "CLUSTER", "NODES").as_str().to_owned();
         let lines = text.lines().map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
@@ -38,17 +39,17 @@ impl NodesView {
         }
     }
 
-    pub(super) fn line(&self, id: &str) -> Option<&NodeLine> {
+    pub(crate) fn line(&self, id: &str) -> Option<&NodeLine> {
         self.lines.iter().find(|line| line.id == id)
     }
 }
 
 impl NodeLine {
-    pub(super) fn has_flag(&self, flag: &str) -> bool {
+    pub(crate) fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|mine| mine == flag)
     }
 
-    pub(super) fn serves(&self, slot: u16) -> bool {
+    pub(crate) fn serves(&self, slot: u16) -> bool {
         self.slots.iter().any(|range| {
             // Slots that move are in brackets, behind the served ones, and do not parse.
             let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-/// One reply of RESP2 or RESP3. Null bulk strings, null arrays and RESP3's null are all [`Reply::Nil`];
-/// verbatim strings are bulk strings, big numbers are simple strings, attributes are left out.
+use crate::resp::{self, Frame};
+
+/// One reply of RESP2 or RESP3: a [`Frame`] that owns its bytes.
 #[derive(Clone, PartialEq)]
 pub enum Reply {
     Nil,
@@ -20,6 +21,39 @@ pub enum Reply {
     Set(Vec<Reply>),
     Push(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
+}
+
+/// The first whole reply in `bytes` and how many bytes it took; `None` while it is incomplete. Bytes that are not RESP
+/// panic.
+#[track_caller]
+pub fn parse_reply(bytes: &[u8]) -> Option<(Reply, usize)> {
+    match resp::parse(bytes) {
+        Ok(parsed) => parsed.map(|(frame, used)| (Reply::from(frame), used)),
+        Err(resp::Malformed) => panic!("not RESP: {:?}", bytes.escape_ascii().to_string()),
+    }
+}
+
+impl From<Frame<'_>> for Reply {
+    fn from(frame: Frame<'_>) -> Reply {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let all = |items: Vec<Frame<'_>>| items.into_iter().map(Reply::from).collect();
+        match frame {
+            Frame::Nil => Reply::Nil,
+            Frame::Int(number) => Reply::Int(number),
+            Frame::Double(number) => Reply::Double(number),
+            Frame::Bool(truth) => Reply::Bool(truth),
+            Frame::Simple(bytes) => Reply::Simple(text(bytes)),
+            Frame::Bulk(bytes) => Reply::Bulk(bytes.to_vec()),
+            Frame::Error(bytes) => Reply::Error(text(bytes)),
+            Frame::Array(items) => Reply::Array(all(items)),
+            Frame::Set(items) => Reply::Set(all(items)),
+            Frame::Push(items) => Reply::Push(all(items)),
+            Frame::Map(pairs) => {
+                let owned = |(name, value)| (Reply::from(name), Reply::from(value));
+                Reply::Map(pairs.into_iter().map(owned).collect())
+            }
+        }
+    }
 }
 
 impl Reply {
@@ -163,6 +197,6 @@ impl fmt::Debug for Reply {
 }
 
 #[track_caller]
-pub(super) fn expect_ok(reply: &Reply) {
+pub(crate) fn expect_ok(reply: &Reply) {
     assert_eq!(*reply, "OK", "{reply:?}");
 }

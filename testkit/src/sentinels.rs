@@ -9,11 +9,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::client::call;
-use super::eventually::eventually;
-use super::hosts::Host;
-use super::reply::Reply;
-use super::server::{Builder, Server};
+use crate::builder::Builder;
+use crate::call;
+use crate::eventually::eventually;
+use crate::hosts::Host;
+use crate::server::Server;
 
 /// The sentinels' name for the primary.
 const MASTER: &str = "locks";
@@ -63,6 +63,12 @@ impl Sentinels {
         Sentinels::start(builders, settings, primary, replicas)
     }
 
+    /// One sentinel, which needs no other to decide.
+    #[track_caller]
+    pub fn alone(settings: &[(&str, u32)], primary: &Server, replicas: usize) -> Sentinels {
+        Sentinels::start([Server::builder()].into_iter(), settings, primary, replicas)
+    }
+
     /// One sentinel on each of these hosts.
     #[track_caller]
     pub fn watch_from(hosts: &[&Host], primary: &Server, replicas: usize) -> Sentinels {
@@ -72,12 +78,14 @@ impl Sentinels {
 
     #[track_caller]
     fn start(
-        builders: impl Iterator<Item = Builder>,
+        builders: impl ExactSizeIterator<Item = Builder>,
         settings: &[(&str, u32)],
         primary: &Server,
         replicas: usize,
     ) -> Sentinels {
-        let monitor = format!("monitor {MASTER} {} {} 2", primary.ip(), primary.port());
+        let quorum = builders.len() / 2 + 1;
+        let (ip, port) = (primary.ip(), primary.port());
+        let monitor = format!("monitor {MASTER} {ip} {port} {quorum}");
         let sentinels: Vec<Server> = builders
             .map(|builder| {
                 let builder = builder.sentinel().config("sentinel", &monitor);
@@ -175,7 +183,7 @@ impl Sentinels {
                 .iter()
                 .find(|server| address == (server.ip(), server.port()))
                 .filter(|server| server.port() != old.port() || server.ip() != old.ip())
-                .filter(|server| is_primary(server));
+                .filter(|server| server.is_primary());
             new.is_some()
         });
         new.expect("the wait ended with one")
@@ -204,17 +212,5 @@ impl Sentinels {
             })
         });
         replica.wait_to_catch_up_with(primary);
-    }
-}
-
-/// Whether the server answers ROLE as a primary.
-#[track_caller]
-fn is_primary(server: &Server) -> bool {
-    let Ok(mut client) = server.try_connect() else {
-        return false;
-    };
-    match client.try_call(&["ROLE"]) {
-        Some(Reply::Array(role)) => role.first().is_some_and(|name| *name == "master"),
-        _ => false,
     }
 }

@@ -10,10 +10,8 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, mpsc};
 use std::thread;
-use std::time::Duration;
 
-use super::eventually::eventually;
-use super::steps::SOON;
+use crate::eventually::{SOON, eventually};
 
 type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
@@ -36,13 +34,13 @@ static FORKER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
 
 /// A command that runs `program` and dies with the test process. Every step replaces the one before by exec, so the
 /// child's process id is the program's.
-pub(super) fn mortal(program: &str) -> Command {
+pub fn mortal(program: &str) -> Command {
     mortal_through(&[], program)
 }
 
 /// As [`mortal`], started by a program that enters a namespace (`nsenter --net ...`) and replaces itself there by its
 /// arguments.
-pub(super) fn mortal_through(entry: &[String], program: &str) -> Command {
+pub fn mortal_through(entry: &[String], program: &str) -> Command {
     let mut words = entry.iter().map(String::as_str).chain(["setpriv"]);
     let mut command = Command::new(words.next().expect("one word at least"));
     // `setpriv` comes behind `entry`, because entering a namespace may clear the signal.
@@ -57,7 +55,7 @@ pub(super) fn mortal_through(entry: &[String], program: &str) -> Command {
 }
 
 /// Starts a [`mortal`] command.
-pub(super) fn spawn(command: Command) -> io::Result<Child> {
+pub fn spawn(command: Command) -> io::Result<Child> {
     let (answer, started) = mpsc::channel();
     FORKER
         .send((command, answer))
@@ -69,14 +67,14 @@ pub(super) fn spawn(command: Command) -> io::Result<Child> {
 
 /// SIGSTOP; returns when the process has stopped.
 #[track_caller]
-pub(super) fn stop(pid: u32) {
+pub fn stop(pid: u32) {
     signal(pid, "STOP");
     eventually("a stopped process", SOON, || state(pid) == 'T');
 }
 
 /// SIGCONT; returns when the process runs again.
 #[track_caller]
-pub(super) fn cont(pid: u32) {
+pub fn cont(pid: u32) {
     signal(pid, "CONT");
     eventually("a continued process", SOON, || state(pid) != 'T');
 }

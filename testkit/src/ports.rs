@@ -14,7 +14,7 @@ const BUS_OFFSET: u16 = 10_000;
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 /// A free port that this process has not used before, until it has used all of them.
-pub(super) fn next_port() -> u16 {
+pub fn next_port() -> u16 {
     // Test processes that run at the same time begin at ports far apart.
     let start = std::process::id().wrapping_mul(7919);
     for _ in 0..COUNT {

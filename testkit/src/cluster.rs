@@ -11,14 +11,15 @@ use std::ops::{Index, IndexMut, Range};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, call};
-use super::eventually::eventually;
-use super::flavour::Product;
-use super::nodes_view::NodesView;
-use super::reply::expect_ok;
-use super::router::Router;
-use super::server::{Builder, Server};
-use super::slot_move::Move;
+use crate::builder::Builder;
+use crate::call;
+use crate::client::Client;
+use crate::eventually::eventually;
+use crate::flavour::Product;
+use crate::nodes_view::NodesView;
+use crate::reply::expect_ok;
+use crate::router::Router;
+use crate::server::Server;
 
 const PRIMARIES: usize = 3;
 const SLOTS: u16 = 16384;
@@ -132,8 +133,8 @@ impl ClusterBuilder {
 
 /// Running nodes. `cluster[0]`, `[1]`, `[2]` began as primaries, `[3]`, `[4]`, `[5]` as their replicas.
 pub struct Cluster {
-    pub(super) nodes: Vec<Server>,
-    pub(super) ids: Vec<String>,
+    pub nodes: Vec<Server>,
+    pub(crate) ids: Vec<String>,
 }
 
 impl Index<usize> for Cluster {
@@ -249,6 +250,11 @@ impl Cluster {
         self.nodes.len()
     }
 
+    /// The addresses of all nodes.
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(Server::url).collect()
+    }
+
     /// The id of a node in the cluster.
     pub fn id(&self, node: usize) -> &str {
         &self.ids[node]
@@ -280,6 +286,18 @@ impl Cluster {
     #[track_caller]
     pub fn slot(&self, key: &str) -> u16 {
         slot_of(&mut self.nodes[0].connect(), key)
+    }
+
+    /// The node that serves the slot of a key, by its own view.
+    #[track_caller]
+    pub fn owner_of(&self, key: &str) -> usize {
+        let slot = self.slot(key);
+        let owns = |(node, id): (&Server, &String)| {
+            let view = NodesView::of(&mut node.connect());
+            view.line(id).is_some_and(|line| line.serves(slot))
+        };
+        let owner = self.nodes.iter().zip(&self.ids).position(owns);
+        owner.expect("a node serves every slot")
     }
 
     /// A client that follows redirections and begins with this node.
@@ -324,18 +342,6 @@ impl Cluster {
                 holds(&mut client)
             });
         }
-    }
-
-    /// The first two steps of a slot's move: `SETSLOT IMPORTING` at the target, `SETSLOT MIGRATING` at the source.
-    #[track_caller]
-    pub fn open_move(&self, slot: u16, source: usize, target: usize) -> Move<'_> {
-        Move::open(self, slot, source, target)
-    }
-
-    /// Moves a slot that has no keys.
-    #[track_caller]
-    pub fn move_empty(&self, slot: u16, source: usize, target: usize) {
-        self.open_move(slot, source, target).close();
     }
 
     /// Whether the server under test has `CLUSTER MIGRATESLOTS`.
