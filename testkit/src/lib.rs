@@ -4,13 +4,15 @@
 //! however that ends. A server whose test fails prints its log. Every wait has a deadline, and its failure names what did
 //! not happen.
 //!
-//! - `builder`, `program`, `server`, `observe`, `cluster`, `slot_move`, `sentinels`: start servers, alone or together;
+//! - `builder`, `program`, `server`, `observe`: start a server, and ask it about itself;
+//! - `cluster_builder`, `cluster`, `nodes_view`, `slot_move`, `sentinels`: start several together;
 //! - `hosts`, `proxy`: cut them off from each other, or from their clients;
 //! - `client`, `router`, `argument`, `socket`: talk to them;
 //! - `resp`, `inbox`, `reply`: the protocol, the bytes that have arrived, and a reply with methods to read it;
 //! - `process`, `ports`, `folder`, `eventually`: what all of these need.
 //!
-//! Deliberately absent: fixed sleeps, and dsync's commands; of its INFO only the number of waiters is known. What one suite alone needs stands in that suite.
+//! Deliberately absent: fixed sleeps, and dsync's commands; of its INFO only the number of waiters is known. What one suite
+//! alone needs is in that suite.
 
 #![allow(
     clippy::expect_used,
@@ -23,6 +25,7 @@ mod argument;
 mod builder;
 mod client;
 mod cluster;
+mod cluster_builder;
 mod eventually;
 mod flavour;
 mod folder;
@@ -45,7 +48,8 @@ mod socket;
 pub use argument::Argument;
 pub use builder::Builder;
 pub use client::{Client, Closed};
-pub use cluster::{Cluster, ClusterBuilder};
+pub use cluster::Cluster;
+pub use cluster_builder::ClusterBuilder;
 pub use eventually::{SOON, eventually};
 pub use flavour::{Flavour, Product};
 pub use folder::Folder;

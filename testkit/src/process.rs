@@ -69,14 +69,16 @@ pub fn spawn(command: Command) -> io::Result<Child> {
 #[track_caller]
 pub fn stop(pid: u32) {
     signal(pid, "STOP");
-    eventually("a stopped process", SOON, || state(pid) == 'T');
+    eventually("a stopped process", SOON, || matches!(state(pid), Ok('T')));
 }
 
 /// SIGCONT; returns when the process runs again.
 #[track_caller]
 pub fn cont(pid: u32) {
     signal(pid, "CONT");
-    eventually("a continued process", SOON, || state(pid) != 'T');
+    eventually("a continued process", SOON, || {
+        state(pid).is_ok_and(|state| state != 'T')
+    });
 }
 
 #[track_caller]
@@ -91,14 +93,12 @@ fn signal(pid: u32, name: &str) {
     }
 }
 
-/// The letter of the process's state in /proc.
-#[track_caller]
-fn state(pid: u32) -> char {
-    let path = format!("/proc/{pid}/stat");
-    let stat = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
+/// The letter of the main thread's state in /proc.
+pub fn state(pid: u32) -> io::Result<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The program's name before it is in parentheses and may itself contain blanks and parentheses.
-    stat.rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next())
-        .unwrap_or_else(|| panic!("{path} has no state: {stat:?}"))
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.ok_or_else(|| io::Error::other(format!("no state: {stat:?}")))
 }

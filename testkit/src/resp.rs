@@ -58,19 +58,19 @@ impl<'a> Frame<'a> {
 
 /// A request, as an array of bulk strings.
 pub fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
+    let words: Vec<&[u8]> = arguments.iter().map(AsRef::as_ref).collect();
     let mut bytes = Vec::new();
-    write_request(&mut bytes, arguments);
+    write_request(&mut bytes, &words);
     bytes
 }
 
 /// Appends a request.
-pub fn write_request<A: AsRef<[u8]>>(out: &mut Vec<u8>, arguments: &[A]) {
+pub fn write_request(out: &mut Vec<u8>, words: &[&[u8]]) {
     // Writing to a Vec cannot fail.
-    let _ = write!(out, "*{}\r\n", arguments.len());
-    for argument in arguments {
-        let argument = argument.as_ref();
-        let _ = write!(out, "${}\r\n", argument.len());
-        out.extend_from_slice(argument);
+    let _ = write!(out, "*{}\r\n", words.len());
+    for word in words {
+        let _ = write!(out, "${}\r\n", word.len());
+        out.extend_from_slice(word);
         out.extend_from_slice(b"\r\n");
     }
 }

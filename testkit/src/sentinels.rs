@@ -60,26 +60,29 @@ impl Sentinels {
     #[track_caller]
     pub fn watch_with(settings: &[(&str, u32)], primary: &Server, replicas: usize) -> Sentinels {
         let builders = (0..3).map(|_| Server::builder());
-        Sentinels::start(builders, settings, primary, replicas)
+        Sentinels::start(builders, settings, PERIODS, primary, replicas)
     }
 
-    /// One sentinel, which needs no other to decide.
+    /// One sentinel, which needs no other to decide, with its own periods: it takes longer, and overlooks longer pauses of
+    /// a busy machine.
     #[track_caller]
     pub fn alone(settings: &[(&str, u32)], primary: &Server, replicas: usize) -> Sentinels {
-        Sentinels::start([Server::builder()].into_iter(), settings, primary, replicas)
+        let builder = [Server::builder()].into_iter();
+        Sentinels::start(builder, settings, &[], primary, replicas)
     }
 
     /// One sentinel on each of these hosts.
     #[track_caller]
     pub fn watch_from(hosts: &[&Host], primary: &Server, replicas: usize) -> Sentinels {
         let builders = hosts.iter().map(|host| Server::builder().on(host));
-        Sentinels::start(builders, SETTINGS, primary, replicas)
+        Sentinels::start(builders, SETTINGS, PERIODS, primary, replicas)
     }
 
     #[track_caller]
     fn start(
         builders: impl ExactSizeIterator<Item = Builder>,
         settings: &[(&str, u32)],
+        periods: &[(&str, &str)],
         primary: &Server,
         replicas: usize,
     ) -> Sentinels {
@@ -97,7 +100,7 @@ impl Sentinels {
             .collect();
         for sentinel in &sentinels {
             let mut client = sentinel.connect();
-            for (name, period) in PERIODS {
+            for (name, period) in periods {
                 assert_eq!(call!(client, "SENTINEL", "DEBUG", name, period), "OK");
             }
         }

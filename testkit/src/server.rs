@@ -200,12 +200,6 @@ impl Server {
         self.spawn().expect("it was started before");
     }
 
-    /// Waits until a server that was begun again answers.
-    #[track_caller]
-    pub fn wait_until_it_answers(&mut self) {
-        self.wait_for_answer().unwrap_or_else(|how| panic!("{how}"));
-    }
-
     /// SIGSTOP: the server does nothing until [`Server::cont`]; its connections stay open.
     #[track_caller]
     pub fn stop(&self) {
@@ -263,7 +257,8 @@ impl Server {
         Ok(())
     }
 
-    fn wait_for_answer(&mut self) -> Result<(), String> {
+    /// Waits until a server that was begun again answers. Returns what happened otherwise.
+    pub fn wait_for_answer(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + START_WITHIN;
         let pid = self.pid();
         loop {

@@ -19,7 +19,7 @@ fn assert_hidden(shown: &dyn Debug) {
 #[test]
 fn no_public_type_shows_the_token_or_the_password() {
     let server = Server::start();
-    let _: String = server.run("CONFIG SET requirepass pass-7");
+    server.ask("CONFIG SET requirepass pass-7");
     let url = format!("redis://:pass-7@127.0.0.1:{}", server.port());
     let client = Client::open(url.as_str()).unwrap();
     assert_hidden(&client);
@@ -48,7 +48,7 @@ fn no_public_type_shows_the_token_or_the_password() {
 #[tokio::test]
 async fn no_public_type_of_tasks_shows_the_token_or_the_password() {
     let server = Server::start();
-    let _: String = server.run("CONFIG SET requirepass pass-7");
+    server.ask("CONFIG SET requirepass pass-7");
     let url = format!("redis://:pass-7@127.0.0.1:{}", server.port());
     let client = aio::Client::open(url.as_str()).unwrap();
     assert_hidden(&client);
@@ -67,7 +67,7 @@ async fn no_public_type_of_tasks_shows_the_token_or_the_password() {
 
 #[tokio::test]
 async fn server_without_the_module_repeats_the_token_and_the_error_does_not() {
-    let server = Server::launch(&[]);
+    let server = Server::builder().without_module().start();
     let sync = Client::open(server.url())
         .unwrap()
         .lock("jobs")

@@ -4,11 +4,11 @@ use dsync_client::Server as Address;
 use dsync_client::aio::{Client, Waits};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, LONG, SECOND, Server, eventually};
+use crate::support::{LONG, SECOND, Server, cluster, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_all_nodes_are_locked_and_waited_for() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     for waits in super::queue::WAITS {
         let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
         let mut holds = Vec::new();
@@ -19,15 +19,15 @@ async fn keys_of_all_nodes_are_locked_and_waited_for() {
             waiting.push(tokio::spawn(async move { lock.acquire_for(LONG).await }));
         }
         eventually("all wait", || {
-            cluster.nodes.iter().map(Server::waiters).sum::<usize>() == 9
+            cluster.nodes.iter().map(Server::waiters).sum::<u64>() == 9
         });
         assert!(cluster.nodes.iter().all(|node| node.waiters() > 0));
         if waits == Waits::SharedConnection {
             eventually("all listen", || {
-                let channels = cluster.nodes.iter().map(|node| {
-                    node.run::<Vec<String>>("PUBSUB SHARDCHANNELS dsync:*")
-                        .len()
-                });
+                let channels = cluster
+                    .nodes
+                    .iter()
+                    .map(|node| node.ask("PUBSUB SHARDCHANNELS dsync:*").as_array().len());
                 channels.sum::<usize>() == 9
             });
         }
@@ -47,7 +47,7 @@ async fn keys_of_all_nodes_are_locked_and_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_and_waiter_follow_a_slot_that_moves() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     for waits in super::queue::WAITS {
         let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
         let lock = client.lock("job").lease(6 * SECOND);

@@ -6,7 +6,7 @@ use dsync_client::aio::{Begun, Client, Run};
 use dsync_client::{Error, Loss};
 use tokio::time::sleep;
 
-use crate::support::{LONG, Proxy, SECOND, Server, eventually};
+use crate::support::{LONG, Proxy, SECOND, Server, eventually, keep_busy};
 
 fn begun(begun: Begun) -> Run {
     match begun {
@@ -41,7 +41,7 @@ async fn result_that_the_server_refuses_is_a_failed_attempt() {
 async fn failure_that_the_server_refuses_counts_all_the_same() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
-    let _: String = server.run("CONFIG SET dsync.max-lease-ms 60000");
+    server.ask("CONFIG SET dsync.max-lease-ms 60000");
     let once = client
         .once("work")
         .max_attempts(1)
@@ -61,12 +61,12 @@ async fn done_is_repeated_while_the_server_is_out_of_memory() {
     let client = Client::open(server.url()).unwrap();
     let once = client.once("work").lease(60 * SECOND);
     let run = begun(once.begin().await.unwrap());
-    let _: String = server.run("CONFIG SET maxmemory 1");
+    server.ask("CONFIG SET maxmemory 1");
     let telling = tokio::spawn(async move { run.done(Some(b"in-7")).await });
     eventually("DONE has met OOM", || {
-        !server.info("errorstats", "errorstat_OOM").is_empty()
+        server.find_info("errorstats", "errorstat_OOM").is_some()
     });
-    let _: String = server.run("CONFIG SET maxmemory 0");
+    server.ask("CONFIG SET maxmemory 0");
     telling.await.unwrap().unwrap();
     assert_eq!(once.result().await.unwrap(), Some(Some(b"in-7".to_vec())));
 }
@@ -77,11 +77,11 @@ async fn done_is_repeated_while_a_script_keeps_the_server_busy() {
     let client = Client::open(server.url()).unwrap();
     let once = client.once("work").lease(60 * SECOND);
     let run = begun(once.begin().await.unwrap());
-    let busy = server.keep_busy();
+    let busy = keep_busy(&server);
     let telling = tokio::spawn(async move { run.done(Some(b"in-7")).await });
     sleep(SECOND).await;
     assert!(!telling.is_finished());
-    let _: String = server.run("SCRIPT KILL");
+    server.ask("SCRIPT KILL");
     busy.join().unwrap();
     telling.await.unwrap().unwrap();
     assert_eq!(once.result().await.unwrap(), Some(Some(b"in-7".to_vec())));
@@ -112,7 +112,7 @@ async fn release_of_a_hold_whose_key_is_overwritten_says_that_it_was_lost() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
     let hold = client.lock("jobs").acquire().await.unwrap();
-    let _: String = server.run("SET jobs text");
+    server.ask("SET jobs text");
     let error = hold.release().await.unwrap_err();
     let Error::HoldLost { loss, .. } = error else {
         panic!("{error}");
@@ -131,10 +131,10 @@ async fn hold_whose_key_is_overwritten_or_removed_is_told_as_lost() {
             .acquire()
             .await
             .unwrap();
-        let _: dsync_client::redis::Value = server.run(end);
+        server.ask(end);
         let loss = tokio::time::timeout(LONG, hold.lost()).await;
         assert_eq!(loss.unwrap(), Loss::Ended, "{end}");
-        let _: u64 = server.run("DEL jobs");
+        server.ask("DEL jobs");
     }
 }
 

@@ -120,7 +120,7 @@ async fn work_is_stopped_when_its_run_is_revoked() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
     let once = client.once("invoice").lease(3 * SECOND);
-    let revoke = |fence: u64| server.run::<u64>(&format!("DONCE.REVOKE invoice {fence}"));
+    let revoke = |fence: u64| server.ask(format!("DONCE.REVOKE invoice {fence}"));
     let work = |attempt: dsync_client::aio::Attempt| {
         assert_eq!(revoke(attempt.fence), 1);
         std::future::pending::<Result<Vec<u8>, Error>>()

@@ -20,7 +20,9 @@ async fn hold_is_renewed_beyond_its_lease() {
         .await
         .unwrap();
     assert!(timeout(5 * SECOND, hold.lost()).await.is_err());
-    let left: u64 = server.run(&format!("DLOCK.CHECK jobs {}", hold.token()));
+    let left = server
+        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .as_int();
     assert!(left > 0 && !hold.left().is_zero());
     hold.release().await.unwrap();
 }
@@ -47,7 +49,7 @@ async fn work_is_dropped_when_its_hold_is_revoked() {
     let is_dropped = Arc::new(AtomicBool::new(false));
     let guard = SetOnDrop(Arc::clone(&is_dropped));
     let revoke = format!("DLOCK.REVOKE jobs {}", hold.fence());
-    let _: u64 = server.run(&revoke);
+    server.ask(&revoke);
     let work = async move {
         let _guard = guard;
         std::future::pending::<()>().await;

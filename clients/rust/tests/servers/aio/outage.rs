@@ -6,7 +6,7 @@ use dsync_client::aio::Client;
 use dsync_client::{Error, Loss};
 use tokio::time::timeout;
 
-use crate::support::{LONG, Proxy, SECOND, Server, eventually};
+use crate::support::{LONG, Proxy, SECOND, Server, eventually, safe_server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_is_lost_by_the_own_clock_when_the_server_stops() {
@@ -21,7 +21,9 @@ async fn hold_is_lost_by_the_own_clock_when_the_server_stops() {
     server.stop();
     assert_eq!(timeout(LONG, hold.lost()).await.unwrap(), Loss::Unanswered);
     server.cont();
-    let left: u64 = server.run(&format!("DLOCK.CHECK jobs {}", hold.token()));
+    let left = server
+        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .as_int();
     assert!(left > 0);
     drop(hold);
     client.lock("jobs").acquire_for(LONG).await.unwrap();
@@ -110,7 +112,7 @@ async fn hold_and_waiters_outlive_closed_connections() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_and_waiter_outlive_a_restart() {
-    let mut server = Server::with(&["--appendonly yes", "--appendfsync always"]);
+    let mut server = safe_server();
     for waits in super::queue::WAITS {
         let client = Client::open(server.url()).unwrap().with_waits(waits);
         let lock = client.lock("jobs").lease(10 * SECOND);
@@ -120,7 +122,7 @@ async fn hold_and_waiter_outlive_a_restart() {
             tokio::spawn(async move { lock.acquire().await })
         };
         server.wait_for_waiters(1);
-        server.kill();
+        server.kill9();
         tokio::time::sleep(Duration::from_millis(300)).await;
         server.start_again();
         assert!(timeout(6 * SECOND, hold.lost()).await.is_err());
@@ -140,7 +142,7 @@ async fn server_that_is_away_is_given_up_when_patience_ends() {
         .unwrap()
         .with_patience(Duration::from_millis(300));
     client.ping().await.unwrap();
-    server.kill();
+    server.kill9();
     let error = client.lock("jobs").acquire().await.unwrap_err();
     assert!(error.is_unreachable(), "{error:?}");
 }
@@ -155,7 +157,7 @@ async fn drop_releases_although_the_connection_was_closed() {
         .acquire()
         .await
         .unwrap();
-    let _: u64 = server.run("CLIENT KILL TYPE normal SKIPME yes");
+    server.ask("CLIENT KILL TYPE normal SKIPME yes");
     drop(hold);
     let other = Client::open(server.url()).unwrap();
     other.lock("jobs").acquire_for(LONG).await.unwrap();

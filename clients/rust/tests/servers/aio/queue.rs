@@ -63,8 +63,7 @@ async fn turn_on_a_shared_connection_is_announced_and_not_polled_for() {
             tokio::spawn(async move { lock.acquire().await })
         };
         eventually("the waiter listens", || {
-            let channels: Vec<String> = server.run("PUBSUB CHANNELS dsync:*");
-            channels.len() == 1
+            server.ask("PUBSUB CHANNELS dsync:*").as_array().len() == 1
         });
         // It asks again by itself every 1.67 s, so not soon after it has just done so.
         let before = asked(&server);
@@ -78,8 +77,7 @@ async fn turn_on_a_shared_connection_is_announced_and_not_polled_for() {
         next.unwrap().release().await.unwrap();
         // Nothing is listened to any more.
         eventually("the waiter has stopped to listen", || {
-            let channels: Vec<String> = server.run("PUBSUB CHANNELS dsync:*");
-            channels.is_empty()
+            server.ask("PUBSUB CHANNELS dsync:*").as_array().is_empty()
         });
     }
     assert!(soonest < SECOND, "{soonest:?}");
@@ -97,9 +95,9 @@ async fn lost_subscription_is_made_anew() {
         let lock = lock.clone();
         tokio::spawn(async move { lock.acquire().await })
     };
-    let listens = || server.run::<Vec<String>>("PUBSUB CHANNELS dsync:*").len() == 1;
+    let listens = || server.ask("PUBSUB CHANNELS dsync:*").as_array().len() == 1;
     eventually("the waiter listens", listens);
-    let _: u64 = server.run("CLIENT KILL TYPE pubsub");
+    server.ask("CLIENT KILL TYPE pubsub");
     eventually("the waiter listens again", listens);
     hold.release().await.unwrap();
     timeout(LONG, waiting)
@@ -121,12 +119,12 @@ async fn dropped_wait_leaves_the_queue() {
             tokio::spawn(async move { lock.acquire().await })
         };
         server.wait_for_waiters(1);
-        let releases = server.info("commandstats", "cmdstat_DLOCK.RELEASE");
+        let releases = server.find_info("commandstats", "cmdstat_DLOCK.RELEASE");
         waiting.abort();
         server.wait_for_waiters(0);
         // By the dropped future, and not because the place was no longer kept.
         assert_ne!(
-            server.info("commandstats", "cmdstat_DLOCK.RELEASE"),
+            server.find_info("commandstats", "cmdstat_DLOCK.RELEASE"),
             releases
         );
         // As select! and timeout drop it.
@@ -137,8 +135,7 @@ async fn dropped_wait_leaves_the_queue() {
         );
         server.wait_for_waiters(0);
         eventually("nobody listens for a turn", || {
-            let channels: Vec<String> = server.run("PUBSUB CHANNELS dsync:*");
-            channels.is_empty()
+            server.ask("PUBSUB CHANNELS dsync:*").as_array().is_empty()
         });
         hold.release().await.unwrap();
         lock.acquire_for(LONG)

@@ -7,7 +7,9 @@ use dsync_client::aio::Client;
 use tokio::time::{sleep, timeout};
 
 use super::queue::WAITS;
-use crate::support::{Cluster, LONG, Proxy, SECOND, Sentinel, Server};
+use crate::support::{
+    LONG, Proxy, SECOND, Sentinel, Server, cluster, wait_until_no_client_is_blocked,
+};
 
 /// A try lasts two seconds; the rest is for a busy machine.
 const SHORT: Duration = Duration::from_secs(8);
@@ -44,7 +46,7 @@ async fn try_is_short_whatever_the_server_does() {
         let patient = open(server.url()).with_response_timeout(LONG);
         assert_short_try(&patient.with_patience(LONG), "jobs", &port).await;
         server.cont();
-        server.kill();
+        server.kill9();
         assert_short_try(&direct, "jobs", &port).await;
         assert_short_try(&open(server.url()), "jobs", &port).await;
     }
@@ -68,7 +70,7 @@ async fn try_is_short_when_the_primary_that_sentinel_names_has_stopped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn try_is_short_when_a_node_of_a_cluster_has_stopped() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let client = Client::new(Address::cluster(cluster.urls()).unwrap());
     let lock = client.lock("jobs");
     lock.acquire().await.unwrap().release().await.unwrap();
@@ -87,7 +89,7 @@ async fn wait_ends_with_its_time_when_the_server_is_away() {
         let mut server = Server::start();
         let client = Client::open(server.url()).unwrap().with_waits(waits);
         client.ping().await.unwrap();
-        server.kill();
+        server.kill9();
         let start = Instant::now();
         let error = client
             .lock("jobs")
@@ -115,8 +117,8 @@ async fn wait_that_was_given_up_leaves_no_hold_when_its_request_arrives_late() {
     let late = late.lease(3600 * SECOND);
     let waiting = tokio::spawn(async move { late.acquire().await });
     server.wait_for_waiters(1);
-    network.delay_blocks();
-    server.wait_until_no_client_is_blocked();
+    network.delay("BLOCK");
+    wait_until_no_client_is_blocked(&server);
     waiting.abort();
     server.wait_for_waiters(0);
     hold.release().await.unwrap();

@@ -13,7 +13,7 @@ async fn hold_and_waiters_outlive_a_failover() {
         .map(|waits| Client::new(Server::from(sentinel.client())).with_waits(waits));
     let hold = own.lock("jobs").lease(30 * SECOND).acquire().await.unwrap();
     let mut waiting = Vec::new();
-    for (number, client) in [own, shared].into_iter().enumerate() {
+    for (count, client) in (1..).zip([own, shared]) {
         let lock = client.lock("jobs").lease(30 * SECOND);
         waiting.push(tokio::spawn(async move {
             let hold = lock.acquire_for(2 * LONG).await.unwrap();
@@ -22,7 +22,7 @@ async fn hold_and_waiters_outlive_a_failover() {
             fence
         }));
         // The place has reached the replica.
-        sentinel.second.wait_for_waiters(number + 1);
+        sentinel.second.wait_for_waiters(count);
     }
     sentinel.fail_over();
     assert!(timeout(12 * SECOND, hold.lost()).await.is_err());

@@ -9,7 +9,9 @@ use dsync_client::{Error, Server as Address};
 use tokio::task::JoinHandle;
 
 use super::queue::WAITS;
-use crate::support::{Cluster, LONG, Proxy, SECOND, Sentinel, Server, eventually};
+use crate::support::{
+    LONG, Proxy, SECOND, Sentinel, Server, cluster, cluster_with_replicas, eventually,
+};
 
 /// Waits for a lock, and gives it back. Returns its fence.
 fn wait_for(client: &Client, key: &str) -> JoinHandle<u64> {
@@ -35,29 +37,23 @@ async fn assert_served_within(time: std::time::Duration, hold: Hold, waiting: Jo
 }
 
 fn listened_to(server: &Server) -> usize {
-    let channels = server.try_query(
-        &dsync_client::redis::cmd("PUBSUB")
-            .arg("SHARDCHANNELS")
-            .to_owned(),
-    );
-    channels.map_or(0, |channels: Vec<String>| channels.len())
+    let channels = server.try_ask("PUBSUB SHARDCHANNELS");
+    channels.map_or(0, |channels| channels.as_array().len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_served_soon_after_a_planned_failover() {
     for waits in WAITS {
         let first = Server::start();
-        let second = first.start_replica();
+        let second = Server::builder().replica_of(&first).start();
         let name = Proxy::to(&first);
         let client = Client::open(name.url()).unwrap().with_waits(waits);
         let hold = hold(&client, "job").await;
         let waiting = wait_for(&client, "job");
         second.wait_for_waiters(1);
         name.lead_to(&second);
-        let _: String = first.run("FAILOVER");
-        eventually("the replica is promoted", || {
-            second.info("replication", "role") == "master"
-        });
+        first.ask("FAILOVER");
+        eventually("the replica is promoted", || second.is_primary());
         assert_served_within(5 * SECOND, hold, waiting).await;
     }
 }
@@ -65,19 +61,17 @@ async fn waiter_is_served_soon_after_a_planned_failover() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_served_soon_after_a_planned_failover_of_a_cluster() {
     for waits in WAITS {
-        let cluster = Cluster::start();
-        let replica = cluster.add_replica_for("job");
+        let (cluster, _, replica) = cluster_with_replicas("job");
+        let replica = &cluster.nodes[replica];
         let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
         let hold = hold(&client, "job").await;
         let waiting = wait_for(&client, "job");
         replica.wait_for_waiters(1);
-        let _: String = replica.run("CLUSTER FAILOVER");
-        eventually("the replica is promoted", || {
-            replica.info("replication", "role") == "master"
-        });
+        replica.ask("CLUSTER FAILOVER");
+        eventually("the replica is promoted", || replica.is_primary());
         if waits == Waits::SharedConnection {
             eventually("the waiter listens at the new primary", || {
-                listened_to(&replica) == 1
+                listened_to(replica) == 1
             });
         }
         assert_served_within(5 * SECOND, hold, waiting).await;
@@ -87,7 +81,7 @@ async fn waiter_is_served_soon_after_a_planned_failover_of_a_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_served_soon_after_a_slot_has_moved() {
     for waits in WAITS {
-        let cluster = Cluster::start();
+        let cluster = cluster();
         let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
         let hold = hold(&client, "job").await;
         let from = cluster.owner_of("job");
@@ -107,17 +101,17 @@ async fn waiter_is_served_soon_after_a_slot_has_moved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_served_when_the_primary_freezes_in_a_cluster() {
     for waits in WAITS {
-        let cluster = Cluster::start();
-        let replica = cluster.add_replica_for("job");
+        let (cluster, owner, replica) = cluster_with_replicas("job");
+        let replica = &cluster.nodes[replica];
         let client = Client::new(Address::cluster(cluster.urls()).unwrap()).with_waits(waits);
         let hold = hold(&client, "job").await;
         let waiting = wait_for(&client, "job");
         replica.wait_for_waiters(1);
-        let frozen = &cluster.nodes[cluster.owner_of("job")];
+        let frozen = &cluster.nodes[owner];
         frozen.stop();
         assert_served_within(LONG, hold, waiting).await;
         // By the replica, while the old primary is still frozen.
-        assert_eq!(replica.info("replication", "role"), "master");
+        assert!(replica.is_primary());
         frozen.cont();
     }
 }
@@ -141,7 +135,7 @@ async fn waiter_is_served_when_the_primary_freezes_behind_sentinel() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_that_move_while_requests_wait_spoil_no_reply() {
     const WORKERS: usize = 12;
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let address = Address::cluster(cluster.urls()).unwrap();
     let client = Client::new(address).with_waits(Waits::SharedConnection);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -171,18 +165,13 @@ async fn slots_that_move_while_requests_wait_spoil_no_reply() {
     for _ in 0..8 {
         tokio::time::sleep(SECOND / 4).await;
         let from = cluster.owner_of("{job}:lock");
-        cluster.move_whole_slot_of("{job}:lock", (from + 1) % 3);
+        cluster.move_slot_of("{job}:lock", (from + 1) % 3);
     }
     is_over.store(true, Ordering::SeqCst);
     for worker in workers {
         assert!(worker.await.unwrap().unwrap() > 0);
     }
-    let holds = || -> u64 {
-        let counts = cluster
-            .nodes
-            .iter()
-            .map(|node| node.info("dsync", "dsync_lock_holds"));
-        counts.map(|count| count.parse::<u64>().unwrap()).sum()
-    };
+    let held = |node: &Server| node.info_number("dsync", "dsync_lock_holds");
+    let holds = || cluster.nodes.iter().map(held).sum::<u64>();
     eventually("no hold is left behind", || holds() == 0);
 }

@@ -1,7 +1,5 @@
 //! The users of docs/acl.md, as the page says them.
 
-use dsync_client::redis;
-
 use super::Server;
 
 const PAGE: &str = include_str!("../../../../../docs/acl.md");
@@ -26,9 +24,7 @@ pub fn make_worker(servers: &[Server], reasons: &[&str]) {
         rules.extend(added.split(' ').map(|rule| rule.replace("\\|", "|")));
     }
     for server in servers {
-        let mut command = redis::cmd("ACL");
-        command.arg("SETUSER").arg("worker").arg(&rules);
-        let _: String = server.query(&command.to_owned());
+        server.ask(format!("ACL SETUSER worker {}", rules.join(" ")));
     }
 }
 

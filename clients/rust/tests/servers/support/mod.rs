@@ -1,17 +1,14 @@
-//! Servers, clusters, Sentinel and a network that can be cut, for one test each.
+//! The servers and networks of `testkit/` as these tests want them.
 
 pub mod acl;
-mod cluster;
-mod proxy;
 mod sentinel;
-mod server;
 
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-pub use cluster::Cluster;
-pub use proxy::Proxy;
+use dsync_testkit::{Cluster, ClusterBuilder};
+pub use dsync_testkit::{Proxy, Server};
 pub use sentinel::Sentinel;
-pub use server::Server;
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
@@ -19,10 +16,57 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub const LONG: Duration = Duration::from_secs(30);
 
 /// Waits until a condition holds.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < LONG, "never came true: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+#[track_caller]
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    dsync_testkit::eventually(what, LONG, holds);
+}
+
+/// A cluster of three primaries.
+pub fn cluster() -> Cluster {
+    cluster_builder().start()
+}
+
+/// A cluster of three primaries with a replica each. Returns also the number of the primary that has the key, and that of
+/// its replica.
+pub fn cluster_with_replicas(key: &str) -> (Cluster, usize, usize) {
+    let cluster = cluster_builder().with_replicas().start();
+    let owner = cluster.owner_of(key);
+    (cluster, owner, owner + 3)
+}
+
+fn cluster_builder() -> ClusterBuilder {
+    // A node that stands still takes only its own slots along.
+    let builder = Cluster::builder().config("cluster-require-full-coverage", "no");
+    builder.node_timeout_ms(3000)
+}
+
+/// A server that has every write on the disk before it answers.
+pub fn safe_server() -> Server {
+    let builder = Server::builder().config("appendonly", "yes");
+    builder.config("appendfsync", "always").start()
+}
+
+/// Has a script run until it is killed: meanwhile the server answers BUSY.
+pub fn keep_busy(server: &Server) -> JoinHandle<()> {
+    server.ask("CONFIG SET busy-reply-threshold 20");
+    let mut client = server.connect();
+    let script = std::thread::spawn(move || {
+        assert!(client.ask("EVAL 'while true do end' 0").is_error());
+    });
+    eventually("the server is busy", || {
+        let reply = server.try_ask("PING");
+        reply.is_some_and(|reply| reply.is_error() && reply.error().starts_with("BUSY"))
+    });
+    script
+}
+
+/// Waits until the BLOCK of the only client that waits is over, and the next one is on its way.
+pub fn wait_until_no_client_is_blocked(server: &Server) {
+    let is_free = || server.info_number("clients", "blocked_clients") == 0;
+    eventually("no client is blocked", || {
+        is_free() && {
+            std::thread::sleep(Duration::from_millis(200));
+            is_free()
+        }
+    });
 }

@@ -1,12 +1,18 @@
 //! A primary with a replica, and a Sentinel that watches them.
 
+use dsync_client::redis::RedisResult;
 use dsync_client::redis::sentinel::{SentinelClient, SentinelServerType};
-use dsync_client::redis::{self, RedisResult};
+use dsync_testkit::{Sentinels, Server};
 
-use super::{Server, eventually};
+use super::eventually;
+
+const SETTINGS: &[(&str, u32)] = &[
+    ("down-after-milliseconds", 2000),
+    ("failover-timeout", 10_000),
+];
 
 pub struct Sentinel {
-    sentinel: Server,
+    sentinels: Sentinels,
     pub first: Server,
     pub second: Server,
 }
@@ -14,55 +20,40 @@ pub struct Sentinel {
 impl Sentinel {
     pub fn start() -> Sentinel {
         let first = Server::start();
-        let second = first.start_replica();
-        let sentinel = Server::launch(&[
-            format!("--sentinel monitor main 127.0.0.1 {} 1", first.port()),
-            "--sentinel down-after-milliseconds main 2000".to_owned(),
-            "--sentinel failover-timeout main 10000".to_owned(),
-        ]);
-        let sentinels = Sentinel {
-            sentinel,
+        let second = Server::builder().replica_of(&first).start();
+        Sentinel {
+            sentinels: Sentinels::alone(SETTINGS, &first, 1),
             first,
             second,
-        };
-        eventually("Sentinel knows the replica", || {
-            let replicas: Vec<redis::Value> = sentinels.sentinel.run("SENTINEL REPLICAS main");
-            replicas.len() == 1
-        });
-        sentinels
+        }
     }
 
     pub fn client(&self) -> SentinelClient {
-        client(self.sentinel.url()).expect("an address")
+        client(self.sentinels.nth(0).url(), self.sentinels.master()).expect("an address")
     }
 
     /// The primary, as Sentinel names it at each connection.
     pub fn primary(&self) -> dsync_client::Server {
-        let url = self.sentinel.url();
-        dsync_client::Server::sentinel(move || client(url.clone()))
+        let (url, name) = (self.sentinels.nth(0).url(), self.sentinels.master());
+        dsync_client::Server::sentinel(move || client(url.clone(), name))
     }
 
     /// Makes the replica the primary while both live: the old primary answers READONLY and UNBLOCKED from then on.
     pub fn fail_over(&self) {
+        let failover = format!("SENTINEL FAILOVER {}", self.sentinels.master());
         // Sentinel refuses until it has found the replica good.
         eventually("Sentinel begins the failover", || {
-            let failover = redis::cmd("SENTINEL")
-                .arg("FAILOVER")
-                .arg("main")
-                .to_owned();
-            self.sentinel.try_query::<String>(&failover).is_ok()
+            self.sentinels.nth(0).connect().ask(&failover) == "OK"
         });
         self.wait_for_promotion();
     }
 
     pub fn wait_for_promotion(&self) {
-        eventually("the replica is promoted", || {
-            self.second.info("replication", "role") == "master"
-        });
+        eventually("the replica is promoted", || self.second.is_primary());
     }
 }
 
-fn client(sentinel: String) -> RedisResult<SentinelClient> {
+fn client(sentinel: String, name: &str) -> RedisResult<SentinelClient> {
     let primary = SentinelServerType::Master;
-    SentinelClient::build(vec![sentinel], "main".to_owned(), None, primary)
+    SentinelClient::build(vec![sentinel], name.to_owned(), None, primary)
 }

@@ -5,7 +5,7 @@ use std::thread;
 use dsync_client::{Begun, Client, Error, Server as Address};
 
 use crate::support::acl::{make_worker, url_of_worker};
-use crate::support::{Cluster, LONG, SECOND, Server};
+use crate::support::{LONG, SECOND, Server, cluster};
 
 fn use_all(client: &Client) {
     let lock = client.lock("jobs:a").lease(2 * SECOND);
@@ -55,7 +55,7 @@ fn worker_of_the_page_can_do_everything() {
 
 #[test]
 fn worker_of_the_page_can_do_everything_in_a_cluster() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     make_worker(&cluster.nodes, &["a worker's cluster client"]);
     let urls = cluster.nodes.iter().map(url_of_worker);
     use_all(&Client::new(Address::cluster(urls).unwrap()));

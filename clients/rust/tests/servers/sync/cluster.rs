@@ -4,11 +4,11 @@ use std::thread;
 
 use dsync_client::{Client, Error, Server};
 
-use crate::support::{Cluster, LONG, SECOND};
+use crate::support::{LONG, SECOND, cluster};
 
 #[test]
 fn keys_of_all_nodes_are_locked_and_waited_for() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let client = Client::new(Server::cluster(cluster.urls()).unwrap());
     let keys: Vec<String> = (0..12).map(|number| format!("job:{number}")).collect();
     let holds: Vec<_> = keys
@@ -38,7 +38,7 @@ fn keys_of_all_nodes_are_locked_and_waited_for() {
 
 #[test]
 fn hold_and_waiter_follow_a_slot_that_moves() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let client = Client::new(Server::cluster(cluster.urls()).unwrap());
     let lock = client.lock("job").lease(6 * SECOND);
     let hold = lock.acquire().unwrap();
@@ -60,7 +60,7 @@ fn hold_and_waiter_follow_a_slot_that_moves() {
 
 #[test]
 fn node_that_stops_does_not_cost_the_holds_elsewhere() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let client = Client::new(Server::cluster(cluster.urls()).unwrap());
     // A new connection greets all nodes, and waits some seconds for the one that stands still.
     let lock = |key: &str| client.lock(key).lease(15 * SECOND).acquire().unwrap();

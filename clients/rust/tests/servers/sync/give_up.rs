@@ -86,7 +86,7 @@ fn cancel_ends_a_wait_for_a_server_that_is_away() {
         thread::spawn(move || lock.acquire())
     };
     server.wait_for_waiters(1);
-    server.kill();
+    server.kill9();
     cancel.cancel();
     assert!(matches!(
         waiting.join().unwrap(),
@@ -102,7 +102,7 @@ fn server_that_is_away_is_given_up_when_patience_ends() {
         .unwrap()
         .with_patience(Duration::from_millis(300));
     client.ping().unwrap();
-    server.kill();
+    server.kill9();
     let error = client.lock("jobs").acquire().unwrap_err();
     assert!(error.is_unreachable(), "{error:?}");
     assert!(client.ping().unwrap_err().is_unreachable());
@@ -127,7 +127,7 @@ fn refused_request_does_not_release_the_hold_of_its_token() {
     let hold = lock.acquire().unwrap();
     let error = lock.clone().shared().acquire().unwrap_err();
     assert!(matches!(error, Error::Redis(error) if error.code() == Some("MISMATCH")));
-    let left: u64 = server.run("DLOCK.CHECK jobs mine");
+    let left = server.ask("DLOCK.CHECK jobs mine").as_int();
     assert!(left > 0);
     hold.release().unwrap();
 }

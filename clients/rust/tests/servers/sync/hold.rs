@@ -15,7 +15,9 @@ fn hold_is_renewed_beyond_its_lease() {
     let hold = client.lock("jobs").lease(2 * SECOND).acquire().unwrap();
     assert_eq!(hold.wait_lost(5 * SECOND), None);
     assert!(!hold.left().is_zero());
-    let left: u64 = server.run(&format!("DLOCK.CHECK jobs {}", hold.token()));
+    let left = server
+        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .as_int();
     assert!(left > 0);
     assert_eq!(server.info("dsync", "dsync_lock_lapsed"), "0");
     hold.release().unwrap();
@@ -28,7 +30,7 @@ fn revoked_hold_is_told_as_lost() {
     let hold = client.lock("jobs").lease(3 * SECOND).acquire().unwrap();
     let (tell, told) = mpsc::channel();
     hold.on_lost(move |loss| tell.send(loss).unwrap()).unwrap();
-    let _: u64 = server.run(&format!("DLOCK.REVOKE jobs {}", hold.fence()));
+    server.ask(&format!("DLOCK.REVOKE jobs {}", hold.fence()));
     assert_eq!(told.recv_timeout(LONG), Ok(Loss::Ended));
     assert_eq!(hold.loss(), Some(Loss::Ended));
     assert!(hold.left().is_zero());
@@ -47,7 +49,7 @@ fn hold_whose_key_is_overwritten_is_told_as_lost() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
     let hold = client.lock("jobs").lease(3 * SECOND).acquire().unwrap();
-    let _: String = server.run("SET jobs text");
+    server.ask("SET jobs text");
     assert_eq!(hold.wait_lost(LONG), Some(Loss::Ended));
 }
 
@@ -56,7 +58,7 @@ fn release_of_a_hold_that_has_ended_is_an_error() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
     let hold = client.lock("jobs").acquire().unwrap();
-    let _: u64 = server.run("DEL jobs");
+    server.ask("DEL jobs");
     assert!(matches!(
         hold.release(),
         Err(Error::HoldLost {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dsync_client::{Client, Error, Loss};
 
-use crate::support::{LONG, Proxy, SECOND, Server, eventually};
+use crate::support::{LONG, Proxy, SECOND, Server, eventually, safe_server};
 
 #[test]
 fn hold_is_lost_by_the_own_clock_when_the_server_stops() {
@@ -20,7 +20,9 @@ fn hold_is_lost_by_the_own_clock_when_the_server_stops() {
     // The server's own clock stood still, so the hold lives there; but the work was stopped, and so it stays lost.
     server.cont();
     assert_eq!(hold.wait_lost(LONG), Some(Loss::Unanswered));
-    let left: u64 = server.run(&format!("DLOCK.CHECK jobs {}", hold.token()));
+    let left = server
+        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .as_int();
     assert!(left > 0);
     drop(hold);
     client.lock("jobs").acquire_for(LONG).unwrap();
@@ -117,7 +119,7 @@ fn hold_and_waiter_outlive_closed_connections() {
 
 #[test]
 fn hold_and_waiter_outlive_a_restart() {
-    let mut server = Server::with(&["--appendonly yes", "--appendfsync always"]);
+    let mut server = safe_server();
     let client = Client::open(server.url()).unwrap();
     let lock = client.lock("jobs").lease(10 * SECOND);
     let hold = lock.acquire().unwrap();
@@ -126,7 +128,7 @@ fn hold_and_waiter_outlive_a_restart() {
         thread::spawn(move || lock.acquire())
     };
     server.wait_for_waiters(1);
-    server.kill();
+    server.kill9();
     thread::sleep(Duration::from_millis(300));
     server.start_again();
     assert_eq!(hold.wait_lost(11 * SECOND), None);
@@ -138,10 +140,10 @@ fn hold_and_waiter_outlive_a_restart() {
 
 #[test]
 fn release_is_repeated_until_the_server_is_back() {
-    let mut server = Server::with(&["--appendonly yes", "--appendfsync always"]);
+    let mut server = safe_server();
     let client = Client::open(server.url()).unwrap();
     let hold = client.lock("jobs").lease(30 * SECOND).acquire().unwrap();
-    server.kill();
+    server.kill9();
     let releasing = thread::spawn(move || hold.release());
     thread::sleep(Duration::from_millis(300));
     server.start_again();
@@ -153,13 +155,15 @@ fn release_is_repeated_until_the_server_is_back() {
 fn request_is_repeated_until_a_replica_is_promoted() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
-    let _: String = server.run("REPLICAOF 127.0.0.1 1");
+    server.ask("REPLICAOF 127.0.0.1 1");
     let lock = client.lock("jobs");
     let asking = thread::spawn(move || lock.acquire_for(LONG));
     eventually("the replica has refused the request", || {
-        !server.info("errorstats", "errorstat_READONLY").is_empty()
+        server
+            .find_info("errorstats", "errorstat_READONLY")
+            .is_some()
     });
-    let _: String = server.run("REPLICAOF NO ONE");
+    server.ask("REPLICAOF NO ONE");
     asking.join().unwrap().unwrap().release().unwrap();
 }
 
@@ -168,7 +172,7 @@ fn drop_releases_although_all_idle_connections_were_closed() {
     let server = Server::start();
     let client = Client::open(server.url()).unwrap();
     let hold = client.lock("jobs").lease(3600 * SECOND).acquire().unwrap();
-    let _: u64 = server.run("CLIENT KILL TYPE normal SKIPME yes");
+    server.ask("CLIENT KILL TYPE normal SKIPME yes");
     drop(hold);
     let other = Client::open(server.url()).unwrap();
     other.lock("jobs").try_acquire().unwrap();

@@ -115,10 +115,13 @@ fn wait_goes_on_after_an_operator_has_unblocked_its_client() {
         thread::spawn(move || lock.acquire_for(LONG))
     };
     eventually("the client is unblocked", || {
-        let clients: String = server.run("CLIENT LIST");
-        let blocked = clients.lines().find(|line| line.contains(" flags=b "));
+        let clients = server.ask("CLIENT LIST");
+        let blocked = clients
+            .as_str()
+            .lines()
+            .find(|line| line.contains(" flags=b "));
         let id = blocked.and_then(|line| line.strip_prefix("id=")?.split(' ').next());
-        id.is_some_and(|id| server.run::<u64>(&format!("CLIENT UNBLOCK {id} ERROR")) == 1)
+        id.is_some_and(|id| server.ask(format!("CLIENT UNBLOCK {id} ERROR")) == 1)
     });
     eventually("a client is blocked again", || {
         server.info("clients", "blocked_clients") == "1"

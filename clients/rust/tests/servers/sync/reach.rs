@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use dsync_client::{Client, Error, Server as Address};
 
-use crate::support::{Cluster, LONG, Proxy, SECOND, Sentinel, Server};
+use crate::support::{
+    LONG, Proxy, SECOND, Sentinel, Server, cluster, wait_until_no_client_is_blocked,
+};
 
 /// A try lasts two seconds; the rest is for a busy machine.
 const SHORT: Duration = Duration::from_secs(8);
@@ -41,7 +43,7 @@ fn try_is_short_whatever_the_server_does() {
     let patient = patient.with_response_timeout(LONG).with_patience(LONG);
     assert_short_try(&patient, "jobs", &port);
     server.cont();
-    server.kill();
+    server.kill9();
     assert_short_try(&direct, "jobs", &port);
     assert_short_try(&Client::open(server.url()).unwrap(), "jobs", &port);
 }
@@ -63,7 +65,7 @@ fn try_is_short_when_the_primary_that_sentinel_names_has_stopped() {
 
 #[test]
 fn try_is_short_when_a_node_of_a_cluster_has_stopped() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let client = Client::new(Address::cluster(cluster.urls()).unwrap());
     drop(client.lock("jobs").acquire().unwrap());
     let owner = &cluster.nodes[cluster.owner_of("jobs")];
@@ -80,7 +82,7 @@ fn wait_ends_with_its_time_when_the_server_is_away() {
     let mut server = Server::start();
     let client = Client::open(server.url()).unwrap();
     client.ping().unwrap();
-    server.kill();
+    server.kill9();
     let start = Instant::now();
     let error = client.lock("jobs").acquire_for(3 * SECOND).unwrap_err();
     assert!(error.is_unreachable(), "{error}");
@@ -104,8 +106,8 @@ fn wait_that_was_given_up_leaves_no_hold_when_its_request_arrives_late() {
     let late = late.lease(3600 * SECOND).cancel(&cancel);
     let waiting = std::thread::spawn(move || late.acquire());
     server.wait_for_waiters(1);
-    network.delay_blocks();
-    server.wait_until_no_client_is_blocked();
+    network.delay("BLOCK");
+    wait_until_no_client_is_blocked(&server);
     cancel.cancel();
     server.wait_for_waiters(0);
     hold.release().unwrap();

@@ -21,9 +21,10 @@ fn hold_and_waiter_outlive(failover: impl FnOnce(&mut Sentinel)) {
     failover(&mut sentinel);
     let fence = hold.fence();
     // The hold lives on the new primary with its old fence, and its renewals arrive there.
-    let left: u64 = sentinel
+    let left = sentinel
         .second
-        .run(&format!("DLOCK.CHECK jobs {}", hold.token()));
+        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .as_int();
     assert!(left > 0);
     assert_eq!(hold.wait_lost(12 * SECOND), None);
     hold.release().unwrap();
@@ -40,7 +41,7 @@ fn hold_and_waiter_outlive_a_failover_with_both_alive() {
 #[test]
 fn hold_and_waiter_outlive_the_death_of_the_primary() {
     hold_and_waiter_outlive(|sentinel| {
-        sentinel.first.kill();
+        sentinel.first.kill9();
         sentinel.wait_for_promotion();
     });
 }

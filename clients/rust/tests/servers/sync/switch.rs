@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use dsync_client::{Client, Server as Address};
 
-use crate::support::{Cluster, LONG, Proxy, SECOND, Sentinel, Server, eventually};
+use crate::support::{
+    LONG, Proxy, SECOND, Sentinel, Server, cluster, cluster_with_replicas, eventually,
+};
 
 /// Waits for a lock, and gives it back. Returns its fence.
 fn wait_for(client: &Client, key: &str) -> JoinHandle<u64> {
@@ -21,17 +23,15 @@ fn wait_for(client: &Client, key: &str) -> JoinHandle<u64> {
 #[test]
 fn waiter_is_served_soon_after_a_planned_failover() {
     let first = Server::start();
-    let second = first.start_replica();
+    let second = Server::builder().replica_of(&first).start();
     let name = Proxy::to(&first);
     let client = Client::open(name.url()).unwrap();
     let hold = client.lock("job").lease(60 * SECOND).acquire().unwrap();
     let waiting = wait_for(&client, "job");
     second.wait_for_waiters(1);
     name.lead_to(&second);
-    let _: String = first.run("FAILOVER");
-    eventually("the replica is promoted", || {
-        second.info("replication", "role") == "master"
-    });
+    first.ask("FAILOVER");
+    eventually("the replica is promoted", || second.is_primary());
     let fence = hold.fence();
     let start = Instant::now();
     hold.release().unwrap();
@@ -41,16 +41,14 @@ fn waiter_is_served_soon_after_a_planned_failover() {
 
 #[test]
 fn waiter_is_served_soon_after_a_planned_failover_of_a_cluster() {
-    let cluster = Cluster::start();
-    let replica = cluster.add_replica_for("job");
+    let (cluster, _, replica) = cluster_with_replicas("job");
+    let replica = &cluster.nodes[replica];
     let client = Client::new(Address::cluster(cluster.urls()).unwrap());
     let hold = client.lock("job").lease(60 * SECOND).acquire().unwrap();
     let waiting = wait_for(&client, "job");
     replica.wait_for_waiters(1);
-    let _: String = replica.run("CLUSTER FAILOVER");
-    eventually("the replica is promoted", || {
-        replica.info("replication", "role") == "master"
-    });
+    replica.ask("CLUSTER FAILOVER");
+    eventually("the replica is promoted", || replica.is_primary());
     let fence = hold.fence();
     let start = Instant::now();
     hold.release().unwrap();
@@ -60,7 +58,7 @@ fn waiter_is_served_soon_after_a_planned_failover_of_a_cluster() {
 
 #[test]
 fn waiter_is_served_soon_after_a_slot_has_moved() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let client = Client::new(Address::cluster(cluster.urls()).unwrap());
     let hold = client.lock("job").lease(60 * SECOND).acquire().unwrap();
     let from = cluster.owner_of("job");
@@ -76,20 +74,20 @@ fn waiter_is_served_soon_after_a_slot_has_moved() {
 
 #[test]
 fn waiter_is_served_when_the_primary_freezes_in_a_cluster() {
-    let cluster = Cluster::start();
-    let replica = cluster.add_replica_for("job");
+    let (cluster, owner, replica) = cluster_with_replicas("job");
+    let replica = &cluster.nodes[replica];
     let client = Client::new(Address::cluster(cluster.urls()).unwrap());
     let hold = client.lock("job").lease(20 * SECOND).acquire().unwrap();
     let waiting = wait_for(&client, "job");
     replica.wait_for_waiters(1);
-    let frozen = &cluster.nodes[cluster.owner_of("job")];
+    let frozen = &cluster.nodes[owner];
     frozen.stop();
     let fence = hold.fence();
     let start = Instant::now();
     hold.release().unwrap();
     assert!(waiting.join().unwrap() > fence);
     // By the replica, while the old primary is still frozen.
-    assert_eq!(replica.info("replication", "role"), "master");
+    assert!(replica.is_primary());
     assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
     frozen.cont();
 }
