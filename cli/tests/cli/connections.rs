@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-use crate::support::{Folder, Server, dsync, until, wait_for};
+use crate::support::{Folder, Server, ToolFor, dsync, until, wait_for, watch};
 
 #[test]
 fn user_and_password_come_from_url_options_and_environment() {
     let server = Server::start();
-    let _: String = server.ask("ACL SETUSER worker on >secret ~jobs:* +@all");
-    let _: String = server.ask("CONFIG SET requirepass other");
+    server.ask("ACL SETUSER worker on >secret ~jobs:* +@all");
+    server.ask("CONFIG SET requirepass other");
     let run = |url: &str, options: &[&str]| {
         let mut arguments = options.to_vec();
         arguments.extend(["run", "--lock", "jobs:1", "--", "true"]);
@@ -25,7 +25,7 @@ fn user_and_password_come_from_url_options_and_environment() {
         stderr.contains("NOAUTH") && stderr.contains("REDISCLI_AUTH"),
         "{stderr}"
     );
-    let with_user = format!("redis://worker:secret@127.0.0.1:{}", server.port);
+    let with_user = format!("redis://worker:secret@127.0.0.1:{}", server.port());
     assert_eq!(run(&with_user, &[]).output().0, 0);
     assert_eq!(
         run(&plain, &["--user", "worker", "--pass", "secret"])
@@ -75,12 +75,14 @@ fn each_subcommand_needs_the_rights_of_its_job_only() {
          +dlock.info +dlock.revoke +dsem.revoke +dwg.revoke +donce.revoke",
     ];
     for user in users {
-        let _: String = server.ask(&format!("ACL SETUSER {user}"));
+        server.ask(format!("ACL SETUSER {user}"));
     }
-    let (_, fence): (String, u64) = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN t OWNER web-1");
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN u QUEUE 60000");
+    let (_, fence) = server
+        .ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN t OWNER web-1")
+        .grant();
+    server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN u QUEUE 60000");
     let as_user = |user: &str, arguments: &[&str]| {
-        let url = format!("redis://{user}:any@127.0.0.1:{}", server.port);
+        let url = format!("redis://{user}:any@127.0.0.1:{}", server.port());
         dsync(&url, arguments).output()
     };
     let (status, _, stderr) = as_user(
@@ -112,8 +114,8 @@ fn each_subcommand_needs_the_rights_of_its_job_only() {
 
 #[test]
 fn unix_sockets_and_databases_are_reached() {
-    let server = Server::with(&["--unixsocket", "socket"]);
-    let url = format!("unix://{}?db=3", server.folder.text("socket"));
+    let server = Server::builder().config("unixsocket", "socket").start();
+    let url = format!("unix://{}?db=3", server.dir().join("socket").display());
     let tool = env!("CARGO_BIN_EXE_dsync");
     let stdout = dsync(&url, &["run", "--lock", "k", "--", tool, "ls", "--json"]).stdout();
     let holds: serde_json::Value = serde_json::from_str(&stdout).unwrap();
@@ -140,17 +142,13 @@ fn tls_checks_the_server_and_shows_a_certificate() {
         fs::write(folder.path(&format!("{name}-cert")), certificate.pem()).unwrap();
         fs::write(folder.path(&format!("{name}-key")), key.serialize_pem()).unwrap();
     }
-    let port = crate::support::free_port();
-    let server = Server::try_with(&[
-        "--tls-port",
-        &port.to_string(),
-        "--tls-cert-file",
-        &folder.text("server-cert"),
-        "--tls-key-file",
-        &folder.text("server-key"),
-        "--tls-ca-cert-file",
-        &folder.text("ca"),
-    ]);
+    let port = dsync_testkit::next_port();
+    let server = Server::builder()
+        .config("tls-port", port)
+        .config("tls-cert-file", folder.text("server-cert"))
+        .config("tls-key-file", folder.text("server-key"))
+        .config("tls-ca-cert-file", folder.text("ca"))
+        .try_start();
     if server.is_err() {
         eprintln!("left out: this server was built without TLS");
         return;
@@ -179,7 +177,7 @@ fn tls_checks_the_server_and_shows_a_certificate() {
         0
     );
     let plain = format!("redis://localhost:{port}");
-    let tls_to_plain = format!("rediss://127.0.0.1:{}", server.as_ref().unwrap().port);
+    let tls_to_plain = format!("rediss://127.0.0.1:{}", server.as_ref().unwrap().port());
     let cases: [(&str, &str, &[&str], &[&str]); 5] = [
         (
             "an unknown authority",
@@ -231,18 +229,10 @@ fn tls_checks_the_server_and_shows_a_certificate() {
 
 #[test]
 fn run_survives_a_failover_by_sentinel() {
-    let (primary, folder) = (Server::start(), Folder::new());
-    let replica = Server::with(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
-    until("the replica follows", || {
-        let info: String = replica.ask("INFO replication");
-        info.contains("master_link_status:up")
-    });
-    let sentinel = Server::sentinel(primary.port);
-    until("the sentinel knows the replica", || {
-        let info: String = sentinel.ask("INFO sentinel");
-        info.contains("slaves=1")
-    });
-    let address = format!("127.0.0.1:{}", sentinel.port);
+    let (mut primary, folder) = (Server::start(), Folder::new());
+    let replica = Server::builder().replica_of(&primary).start();
+    let sentinel = watch(&primary, 1);
+    let address = format!("127.0.0.1:{}", sentinel.nth(0).port());
     let tool = |arguments: &[&str]| {
         let mut all = vec!["--sentinel", &address, "--master", "locks"];
         all.extend(arguments);
@@ -254,13 +244,10 @@ fn run_survives_a_failover_by_sentinel() {
     ])
     .start();
     until("the replica knows the hold", || {
-        replica.metric("dsync_holds") == 1
+        replica.info_number("dsync", "dsync_holds") == 1
     });
-    primary.signal(Signal::SIGKILL);
-    until("the replica is promoted", || {
-        let role: redis::RedisResult<Vec<redis::Value>> = replica.try_ask("ROLE");
-        role.is_ok_and(|role| role.first() == Some(&redis::Value::BulkString(b"master".to_vec())))
-    });
+    primary.kill9();
+    until("the replica is promoted", || replica.is_primary());
     until("the hold is renewed there", || {
         let rows = tool(&["ls", "--json"]).output().1;
         let holds: serde_json::Value = serde_json::from_str(&rows).unwrap_or_default();
@@ -271,22 +258,22 @@ fn run_survives_a_failover_by_sentinel() {
     folder.touch("go");
     let (status, stderr) = run.end();
     assert_eq!(status, 0, "{stderr}");
-    assert_eq!(replica.metric("dsync_holds"), 0);
+    assert_eq!(replica.info_number("dsync", "dsync_holds"), 0);
 }
 
 #[test]
 fn all_primaries_of_a_cluster_are_asked() {
     let nodes = [
-        Server::with(&["--cluster-enabled", "yes"]),
-        Server::with(&["--cluster-enabled", "yes"]),
+        Server::builder().config("cluster-enabled", "yes").start(),
+        Server::builder().config("cluster-enabled", "yes").start(),
     ];
-    let _: String = nodes[0].ask("CLUSTER ADDSLOTSRANGE 0 8191");
-    let _: String = nodes[1].ask("CLUSTER ADDSLOTSRANGE 8192 16383");
-    let _: String = nodes[1].ask("CONFIG SET cluster-node-timeout 5000");
-    let _: String = nodes[0].ask(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port));
+    nodes[0].ask("CLUSTER ADDSLOTSRANGE 0 8191");
+    nodes[1].ask("CLUSTER ADDSLOTSRANGE 8192 16383");
+    nodes[1].ask("CONFIG SET cluster-node-timeout 5000");
+    nodes[0].ask(format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port()));
     for node in &nodes {
         until("the cluster is whole", || {
-            let info: String = node.ask("CLUSTER INFO");
+            let info = node.ask("CLUSTER INFO").as_str().to_owned();
             info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
         });
     }
@@ -306,7 +293,9 @@ fn all_primaries_of_a_cluster_are_asked() {
     };
     let mut runs = [hold("a"), hold("b")];
     until("both hold", || {
-        nodes.iter().all(|node| node.metric("dsync_holds") == 1)
+        nodes
+            .iter()
+            .all(|node| node.info_number("dsync", "dsync_holds") == 1)
     });
 
     let holds: serde_json::Value = serde_json::from_str(&tool(&["ls", "--json"]).stdout()).unwrap();
@@ -350,8 +339,8 @@ fn all_primaries_of_a_cluster_are_asked() {
         run.status();
     }
     // A node that is dead and one that is stopped cost nothing while another one answers.
-    let stopped = Server::bare();
-    stopped.signal(Signal::SIGSTOP);
+    let stopped = Server::builder().without_module().start();
+    stopped.stop();
     let several = |nodes: &[&str], arguments: &[&str]| {
         let mut all = vec!["--timeout", "60s", "--cluster"];
         all.extend(nodes.iter().flat_map(|node| ["--url", node]));

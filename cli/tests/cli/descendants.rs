@@ -9,7 +9,7 @@ use std::{fs, thread};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Folder, Process, Server, Tool, compile, lives, until, wait_for};
+use crate::support::{Folder, Process, Server, Tool, ToolFor, compile, lives, until, wait_for};
 
 /// A shell command that works until it is killed, or the test has ended. Writes its process id into a file.
 fn stubborn(folder: &Folder, name: &str) -> String {
@@ -24,7 +24,9 @@ fn start(server: &Server, script: &str) -> Process {
         "run", "--lock", "k", "--lease", "3s", "--", "sh", "-c", &script,
     ];
     let run = server.dsync(&arguments).start();
-    until("it holds", || server.metric("dsync_holds") == 1);
+    until("it holds", || {
+        server.info_number("dsync", "dsync_holds") == 1
+    });
     run
 }
 
@@ -44,7 +46,7 @@ fn lost_hold_ends_processes_in_groups_and_sessions_of_their_own() {
     until("all run", || {
         names.iter().all(|name| lives(&folder.read(name)))
     });
-    let _: u64 = server.ask("DEL k");
+    server.ask("DEL k");
     let (status, stderr) = run.end();
     assert_eq!(status, 79, "{stderr}");
     for name in names {
@@ -66,7 +68,7 @@ fn process_that_starts_its_successor_all_the_time_does_not_escape() {
     let script = format!("setsid {}; sleep 600", chain(&folder));
     let mut run = start(&server, &script);
     until("the chain runs", || folder.has("trace"));
-    let _: u64 = server.ask("DEL k");
+    server.ask("DEL k");
     let (status, stderr) = run.end();
     assert_eq!(status, 79, "{stderr}");
     fs::remove_file(folder.path("trace")).unwrap();
@@ -81,7 +83,7 @@ fn hold_lasts_for_a_process_that_starts_its_successor_all_the_time() {
     until("the chain runs", || folder.has("trace"));
     let held = [(); 10].map(|()| {
         thread::sleep(Duration::from_millis(100));
-        server.metric("dsync_holds")
+        server.info_number("dsync", "dsync_holds")
     });
     assert_eq!(held, [1; 10]);
     fs::remove_file(folder.path("goes-on")).unwrap();
@@ -100,7 +102,7 @@ fn hold_does_not_last_for_a_daemon() {
     let (status, stderr) = server.dsync(&arguments).start().end();
     assert_eq!(status, 6, "{stderr}");
     assert!(lives(&folder.read("pid")));
-    assert_eq!(server.metric("dsync_holds"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 0);
 }
 
 #[test]
@@ -118,7 +120,7 @@ fn hold_ends_when_what_was_left_behind_becomes_a_daemon() {
     until("the command has ended", || folder.has("left"));
     let held = [(); 5].map(|()| {
         thread::sleep(Duration::from_millis(100));
-        server.metric("dsync_holds")
+        server.info_number("dsync", "dsync_holds")
     });
     assert_eq!(held, [1; 5], "what it left behind is in its session");
     folder.touch("go");
@@ -160,9 +162,11 @@ fn processes_that_were_there_before_are_left_alone() {
     let mut shell = Tool(command).start();
     // The bystander has the pipe of stderr, which is not to be waited for.
     drop(shell.0.stderr.take());
-    until("it holds", || server.metric("dsync_holds") == 1);
+    until("it holds", || {
+        server.info_number("dsync", "dsync_holds") == 1
+    });
     until("the bystander runs", || lives(&folder.read("pid")));
-    let _: u64 = server.ask("DEL k");
+    server.ask("DEL k");
     assert_eq!(shell.status(), 79);
     assert!(lives(&folder.read("pid")));
 }
@@ -205,7 +209,7 @@ fn process_that_became_another_user_is_told() {
     command.uid(65_534).gid(65_534);
     let mut run = Tool(command).start();
     until("the process runs", || lives(&folder.read("pid")));
-    let _: u64 = server.ask("DEL k");
+    server.ask("DEL k");
     let (status, pid) = (run.status(), folder.read("pid"));
     let worked = lives(&pid);
     let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());

@@ -5,9 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-
-use crate::support::{Server, Tool, dsync};
+use crate::support::{Server, Tool, ToolFor, dsync, until, watch};
 
 /// Runs a command that fails, and checks what all errors have in common. Returns the status and stderr.
 #[track_caller]
@@ -43,11 +41,14 @@ fn tokens_are_recognised() {
 
 #[test]
 fn server_without_the_module_is_told_and_no_argument_is_shown() {
-    let server = Server::bare();
-    let cluster = Server::bare_with(&["--cluster-enabled", "yes"]);
-    let _: String = cluster.ask("CLUSTER ADDSLOTSRANGE 0 16383");
-    crate::support::until("the cluster is whole", || {
-        let info: String = cluster.ask("CLUSTER INFO");
+    let server = Server::builder().without_module().start();
+    let cluster = Server::builder()
+        .without_module()
+        .config("cluster-enabled", "yes")
+        .start();
+    cluster.ask("CLUSTER ADDSLOTSRANGE 0 16383");
+    until("the cluster is whole", || {
+        let info = cluster.ask("CLUSTER INFO").as_str().to_owned();
         info.contains("cluster_state:ok")
     });
     for arguments in [
@@ -63,7 +64,7 @@ fn server_without_the_module_is_told_and_no_argument_is_shown() {
     ] {
         let (status, stderr) = failure(server.dsync(&arguments));
         assert_eq!(status, 76, "{stderr}");
-        let name = format!("127.0.0.1:{}", server.port);
+        let name = format!("127.0.0.1:{}", server.port());
         assert!(
             stderr.contains(&name) && stderr.contains("has not loaded the dsync module"),
             "{stderr}"
@@ -79,8 +80,8 @@ fn server_without_the_module_is_told_and_no_argument_is_shown() {
 #[test]
 fn refusals_are_told_in_own_words() {
     let server = Server::start();
-    let _: String = server.ask("SET k text");
-    let _: redis::Value = server.ask("DSEM.ACQUIRE two LIMIT 2 PX 60000 TOKEN a");
+    server.ask("SET k text");
+    server.ask("DSEM.ACQUIRE two LIMIT 2 PX 60000 TOKEN a");
     let cases: [(&[&str], &str); 5] = [
         (&TAKE, "has another type"),
         (&["run", "--semaphore", "new", "--", "true"], "--limit N"),
@@ -107,10 +108,10 @@ fn denied_user_learns_which_command_and_which_rule() {
         "worker on nopass resetchannels ~jobs:* -@all +@connection +dlock.acquire",
         "nobody on nopass resetchannels ~* -@all +@connection",
     ] {
-        let _: String = server.ask(&format!("ACL SETUSER {user}"));
+        server.ask(format!("ACL SETUSER {user}"));
     }
     let as_user = |user: &str, arguments: &[&str]| {
-        let url = format!("redis://{user}:any@127.0.0.1:{}", server.port);
+        let url = format!("redis://{user}:any@127.0.0.1:{}", server.port());
         let (status, stderr) = failure(dsync(&url, arguments));
         assert_eq!(status, 76, "{stderr}");
         let is_complete = stderr.contains(&format!("the user '{user}'"))
@@ -151,7 +152,7 @@ fn cluster_option_at_a_server_that_stands_alone_is_named() {
         all.extend(arguments);
         let (status, stderr) = failure(server.dsync(&all));
         assert_eq!(status, 76, "{stderr}");
-        let name = format!("127.0.0.1:{}", server.port);
+        let name = format!("127.0.0.1:{}", server.port());
         for word in [&name, "no node of a cluster", "Leave out --cluster (-c)"] {
             assert!(stderr.contains(word), "{arguments:?}, {word}: {stderr}");
         }
@@ -161,8 +162,8 @@ fn cluster_option_at_a_server_that_stands_alone_is_named() {
 #[test]
 fn unknown_primary_and_what_is_no_sentinel_are_told() {
     let server = Server::start();
-    let sentinel = Server::sentinel(server.port);
-    let living = format!("127.0.0.1:{}", sentinel.port);
+    let sentinel = watch(&server, 0);
+    let living = format!("127.0.0.1:{}", sentinel.nth(0).port());
     let tool = |address: &str, master: &str, arguments: &[&str]| {
         let mut all = vec!["--sentinel", address, "--master", master];
         all.extend(arguments);
@@ -180,7 +181,7 @@ fn unknown_primary_and_what_is_no_sentinel_are_told() {
         }
     }
     for arguments in [&["ls"][..], &wait] {
-        let stderr = tool(&format!("127.0.0.1:{}", server.port), "locks", arguments);
+        let stderr = tool(&format!("127.0.0.1:{}", server.port()), "locks", arguments);
         assert!(stderr.contains("no sentinel"), "{stderr}");
     }
 }
@@ -240,11 +241,11 @@ fn usage_errors_begin_as_all_others_and_keep_their_hints() {
 #[test]
 fn timeout_bounds_connecting_in_all() {
     let server = Server::start();
-    let _: String = server.ask("ACL SETUSER worker on >secret ~* +@all");
-    let _: String = server.ask("CONFIG SET requirepass other");
-    server.signal(Signal::SIGSTOP);
+    server.ask("ACL SETUSER worker on >secret ~* +@all");
+    server.ask("CONFIG SET requirepass other");
+    server.stop();
     // Password, database and the client's name are four answers.
-    let url = format!("redis://worker:secret@127.0.0.1:{}/3", server.port);
+    let url = format!("redis://worker:secret@127.0.0.1:{}/3", server.port());
     for arguments in [&["ls"][..], &["log"], &["revoke", "k", "1"]] {
         let mut all = vec!["--timeout", "2s"];
         all.extend(arguments);

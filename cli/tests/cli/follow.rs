@@ -4,9 +4,7 @@ use std::fs::File;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-
-use crate::support::{Folder, Process, Server, Tool, until};
+use crate::support::{Folder, Process, Server, Tool, ToolFor, dsync, until, watch};
 
 /// A `dsync log --follow` whose output goes to files.
 struct Follower {
@@ -53,14 +51,14 @@ impl Follower {
 
 /// Makes a row of the log.
 fn remove(server: &Server, key: &str) {
-    let _: redis::Value = server.ask(&format!("DLOCK.ACQUIRE {key}"));
-    let _: u64 = server.ask(&format!("DEL {key}"));
+    server.ask(format!("DLOCK.ACQUIRE {key}"));
+    server.ask(format!("DEL {key}"));
 }
 
 /// Waits until the server was asked for its log.
 fn until_asked(server: &Server) {
     until("the log was asked for", || {
-        let stats: String = server.ask("INFO commandstats");
+        let stats = server.ask("INFO commandstats").as_str().to_owned();
         stats.to_lowercase().contains("dsync.log")
     });
 }
@@ -79,7 +77,7 @@ fn first_row_of_an_empty_log_is_shown() {
 #[test]
 fn following_begins_with_the_newest_rows_and_shows_each_once() {
     let server = Server::start();
-    let _: String = server.ask("CONFIG SET dsync.log-max-len 1000");
+    server.ask("CONFIG SET dsync.log-max-len 1000");
     for key in ["a", "b", "c"] {
         remove(&server, key);
     }
@@ -93,7 +91,7 @@ fn following_begins_with_the_newest_rows_and_shows_each_once() {
     let mut all = vec!["b", "c"];
     all.extend(many.iter().map(String::as_str));
     follower.until_keys(&all);
-    let _: String = server.ask("DSYNC.LOG RESET");
+    server.ask("DSYNC.LOG RESET");
     remove(&server, "after");
     all.push("after");
     follower.until_keys(&all);
@@ -101,17 +99,15 @@ fn following_begins_with_the_newest_rows_and_shows_each_once() {
 
 #[test]
 fn following_goes_on_after_a_restart_of_the_server() {
-    let server = Server::start();
-    let port = server.port;
+    let mut server = Server::start();
     for key in ["a", "b"] {
         remove(&server, key);
     }
     let follower = Follower::start(server.dsync(&["log", "-f"]));
     follower.until_keys(&["a", "b"]);
-    server.signal(Signal::SIGKILL);
-    drop(server);
+    server.kill9();
     follower.until_it_says("trying again");
-    let server = Server::again(port);
+    server.start_again();
     // The ids begin anew: these rows have those of the rows before.
     for key in ["c", "d", "e"] {
         remove(&server, key);
@@ -125,33 +121,26 @@ fn following_goes_on_after_a_restart_of_the_server() {
 
 #[test]
 fn following_goes_over_to_the_primary_that_sentinel_promotes() {
-    let primary = Server::start();
-    let replica = Server::with(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
-    until("the replica follows", || {
-        let info: String = replica.ask("INFO replication");
-        info.contains("master_link_status:up")
-    });
-    let sentinel = Server::sentinel(primary.port);
-    until("the sentinel knows the replica", || {
-        let info: String = sentinel.ask("INFO sentinel");
-        info.contains("slaves=1")
-    });
+    let mut primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let sentinel = watch(&primary, 1);
     // The replica lists the same end at a later moment.
-    replica.signal(Signal::SIGSTOP);
+    replica.stop();
     remove(&primary, "a");
     thread::sleep(Duration::from_millis(50));
-    replica.signal(Signal::SIGCONT);
+    replica.cont();
     until("the replica has the row too", || {
-        let rows: Vec<Vec<redis::Value>> = replica.ask("DSYNC.LOG");
-        let removed = redis::Value::BulkString(b"removed".to_vec());
-        rows.iter().any(|row| row[2] == removed)
+        let rows = replica.ask("DSYNC.LOG");
+        rows.as_array()
+            .iter()
+            .any(|row| row.as_array()[2] == "removed")
     });
-    let address = format!("127.0.0.1:{}", sentinel.port);
+    let address = format!("127.0.0.1:{}", sentinel.nth(0).port());
     let tool = ["--sentinel", &address, "--master", "locks", "log", "-f"];
-    let follower = Follower::start(crate::support::dsync("redis://127.0.0.1:1", &tool));
+    let follower = Follower::start(dsync("redis://127.0.0.1:1", &tool));
     follower.until_keys(&["a"]);
-    primary.signal(Signal::SIGKILL);
-    follower.until_it_says(&format!("127.0.0.1:{} is a primary now", replica.port));
+    primary.kill9();
+    follower.until_it_says(&format!("127.0.0.1:{} is a primary now", replica.port()));
     remove(&replica, "b");
     follower.until_keys(&["a", "b"]);
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::support::Server;
+use crate::support::{Server, ToolFor, until};
 
 fn json(text: &str) -> Json {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -13,9 +13,9 @@ fn json(text: &str) -> Json {
 #[test]
 fn ls_shows_holds_of_all_families_and_databases_and_of_one_owner() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN a OWNER app@web-1:1");
-    let _: redis::Value = server.ask("DSEM.ACQUIRE api LIMIT 5 PX 60000 TOKEN b OWNER app@web-2:1");
-    let _: redis::Value = server.ask("DONCE.BEGIN report PX 60000 TOKEN c");
+    server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN a OWNER app@web-1:1");
+    server.ask("DSEM.ACQUIRE api LIMIT 5 PX 60000 TOKEN b OWNER app@web-2:1");
+    server.ask("DONCE.BEGIN report PX 60000 TOKEN c");
     let table = server.dsync(&["ls"]).stdout();
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.starts_with("KEY     TYPE       OWNER"), "{table}");
@@ -33,24 +33,23 @@ fn ls_shows_holds_of_all_families_and_databases_and_of_one_owner() {
     assert_eq!(holds.as_array().map(Vec::len), Some(1));
     assert_eq!(holds[0]["owner"], "app@web-1:1");
     assert!(holds[0]["lease_left_ms"].as_u64().unwrap() <= 60_000);
-    assert_eq!(holds[0]["server"], format!("127.0.0.1:{}", server.port));
+    assert_eq!(holds[0]["server"], format!("127.0.0.1:{}", server.port()));
     assert!(holds[0].get("node").is_none(), "{holds}");
 }
 
 #[test]
 fn names_of_others_do_not_control_the_terminal() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE \x1b[2Jkey TOKEN a");
+    server.ask("DLOCK.ACQUIRE \x1b[2Jkey TOKEN a");
     let table = server.dsync(&["ls"]).stdout();
     assert!(
         table.contains("\\u{1b}[2Jkey") && !table.contains('\x1b'),
         "{table}"
     );
-    let _: u64 = server.ask("DEL \x1b[2Jkey");
+    server.ask("DEL \x1b[2Jkey");
     // Written from right to left, and a letter that cannot be seen.
-    let _: redis::Value = server.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN a OWNER web\u{202e}1-\u{200b}x");
-    let _: redis::Value =
-        server.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN b QUEUE 60000 OWNER web\u{2066}2");
+    server.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN a OWNER web\u{202e}1-\u{200b}x");
+    server.ask("DSEM.ACQUIRE k LIMIT 1 TOKEN b QUEUE 60000 OWNER web\u{2066}2");
     let owner = "web\\u{202e}1-\\u{200b}x";
     let table = server.dsync(&["ls"]).stdout();
     assert!(table.contains(owner), "{table}");
@@ -77,7 +76,7 @@ fn names_of_others_do_not_control_the_terminal() {
         ])
         .output();
     assert_eq!((busy.0, busy.2.as_str()), (75, ""));
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE \x1b[2Jother\u{202e} TOKEN a OWNER x\u{feff}y");
+    server.ask("DLOCK.ACQUIRE \x1b[2Jother\u{202e} TOKEN a OWNER x\u{feff}y");
     let arguments = [
         "run",
         "--lock",
@@ -111,7 +110,7 @@ fn names_of_others_do_not_control_the_terminal() {
 fn revoke_ends_a_hold_of_any_family_by_its_fence() {
     let server = Server::start();
     for request in ["DLOCK.ACQUIRE a", "DSEM.ACQUIRE b LIMIT 1", "DWG.ADD c"] {
-        let (_, fence): (String, u64) = server.ask(request);
+        let (_, fence) = server.ask(request).grant();
         let key = request.split(' ').nth(1).unwrap();
         let (status, stdout, stderr) = server.dsync(&["revoke", key, &fence.to_string()]).output();
         assert_eq!(
@@ -127,7 +126,7 @@ fn revoke_ends_a_hold_of_any_family_by_its_fence() {
             1
         );
     }
-    let (_, _, fence, _): (String, String, u64, u64) = server.ask("DONCE.BEGIN d");
+    let fence = server.ask("DONCE.BEGIN d").as_array()[2].as_int();
     assert_eq!(
         server
             .dsync(&["revoke", "d", &fence.to_string()])
@@ -135,7 +134,7 @@ fn revoke_ends_a_hold_of_any_family_by_its_fence() {
             .0,
         0
     );
-    let _: String = server.ask("SET plain text");
+    server.ask("SET plain text");
     let (status, _, stderr) = server.dsync(&["revoke", "plain", "1"]).output();
     assert_eq!(status, 1);
     assert!(stderr.contains("no key of dsync"), "{stderr}");
@@ -144,19 +143,19 @@ fn revoke_ends_a_hold_of_any_family_by_its_fence() {
 #[test]
 fn revoke_of_an_owner_asks_first() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE a OWNER app@web-1:1");
-    let _: redis::Value = server.ask("DSEM.ACQUIRE b LIMIT 1 OWNER app@web-1:2");
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE c OWNER app@web-2:1");
+    server.ask("DLOCK.ACQUIRE a OWNER app@web-1:1");
+    server.ask("DSEM.ACQUIRE b LIMIT 1 OWNER app@web-1:2");
+    server.ask("DLOCK.ACQUIRE c OWNER app@web-2:1");
     let (status, _, stderr) = server.dsync(&["revoke", "--owner", "app@web-1:*"]).output();
     assert_eq!(status, 64, "nobody can be asked: {stderr}");
-    assert_eq!(server.metric("dsync_holds"), 3);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 3);
     assert_eq!(
         server
             .dsync(&["-n", "5", "revoke", "--owner", "app@web-1:*", "--yes"])
             .stdout(),
         "revoked 2 of 2 holds\n"
     );
-    assert_eq!(server.metric("dsync_holds"), 1);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 1);
     assert_eq!(
         server
             .dsync(&["revoke", "--owner", "app@web-1:*", "--yes"])
@@ -169,10 +168,10 @@ fn revoke_of_an_owner_asks_first() {
 #[test]
 fn log_tells_how_holds_ended() {
     let server = Server::start();
-    let (_, fence): (String, u64) = server.ask("DLOCK.ACQUIRE jobs:1 OWNER web-1");
-    let _: u64 = server.ask(&format!("DLOCK.REVOKE jobs:1 {fence}"));
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:2");
-    let _: u64 = server.ask("DEL jobs:2");
+    let (_, fence) = server.ask("DLOCK.ACQUIRE jobs:1 OWNER web-1").grant();
+    server.ask(format!("DLOCK.REVOKE jobs:1 {fence}"));
+    server.ask("DLOCK.ACQUIRE jobs:2");
+    server.ask("DEL jobs:2");
     let text = server.dsync(&["log"]).stdout();
     let lines: Vec<&str> = text
         .lines()
@@ -193,14 +192,14 @@ fn log_tells_how_holds_ended() {
     // A busy machine may stall the server at any time, which has a row too.
     let newest = rows[0]["what"].as_str();
     assert!(matches!(newest, Some("removed" | "stall")), "{rows}");
-    assert_eq!(rows[0]["server"], format!("127.0.0.1:{}", server.port));
+    assert_eq!(rows[0]["server"], format!("127.0.0.1:{}", server.port()));
 }
 
 #[test]
 fn top_tells_who_holds_and_waits_and_how_often() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DSEM.ACQUIRE api LIMIT 1 PX 60000 TOKEN a OWNER web-1");
-    let _: redis::Value = server.ask("DSEM.ACQUIRE api PX 60000 TOKEN b OWNER web-2 QUEUE 60000");
+    server.ask("DSEM.ACQUIRE api LIMIT 1 PX 60000 TOKEN a OWNER web-1");
+    server.ask("DSEM.ACQUIRE api PX 60000 TOKEN b OWNER web-2 QUEUE 60000");
     let text = server
         .dsync(&["top", "--once", "--interval", "100ms"])
         .stdout();
@@ -235,18 +234,18 @@ fn top_tells_who_holds_and_waits_and_how_often() {
 #[test]
 fn rates_and_wait_times_are_those_of_the_interval() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE before");
+    server.ask("DLOCK.ACQUIRE before");
     let mut top = server.dsync(&["top", "--once", "--json", "--interval", "2s"]);
     top.0.stdout(std::process::Stdio::piped());
     let top = top.0.spawn().unwrap();
     // The first look is over once its connection has asked for the contended keys.
-    crate::support::until("top has looked", || {
-        let stats: String = server.ask("INFO commandstats");
+    until("top has looked", || {
+        let stats = server.ask("INFO commandstats").as_str().to_owned();
         stats.contains("dsync.contended") || stats.contains("DSYNC.CONTENDED")
     });
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN a");
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN b QUEUE 60000");
-    let _: u64 = server.ask("DLOCK.RELEASE k a");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN a");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN b QUEUE 60000");
+    server.ask("DLOCK.RELEASE k a");
     let report = json(&String::from_utf8(top.wait_with_output().unwrap().stdout).unwrap());
     let interval = report["interval_ms"].as_f64().unwrap() / 1000.0;
     let times = |name: &str| (report["per_second"][name].as_f64().unwrap() * interval).round();
@@ -266,7 +265,7 @@ fn rates_and_wait_times_are_those_of_the_interval() {
 fn output_that_nobody_reads_is_no_error() {
     let server = Server::start();
     for nth in 0..2000 {
-        let _: redis::Value = server.ask(&format!("DLOCK.ACQUIRE key-with-a-long-name-{nth}"));
+        server.ask(format!("DLOCK.ACQUIRE key-with-a-long-name-{nth}"));
     }
     let tool = env!("CARGO_BIN_EXE_dsync");
     let script = format!(

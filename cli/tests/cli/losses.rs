@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-
-use crate::support::{Folder, Proxy, Server, dsync, lives, until, wait_for};
+use crate::support::{Folder, Proxy, Server, ToolFor, dsync, lives, until, wait_for};
 
 /// A script whose background process ignores SIGTERM too.
 fn stubborn(folder: &Folder) -> String {
@@ -32,8 +30,10 @@ fn revoked_hold_stops_the_command() {
             "run", "--lock", "k", "--lease", "3s", "--", "sh", "-c", &script,
         ])
         .start();
-    until("it holds", || server.metric("dsync_holds") == 1);
-    let _: u64 = server.ask("DEL k");
+    until("it holds", || {
+        server.info_number("dsync", "dsync_holds") == 1
+    });
+    server.ask("DEL k");
     let (status, stderr) = run.end();
     assert_eq!(status, 79, "{stderr}");
     assert!(
@@ -53,7 +53,7 @@ fn command_that_ignores_sigterm_is_dead_before_the_lease_of_a_stopped_server_is_
         ])
         .start();
     until("both processes run", || both_live(&folder));
-    server.signal(Signal::SIGSTOP);
+    server.stop();
     let stopped = Instant::now();
     let (child, grandchild) = (folder.read("child"), folder.read("grandchild"));
     until("both processes are dead", || {
@@ -62,7 +62,7 @@ fn command_that_ignores_sigterm_is_dead_before_the_lease_of_a_stopped_server_is_
     // The last renewal was answered before the server was stopped, so the lease is over at most so long after.
     let after = stopped.elapsed();
     assert!(after < Duration::from_secs(10), "{after:?}");
-    server.signal(Signal::SIGCONT);
+    server.cont();
     let (status, stderr) = run.end();
     assert_eq!(status, 79, "{stderr}");
     assert!(
@@ -74,7 +74,7 @@ fn command_that_ignores_sigterm_is_dead_before_the_lease_of_a_stopped_server_is_
 #[test]
 fn next_holder_begins_after_a_command_behind_a_cut_network_is_dead() {
     let (server, folder) = (Server::start(), Folder::new());
-    let proxy = Proxy::to(server.port);
+    let proxy = Proxy::to(&server);
     let script = stubborn(&folder);
     let mut cut_off = dsync(
         &proxy.url(),
@@ -93,7 +93,7 @@ fn next_holder_begins_after_a_command_behind_a_cut_network_is_dead() {
     let mut next = server
         .dsync(&["run", "--lock", "k", "--", "sh", "-c", &verdict])
         .start();
-    server.until_waiters(1);
+    server.wait_for_waiters(1);
     proxy.cut();
     assert_eq!(next.end().0, 0);
     assert!(folder.has("alone"), "the first command still ran");
@@ -110,13 +110,15 @@ fn short_outage_is_survived() {
             "run", "--lock", "k", "--lease", "30s", "--", "sh", "-c", &script,
         ])
         .start();
-    until("it holds", || server.metric("dsync_holds") == 1);
+    until("it holds", || {
+        server.info_number("dsync", "dsync_holds") == 1
+    });
     // A renewal comes each 10 s; closed connections are opened again.
-    let _: u64 = server.ask("CLIENT KILL TYPE normal SKIPME yes");
+    server.ask("CLIENT KILL TYPE normal SKIPME yes");
     folder.touch("go");
     let (status, stderr) = run.end();
     assert_eq!(status, 0, "{stderr}");
-    assert_eq!(server.metric("dsync_holds"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 0);
 }
 
 #[test]
@@ -133,9 +135,9 @@ fn done_counts_although_the_hold_was_lost_when_nobody_else_has_begun() {
         ])
         .start();
     until("the command is ready", || folder.has("ready"));
-    server.signal(Signal::SIGSTOP);
+    server.stop();
     until("the command was told", || folder.has("terminated"));
-    server.signal(Signal::SIGCONT);
+    server.cont();
     let (status, stderr) = run.end();
     assert_eq!(status, 0, "{stderr}");
     assert_eq!(
@@ -160,7 +162,7 @@ fn success_that_cannot_be_recorded_is_told_as_lost() {
         ])
         .start();
     until("the command is ready", || folder.has("ready"));
-    let _: u64 = server.ask("DEL w");
+    server.ask("DEL w");
     let (status, stderr) = run.end();
     assert_eq!(status, 79, "{stderr}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Folder, Process, Server, Tool, dsync, lives, until, wait_for};
+use crate::support::{Folder, Process, Server, Tool, ToolFor, dsync, lives, until, wait_for};
 
 /// Longer than any test: who waits so long for an answer fails it.
 const ENDLESS: [&str; 2] = ["--timeout", "10m"];
@@ -30,7 +30,7 @@ fn start_with_log(mut tool: Tool, folder: &Folder) -> Process {
 #[test]
 fn try_and_short_wait_end_although_a_stopped_server_does_not_answer() {
     let server = Server::start();
-    server.signal(Signal::SIGSTOP);
+    server.stop();
     for wait in [&["--try"][..], &["--wait", "1s"]] {
         let arguments = [&["run", "--lock", "k"], wait, &["--", "true"]].concat();
         let (status, stderr) = patient(&server, &arguments).start().end();
@@ -42,28 +42,29 @@ fn try_and_short_wait_end_although_a_stopped_server_does_not_answer() {
 #[test]
 fn wait_that_a_stopped_server_outlasts_leaves_nothing_behind() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 600000 TOKEN t");
+    server.ask("DLOCK.ACQUIRE k PX 600000 TOKEN t");
     let arguments = ["run", "--lock", "k", "--wait", "2s", "--", "true"];
     let mut run = patient(&server, &arguments).start();
-    server.until_waiters(1);
-    server.signal(Signal::SIGSTOP);
+    server.wait_for_waiters(1);
+    server.stop();
     let (status, stderr) = run.end();
     assert_eq!(status, 69, "{stderr}");
-    server.signal(Signal::SIGCONT);
-    let _: u64 = server.ask("DLOCK.RELEASE k t");
+    server.cont();
+    server.ask("DLOCK.RELEASE k t");
     // The server keeps the place for a moment, as of a process that was killed.
     until("nobody waits or holds", || {
-        server.metric("dsync_waiters") + server.metric("dsync_holds") == 0
+        server.info_number("dsync", "dsync_waiters") + server.info_number("dsync", "dsync_holds")
+            == 0
     });
 }
 
 #[test]
 fn sigterm_ends_a_wait_although_the_server_does_not_answer() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 600000 TOKEN t");
+    server.ask("DLOCK.ACQUIRE k PX 600000 TOKEN t");
     let mut run = patient(&server, &["run", "--lock", "k", "--", "true"]).start();
-    server.until_waiters(1);
-    server.signal(Signal::SIGSTOP);
+    server.wait_for_waiters(1);
+    server.stop();
     run.signal(Signal::SIGTERM);
     assert_eq!(run.end().0, 143);
 }
@@ -81,7 +82,7 @@ fn tool_ends_with_the_command_of_a_lost_hold_although_the_server_does_not_answer
         ];
         let mut run = patient(&server, &arguments).start();
         until("the command runs", || lives(&folder.read("pid")));
-        server.signal(Signal::SIGSTOP);
+        server.stop();
         let (status, stderr) = run.end();
         assert_eq!(status, 79, "{family}: {stderr}");
     }
@@ -96,16 +97,16 @@ fn outage_and_its_end_are_told_while_the_command_runs() {
     ];
     let mut run = start_with_log(server.dsync(&arguments), &folder);
     until("it holds", || folder.read("log").contains("is ours"));
-    server.signal(Signal::SIGSTOP);
+    server.stop();
     let lost = format!(
         "127.0.0.1:{} does not answer; it renewed lock 'k' ",
-        server.port
+        server.port()
     );
     until("the outage is told", || folder.read("log").contains(&lost));
-    server.signal(Signal::SIGCONT);
+    server.cont();
     let back = format!(
         "127.0.0.1:{} answers again: lock 'k' is renewed, ",
-        server.port
+        server.port()
     );
     until("its end is told", || folder.read("log").contains(&back));
     folder.touch("go");
@@ -115,18 +116,18 @@ fn outage_and_its_end_are_told_while_the_command_runs() {
 #[test]
 fn outage_and_its_end_are_told_while_the_request_waits() {
     let (server, folder) = (Server::start(), Folder::new());
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 600000 TOKEN t");
+    server.ask("DLOCK.ACQUIRE k PX 600000 TOKEN t");
     let arguments = ["run", "-v", "--lock", "k", "--", "true"];
     let mut run = start_with_log(server.dsync(&arguments), &folder);
-    server.until_waiters(1);
-    server.signal(Signal::SIGSTOP);
-    let lost = format!("127.0.0.1:{} has not answered for 5.0s", server.port);
+    server.wait_for_waiters(1);
+    server.stop();
+    let lost = format!("127.0.0.1:{} has not answered for 5.0s", server.port());
     until("the outage is told", || folder.read("log").contains(&lost));
-    server.signal(Signal::SIGCONT);
-    let back = format!("127.0.0.1:{} answers again, after", server.port);
+    server.cont();
+    let back = format!("127.0.0.1:{} answers again, after", server.port());
     until("its end is told", || folder.read("log").contains(&back));
     until("nobody is forgotten", || {
-        let _: redis::RedisResult<u64> = server.try_ask("DLOCK.RELEASE k t");
+        let _ = server.try_ask("DLOCK.RELEASE k t");
         run.has_ended()
     });
     assert_eq!(run.status(), 0);
@@ -140,8 +141,10 @@ fn release_that_is_not_answered_is_told_and_repeated() {
         "run", "--lock", "k", "--lease", "60s", "--", "sh", "-c", &script,
     ];
     let mut run = start_with_log(server.dsync(&arguments), &folder);
-    until("it holds", || server.metric("dsync_holds") == 1);
-    server.signal(Signal::SIGSTOP);
+    until("it holds", || {
+        server.info_number("dsync", "dsync_holds") == 1
+    });
+    server.stop();
     folder.touch("go");
     until("the silence is told", || {
         folder
@@ -150,7 +153,7 @@ fn release_that_is_not_answered_is_told_and_repeated() {
     });
     thread::sleep(Duration::from_millis(100));
     assert!(!run.has_ended());
-    server.signal(Signal::SIGCONT);
+    server.cont();
     assert_eq!(run.status(), 0);
-    assert_eq!(server.metric("dsync_holds"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 0);
 }

@@ -3,21 +3,21 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Folder, Server, dsync};
+use crate::support::{Folder, Server, ToolFor, dsync};
 
 const WARNING: &str = "can see the password on the command line";
 
 fn guarded() -> Server {
     let server = Server::start();
-    let _: String = server.ask("ACL SETUSER worker on >secret ~* +@all");
-    let _: String = server.ask("CONFIG SET requirepass other");
+    server.ask("ACL SETUSER worker on >secret ~* +@all");
+    server.ask("CONFIG SET requirepass other");
     server
 }
 
 #[test]
 fn password_on_the_command_line_is_warned_of_once_and_not_shown() {
     let server = guarded();
-    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port);
+    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
     for arguments in [
         vec!["-u", url.as_str(), "ls"],
         vec!["ls", "--user", "worker", "--pass", "secret"],

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Folder, Server, dsync, lives, until, wait_for};
+use crate::support::{Folder, Server, ToolFor, dsync, lives, until, wait_for};
 
 #[test]
 fn runs_of_one_lock_exclude_each_other() {
@@ -54,12 +54,14 @@ fn owner_is_the_effective_user_the_host_and_the_process() {
     let mut run = server
         .dsync(&["run", "--lock", "k", "--", "sh", "-c", &script])
         .start();
-    until("it holds", || server.metric("dsync_holds") == 1);
+    until("it holds", || {
+        server.info_number("dsync", "dsync_holds") == 1
+    });
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap();
     let user = user.map_or(nix::unistd::geteuid().to_string(), |user| user.name);
     let host = nix::unistd::gethostname().unwrap();
     let owner = format!("{user}@{}:{}", host.to_string_lossy(), run.pid());
-    let info: redis::Value = server.ask("DLOCK.INFO k");
+    let info = server.ask("DLOCK.INFO k");
     assert!(format!("{info:?}").contains(&owner), "{owner}: {info:?}");
     folder.touch("go");
     assert_eq!(run.end().0, 0);
@@ -92,7 +94,11 @@ fn exit_status_of_the_command_is_passed_on() {
             .0,
         126
     );
-    assert_eq!(server.metric("dsync_holds"), 0, "each run has released");
+    assert_eq!(
+        server.info_number("dsync", "dsync_holds"),
+        0,
+        "each run has released"
+    );
 }
 
 #[test]
@@ -111,7 +117,7 @@ fn signals_are_passed_on_to_the_command() {
     until("the command got it", || folder.read("got") == "usr1\n");
     run.signal(Signal::SIGTERM);
     assert_eq!(run.end().0, 7);
-    assert_eq!(server.metric("dsync_holds"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 0);
 }
 
 #[test]
@@ -180,7 +186,9 @@ fn shared_locks_are_held_together_and_semaphores_up_to_their_limit() {
         "--permits",
         "2",
     ])]);
-    until("all hold", || server.metric("dsync_holds") == 3);
+    until("all hold", || {
+        server.info_number("dsync", "dsync_holds") == 3
+    });
     assert_eq!(
         server
             .dsync(&["run", "--lock", "k", "--try", "--", "true"])
@@ -228,7 +236,7 @@ fn work_is_done_once() {
             .output()
     };
     assert_eq!(run("exit 4").0, 4);
-    let info: Vec<redis::Value> = server.ask("DONCE.INFO w");
+    let info = server.ask("DONCE.INFO w");
     assert!(format!("{info:?}").contains("exit status 4"), "{info:?}");
     assert_eq!(run("kill -TERM $$").0, 143);
     let (status, _, stderr) = run("exit 0");
@@ -259,7 +267,7 @@ fn work_is_done_once() {
     assert_eq!(status, 0);
     assert!(stderr.contains("done already, by attempt 3"), "{stderr}");
     assert_eq!(folder.read("ran"), "ran\n");
-    assert_eq!(server.metric("dsync_holds"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 0);
 }
 
 #[test]
@@ -270,11 +278,9 @@ fn result_is_kept_as_long_as_asked() {
         arguments.extend(options);
         arguments.extend(["--", "true"]);
         assert_eq!(server.dsync(&arguments).output().0, 0);
-        let info: Vec<redis::Value> = server.ask(&format!("DONCE.INFO {key}"));
-        let at = info
-            .iter()
-            .position(|name| *name == redis::Value::BulkString(b"kept-until-unix-ms".to_vec()));
-        redis::from_redis_value_ref::<Option<u64>>(&info[at.unwrap() + 1]).unwrap()
+        let info = server.ask(format!("DONCE.INFO {key}"));
+        let until = info.field("kept-until-unix-ms");
+        (!until.is_nil()).then(|| until.as_int().cast_unsigned())
     };
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -288,7 +294,7 @@ fn result_is_kept_as_long_as_asked() {
 #[test]
 fn group_counts_success_only() {
     let server = Server::start();
-    let _: u64 = server.ask("DWG.EXPECT g 3");
+    server.ask("DWG.EXPECT g 3");
     let run = |command: &str| {
         server
             .dsync(&["run", "--group", "g", "--", command])
@@ -296,7 +302,7 @@ fn group_counts_success_only() {
             .0
     };
     assert_eq!((run("true"), run("false"), run("true")), (0, 1, 0));
-    let owed: u64 = server.ask("DWG.EXPECT g 3");
+    let owed = server.ask("DWG.EXPECT g 3").as_int();
     assert_eq!(owed, 1);
 }
 
@@ -322,7 +328,7 @@ fn hold_lasts_until_what_the_command_left_behind_in_its_session_has_ended() {
     assert!(!run.has_ended());
     folder.touch("go");
     assert_eq!(run.end().0, 6);
-    assert_eq!(server.metric("dsync_holds"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 0);
 }
 
 #[test]

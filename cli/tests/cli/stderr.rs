@@ -7,7 +7,7 @@ use std::process::Stdio;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 
-use crate::support::{Folder, Process, Server, lives, until};
+use crate::support::{Folder, Process, Server, ToolFor, lives, until};
 
 /// A pipe that takes no more. It stays full as long as the reading end lives.
 fn full_pipe() -> (File, File) {
@@ -40,7 +40,7 @@ fn command_of_a_lost_hold_is_killed_although_nobody_reads_stderr() {
     ];
     let (_reading, mut run) = start(&server, &arguments);
     until("the command runs", || lives(&folder.read("pid")));
-    let _: u64 = server.ask("DEL k");
+    server.ask("DEL k");
     until("the command is dead", || !lives(&folder.read("pid")));
     assert_eq!(run.status(), 79);
 }
@@ -48,10 +48,10 @@ fn command_of_a_lost_hold_is_killed_although_nobody_reads_stderr() {
 #[test]
 fn sigterm_ends_a_wait_although_nobody_reads_stderr() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
     let (_reading, mut run) = start(&server, &["run", "-v", "--lock", "k", "--", "true"]);
-    server.until_waiters(1);
+    server.wait_for_waiters(1);
     run.signal(Signal::SIGTERM);
     assert_eq!(run.status(), 143);
-    assert_eq!(server.metric("dsync_waiters"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Folder, Server, compile, lives, until};
+use crate::support::{Folder, Server, ToolFor, compile, lives, until};
 
 #[test]
 fn command_is_killed_when_the_machine_goes_on_after_its_lease() {

@@ -12,7 +12,7 @@ use nix::pty::{Winsize, openpty};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
-use crate::support::{Folder, Process, Server, let_go, until, wait_for_line};
+use crate::support::{Folder, Process, Server, ToolFor, let_go, until, wait_for_line};
 
 struct Screen {
     process: Process,
@@ -81,22 +81,22 @@ impl Screen {
 #[test]
 fn waiting_shows_holder_and_place_and_ctrl_c_ends_it() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN u QUEUE 60000");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN u QUEUE 60000");
     let mut screen = Screen::of(&server, &["run", "--lock", "k", "--", "true"]);
     screen.until_shows("for lock 'k': place 2 of 2; held by web-1 for");
     screen.press("\x03");
     assert_eq!(screen.process.status(), 130);
-    assert_eq!(server.metric("dsync_waiters"), 1);
+    assert_eq!(server.info_number("dsync", "dsync_waiters"), 1);
 }
 
 #[test]
 fn waiting_line_is_gone_when_the_command_runs() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
     let mut screen = Screen::of(&server, &["run", "--lock", "k", "--", "echo", "begun"]);
     screen.until_shows("place 1 of 1");
-    let _: u64 = server.ask("DLOCK.RELEASE k t");
+    server.ask("DLOCK.RELEASE k t");
     assert_eq!(screen.process.status(), 0);
     screen.until_shows("\r\x1b[Kbegun");
 }
@@ -106,7 +106,9 @@ fn command_reads_from_the_terminal() {
     let server = Server::start();
     let script = "read -r name; echo \"hello $name\"";
     let mut screen = Screen::of(&server, &["run", "--lock", "k", "--", "sh", "-c", script]);
-    until("it holds", || server.metric("dsync_holds") == 1);
+    until("it holds", || {
+        server.info_number("dsync", "dsync_holds") == 1
+    });
     screen.press("world\n");
     screen.until_shows("hello world");
     assert_eq!(screen.process.status(), 0);
@@ -165,7 +167,9 @@ fn command_that_was_suspended_past_its_lease_does_no_more_work() {
     until("the command is ready", || folder.has("ready"));
     screen.press("\x1a");
     until_stopped(&screen);
-    until("the hold lapses", || server.metric("dsync_holds") == 0);
+    until("the hold lapses", || {
+        server.info_number("dsync", "dsync_holds") == 0
+    });
     let _line = let_go(&folder.path("go"));
     screen.process.signal(Signal::SIGCONT);
     assert_eq!(screen.process.status(), 79);
@@ -187,9 +191,8 @@ fn top_is_a_live_view_that_q_ends() {
     let server = Server::start();
     let mut screen = Screen::of(&server, &["top", "--interval", "100ms"]);
     screen.until_shows("Nobody waits.");
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN t OWNER web-1");
-    let _: redis::Value =
-        server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN u OWNER web-2 QUEUE 60000");
+    server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN t OWNER web-1");
+    server.ask("DLOCK.ACQUIRE jobs:1 PX 60000 TOKEN u OWNER web-2 QUEUE 60000");
     screen.until_shows("jobs:1");
     screen.until_shows("web-2");
     screen.press("q");
@@ -202,15 +205,15 @@ fn top_is_a_live_view_that_q_ends() {
 #[test]
 fn revoke_of_an_owner_shows_the_holds_and_asks() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE a PX 60000 OWNER web-1");
+    server.ask("DLOCK.ACQUIRE a PX 60000 OWNER web-1");
     let mut screen = Screen::of(&server, &["revoke", "--owner", "web-*"]);
     screen.until_shows("Revoke it? [y/N]");
     screen.press("n\n");
     assert_eq!(screen.process.status(), 1);
-    assert_eq!(server.metric("dsync_holds"), 1);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 1);
     let mut screen = Screen::of(&server, &["revoke", "--owner", "web-*"]);
     screen.until_shows("Revoke it? [y/N]");
     screen.press("y\n");
     assert_eq!(screen.process.status(), 0);
-    assert_eq!(server.metric("dsync_holds"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_holds"), 0);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Folder, Server, until, wait_for};
+use crate::support::{Folder, Server, ToolFor, until, wait_for};
 
 #[test]
 fn runs_are_served_in_the_order_of_their_requests() {
@@ -20,7 +20,9 @@ fn runs_are_served_in_the_order_of_their_requests() {
             &wait_for(&folder.path("go")),
         ])
         .start();
-    until("the first holds", || server.metric("dsync_holds") == 1);
+    until("the first holds", || {
+        server.info_number("dsync", "dsync_holds") == 1
+    });
     let mut others = Vec::new();
     for nth in 1..=3 {
         let script = format!("echo {nth} >>'{}'", folder.text("order"));
@@ -29,7 +31,7 @@ fn runs_are_served_in_the_order_of_their_requests() {
                 .dsync(&["run", "--lock", "k", "--", "sh", "-c", &script])
                 .start(),
         );
-        server.until_waiters(nth);
+        server.wait_for_waiters(nth);
     }
     folder.touch("go");
     assert_eq!(first.end().0, 0);
@@ -42,7 +44,7 @@ fn runs_are_served_in_the_order_of_their_requests() {
 #[test]
 fn busy_lock_is_told_with_its_holder_and_a_status() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t OWNER web-1");
     let (status, _, stderr) = server
         .dsync(&["run", "--lock", "k", "--try", "--", "true"])
         .output();
@@ -62,13 +64,13 @@ fn busy_lock_is_told_with_its_holder_and_a_status() {
         .output();
     assert_eq!((status, stderr.as_str()), (0, ""));
     // A wait that ran out leaves nobody in the queue.
-    assert_eq!(server.metric("dsync_waiters"), 0);
+    assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
 }
 
 #[test]
 fn paused_key_and_delayed_work_are_told_with_their_end() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.PAUSE k 300000");
+    server.ask("DLOCK.PAUSE k 300000");
     let busy = |arguments: &[&str]| {
         let (status, _, stderr) = server.dsync(arguments).output();
         assert_eq!(status, 75, "{stderr}");
@@ -96,7 +98,7 @@ fn paused_key_and_delayed_work_are_told_with_their_end() {
 #[test]
 fn control_characters_of_a_key_are_escaped() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE \x1b[2J PX 60000 TOKEN t OWNER \x1b[2J");
+    server.ask("DLOCK.ACQUIRE \x1b[2J PX 60000 TOKEN t OWNER \x1b[2J");
     let arguments = ["run", "--lock", "\x1b[2J", "--try", "--", "true"];
     let (status, _, stderr) = server.dsync(&arguments).output();
     assert_eq!(status, 75);
@@ -123,19 +125,19 @@ fn delay_keeps_others_from_trying_again() {
 #[test]
 fn interrupt_while_waiting_withdraws_the_request() {
     let (server, folder) = (Server::start(), Folder::new());
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let mut run = server
             .dsync(&["run", "--lock", "k", "--", "touch", &folder.text("ran")])
             .start();
-        server.until_waiters(1);
+        server.wait_for_waiters(1);
         run.signal(signal);
         assert_eq!(run.end().0, status);
-        assert_eq!(server.metric("dsync_waiters"), 0);
+        assert_eq!(server.info_number("dsync", "dsync_waiters"), 0);
     }
-    let _: u64 = server.ask("DLOCK.RELEASE k t");
+    server.ask("DLOCK.RELEASE k t");
     assert_eq!(
-        server.metric("dsync_holds"),
+        server.info_number("dsync", "dsync_holds"),
         0,
         "nothing was granted behind its back"
     );
@@ -145,17 +147,17 @@ fn interrupt_while_waiting_withdraws_the_request() {
 #[test]
 fn waiter_that_is_killed_costs_the_next_in_line_five_seconds_at_most() {
     let server = Server::start();
-    let _: redis::Value = server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
+    server.ask("DLOCK.ACQUIRE k PX 60000 TOKEN t");
     let mut waiters: Vec<_> = (1..=2)
         .map(|nth| {
             let waiter = server.dsync(&["run", "--lock", "k", "--", "true"]).start();
-            server.until_waiters(nth);
+            server.wait_for_waiters(nth);
             waiter
         })
         .collect();
     waiters[0].signal(Signal::SIGKILL);
     assert_eq!(waiters[0].status(), 137);
-    let _: u64 = server.ask("DLOCK.RELEASE k t");
+    server.ask("DLOCK.RELEASE k t");
     let released = Instant::now();
     assert_eq!(waiters[1].status(), 0);
     // With a margin for a busy machine.
