@@ -46,7 +46,8 @@ impl Engine {
     ) -> (Vec<FoundHold<'_>>, Option<HeldCursor>) {
         let mut found = Vec::new();
         let mut left = looks;
-        for (id, state) in self.store.states_since(from.map(|cursor| cursor.state)) {
+        let since = from.map_or(StateId::FIRST, |cursor| cursor.state);
+        for (id, state) in self.store.states_since(since) {
             let mut fence = match from {
                 Some(cursor) if cursor.state == id => cursor.fence,
                 _ => Fence(0),

@@ -3,6 +3,7 @@
 use crate::agenda::task::Task;
 use crate::engine::Engine;
 use crate::queue::place::Presence;
+use crate::store::slab::StateId;
 use crate::store::spaces::Space;
 use crate::types::{Family, Now};
 
@@ -13,9 +14,7 @@ impl Engine {
     /// If one is broken.
     pub fn check_invariants(&self, now: Now) {
         self.queues.check_invariants();
-        self.store.leases.check_invariants();
-        self.store.openings.check_invariants();
-        for (id, state) in self.store.states_since(None) {
+        for (id, state) in self.store.states_since(StateId::FIRST) {
             let must = |is_so: bool, what: &str| assert!(is_so, "{id:?}: {what}");
             let put_off = |task| self.agenda.put_off.has(task);
             let (body, db) = (&state.body, self.store.db_of(state));
@@ -51,7 +50,7 @@ impl Engine {
             }
         }
         for family in Family::ALL {
-            let states = self.store.states_since(None);
+            let states = self.store.states_since(StateId::FIRST);
             let states = states.filter(|(_, state)| state.body.family() == family);
             let holds: usize = states.map(|(_, state)| state.body.holds().len()).sum();
             assert_eq!(self.store.holds(family), holds as u64, "of {family:?}");
@@ -66,7 +65,6 @@ impl Engine {
             assert!(is_bound, "{fence:?} is bound to {client:?}");
         }
         self.check_kept_places();
-        self.agenda.put_off.check_invariants();
     }
 
     /// Checks that every kept place will run out, and that every name with kept places has a value or is visited soon.

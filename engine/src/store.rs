@@ -8,7 +8,6 @@ pub mod leftovers;
 pub mod slab;
 pub mod spaces;
 pub mod strays;
-pub mod used_slots;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -315,13 +314,8 @@ impl Store {
         }
     }
 
-    /// Returns the ids of the next `n` states after `after`: see [`Slab::ids_after`].
-    pub fn ids_after(&self, after: Option<StateId>, n: usize) -> impl Iterator<Item = StateId> {
-        self.states.ids_after(after, n)
-    }
-
     /// Returns the states from this id on: see [`Slab::values_since`].
-    pub fn states_since(&self, id: Option<StateId>) -> impl Iterator<Item = (StateId, &State)> {
+    pub fn states_since(&self, id: StateId) -> impl Iterator<Item = (StateId, &State)> {
         self.states.values_since(id)
     }
 

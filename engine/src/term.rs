@@ -72,14 +72,6 @@ fn lease_left(lease: LeaseMs, deadline: UnixMs, now: UnixMs, grace_ms: u64) -> u
         .min(u64::from(lease.0))
 }
 
-/// The walk that gives every hold its moment, in the order of the states' ids. Holds that are granted meanwhile have
-/// one already.
-#[derive(Clone, Copy)]
-pub struct Walk {
-    /// The last state whose holds all have their moments; all states before it are done too.
-    pub after: Option<StateId>,
-}
-
 /// Invariants on a server that decides: no moment that it ever gave is after `latest_due`; every hold of a state that
 /// the walk has passed has its moment.
 #[derive(Default)]
@@ -87,7 +79,9 @@ pub struct Term {
     /// Whether this server decides: it is a primary, and its data are loaded.
     serving: bool,
     took_over: TakeOver,
-    pub states_walk: Option<Walk>,
+    /// The walk that gives every hold its moment, in the order of the states' ids: all states before this one are done.
+    /// Holds that are granted meanwhile have their moment already.
+    pub states_walk: Option<StateId>,
     /// The walk that gives every kept place its moment, and the place that it looked at last.
     pub places_walk: Option<(QueueId, Rank)>,
     latest_due: LeaseUs,
@@ -116,8 +110,7 @@ impl Term {
     /// Whether the walk has passed this state, so that all its holds must have their moments.
     #[cfg(debug_assertions)]
     pub fn has_walked(&self, id: StateId) -> bool {
-        self.states_walk
-            .is_none_or(|walk| walk.after.is_some_and(|after| id <= after))
+        self.states_walk.is_none_or(|next| id < next)
     }
 
     /// Returns the latest moment that this server ever gave to a hold or a place. The lease clock must be past it when
@@ -127,8 +120,14 @@ impl Term {
     }
 
     /// Makes this server the one that decides. Each hold has what is left of its lease by the wall clock plus the
-    /// grace, at most its whole lease. The caller says which walks there must be.
-    pub fn take_over(&mut self, now: Now, grace_ms: u64, has_states: bool, has_kept: bool) {
+    /// grace, at most its whole lease. The caller says where the walks begin.
+    pub fn take_over(
+        &mut self,
+        now: Now,
+        grace_ms: u64,
+        first_state: Option<StateId>,
+        has_kept: bool,
+    ) {
         let passed = LeaseUs(self.latest_due.0 + 1);
         debug_assert!(
             now.lease >= passed || self.latest_due == LeaseUs(0),
@@ -139,7 +138,7 @@ impl Term {
             lease: now.lease.max(passed),
             ..TakeOver::at(now, grace_ms)
         };
-        self.states_walk = has_states.then_some(Walk { after: None });
+        self.states_walk = first_state;
         self.places_walk = has_kept.then_some((QueueId(0), Rank(Fence(0))));
     }
 

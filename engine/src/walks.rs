@@ -5,7 +5,7 @@ use crate::queue::queues::Queues;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::store::slab::StateId;
-use crate::term::{TakeOver, Term, Walk};
+use crate::term::{TakeOver, Term};
 use crate::types::{Fence, QueueId, Rank};
 
 impl Term {
@@ -34,23 +34,17 @@ impl Term {
     /// Continues the walk over the states. Each hold and each state costs one of the budget.
     pub fn walk_states(&mut self, store: &mut Store, settings: &Settings, budget: &mut u32) {
         while *budget > 0
-            && let Some(Walk { after }) = self.states_walk
+            && let Some(from) = self.states_walk
         {
-            let slice: Vec<_> = store.ids_after(after, *budget as usize).collect();
-            if slice.is_empty() {
-                self.states_walk = None;
-            }
-            for id in slice {
-                if *budget == 0 {
-                    return;
-                }
+            let next = store.states_since(from).next();
+            self.states_walk = next.map(|(id, _)| id);
+            if let Some(id) = self.states_walk {
                 *budget -= 1;
                 let is_done = self.give_moments(store, id, budget);
                 store.index(id, self.since(), settings);
-                if !is_done {
-                    return;
+                if is_done {
+                    self.states_walk = id.next();
                 }
-                self.states_walk = Some(Walk { after: Some(id) });
             }
         }
     }

@@ -68,9 +68,4 @@ impl PutOff {
         let entry = self.0.get(Subject::of(task));
         entry.is_some_and(|(_, found)| *found == task)
     }
-
-    #[cfg(debug_assertions)]
-    pub fn check_invariants(&self) {
-        self.0.check_invariants();
-    }
 }

@@ -1,6 +1,7 @@
 //! How this server begins to decide, and ceases to: see [`crate::term`].
 
 use crate::engine::Engine;
+use crate::store::slab::StateId;
 use crate::types::Now;
 
 impl Engine {
@@ -10,10 +11,11 @@ impl Engine {
         if self.is_serving() {
             return;
         }
-        let has_states = self.store.ids_after(None, 1).next().is_some();
         let grace_ms = self.settings.takeover_grace_ms;
+        let first_state = self.store.states_since(StateId::FIRST).next();
+        let first_state = first_state.map(|(id, _)| id);
         self.term
-            .take_over(now, grace_ms, has_states, self.queues.kept() > 0);
+            .take_over(now, grace_ms, first_state, self.queues.kept() > 0);
         self.store.start_deadlines(self.term.since());
         self.queues.set_all_due(None);
     }

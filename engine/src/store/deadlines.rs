@@ -6,7 +6,7 @@
 //! and however many ids are due: a call that uses up its budget leaves the wheel in order, and the next call continues.
 //!
 //! Deliberately absent: the clock (time is an argument); the exact deadline (the state has it, the wheel rounds up to a
-//! tick); and an order within one tick. The index takes 12 bytes for each id of every chunk of 1,024 ids of which one was
+//! tick); and an order within one tick. The index takes 12 bytes for each id of every chunk of 64 ids of which one was
 //! scheduled, until [`Wheel::forget_chunk`]. The chunks are those of the states' store, which knows when all ids of one
 //! are free.
 //!
@@ -27,8 +27,7 @@
 //!
 //! This is one idea in one file: the wheel and its lists share every field, and neither is of use without the other.
 
-use crate::store::slab::StateId;
-use crate::store::used_slots::SLOTS as CHUNK;
+use crate::store::slab::{CHUNK, StateId};
 
 /// A tick of the wheel, in microseconds.
 const TICK_US: u64 = 1024;
@@ -223,13 +222,6 @@ impl Wheel {
             .map(|(tick, _)| tick.saturating_mul(TICK_US))
     }
 
-    /// Returns the number of ids that are scheduled.
-    #[cfg(debug_assertions)]
-    pub fn len(&self) -> usize {
-        let links = self.chunks.iter().flatten().flat_map(|links| links.iter());
-        links.filter(|link| link.prev != Node::NONE).count()
-    }
-
     /// Gives back the memory of a chunk of ids. None of them may be scheduled.
     pub fn forget_chunk(&mut self, chunk: usize) {
         if let Some(links) = self.chunks.get_mut(chunk) {
@@ -347,46 +339,6 @@ impl Wheel {
         let index = node.0 as usize - 1;
         let links = self.chunks[index / CHUNK].as_mut();
         &mut links.expect("a linked id has a chunk")[index % CHUNK]
-    }
-
-    /// Panics unless the comment of every field holds. Walks over all ids.
-    #[cfg(debug_assertions)]
-    #[expect(clippy::expect_used, reason = "tests call it")]
-    pub fn check_invariants(&self) {
-        let (mut listed, len) = (0, self.len());
-        for (slot, ends) in (0..).map(Slot).zip(&self.slots) {
-            let (level, digit) = (slot.level(), slot.digit());
-            let has_list = self.occupied[level as usize] >> digit & 1 != 0;
-            assert_eq!(ends.next.id().is_some(), has_list, "{slot:?}: occupied");
-
-            let shift = DIGIT_BITS * level;
-            let under_hand = digit_of(self.hand, level);
-            let ahead = (DIGITS + digit - under_hand) % DIGITS;
-            let first_tick = ((self.hand >> shift) + u64::from(ahead)) << shift;
-            let is_ahead = level == LEVELS - 1 || digit >= under_hand;
-            assert!(!has_list || is_ahead, "{slot:?}: the hand has passed");
-            let waited = first_tick >= self.hand;
-            assert!(!has_list || waited, "{slot:?}: the hand moved on early");
-
-            let mut prev = Node::of_slot(slot);
-            let mut node = ends.next;
-            while let Some(id) = node.id() {
-                let link = self.link_of(id).expect("a linked id has a chunk");
-                assert_eq!(link.prev, prev, "{slot:?}: {id:?}: prev");
-                let tick_low = u64::from(link.tick_low);
-                let tick = first_tick + (tick_low & ((1 << shift) - 1));
-                assert_eq!(tick & LOW_BITS, tick_low, "{slot:?}: {id:?}: tick");
-                let in_reach = (self.hand..=self.reach()).contains(&tick);
-                assert!(in_reach, "{slot:?}: {id:?}: {tick} out of reach");
-                assert!(ahead == 0 || self.slot_of(tick) == slot, "{slot:?}: {tick}");
-                listed += 1;
-                assert!(listed <= len, "{slot:?}: a cycle");
-                (prev, node) = (node, link.next);
-            }
-            assert_eq!(node, Node::of_slot(slot), "{slot:?}: end of the list");
-            assert_eq!(ends.prev, prev, "{slot:?}: last");
-        }
-        assert_eq!(listed, len, "ids in lists, and linked ids");
     }
 }
 

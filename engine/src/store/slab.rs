@@ -1,7 +1,7 @@
 //! The store of states: values under small integer ids, in chunks of fixed size.
 //!
-//! Guaranteed: a value never moves. To grow, the slab allocates one more chunk and copies only its list of chunks (24
-//! bytes for 1,024 values). A `Vec` of a million states would be copied while clients wait, because the server's
+//! Guaranteed: a value never moves. To grow, the slab allocates one more chunk and copies only its list of chunks (16
+//! bytes for 64 values). A `Vec` of a million states would be copied while clients wait, because the server's
 //! allocator has no realloc. A value costs `size_of::<Option<T>>()` and one bit; if `T` has a niche that is
 //! `size_of::<T>()`. After `take` an id stays reserved until `free`. So when the server frees a value on another
 //! thread, it can give the id back late, and until then the id never names another state.
@@ -10,20 +10,20 @@
 //!
 //! Rejected: a free list through the slots (an enum of value and link has no niche left, so every slot would grow), and
 //! a stack of free ids (four bytes for each id that was ever freed). One bit for each id is needed anyway, so that
-//! `free` does nothing to an id that is not in use, and a zero bit is found as fast: see `used_slots`.
+//! `free` does nothing to an id that is not in use, and in one word for a chunk a zero bit is found as fast.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use crate::store::used_slots::{SLOTS as CHUNK, UsedSlots};
+/// How many ids a chunk has: as many as a word has bits.
+pub const CHUNK: usize = u64::BITS as usize;
 
 /// The most chunks that 31 bits can number, less one, so that no id reaches [`StateId::MAX`].
 const MAX_CHUNKS: usize = (1 << 31) / CHUNK - 1;
 
 /// How many chunks without an id in use keep their memory. It is enough that a server whose number of keys goes up and
-/// down around a multiple of 1,024 does not allocate each time, and few enough that the memory of a million locks is
-/// given back.
-const SPARE_CHUNKS: usize = 8;
+/// down by 8,000 does not allocate each time, and few enough that the memory of a million locks is given back.
+const SPARE_CHUNKS: usize = 128;
 
 /// The id of one state, small enough to be the value in the keyspace. It is never zero and below 2^31. So an index can
 /// link states by plain `u32` numbers, and use zero and the top bit as marks.
@@ -38,6 +38,7 @@ impl From<StateId> for NonZeroU32 {
 
 impl StateId {
     pub const MAX: u32 = u32::MAX >> 1;
+    pub const FIRST: StateId = StateId(NonZeroU32::MIN);
 
     pub const fn get(self) -> u32 {
         self.0.get()
@@ -48,6 +49,11 @@ impl StateId {
         NonZeroU32::new(raw)
             .filter(|raw| raw.get() <= Self::MAX)
             .map(Self)
+    }
+
+    /// Returns the id behind this one, if there is one.
+    pub fn next(self) -> Option<Self> {
+        Self::from_raw(self.get() + 1)
     }
 
     /// Returns the chunk of the id, and the slot in the chunk.
@@ -64,12 +70,11 @@ impl StateId {
 }
 
 struct Chunk<T> {
-    /// `CHUNK` slots; or none, if the memory was given back because no id of the chunk was in use. A slot whose id is
-    /// free is `None`; a slot whose id is in use is `None` only while the id is reserved.
-    slots: Box<[Option<T>]>,
-    /// The ids in use: from `insert` to `free`. Boxed, so that growing the list of chunks copies only three words for
-    /// each chunk.
-    in_use: Box<UsedSlots>,
+    /// `None` if the memory was given back because no id of the chunk was in use. A slot whose id is free is `None`; a
+    /// slot whose id is in use is `None` only while the id is reserved.
+    slots: Option<Box<[Option<T>; CHUNK]>>,
+    /// The ids in use, from `insert` to `free`: one bit for each.
+    in_use: u64,
 }
 
 pub struct Slab<T> {
@@ -91,37 +96,33 @@ pub struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self::with_bounds(MAX_CHUNKS, SPARE_CHUNKS)
-    }
-}
-
-impl<T> Slab<T> {
-    const fn with_bounds(max_chunks: usize, max_spare: usize) -> Self {
         Self {
             chunks: Vec::new(),
             roomy: BTreeSet::new(),
             bare: Vec::new(),
             spare: 0,
-            max_chunks,
-            max_spare,
+            max_chunks: MAX_CHUNKS,
+            max_spare: SPARE_CHUNKS,
         }
     }
+}
 
+impl<T> Slab<T> {
     /// Stores the value under a free id, and returns the id. If no id is free, drops the value and returns `None`.
     #[must_use]
     pub fn insert(&mut self, value: T) -> Option<StateId> {
         let lowest = self.roomy.first().copied();
         let c = lowest.or_else(|| self.open_chunk())?;
         let chunk = &mut self.chunks[c];
-        if chunk.in_use.len() == 0 {
+        if chunk.in_use == 0 {
             self.spare -= 1;
         }
-        let slot = chunk.in_use.claim();
-        debug_assert!(slot.is_some(), "a roomy chunk has no free id");
-        let slot = slot?;
-        debug_assert!(chunk.slots[slot].is_none(), "a free id has a value");
-        chunk.slots[slot] = Some(value);
-        if chunk.in_use.len() == CHUNK {
+        let slot = chunk.in_use.trailing_ones() as usize;
+        let free = chunk.slots.as_mut()?.get_mut(slot)?;
+        debug_assert!(free.is_none(), "a free id has a value");
+        *free = Some(value);
+        chunk.in_use |= 1 << slot;
+        if chunk.in_use == u64::MAX {
             self.roomy.remove(&c);
         }
         StateId::at(c, slot)
@@ -130,37 +131,38 @@ impl<T> Slab<T> {
     /// Returns the value; `None` for an id that is free or reserved.
     pub fn get(&self, id: StateId) -> Option<&T> {
         let (c, slot) = id.place();
-        self.chunks.get(c)?.slots.get(slot)?.as_ref()
+        self.chunks.get(c)?.slots.as_ref()?[slot].as_ref()
     }
 
     /// As [`Slab::get`].
     pub fn get_mut(&mut self, id: StateId) -> Option<&mut T> {
         let (c, slot) = id.place();
-        self.chunks.get_mut(c)?.slots.get_mut(slot)?.as_mut()
+        self.chunks.get_mut(c)?.slots.as_mut()?[slot].as_mut()
     }
 
     /// Removes the value and returns it. The id stays reserved: `insert` does not use it before [`Slab::free`].
     pub fn take(&mut self, id: StateId) -> Option<T> {
         let (c, slot) = id.place();
-        self.chunks.get_mut(c)?.slots.get_mut(slot)?.take()
+        self.chunks.get_mut(c)?.slots.as_mut()?[slot].take()
     }
 
     /// Makes the id free, and drops its value if it still has one. Does nothing to an id that is not in use. Returns
     /// the number of the id's chunk if the chunk has given back its memory, because that was its last id.
     pub fn free(&mut self, id: StateId) -> Option<usize> {
         let (c, slot) = id.place();
+        let value = self.take(id);
         let chunk = self.chunks.get_mut(c)?;
-        if !chunk.in_use.release(slot) {
+        if chunk.in_use & 1 << slot == 0 {
             return None;
         }
-        let value = chunk.slots[slot].take();
-        if chunk.in_use.len() == CHUNK - 1 {
+        if chunk.in_use == u64::MAX {
             self.roomy.insert(c);
         }
-        let is_unused = chunk.in_use.len() == 0;
+        chunk.in_use &= !(1 << slot);
+        let is_unused = chunk.in_use == 0;
         let gives_back = is_unused && self.spare == self.max_spare;
         if gives_back {
-            chunk.slots = Box::default();
+            chunk.slots = None;
             self.roomy.remove(&c);
             self.bare.push(c);
         } else if is_unused {
@@ -171,31 +173,22 @@ impl<T> Slab<T> {
         gives_back.then_some(c)
     }
 
-    /// Returns the ids of the next `n` values after `after` (from the first for `None`), in ascending order. Fewer than
-    /// `n` mean that no more follow.
+    /// Returns the values from this id on, in ascending order of their ids.
     ///
-    /// A walk in slices continues from the last id it got, whether or not that is still in use. It meets each value
-    /// that was there all the time exactly once, and may miss one that was inserted meanwhile. It costs one comparison
-    /// for each chunk without ids in use, and one for every 64 ids in the others.
-    pub fn ids_after(&self, after: Option<StateId>, n: usize) -> impl Iterator<Item = StateId> {
-        // Ids start at one and indexes at zero, so the number of an id is the index of the next one.
-        let first = after.map_or(0, |id| id.get() as usize);
-        self.values_from(first).map(|(id, _)| id).take(n)
-    }
-
-    /// Returns the values from this id on, in ascending order of their ids; all values for `None`. Costs what
-    /// [`Slab::ids_after`] costs.
-    pub fn values_since(&self, id: Option<StateId>) -> impl Iterator<Item = (StateId, &T)> {
-        self.values_from(id.map_or(0, |id| id.get() as usize - 1))
-    }
-
-    fn values_from(&self, first: usize) -> impl Iterator<Item = (StateId, &T)> {
-        let chunks = self.chunks.iter().enumerate().skip(first / CHUNK);
-        let used = chunks.filter(|(_, chunk)| chunk.in_use.len() != 0);
+    /// A walk in slices continues from the id behind the last one it got, whether or not that is in use. It meets each
+    /// value that was there all the time exactly once, and may miss one that was inserted meanwhile. It costs one
+    /// comparison for each chunk without ids in use, and one for each id of the others.
+    pub fn values_since(&self, id: StateId) -> impl Iterator<Item = (StateId, &T)> {
+        let (first, first_slot) = id.place();
+        let chunks = self.chunks.iter().enumerate().skip(first);
+        let used = chunks.filter(|(_, chunk)| chunk.in_use != 0);
         used.flat_map(move |(c, chunk)| {
-            let first_slot = first.saturating_sub(c * CHUNK);
-            let slots = chunk.in_use.used_from(first_slot);
-            slots.filter_map(move |slot| Some((StateId::at(c, slot)?, chunk.slots[slot].as_ref()?)))
+            let from = if c == first { first_slot } else { 0 };
+            let slots = (from..CHUNK).filter(|slot| chunk.in_use & 1 << slot != 0);
+            slots.filter_map(move |slot| {
+                let value = chunk.slots.as_ref()?[slot].as_ref()?;
+                Some((StateId::at(c, slot)?, value))
+            })
         })
     }
 
@@ -206,49 +199,17 @@ impl<T> Slab<T> {
         if c == self.max_chunks {
             return None;
         }
-        if c == self.chunks.len() {
-            self.chunks.push(Chunk {
-                slots: Box::default(),
-                in_use: Box::default(),
-            });
+        let chunk = Chunk {
+            slots: Some(Box::new([const { None }; CHUNK])),
+            in_use: 0,
+        };
+        match self.chunks.get_mut(c) {
+            Some(bare) => *bare = chunk,
+            None => self.chunks.push(chunk),
         }
-        self.chunks[c].slots = std::iter::repeat_with(|| None).take(CHUNK).collect();
         self.roomy.insert(c);
         self.spare += 1;
         Some(c)
-    }
-
-    /// Panics unless the comment of every field holds. Walks over all slots.
-    #[cfg(test)]
-    fn check_invariants(&self) {
-        let (mut roomy, mut bare) = (BTreeSet::new(), BTreeSet::new());
-        let mut spare = 0;
-        for (c, chunk) in self.chunks.iter().enumerate() {
-            let used = chunk.in_use.used_from(0).count();
-            assert_eq!(chunk.in_use.len(), used, "chunk {c}: count");
-            if chunk.slots.is_empty() {
-                assert_eq!(used, 0, "chunk {c}: ids in use without slots");
-                bare.insert(c);
-                continue;
-            }
-            assert_eq!(chunk.slots.len(), CHUNK, "chunk {c}: slots");
-            spare += usize::from(used == 0);
-            if used < CHUNK {
-                roomy.insert(c);
-            }
-            for (slot, value) in chunk.slots.iter().enumerate() {
-                assert!(
-                    value.is_none() || chunk.in_use.contains(slot),
-                    "chunk {c}: slot {slot} has a value, but its id is free"
-                );
-            }
-        }
-        assert_eq!(self.roomy, roomy, "roomy");
-        assert_eq!(self.bare.len(), bare.len(), "bare: each once");
-        assert_eq!(self.bare.iter().copied().collect::<BTreeSet<_>>(), bare);
-        assert_eq!(self.spare, spare, "spare");
-        assert!(self.spare <= self.max_spare, "{} spare chunks", self.spare);
-        assert!(self.chunks.len() <= self.max_chunks, "too many chunks");
     }
 }
 
