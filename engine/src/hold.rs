@@ -235,17 +235,12 @@ impl Hold {
             self.word |= bits::EPHEMERAL;
         }
         if self.boxed_numbers().is_some() || !self.fit_client(client) {
-            self.set_client(client);
+            self.set_numbers(Numbers {
+                client,
+                ..self.numbers()
+            });
         }
         before
-    }
-
-    #[cold]
-    fn set_client(&mut self, client: ClientId) {
-        self.set_numbers(Numbers {
-            client,
-            ..self.numbers()
-        });
     }
 
     /// Returns the bytes on the heap, with the entry in the engine's index of EPHEMERAL holds.

@@ -50,6 +50,9 @@ pub enum Unfit {
     ManyPlaces { places: u64, full: FullQueue },
 }
 
+/// One of those with two numbers.
+type Beyond = fn(u64, u64) -> Unfit;
+
 fn bound_of(full: FullQueue) -> String {
     match full {
         FullQueue::Key { bound } => format!("dsync.max-waiters-per-key is {bound}"),
@@ -158,17 +161,12 @@ fn check_place(keep_ms: u32) -> Result<(), Unfit> {
     }
 }
 
-fn check_end(
-    end: UnixMs,
-    now: Now,
-    max_ms: u64,
-    unfit: fn(u64, u64) -> Unfit,
-) -> Result<(), Unfit> {
+fn check_end(end: UnixMs, now: Now, max_ms: u64, unfit: Beyond) -> Result<(), Unfit> {
     let left_ms = end.ms_left(now.unix());
     at_most(max_ms, CLOCKS_DIFFER_MS, left_ms, unfit)
 }
 
-fn at_most(max: u64, slack: u64, value: u64, unfit: fn(u64, u64) -> Unfit) -> Result<(), Unfit> {
+fn at_most(max: u64, slack: u64, value: u64, unfit: Beyond) -> Result<(), Unfit> {
     match value > max.saturating_add(slack) {
         true => Err(unfit(value, max)),
         false => Ok(()),

@@ -218,7 +218,11 @@ impl Body {
 
     /// Returns the moment under which the key is in the `retention` index.
     pub(crate) fn retention(&self) -> Option<UnixMs> {
-        of_family!(self.value(), family => family.retention()?.noted)
+        match self.value() {
+            Value::Group(group) => group.retention.noted,
+            Value::Once(once) => once.retention.noted,
+            Value::Lock(_) | Value::Semaphore(_) => None,
+        }
     }
 
     /// Returns the change that sets everything but the holds: a family's scalars. `None` for a lock, which has none.

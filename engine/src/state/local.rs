@@ -1,8 +1,8 @@
 //! What one server knows alone of a state, and neither replicates nor saves: the lease clock, connections, and its own
 //! indexes.
 
-use super::body::{Body, Value, of_family};
-use super::families::policy::{Policy, Retention};
+use super::body::{Body, Value};
+use super::families::policy::Retention;
 use crate::hold::Hold;
 use crate::types::{ClientId, Fence, LeaseUs, UnixMs};
 
@@ -17,7 +17,11 @@ impl Body {
 
 impl Local<'_> {
     fn retention(&mut self) -> Option<&mut Retention> {
-        of_family!(self.0.value_mut(), family => family.retention_mut())
+        match self.0.value_mut() {
+            Value::Group(group) => Some(&mut group.retention),
+            Value::Once(once) => Some(&mut once.retention),
+            Value::Lock(_) | Value::Semaphore(_) => None,
+        }
     }
 
     /// Sets when the lease runs out by this server's lease clock. Returns whether there is such a hold.

@@ -20,7 +20,7 @@ pub struct WaitGroup {
     /// The finished round before the present one, as long as nothing has happened in this one but grants and their ends
     /// as undelivered. It comes back if the last member ends undelivered too. `None` without members.
     displaced: Option<Box<FinishedRound>>,
-    retention: Retention,
+    pub(in crate::state) retention: Retention,
 }
 
 impl WaitGroup {
@@ -112,14 +112,6 @@ impl Policy for WaitGroup {
 
     fn is_concluded(&self) -> bool {
         self.tally.finished.is_some()
-    }
-
-    fn retention(&self) -> Option<&Retention> {
-        Some(&self.retention)
-    }
-
-    fn retention_mut(&mut self) -> Option<&mut Retention> {
-        Some(&mut self.retention)
     }
 
     /// After a finished round, an ADD or EXPECT opens the next one, which displaces it.

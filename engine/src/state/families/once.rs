@@ -47,7 +47,7 @@ pub struct Once {
     pub(crate) reason: Option<Reason>,
     /// See [`Record::touched`]. The first change sets it, because a replica must not use its own clock.
     touched: UnixMs,
-    retention: Retention,
+    pub(in crate::state) retention: Retention,
 }
 
 // Results may be kept by the million. The allocators of most servers give 128 bytes for anything above 112.
@@ -215,14 +215,6 @@ impl Policy for Once {
 
     fn is_concluded(&self) -> bool {
         self.done().is_some()
-    }
-
-    fn retention(&self) -> Option<&Retention> {
-        Some(&self.retention)
-    }
-
-    fn retention_mut(&mut self) -> Option<&mut Retention> {
-        Some(&mut self.retention)
     }
 
     /// A run begins, so the attempt counts. It displaces the token of a late one.

@@ -53,15 +53,6 @@ pub(in crate::state) trait Policy {
         false
     }
 
-    /// Returns what this server alone knows of a value that is kept.
-    fn retention(&self) -> Option<&Retention> {
-        None
-    }
-
-    fn retention_mut(&mut self) -> Option<&mut Retention> {
-        None
-    }
-
     /// Notes that a hold is granted, and makes room for it. Call it before the hold is added.
     fn granted(&mut self, _at: UnixMs) {}
 
