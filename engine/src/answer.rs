@@ -76,21 +76,13 @@ pub enum Refusal {
     OutOfMemory,
 }
 
-/// Which bound a queue has reached.
+/// Which bound a queue has reached, and that bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FullQueue {
-    Key {
-        bound: u64,
-    },
-    Server {
-        bound: u64,
-    },
-    /// Kept places have reached half of the key's bound, which is `bound`.
-    HalfOfKey {
-        bound: u64,
-    },
-    /// Kept places have reached half of the server's bound, which is `bound`.
-    HalfOfServer {
-        bound: u64,
-    },
+    Key(u64),
+    Server(u64),
+    /// Kept places have reached half of the key's bound. The number is the half.
+    HalfOfKey(u64),
+    /// Kept places have reached half of the server's bound. The number is the half.
+    HalfOfServer(u64),
 }

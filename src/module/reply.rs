@@ -105,16 +105,16 @@ fn words(refusal: Refusal) -> String {
         Refusal::OutOfMemory => {
             "OOM command not allowed when used memory > 'maxmemory'.".to_owned()
         }
-        Refusal::QueueFull(FullQueue::Key { bound }) => {
+        Refusal::QueueFull(FullQueue::Key(bound)) => {
             format!("QUEUEFULL {bound} requests wait for this key (dsync.max-waiters-per-key)")
         }
-        Refusal::QueueFull(FullQueue::Server { bound }) => {
+        Refusal::QueueFull(FullQueue::Server(bound)) => {
             format!("QUEUEFULL {bound} requests wait on this server (dsync.max-waiters)")
         }
-        Refusal::QueueFull(FullQueue::HalfOfKey { bound }) => format!(
+        Refusal::QueueFull(FullQueue::HalfOfKey(bound)) => format!(
             "QUEUEFULL {bound} places are kept for this key, half of dsync.max-waiters-per-key"
         ),
-        Refusal::QueueFull(FullQueue::HalfOfServer { bound }) => {
+        Refusal::QueueFull(FullQueue::HalfOfServer(bound)) => {
             format!("QUEUEFULL {bound} places are kept on this server, half of dsync.max-waiters")
         }
     }

@@ -55,10 +55,10 @@ type Beyond = fn(u64, u64) -> Unfit;
 
 fn bound_of(full: FullQueue) -> String {
     match full {
-        FullQueue::Key { bound } => format!("dsync.max-waiters-per-key is {bound}"),
-        FullQueue::Server { bound } => format!("dsync.max-waiters is {bound}"),
-        FullQueue::HalfOfKey { bound } => format!("half of dsync.max-waiters-per-key is {bound}"),
-        FullQueue::HalfOfServer { bound } => format!("half of dsync.max-waiters is {bound}"),
+        FullQueue::Key(bound) => format!("dsync.max-waiters-per-key is {bound}"),
+        FullQueue::Server(bound) => format!("dsync.max-waiters is {bound}"),
+        FullQueue::HalfOfKey(bound) => format!("half of dsync.max-waiters-per-key is {bound}"),
+        FullQueue::HalfOfServer(bound) => format!("half of dsync.max-waiters is {bound}"),
     }
 }
 

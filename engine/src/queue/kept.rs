@@ -47,10 +47,10 @@ impl Queues {
         let kept_here = queue.and_then(|id| self.get(id)).map_or(0, WaitQueue::kept);
         let (per_key, server) = (bounds.per_key / 2, bounds.server / 2);
         if (kept_here as u64).saturating_add(more) > per_key {
-            return Err(FullQueue::HalfOfKey { bound: per_key });
+            return Err(FullQueue::HalfOfKey(per_key));
         }
         if self.kept.saturating_add(more) > server {
-            return Err(FullQueue::HalfOfServer { bound: server });
+            return Err(FullQueue::HalfOfServer(server));
         }
         Ok(())
     }
@@ -73,11 +73,11 @@ impl Queues {
         let here = queue.and_then(|id| self.get(id));
         let waiters_here = here.map_or(0, WaitQueue::waiters) as u64;
         if waiters_here.saturating_add(more) > per_key {
-            return Err(FullQueue::Key { bound: per_key });
+            return Err(FullQueue::Key(per_key));
         }
         let waiters = self.places - self.vacant.len() as u64;
         if waiters.saturating_add(more) > server {
-            return Err(FullQueue::Server { bound: server });
+            return Err(FullQueue::Server(server));
         }
         Ok(())
     }

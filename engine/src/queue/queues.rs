@@ -134,12 +134,12 @@ impl Queues {
             && let Some(full) = self.get(id).filter(|queue| queue.len() as u64 >= per_key)
         {
             let oldest = full.oldest_vacant();
-            let rank = oldest.ok_or(FullQueue::Key { bound: per_key })?;
+            let rank = oldest.ok_or(FullQueue::Key(per_key))?;
             self.leave(id, rank);
         }
         while self.places >= server {
             let oldest = self.vacant.first().copied();
-            let (_, id, rank) = oldest.ok_or(FullQueue::Server { bound: server })?;
+            let (_, id, rank) = oldest.ok_or(FullQueue::Server(server))?;
             self.leave(id, rank);
         }
         Ok(())

@@ -327,13 +327,9 @@ fn queues_hold_at_their_bounds() {
                 let before = (token - 2).min(per_key).min(server - 1);
                 let answer = world.step(&Step::Acquire(ask(KEY, Claim::Exclusive, token).block()));
                 let full = if before >= per_key {
-                    Some(FullQueue::Key {
-                        bound: u64::from(per_key),
-                    })
+                    Some(FullQueue::Key(u64::from(per_key)))
                 } else if before + 1 >= server {
-                    Some(FullQueue::Server {
-                        bound: u64::from(server),
-                    })
+                    Some(FullQueue::Server(u64::from(server)))
                 } else {
                     None
                 };

@@ -410,14 +410,10 @@ fn kept_places_take_half_of_each_bound() {
     }
     let bound = 3;
     let refused = world.ask(exclusive(4).keep(KEEP_MS));
-    assert_eq!(refused, full(FullQueue::HalfOfKey { bound }));
+    assert_eq!(refused, full(FullQueue::HalfOfKey(bound)));
     world.ask(exclusive(5).block());
     let refused = world.ask(exclusive(5).conn(9).keep(KEEP_MS));
-    assert_eq!(
-        refused,
-        full(FullQueue::HalfOfKey { bound }),
-        "nor converted"
-    );
+    assert_eq!(refused, full(FullQueue::HalfOfKey(bound)), "nor converted");
     assert_eq!(
         place(world.ask(exclusive(3).keep(KEEP_MS))),
         3,
@@ -426,7 +422,7 @@ fn kept_places_take_half_of_each_bound() {
     place(world.ask(ask(OTHER, Claim::Exclusive, 4).keep(KEEP_MS)));
     let bound = 4;
     let refused = world.ask(ask(OTHER, Claim::Exclusive, 6).keep(KEEP_MS));
-    assert_eq!(refused, full(FullQueue::HalfOfServer { bound }));
+    assert_eq!(refused, full(FullQueue::HalfOfServer(bound)));
 }
 
 /// A request with LIMIT lets the first in line in, and itself: it must be told so, and not keep a place.

@@ -227,11 +227,11 @@ fn payload_with_more_places_than_there_is_room_for_is_refused() {
     let many = |places, full| Err(Unfit::ManyPlaces { places, full });
     let mut one_key = narrow();
     let refused = one_key.restore(KEY, places(1..=6));
-    assert_eq!(refused, many(6, FullQueue::HalfOfKey { bound: 5 }));
+    assert_eq!(refused, many(6, FullQueue::HalfOfKey(5)));
     assert_eq!(one_key.restore(KEY, places(1..=5)), Ok(()));
     assert_eq!(one_key.restore((0, 1), places(11..=15)), Ok(()));
     let refused = one_key.restore((0, 2), places(21..=23));
-    assert_eq!(refused, many(3, FullQueue::HalfOfServer { bound: 12 }));
+    assert_eq!(refused, many(3, FullQueue::HalfOfServer(12)));
     assert_eq!(one_key.restore((0, 2), places(21..=22)), Ok(()));
     assert_eq!(
         one_key.restore((0, 3), loaded(Family::Lock, Vec::new())),
@@ -257,7 +257,7 @@ fn restored_places_need_room_beside_waiters_and_take_that_of_vacant_places() {
         }
         one_key.server.delete(KEY);
         let restored = one_key.restore(KEY, places(1..=5));
-        let full = FullQueue::Key { bound: 10 };
+        let full = FullQueue::Key(10);
         let expected = match are_vacant {
             true => Ok(()),
             false => Err(Unfit::ManyPlaces { places: 5, full }),
@@ -271,7 +271,7 @@ fn restored_places_need_room_beside_waiters_and_take_that_of_vacant_places() {
 /// An operator who cannot move a slot must learn from the log which setting to raise.
 #[test]
 fn refusal_names_setting_value_and_bound() {
-    let full = FullQueue::HalfOfKey { bound: 5 };
+    let full = FullQueue::HalfOfKey(5);
     for (unfit, words) in [
         (
             BOUNDS[0].3,

@@ -195,10 +195,10 @@ impl Model {
         let server = self.settings.max_waiters / 2;
         let names = self.queues.iter().map(|queue| queue.name);
         if self.kept(name) as u64 >= per_key {
-            return Err(FullQueue::HalfOfKey { bound: per_key });
+            return Err(FullQueue::HalfOfKey(per_key));
         }
         if names.map(|name| self.kept(name) as u64).sum::<u64>() >= server {
-            return Err(FullQueue::HalfOfServer { bound: server });
+            return Err(FullQueue::HalfOfServer(server));
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Model {
         let bounds = (self.settings.max_waiters_per_key, self.settings.max_waiters);
         while self.seats(name).len() as u64 >= bounds.0 && !self.seats(name).is_empty() {
             let oldest = self.seats(name).iter().position(ModelSeat::is_vacant);
-            let oldest = oldest.ok_or(FullQueue::Key { bound: bounds.0 })?;
+            let oldest = oldest.ok_or(FullQueue::Key(bounds.0))?;
             self.queue(name).seats.remove(oldest);
         }
         while self
@@ -229,7 +229,7 @@ impl Model {
                 let vacant = queue.seats.iter().filter(|seat| seat.is_vacant());
                 vacant.map(|seat| (seat.runs_out_us(), queue.name, seat.rank))
             });
-            let (_, name, rank) = vacant.min().ok_or(FullQueue::Server { bound: bounds.1 })?;
+            let (_, name, rank) = vacant.min().ok_or(FullQueue::Server(bounds.1))?;
             self.queue(name).seats.retain(|seat| seat.rank != rank);
         }
         Ok(())
