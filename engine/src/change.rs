@@ -216,7 +216,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn in_force(&self) -> Option<u32> {
+    pub fn in_force(&self) -> Option<u32> {
         self.pinned.or(self.limit)
     }
 
@@ -245,6 +245,14 @@ pub struct Tally {
     pub touched: UnixMs,
     /// Set once the round has finished: until when its tally is kept.
     pub finished: Option<UnixMs>,
+}
+
+impl Tally {
+    /// Returns how many of the expected jobs are not done yet.
+    pub fn owed(&self) -> u64 {
+        let expected = self.expected.map_or(0, u64::from);
+        expected.saturating_sub(self.done)
+    }
 }
 
 /// What a finished round leaves, but for the limit, which is the group's.

@@ -38,13 +38,9 @@ pub enum Particulars {
     Lock,
     Semaphore {
         limits: Limits,
-        in_force: Option<u32>,
         available: u64,
     },
-    Group {
-        tally: Tally,
-        owed: u64,
-    },
+    Group(Tally),
     Once {
         record: Record,
         /// How long no run may begin yet, by the wall clock; 0 without a delay.
@@ -93,23 +89,15 @@ impl<'e> Look<'e> {
         let left_ms = |until: Option<UnixMs>| until.map_or(0, |until| until.ms_left(now.unix()));
         let particulars = match body.value() {
             Value::Lock(_) => Particulars::Lock,
-            Value::Semaphore(_) => {
-                let (limits, permits) = (body.limits(), body.holds().permits());
-                let in_force = limits.in_force();
-                Particulars::Semaphore {
-                    limits,
-                    in_force,
-                    available: in_force.map_or(0, u64::from).saturating_sub(permits),
-                }
-            }
+            Value::Semaphore(semaphore) => Particulars::Semaphore {
+                limits: body.limits(),
+                available: semaphore.available(),
+            },
             Value::Once(once) => Particulars::Once {
                 record: once.record(),
                 delay_left_ms: left_ms(body.delayed_until()),
             },
-            Value::Group(group) => Particulars::Group {
-                tally: group.tally(),
-                owed: group.owed(),
-            },
+            Value::Group(group) => Particulars::Group(group.tally()),
         };
         let first_holders = body.holds().iter().take(count);
         let first_holders = first_holders.map(|hold| engine.hold_info(hold, now));

@@ -21,7 +21,7 @@ pub(super) fn reply(ctx: Ctx<'_>, info: Option<&Info<'_>>) {
     let family_fields = match &info.particulars {
         Particulars::Lock => 1,
         Particulars::Semaphore { .. } => 5,
-        Particulars::Group { .. } => 8,
+        Particulars::Group(_) => 8,
         Particulars::Once { .. } => 6,
     };
     ctx.map(7 + family_fields);
@@ -58,12 +58,9 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
             };
             text(ctx, "state", state);
         }
-        Particulars::Semaphore {
-            limits,
-            in_force,
-            available,
-        } => {
+        Particulars::Semaphore { limits, available } => {
             text(ctx, "type", "semaphore");
+            let in_force = limits.in_force();
             let state = match (in_force, available) {
                 _ if is_paused => "paused",
                 (Some(0), _) => "paused",
@@ -106,7 +103,7 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
             let kept_until = kept_until.filter(|until| *until != UnixMs::NEVER);
             optional(ctx, "kept-until-unix-ms", kept_until.map(|UnixMs(at)| at));
         }
-        Particulars::Group { tally, owed } => {
+        Particulars::Group(tally) => {
             text(ctx, "type", "group");
             let state = match tally.finished {
                 _ if is_paused => "paused",
@@ -117,7 +114,7 @@ fn particulars(ctx: Ctx<'_>, info: &Info<'_>) {
             optional(ctx, "limit", tally.limit.map(u64::from));
             field(ctx, "limit-changes", tally.limit_changes);
             optional(ctx, "expected", tally.expected.map(u64::from));
-            field(ctx, "owed", *owed);
+            field(ctx, "owed", tally.owed());
             field(ctx, "done", tally.done);
             field(ctx, "lapsed", tally.lapsed);
             optional(

@@ -6,7 +6,6 @@ use crate::change::{Change, End};
 use crate::hold::Hold;
 use crate::queue::place::{Parked, Wait, Watcher};
 use crate::state::Body;
-use crate::state::families::group::WaitGroup;
 use crate::types::{ClientId, Family, Token};
 use crate::visit::{Asking, Visit, WrongType};
 
@@ -39,7 +38,7 @@ impl Visit<'_> {
         let at = self.now.unix();
         let _ = self.decide(Family::Group, Change::Expect { jobs, at });
         let group = self.body().and_then(Body::group);
-        let owed = group.map_or(0, WaitGroup::owed);
+        let owed = group.map_or(0, |group| group.tally().owed());
         self.catch_up();
         Ok(owed)
     }

@@ -28,16 +28,10 @@ impl WaitGroup {
         self.tally
     }
 
-    /// Returns how many of the expected jobs are not done yet.
-    pub(crate) fn owed(&self) -> u64 {
-        let expected = self.tally.expected.map_or(0, u64::from);
-        expected.saturating_sub(self.tally.done)
-    }
-
     /// Whether the round can be finished now. `queued` says that a request waits to be added.
     pub(crate) fn is_over(&self, queued: bool) -> bool {
         let is_open = self.has_begun() && self.tally.finished.is_none();
-        is_open && self.members.is_empty() && !queued && self.owed() == 0
+        is_open && self.members.is_empty() && !queued && self.tally.owed() == 0
     }
 
     /// Whether a WAIT is answered at once: the round has finished, or none has begun. `queued` as for

@@ -19,6 +19,14 @@ pub struct Semaphore {
     limits: Limits,
 }
 
+impl Semaphore {
+    /// Returns how many permits are left under the limit in force, whether or not the key is paused.
+    pub(crate) fn available(&self) -> u64 {
+        let limit = self.limits.in_force().map_or(0, u64::from);
+        limit.saturating_sub(self.holds.permits())
+    }
+}
+
 impl Policy for Semaphore {
     const FAMILY: Family = Family::Semaphore;
 
@@ -36,8 +44,7 @@ impl Policy for Semaphore {
     }
 
     fn free_capacity(&self) -> u64 {
-        let limit = self.limits.in_force().map_or(0, u64::from);
-        limit.saturating_sub(self.holds.permits())
+        self.available()
     }
 
     fn limits(&self) -> Limits {

@@ -289,11 +289,8 @@ impl World {
         let info = look.info(content.family, 1_000);
         let info = info.expect("its family").expect("present");
         match info.particulars {
-            Particulars::Semaphore {
-                in_force,
-                available,
-                ..
-            } => {
+            Particulars::Semaphore { limits, available } => {
+                let in_force = limits.in_force();
                 assert_eq!(in_force, content.in_force(), "{name:?}: the limit in force");
                 let limit = u64::from(content.in_force().unwrap_or(0));
                 assert_eq!(
@@ -307,7 +304,7 @@ impl World {
                 let left_ms = until_ms.saturating_sub(self.now.unix_us / 1_000);
                 assert_eq!(delay_left_ms, left_ms, "{name:?}: the delay");
             }
-            Particulars::Group { owed, .. } => assert_eq!(owed, content.owed(), "{name:?}: owed"),
+            Particulars::Group(tally) => assert_eq!(tally.owed(), content.owed(), "{name:?}: owed"),
             _ => {}
         }
         let paused_ms = content.paused_until_ms.unwrap_or(0);
