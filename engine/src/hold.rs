@@ -111,9 +111,7 @@ impl Hold {
             granted: grant.granted,
             client: ClientId::NONE,
         };
-        if hold.fit(numbers).is_none() {
-            hold.box_numbers(numbers);
-        }
+        hold.set_numbers(numbers);
         hold
     }
 

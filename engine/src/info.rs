@@ -97,7 +97,7 @@ impl<'e> Look<'e> {
                 record: once.record(),
                 delay_left_ms: left_ms(body.delayed_until()),
             },
-            Value::Group(group) => Particulars::Group(group.tally()),
+            Value::Group(group) => Particulars::Group(group.tally),
         };
         let first_holders = body.holds().iter().take(count);
         let first_holders = first_holders.map(|hold| engine.hold_info(hold, now));

@@ -4,7 +4,7 @@
 //! 512 MB) cost one allocation of their length. Equality and order are those of the bytes, so a `&[u8]` can be looked
 //! up in a map keyed by names.
 //!
-//! Deliberately absent: changes in place, and any assumption that the bytes are text: only `Debug` escapes them.
+//! Deliberately absent: changes in place, and any assumption that the bytes are text.
 //!
 //! Rejected: `Box<[u8]>` alone (16 bytes, but an allocation of at least 16 more and a pointer to follow for every
 //! string); reference counting (a string has one owner, and a count is as large as most strings); and crates that fit
@@ -12,7 +12,6 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::fmt;
 
 use crate::heap;
 
@@ -20,14 +19,14 @@ use crate::heap;
 const INLINE_BYTES: usize = 22;
 
 /// An owned byte string; see the header of this file.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShortBytes(Repr);
 
 /// The name of a key.
 pub type KeyName = ShortBytes;
 
 /// The length decides the variant, and the bytes after a short string are zero, so equal strings are equal here.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Repr {
     /// `len <= INLINE_BYTES`; the bytes after the string are zero.
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
@@ -111,12 +110,6 @@ impl PartialOrd for ShortBytes {
 impl Ord for ShortBytes {
     fn cmp(&self, other: &Self) -> Ordering {
         self.as_bytes().cmp(other.as_bytes())
-    }
-}
-
-impl fmt::Debug for ShortBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.as_bytes().escape_ascii())
     }
 }
 
@@ -206,13 +199,5 @@ mod tests {
             assert_eq!(map.get(vec![b'k'; len].as_slice()), Some(&len));
         }
         assert_eq!(map.get(b"absent".as_slice()), None);
-    }
-
-    #[test]
-    fn short_bytes_debug_output_escapes_bytes() {
-        assert_eq!(
-            format!("{:?}", short(b"lock:\"\x00\xff\n")),
-            r#""lock:\"\x00\xff\n""#
-        );
     }
 }

@@ -38,7 +38,7 @@ impl Visit<'_> {
         let at = self.now.unix();
         let _ = self.decide(Family::Group, Change::Expect { jobs, at });
         let group = self.body().and_then(Body::group);
-        let owed = group.map_or(0, |group| group.tally().owed());
+        let owed = group.map_or(0, |group| group.tally.owed());
         self.catch_up();
         Ok(owed)
     }

@@ -28,7 +28,7 @@ impl Visit<'_> {
         if once.done().is_some_and(|done| done.token == *token) {
             return Ok(true);
         }
-        let displaced = once.displaced_late() == Some(token);
+        let displaced = once.displaced.as_deref() == Some(token);
         let displacing = once.unheard_run().filter(|_| displaced).map(Hold::fence);
         let late = once.late() == Some(token);
         if fence.is_none() && !late && displacing.is_none() {

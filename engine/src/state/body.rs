@@ -213,7 +213,8 @@ impl Body {
 
     /// Whether the work is done, or the round has finished. Later requests do not keep such a key longer.
     pub(crate) fn is_concluded(&self) -> bool {
-        of_family!(self.value(), family => family.is_concluded())
+        let is_done = self.once().is_some_and(|once| once.done().is_some());
+        is_done || (self.group()).is_some_and(|group| group.tally.finished.is_some())
     }
 
     /// Returns the moment under which the key is in the `retention` index.
@@ -227,12 +228,21 @@ impl Body {
 
     /// Returns the change that sets everything but the holds: a family's scalars. `None` for a lock, which has none.
     pub fn scalars(&self) -> Option<Change> {
-        of_family!(self.value(), family => family.scalars())
+        match self.value() {
+            Value::Lock(_) => None,
+            Value::Semaphore(_) => Some(Change::Limits(self.limits())),
+            Value::Group(group) => Some(Change::Tally(group.tally)),
+            Value::Once(once) => Some(Change::Record(once.record())),
+        }
     }
 
     /// Returns what the present holds have displaced, and what comes back if they all end undelivered.
     pub fn displaced(&self) -> Option<Displaced> {
-        of_family!(self.value(), family => family.displaced())
+        match self.value() {
+            Value::Group(group) => group.displaced.as_deref().copied().map(Displaced::Round),
+            Value::Once(once) => once.displaced.as_deref().cloned().map(Displaced::Late),
+            Value::Lock(_) | Value::Semaphore(_) => None,
+        }
     }
 
     /// Returns the change that brings back what the last hold displaced, now that it has ended undelivered. `None` while
@@ -249,7 +259,7 @@ impl Body {
                 done: round.done,
                 lapsed: round.lapsed,
                 finished: Some(round.keep_until),
-                ..self.group()?.tally()
+                ..self.group()?.tally
             })),
         }
     }

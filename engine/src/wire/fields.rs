@@ -143,8 +143,13 @@ impl<'a> Fields<'a> {
         self.take(field, len)
     }
 
-    pub(super) fn optional_text(&mut self, field: Name, max: usize) -> Read<Option<&'a [u8]>> {
-        let len = self.option(field, 0, max as u64)?;
+    pub(super) fn optional_text(
+        &mut self,
+        field: Name,
+        min: usize,
+        max: usize,
+    ) -> Read<Option<&'a [u8]>> {
+        let len = self.option(field, min as u64, max as u64)?;
         len.map(|len| self.take(field, len)).transpose()
     }
 }

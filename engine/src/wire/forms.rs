@@ -143,7 +143,7 @@ impl Form<Arc<[u8]>> for Text {
 
 impl Form<Option<Arc<[u8]>>> for Text {
     fn read(&self, fields: &mut Fields<'_>, name: Name) -> Read<Option<Arc<[u8]>>> {
-        let text = fields.optional_text(name, MAX_RESULT_LEN)?;
+        let text = fields.optional_text(name, 0, MAX_RESULT_LEN)?;
         Ok(text.map(Into::into))
     }
 

@@ -198,7 +198,7 @@ impl Form<KeptPlace> for PlaceForm {
             _ => None,
         };
         let number: Fence = FENCE.read(fields, "fence")?;
-        let place = KeptPlace {
+        Ok(KeptPlace {
             rank: Rank(number),
             claim,
             max_attempts,
@@ -206,13 +206,9 @@ impl Form<KeptPlace> for PlaceForm {
             lease: LEASE.read(fields, "lease")?,
             keep_ms: LEASE.read(fields, "keep_ms")?,
             token: Secret.read(fields, "token")?,
-            owner: (fields.optional_text("owner", MAX_OWNER_LEN)?).map(Into::into),
-        };
-        match place.owner.as_deref() {
             // No owner has a shorter form than an empty one.
-            Some([]) => Err(fields.error("owner")),
-            _ => Ok(place),
-        }
+            owner: (fields.optional_text("owner", 1, MAX_OWNER_LEN)?).map(Into::into),
+        })
     }
 
     fn write(&self, writer: &mut Writer<'_>, place: &KeptPlace) {

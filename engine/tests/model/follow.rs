@@ -345,7 +345,7 @@ fn changes_of_0_3_0_are_followed_and_bring_nothing_back() {
         assert_eq!(body.displaced(), None, "{changes:?}");
         match (body.once(), body.group()) {
             (Some(once), _) => assert_eq!(once.late(), None, "{changes:?}"),
-            (_, Some(group)) => assert_eq!(group.tally().done, 0, "{changes:?}"),
+            (_, Some(group)) => assert_eq!(group.tally.done, 0, "{changes:?}"),
             _ => panic!("another family"),
         }
     }

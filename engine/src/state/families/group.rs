@@ -16,18 +16,14 @@ use crate::types::{Claim, Family, UnixMs};
 #[derive(Clone, Default)]
 pub struct WaitGroup {
     members: HoldSet,
-    tally: Tally,
+    pub tally: Tally,
     /// The finished round before the present one, as long as nothing has happened in this one but grants and their ends
     /// as undelivered. It comes back if the last member ends undelivered too. `None` without members.
-    displaced: Option<Box<FinishedRound>>,
+    pub(in crate::state) displaced: Option<Box<FinishedRound>>,
     pub(in crate::state) retention: Retention,
 }
 
 impl WaitGroup {
-    pub fn tally(&self) -> Tally {
-        self.tally
-    }
-
     /// Whether the round can be finished now. `queued` says that a request waits to be added.
     pub(crate) fn is_over(&self, queued: bool) -> bool {
         let is_open = self.has_begun() && self.tally.finished.is_none();
@@ -104,10 +100,6 @@ impl Policy for WaitGroup {
         Some(self.tally.finished.unwrap_or(idle))
     }
 
-    fn is_concluded(&self) -> bool {
-        self.tally.finished.is_some()
-    }
-
     /// After a finished round, an ADD or EXPECT opens the next one, which displaces it.
     fn granted(&mut self, at: UnixMs) {
         if let Some(keep_until) = self.tally.finished.take() {
@@ -173,14 +165,6 @@ impl Policy for WaitGroup {
             _ => return Err(Misfit::Family),
         }
         Ok(None)
-    }
-
-    fn scalars(&self) -> Option<Change> {
-        Some(Change::Tally(self.tally))
-    }
-
-    fn displaced(&self) -> Option<Displaced> {
-        self.displaced.as_deref().copied().map(Displaced::Round)
     }
 
     fn heap_bytes(&self) -> usize {

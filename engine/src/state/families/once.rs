@@ -42,7 +42,7 @@ pub struct Once {
     stage: Stage,
     /// The token of the run before, whose DONE was still accepted when the current run began. It counts while the
     /// current run has not been heard of, and comes back if that run ends undelivered. `None` without a run.
-    displaced: Option<Box<Token>>,
+    pub(crate) displaced: Option<Box<Token>>,
     pub(crate) attempts: u64,
     pub(crate) reason: Option<Reason>,
     /// See [`Record::touched`]. The first change sets it, because a replica must not use its own clock.
@@ -87,11 +87,6 @@ impl Once {
             Stage::Late(token) => Some(token),
             _ => None,
         }
-    }
-
-    /// Returns the token of a late run that the current run has displaced.
-    pub(crate) fn displaced_late(&self) -> Option<&Token> {
-        self.displaced.as_deref()
     }
 
     /// Returns the current run, if its client has not been heard of.
@@ -213,10 +208,6 @@ impl Policy for Once {
         })
     }
 
-    fn is_concluded(&self) -> bool {
-        self.done().is_some()
-    }
-
     /// A run begins, so the attempt counts. It displaces the token of a late one.
     fn granted(&mut self, at: UnixMs) {
         self.displaced = match std::mem::take(&mut self.stage) {
@@ -293,14 +284,6 @@ impl Policy for Once {
         Ok(None)
     }
 
-    fn scalars(&self) -> Option<Change> {
-        Some(Change::Record(self.record()))
-    }
-
-    fn displaced(&self) -> Option<Displaced> {
-        self.displaced_late().cloned().map(Displaced::Late)
-    }
-
     fn heap_bytes(&self) -> usize {
         let reason = match &self.reason {
             Some(Reason::Given(text)) => shared_bytes(text),
@@ -308,7 +291,7 @@ impl Policy for Once {
         };
         let token = self.late().or(self.done().map(|done| &done.token));
         let result = self.done().and_then(|done| done.result.as_ref());
-        let displaced = self.displaced_late().map_or(0, |token| {
+        let displaced = self.displaced.as_deref().map_or(0, |token| {
             heap::allocated(size_of::<Token>()) + token.heap_bytes()
         });
         let texts = token.map_or(0, Token::heap_bytes) + result.map_or(0, shared_bytes);

@@ -4,7 +4,7 @@
 //! is the answer of a lock: it has no limit, nothing is kept without holds, and the only changes are those that all
 //! families share.
 
-use crate::change::{Change, Displaced, End, Limits, Misfit};
+use crate::change::{Change, End, Limits, Misfit};
 use crate::hold::Hold;
 use crate::settings::Settings;
 use crate::state::hold_set::HoldSet;
@@ -48,11 +48,6 @@ pub(in crate::state) trait Policy {
         None
     }
 
-    /// Whether the value is a result or the tally of a finished round, which later requests do not keep longer.
-    fn is_concluded(&self) -> bool {
-        false
-    }
-
     /// Notes that a hold is granted, and makes room for it. Call it before the hold is added.
     fn granted(&mut self, _at: UnixMs) {}
 
@@ -65,16 +60,6 @@ pub(in crate::state) trait Policy {
     /// Applies a change that not all families have. Returns the hold that it ended, if any.
     fn apply_own(&mut self, _change: &Change) -> Result<Option<Hold>, Misfit> {
         Err(Misfit::Family)
-    }
-
-    /// Returns the change that sets everything but the holds, the delay and the pause; `None` if there is nothing else.
-    fn scalars(&self) -> Option<Change> {
-        None
-    }
-
-    /// Returns what the present holds have displaced.
-    fn displaced(&self) -> Option<Displaced> {
-        None
     }
 
     /// Returns the bytes on the heap, with the box that the state keeps the value in, and without those of the holds.

@@ -66,10 +66,6 @@ impl Policy for Semaphore {
         Ok(None)
     }
 
-    fn scalars(&self) -> Option<Change> {
-        Some(Change::Limits(self.limits))
-    }
-
     fn heap_bytes(&self) -> usize {
         heap::allocated(size_of::<HoldSet>())
     }
