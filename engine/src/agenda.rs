@@ -277,7 +277,9 @@ fn key_of(task: Task, store: &mut Store, queues: &mut Queues) -> Option<(Db, Key
         Task::Serve(queue) | Task::RunOut { queue, .. } | Task::KeepOver { queue, .. } => {
             // A queue that a flush has emptied needs no visit.
             queues.drop_flushed(queue);
-            queues.key(queue).map(|(db, name)| (db, name.clone()))
+            queues
+                .get(queue)
+                .map(|queue| (queue.db, queue.name.clone()))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::agenda::Agenda;
 use crate::effect::Effects;
-use crate::queue::queues::{QueueBounds, Queues};
+use crate::queue::queues::Queues;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::stats::Stats;
@@ -72,13 +72,6 @@ impl Engine {
     #[must_use]
     pub fn latest_due(&self) -> LeaseUs {
         self.term.latest_due()
-    }
-
-    pub(crate) fn queue_bounds(&self) -> QueueBounds {
-        QueueBounds {
-            per_key: self.settings.max_waiters_per_key,
-            server: self.settings.max_waiters,
-        }
     }
 
     /// Notes that the client on a kept place does not wait any more; the place is kept from now on. Returns the request

@@ -164,10 +164,10 @@ impl Engine {
     /// Returns the keys that have waiters, the longest wait first, `count` at most.
     pub fn contended(&self, count: usize, now: Now) -> Vec<Contended<'_>> {
         let keys = self.queues.by_longest_wait();
-        let keys = keys.filter_map(|(since, db, name, queue)| {
+        let keys = keys.filter_map(|(since, queue)| {
             Some(Contended {
-                db,
-                name: name.as_bytes(),
+                db: queue.db,
+                name: queue.name.as_bytes(),
                 family: queue.family()?,
                 waiters: queue.waiters(),
                 longest_ms: now.mono.ms_since(since),
@@ -184,6 +184,6 @@ impl Engine {
     /// Returns how long the longest wait of all has lasted.
     pub fn longest_wait_ms(&self, now: Now) -> u64 {
         let longest = self.queues.by_longest_wait().next();
-        longest.map_or(0, |(since, ..)| now.mono.ms_since(since))
+        longest.map_or(0, |(since, _)| now.mono.ms_since(since))
     }
 }

@@ -89,7 +89,7 @@ impl Engine {
         }
         let serve = |id| self.agenda.put_off.has(Task::Serve(id));
         for kept in self.queues.with_kept() {
-            let is_held = self.holder(&kept).is_some();
+            let is_held = self.holder(kept).is_some();
             let id = self.queues.find(kept.db, kept.name.as_bytes());
             let is_due = id.is_some_and(|id| self.queues.will_be_due(id) || serve(id));
             assert!(is_held || is_due, "{id:?}: kept places without a value");

@@ -1,6 +1,5 @@
 //! Who waits: places, the queue of one key, and all queues.
 
-pub mod flushes;
 #[cfg(debug_assertions)]
 mod invariants;
 pub mod kept;

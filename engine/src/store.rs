@@ -48,7 +48,7 @@ pub struct Store {
     pub retention: BTreeSet<(UnixMs, StateId)>,
     /// The holds that end with a connection, by that connection.
     ephemeral: BTreeMap<(ClientId, Fence), StateId>,
-    pub leftovers: Leftovers,
+    pub leftovers: Leftovers<Piece>,
     /// The number of live holds, by family.
     holds: [u64; Family::ALL.len()],
 }
@@ -151,10 +151,7 @@ impl Store {
 
     /// Notes that the database is empty now, or all databases if `None`.
     pub fn flushed(&mut self, db: Option<Db>) {
-        match db {
-            Some(db) => self.spaces.flush(db),
-            None => self.spaces.flush_all(),
-        }
+        self.spaces.flush(db);
     }
 
     /// Notes that two databases have exchanged their contents.

@@ -143,13 +143,13 @@ impl<'v> Visit<'v> {
     /// Returns how much could be granted now to a request that does not wait: 0 if it would be refused, and a larger
     /// number for more capacity. If a visit has raised this number, it has freed capacity that no waiter takes.
     pub(crate) fn free_capacity(&mut self) -> u64 {
-        if let Some(queue) = self.queue {
-            if self.engine.queues.take_left_unserved(queue) {
+        if let Some(queue) = self.queue.and_then(|id| self.engine.queues.get_mut(id)) {
+            if std::mem::take(&mut queue.left_unserved) {
                 // A waiter left before this visit. Until then nothing was free: new requests queued behind it.
                 self.engine.effects.may_free_capacity = true;
                 return 0;
             }
-            if self.has_line() {
+            if queue.has_line() {
                 return 0;
             }
         }

@@ -129,12 +129,13 @@ impl Visit<'_> {
         if is_granted {
             return Decided::Answer(self.grant_at_once(request, vacant));
         }
-        let (queue, bounds) = (self.find_queue(), self.engine.queue_bounds());
+        let queue = self.find_queue();
+        let (queues, settings) = (&mut self.engine.queues, &self.engine.settings);
         let room = match request.keep_ms {
-            Some(_) => self.engine.queues.check_room_for_kept(queue, 1, bounds),
+            Some(_) => queues.check_room_for_kept(queue, 1, settings),
             None => Ok(()),
         };
-        let room = room.and_then(|()| self.engine.queues.make_room(queue, bounds));
+        let room = room.and_then(|()| queues.make_room(queue, settings));
         match room {
             Ok(()) => self.queue_up(request),
             Err(full) => Decided::Answer(Answer::Refused(Refusal::QueueFull(full))),
@@ -212,9 +213,10 @@ impl Visit<'_> {
         let asked = request.limit.take();
         self.put_limit_in_force(request.claim, asked);
         let limit = asked.or_else(|| self.body().and_then(Body::limit_to_remember));
-        if let Some(limit) = limit {
-            let family = request.claim.family();
-            self.engine.queues.remember_limit(queue, family, limit);
+        if let Some(limit) = limit
+            && let Some(queue) = self.engine.queues.get_mut(queue)
+        {
+            queue.remember_limit(request.claim.family(), limit);
         }
         let standing = Standing {
             rank,
@@ -237,8 +239,7 @@ impl Visit<'_> {
     /// Gives the place, waiting, kept or vacant, to the same request sent again. With QUEUE it is a kept place from then
     /// on; with BLOCK a kept place stays one.
     fn resume(&mut self, queue: QueueId, rank: Rank, request: Request) -> Decided {
-        let bounds = self.engine.queue_bounds();
-        let queues = &mut self.engine.queues;
+        let (queues, settings) = (&mut self.engine.queues, &self.engine.settings);
         let before = queues.get(queue).and_then(|queue| queue.place(rank));
         if before.is_some_and(|place| place.is_asked_again(&request)) {
             return self.keep_on(queue, rank, request.client);
@@ -246,7 +247,7 @@ impl Visit<'_> {
         let before = before.and_then(Place::kept_place);
         if request.keep_ms.is_some()
             && before.is_none()
-            && let Err(full) = queues.check_room_for_kept(Some(queue), 1, bounds)
+            && let Err(full) = queues.check_room_for_kept(Some(queue), 1, settings)
         {
             return Decided::Answer(Answer::Refused(Refusal::QueueFull(full)));
         }

@@ -48,8 +48,9 @@ impl Engine {
         self.adopt_places_of(id, db, name, places, now);
         if let Some(limit) = limit
             && let Some(queue) = self.queues.find(db, name)
+            && let Some(queue) = self.queues.get_mut(queue)
         {
-            self.queues.remember_limit(queue, family, limit);
+            queue.remember_limit(family, limit);
         }
         Ok(id)
     }

@@ -61,8 +61,8 @@ impl Visit<'_> {
         let waited = queued.is_some_and(|queue| queue.waiters() > 0);
         // Kept places are saved with the value of their name, so they keep it.
         let keeps = queued.is_some_and(|queue| queue.kept() > 0);
-        if let Some(queue) = queue.filter(|_| keeps) {
-            self.engine.queues.set_holder(queue, self.state);
+        if keeps && let Some(queue) = queue.and_then(|id| self.engine.queues.get_mut(id)) {
+            queue.holder = self.state;
         }
         let Some(id) = self.state else { return };
         if let Some(queue) = queue {

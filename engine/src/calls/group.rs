@@ -62,8 +62,8 @@ impl Visit<'_> {
         let Some(wait) = wait else {
             return Reply::Now(Answer::NotGranted);
         };
-        let (queue, bounds) = (self.find_queue(), self.engine.queue_bounds());
-        if let Err(full) = self.engine.queues.make_room(queue, bounds) {
+        let (queue, settings) = (self.find_queue(), &self.engine.settings);
+        if let Err(full) = self.engine.queues.make_room(queue, settings) {
             return Reply::Now(Answer::Refused(Refusal::QueueFull(full)));
         }
         let Some(rank) = self.next_rank() else {

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use crate::change::{Change, KeptPlace, Misfit};
 use crate::engine::Engine;
 use crate::hold::Grant;
-use crate::queue::kept::KeptQueue;
 use crate::queue::place::{Place, Presence};
 use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::short_bytes::KeyName;
@@ -122,7 +121,9 @@ impl Visit<'_> {
             return;
         };
         self.remember_limit(queue);
-        self.engine.queues.set_holder(queue, self.state);
+        if let Some(queue) = self.engine.queues.get_mut(queue) {
+            queue.holder = self.state;
+        }
         if has_come && self.engine.is_serving() {
             self.engine.queues.set_due(queue);
         }
@@ -163,15 +164,15 @@ impl Engine {
                 // A server that decides has checked that there is room, if vacant places make way.
                 if self.is_serving() {
                     let queue = self.queues.find(db, name);
-                    let _ = self.queues.make_room(queue, self.queue_bounds());
+                    let _ = self.queues.make_room(queue, &self.settings);
                 }
                 self.put_place(db, name, place, now);
             }
         }
-        if self.queues.find_kept(db, name).is_some()
-            && let Some(queue) = self.queues.find(db, name)
+        if let Some(queue) = self.queues.find(db, name)
+            && let Some(kept) = self.queues.get_mut(queue).filter(|queue| queue.kept() > 0)
         {
-            self.queues.set_holder(queue, Some(id));
+            kept.holder = Some(id);
             self.queues.set_due(queue);
         }
     }
@@ -195,11 +196,11 @@ impl Engine {
     pub fn unheld_places(&self) -> Vec<UnheldPlaces> {
         let mut all = Vec::new();
         for kept in self.queues.with_kept() {
-            let held = self.holder(&kept).map(|state| state.body.family());
+            let held = self.holder(kept).map(|state| state.body.family());
             let others = Family::ALL.into_iter();
             for family in others.filter(|family| held != Some(*family)) {
-                let limit = kept.queue.limit(family).map(Change::Limit);
-                let places = kept.queue.kept_places(family).map(Change::Place);
+                let limit = kept.limit(family).map(Change::Limit);
+                let places = kept.kept_places(family).map(Change::Place);
                 let mut places = places.peekable();
                 if places.peek().is_some() {
                     all.push(UnheldPlaces {
@@ -215,10 +216,10 @@ impl Engine {
     }
 
     /// Returns the value of the queue's name, if it has one that the engine knows of.
-    pub(crate) fn holder(&self, kept: &KeptQueue<'_>) -> Option<&State> {
-        let state = self.store.get(kept.holder?)?;
-        let name = kept.name.as_bytes();
-        let is_there = self.store.db_of(state) == Some(kept.db) && state.address.name() == name;
+    pub(crate) fn holder(&self, queue: &WaitQueue) -> Option<&State> {
+        let state = self.store.get(queue.holder?)?;
+        let name = queue.name.as_bytes();
+        let is_there = self.store.db_of(state) == Some(queue.db) && state.address.name() == name;
         is_there.then_some(state)
     }
 
@@ -236,7 +237,9 @@ impl Engine {
             match change {
                 Change::Limit(limit) => {
                     let queue = self.queues.find_or_make(db, name);
-                    self.queues.remember_limit(queue, family, *limit);
+                    if let Some(queue) = self.queues.get_mut(queue) {
+                        queue.remember_limit(family, *limit);
+                    }
                 }
                 Change::Place(place) => self.put_place(db, name, place.clone(), now),
                 _ => {}

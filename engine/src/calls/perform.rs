@@ -101,8 +101,8 @@ impl Visit<'_> {
 
     /// Gives the token of a hold that was not delivered its kept place back, at its old rank.
     fn keep_again(&mut self, standing: Standing, keep: Keep, hold: Grant) {
-        let (queue, bounds) = (self.find_queue(), self.engine.queue_bounds());
-        let room = self.engine.queues.check_room_for_kept(queue, 1, bounds);
+        let (queue, settings) = (self.find_queue(), &self.engine.settings);
+        let room = self.engine.queues.check_room_for_kept(queue, 1, settings);
         if room.is_err() || !self.has_room_for_place_of(&hold) {
             return;
         }
@@ -122,8 +122,8 @@ impl Visit<'_> {
         let has_place = self
             .queue()
             .is_some_and(|queue| queue.find(&hold.token).is_some());
-        let (queue, bounds) = (self.find_queue(), self.engine.queue_bounds());
-        !has_place && self.engine.queues.make_room(queue, bounds).is_ok()
+        let (queue, settings) = (self.find_queue(), &self.engine.settings);
+        !has_place && self.engine.queues.make_room(queue, settings).is_ok()
     }
 
     /// Answers a request whose wait has run out, or gives up a vacant place.

@@ -67,7 +67,9 @@ impl Visit<'_> {
             && let Some(limit) = body.limit_to_remember()
         {
             let family = body.family();
-            self.engine.queues.remember_limit(queue, family, limit);
+            if let Some(queue) = self.engine.queues.get_mut(queue) {
+                queue.remember_limit(family, limit);
+            }
         }
     }
 

@@ -81,9 +81,8 @@ impl Engine {
         if self.queues.find_kept(db, name).is_some() {
             return Ok(());
         }
-        let (queue, bounds) = (self.queues.find(db, name), self.queue_bounds());
-        let places = loaded.places.len() as u64;
-        let room = (self.queues).check_room_for_loaded(queue, places, bounds);
+        let (queue, places) = (self.queues.find(db, name), loaded.places.len() as u64);
+        let room = (self.queues).check_room_for_loaded(queue, places, &self.settings);
         room.map_err(|full| Unfit::ManyPlaces { places, full })
     }
 

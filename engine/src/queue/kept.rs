@@ -17,20 +17,11 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::answer::FullQueue;
 use crate::heap;
 use crate::queue::place::{Parked, Presence};
-use crate::queue::queues::{Queue, QueueBounds, Queues};
+use crate::queue::queues::Queues;
 use crate::queue::wait_queue::WaitQueue;
+use crate::settings::Settings;
 use crate::short_bytes::KeyName;
-use crate::store::slab::StateId;
 use crate::types::{Db, Fence, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
-
-/// A queue that has kept places.
-pub struct KeptQueue<'q> {
-    pub db: Db,
-    pub name: &'q KeyName,
-    pub queue: &'q WaitQueue,
-    /// The state with which the places were saved last. It may have left its key since.
-    pub holder: Option<StateId>,
-}
 
 impl Queues {
     /// Checks that there is room for so many more kept places: they take at most half of each bound, because one
@@ -42,10 +33,10 @@ impl Queues {
         &self,
         queue: Option<QueueId>,
         more: u64,
-        bounds: QueueBounds,
+        settings: &Settings,
     ) -> Result<(), FullQueue> {
         let kept_here = queue.and_then(|id| self.get(id)).map_or(0, WaitQueue::kept);
-        let (per_key, server) = (bounds.per_key / 2, bounds.server / 2);
+        let (per_key, server) = (settings.max_waiters_per_key / 2, settings.max_waiters / 2);
         if (kept_here as u64).saturating_add(more) > per_key {
             return Err(FullQueue::HalfOfKey(per_key));
         }
@@ -63,13 +54,13 @@ impl Queues {
         &self,
         queue: Option<QueueId>,
         more: u64,
-        bounds: QueueBounds,
+        settings: &Settings,
     ) -> Result<(), FullQueue> {
         if more == 0 {
             return Ok(());
         }
-        self.check_room_for_kept(queue, more, bounds)?;
-        let QueueBounds { per_key, server } = bounds;
+        self.check_room_for_kept(queue, more, settings)?;
+        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
         let here = queue.and_then(|id| self.get(id));
         let waiters_here = here.map_or(0, WaitQueue::waiters) as u64;
         if waiters_here.saturating_add(more) > per_key {
@@ -85,7 +76,7 @@ impl Queues {
     /// Notes that nobody waits on a kept place any more, and that it is kept until then; 0 gives it no moment. Returns
     /// the client that waited. Does nothing to a place that is not kept.
     pub fn detach(&mut self, id: QueueId, rank: Rank, until: LeaseUs) -> Option<Parked> {
-        let queue = &mut self.queues.get_mut(&id)?.queue;
+        let queue = self.queues.get_mut(&id)?;
         queue.place(rank).filter(|place| place.is_kept())?;
         let before = queue.change_presence(rank, Presence::Kept { until })?;
         self.unlist(id, rank, &before);
@@ -98,9 +89,7 @@ impl Queues {
 
     /// Makes a kept place one that lasts only as long as its client waits. Removes it if none waits.
     pub fn unkeep(&mut self, id: QueueId, rank: Rank) {
-        let queue = self.queues.get_mut(&id).map(|queue| &mut queue.queue);
-        let Some(queue) = queue else { return };
-        if queue.unkeep(rank) {
+        if self.get_mut(id).is_some_and(|queue| queue.unkeep(rank)) {
             self.kept -= 1;
         } else {
             self.leave(id, rank);
@@ -150,34 +139,21 @@ impl Queues {
         next.map(|(id, _)| (*id, Rank(Fence(0))))
     }
 
-    /// Notes the state with which the kept places of the queue are saved, because it is the value of their name.
-    pub fn set_holder(&mut self, id: QueueId, holder: Option<StateId>) {
-        if let Some(queue) = self.queues.get_mut(&id) {
-            queue.holder = holder;
-        }
-    }
-
     /// Returns the queues that have kept places.
-    pub fn with_kept(&self) -> impl Iterator<Item = KeptQueue<'_>> {
-        let kept = self.queues.values();
-        let kept = kept.filter(|queue| self.has_kept(queue));
-        kept.map(|queue| KeptQueue {
-            db: queue.db,
-            name: &queue.name,
-            queue: &queue.queue,
-            holder: queue.holder,
-        })
+    pub fn with_kept(&self) -> impl Iterator<Item = &WaitQueue> {
+        let queues = self.queues.values();
+        queues.filter(|queue| self.has_kept(queue))
     }
 
     /// Returns the queue of a name if it has kept places that no flush has dropped.
     pub fn find_kept(&self, db: Db, name: &[u8]) -> Option<&WaitQueue> {
-        let queue = self.queues.get(&self.find(db, name)?)?;
-        self.has_kept(queue).then_some(&queue.queue)
+        let queue = self.queues.get(&self.find(db, name)?);
+        queue.filter(|queue| self.has_kept(queue))
     }
 
     /// Whether the queue has kept places that no flush has dropped.
-    fn has_kept(&self, queue: &Queue) -> bool {
-        queue.queue.kept() > 0 && !self.flushes.came_after(queue.flush, queue.db)
+    fn has_kept(&self, queue: &WaitQueue) -> bool {
+        queue.kept() > 0 && self.spaces.db(queue.space).is_some()
     }
 
     /// Returns the bytes that the kept places of a name take.
@@ -185,7 +161,7 @@ impl Queues {
         self.find_kept(db, name).map_or(0, |queue| {
             let moments = queue.kept() * heap::tree_share(size_of::<(LeaseUs, QueueId, Rank)>());
             let entries = [
-                size_of::<(QueueId, Queue)>(),
+                size_of::<(QueueId, WaitQueue)>(),
                 size_of::<(KeyName, QueueId)>(),
                 size_of::<(MonoUs, QueueId)>(),
             ];

@@ -11,34 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use crate::answer::{Answer, FullQueue};
-use crate::queue::flushes::{Flushes, Sweep};
 use crate::queue::place::{Place, Presence, Watcher};
-use crate::queue::wait_queue::{Left, WaitQueue};
+use crate::queue::sweep::Sweep;
+use crate::queue::wait_queue::{Left, Piece, WaitQueue};
+use crate::settings::Settings;
 use crate::short_bytes::KeyName;
-use crate::store::leftovers::SMALL;
-use crate::store::slab::StateId;
+use crate::store::leftovers::{Leftovers, SMALL};
+use crate::store::spaces::Spaces;
 use crate::timetable::Timetable;
-use crate::types::Family;
-use crate::types::{ClientId, Db, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
-
-/// How many places the queues may have.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueBounds {
-    pub per_key: u64,
-    pub server: u64,
-}
-
-pub(super) struct Queue {
-    pub(super) db: Db,
-    pub(super) name: KeyName,
-    pub(super) queue: WaitQueue,
-    /// The moment under which the queue is in `by_since`; `None` if it has no waiters.
-    pub(super) since: Option<MonoUs>,
-    /// The state with which the kept places were saved last: see [`Queues::set_holder`].
-    pub(super) holder: Option<StateId>,
-    /// The number of the flush after which its kept places came: see [`Queues::flush`].
-    pub(super) flush: u64,
-}
+use crate::types::{ClientId, Db, Family, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
 
 /// Invariants:
 /// - every request whose client waits is in `by_waiter`, and in `waits` if its wait runs out;
@@ -47,7 +28,7 @@ pub(super) struct Queue {
 /// - a queue without places is due, and is dropped when it is visited.
 #[derive(Default)]
 pub struct Queues {
-    pub(super) queues: BTreeMap<QueueId, Queue>,
+    pub(super) queues: BTreeMap<QueueId, WaitQueue>,
     pub(super) by_key: BTreeMap<Db, BTreeMap<KeyName, QueueId>>,
     pub(super) by_waiter: BTreeMap<WaiterId, (QueueId, Rank)>,
     /// The request that each connection waits with: a connection waits for one reply at a time.
@@ -59,7 +40,7 @@ pub struct Queues {
     /// When vacant places run out. The first is given up when room is needed.
     pub(super) vacant: BTreeSet<(MonoUs, QueueId, Rank)>,
     /// When kept places run out on which nobody waits, by the lease clock. A place without a moment is not listed. Places
-    /// that a flush has dropped are listed until `flushes` comes to them.
+    /// that a flush has dropped are listed until they are taken apart.
     pub(super) keeps: BTreeSet<(LeaseUs, QueueId, Rank)>,
     /// The queues that must be visited, each with its turn.
     pub(super) due: Timetable<QueueId, u64>,
@@ -71,7 +52,10 @@ pub struct Queues {
     /// The number of requests that wait, by family: those whose client waits for a reply, and kept places.
     pub(super) waiting: [u64; Family::ALL.len()],
     pub(super) last_number: u64,
-    pub(super) flushes: Flushes,
+    /// The contents of the databases that kept places belong to. SWAPDB does not exchange them here.
+    pub(super) spaces: Spaces,
+    /// Pieces of kept places that flushes have dropped, with the queue that each of them was in.
+    pub(super) dropped: Leftovers<(QueueId, Piece)>,
 }
 
 impl Queues {
@@ -83,11 +67,11 @@ impl Queues {
     }
 
     pub fn get(&self, id: QueueId) -> Option<&WaitQueue> {
-        self.queues.get(&id).map(|queue| &queue.queue)
+        self.queues.get(&id)
     }
 
-    pub fn key(&self, id: QueueId) -> Option<(Db, &KeyName)> {
-        self.queues.get(&id).map(|queue| (queue.db, &queue.name))
+    pub fn get_mut(&mut self, id: QueueId) -> Option<&mut WaitQueue> {
+        self.queues.get_mut(&id)
     }
 
     /// Returns the queue of a key, and makes it if there is none. The caller must add a place at once, because no
@@ -99,15 +83,8 @@ impl Queues {
         let id = QueueId(self.number());
         let name = KeyName::from(name);
         self.by_key.entry(db).or_default().insert(name.clone(), id);
-        let queue = Queue {
-            db,
-            name,
-            queue: WaitQueue::default(),
-            since: None,
-            holder: None,
-            flush: self.flushes.count,
-        };
-        self.queues.insert(id, queue);
+        let space = self.spaces.of(db);
+        self.queues.insert(id, WaitQueue::new(db, name, space));
         id
     }
 
@@ -127,9 +104,9 @@ impl Queues {
     pub fn make_room(
         &mut self,
         queue: Option<QueueId>,
-        bounds: QueueBounds,
+        settings: &Settings,
     ) -> Result<(), FullQueue> {
-        let QueueBounds { per_key, server } = bounds;
+        let (per_key, server) = (settings.max_waiters_per_key, settings.max_waiters);
         while let Some(id) = queue
             && let Some(full) = self.get(id).filter(|queue| queue.len() as u64 >= per_key)
         {
@@ -168,12 +145,6 @@ impl Queues {
         self.change(id, |queue| queue.answer_watchers(answer));
     }
 
-    pub fn remember_limit(&mut self, id: QueueId, family: Family, limit: u32) {
-        if let Some(queue) = self.queues.get_mut(&id) {
-            queue.queue.remember_limit(family, limit);
-        }
-    }
-
     /// Changes the places of a queue, and keeps `by_since` right.
     pub(super) fn change<R>(
         &mut self,
@@ -181,8 +152,8 @@ impl Queues {
         change: impl FnOnce(&mut WaitQueue) -> R,
     ) -> Option<R> {
         let queue = self.queues.get_mut(&id)?;
-        let result = change(&mut queue.queue);
-        let since = queue.queue.waiting_since();
+        let result = change(queue);
+        let since = queue.waiting_since();
         if since != queue.since {
             if let Some(before) = std::mem::replace(&mut queue.since, since) {
                 self.by_since.remove(&(before, id));
@@ -250,7 +221,7 @@ impl Queues {
     }
 
     pub fn drop_if_empty(&mut self, id: QueueId) {
-        let Some(queue) = self.queues.get(&id).filter(|queue| queue.queue.is_empty()) else {
+        let Some(queue) = self.queues.get(&id).filter(|queue| queue.is_empty()) else {
             return;
         };
         if let Some(names) = self.by_key.get_mut(&queue.db) {
@@ -274,15 +245,9 @@ impl Queues {
     /// Notes that a request has left the queue unserved, so the queue must be visited.
     pub fn left_unserved(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get_mut(&id) {
-            queue.queue.left_unserved = true;
+            queue.left_unserved = true;
         }
         self.set_due(id);
-    }
-
-    /// Whether a request has left the queue unserved since this was last asked.
-    pub fn take_left_unserved(&mut self, id: QueueId) -> bool {
-        let queue = self.queues.get_mut(&id);
-        queue.is_some_and(|queue| std::mem::take(&mut queue.queue.left_unserved))
     }
 
     /// Notes that the queue has been visited.
@@ -316,13 +281,10 @@ impl Queues {
         self.by_key.keys().copied()
     }
 
-    /// Returns the queues that have waiters, the longest wait first, each with its key and the moment at which that
-    /// wait began.
-    pub fn by_longest_wait(&self) -> impl Iterator<Item = (MonoUs, Db, &KeyName, &WaitQueue)> {
-        self.by_since.iter().filter_map(|(since, id)| {
-            let queue = self.queues.get(id)?;
-            Some((*since, queue.db, &queue.name, &queue.queue))
-        })
+    /// Returns the queues that have waiters, the longest wait first, each with the moment at which that wait began.
+    pub fn by_longest_wait(&self) -> impl Iterator<Item = (MonoUs, &WaitQueue)> {
+        let queues = self.by_since.iter();
+        queues.filter_map(|(since, id)| Some((*since, self.get(*id)?)))
     }
 
     /// Returns where this request waits.
@@ -376,7 +338,7 @@ impl Queues {
     /// Whether dropping the queues takes long.
     pub fn is_large(&self) -> bool {
         let is_small = self.places <= SMALL as u64 && self.queues.len() <= SMALL;
-        !is_small || !self.flushes.dropped.is_empty()
+        !is_small || !self.dropped.is_empty()
     }
 
     /// Takes the queues apart, one map entry at a step.
@@ -384,7 +346,7 @@ impl Queues {
         let queues = self.queues.into_values();
         let names = self.by_key.into_values().flatten().map(drop);
         queues
-            .flat_map(|queue| queue.queue.into_pieces().map(drop))
+            .flat_map(|queue| queue.into_pieces().map(drop))
             .chain(names)
             .chain(self.by_waiter.into_iter().map(drop))
             .chain(self.by_client.into_iter().map(drop))
@@ -392,7 +354,7 @@ impl Queues {
             .chain(self.vacant.into_iter().map(drop))
             .chain(self.by_since.into_iter().map(drop))
             .chain(self.keeps.into_iter().map(drop))
-            .chain(self.flushes.into_pieces())
+            .chain(self.dropped.map(drop))
             .chain(self.due.into_pieces())
     }
 }

@@ -6,21 +6,35 @@
 //! An event that concerns all queues of a database, such as a flush, only starts a *sweep*: a walk over the queues that
 //! makes a bounded number of them due at a time. There is at most one sweep for each database, and one for all
 //! databases together. So many flushes during a sweep need no more memory than one.
+//!
+//! A flush drops all kept places of its databases at once, however many there are, because it only gives the databases
+//! new spaces. A queue with an older space has kept places that count for nothing. When the sweep after the flush comes
+//! to the queue, or a request for its name before that, they leave the queue and all numbers in one step, and are taken
+//! apart in slices later. Rejected: to remove the places from their queue in slices. A request that comes meanwhile would
+//! have to step over them.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
-use crate::queue::flushes::Sweep;
 use crate::queue::place::Place;
 use crate::queue::queues::Queues;
 use crate::store::leftovers::SMALL;
 use crate::types::{Db, QueueId, Rank};
+
+/// A walk over all queues in the order of their numbers.
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// The queue that was looked at last.
+    after: Option<QueueId>,
+    /// A sweep was asked for during this one: begin again from the start at the end.
+    again: bool,
+}
 
 impl Queues {
     /// Notes that the database is empty now, or all databases if `None`. Its queues lose their kept places and become
     /// due: when they are swept or, before that, when [`Queues::note_flush`] is called for their key.
     pub fn flush(&mut self, db: Option<Db>) {
         if self.kept > 0 {
-            self.flushes.add(db);
+            self.spaces.flush(db);
         }
         self.set_all_due(db);
     }
@@ -78,12 +92,11 @@ impl Queues {
     /// see [`Queues::take_apart`].
     pub fn drop_flushed(&mut self, id: QueueId) {
         let queue = self.queues.get_mut(&id);
-        let Some(queue) = queue.filter(|queue| self.flushes.came_after(queue.flush, queue.db))
-        else {
+        let Some(queue) = queue.filter(|queue| self.spaces.db(queue.space).is_none()) else {
             return;
         };
-        queue.flush = self.flushes.count;
-        let (kept, before) = (queue.queue.kept(), queue.queue.by_family());
+        queue.space = self.spaces.of(queue.db);
+        let (kept, before) = (queue.kept(), queue.by_family());
         if kept == 0 {
             return;
         }
@@ -98,7 +111,7 @@ impl Queues {
             *waiting -= gone;
             self.places -= gone;
         }
-        self.flushes.drop_later(id, pieces);
+        self.dropped.push(pieces.map(move |piece| (id, piece)));
         self.drop_if_empty(id);
     }
 
@@ -119,13 +132,13 @@ impl Queues {
 
     /// Whether places were dropped that have still to be taken apart.
     pub fn has_dropped(&self) -> bool {
-        !self.flushes.dropped.is_empty()
+        !self.dropped.is_empty()
     }
 
     /// Takes places apart that flushes have dropped. Each entry of a map costs one of the budget.
     pub fn take_apart(&mut self, budget: &mut u32) {
         while *budget > 0
-            && let Some((id, piece)) = self.flushes.next_piece()
+            && let Some((id, piece)) = self.dropped.next()
         {
             *budget -= 1;
             // RESTORE may have brought the same place to the same queue again.

@@ -17,8 +17,10 @@ use crate::answer::Answer;
 use crate::change::KeptPlace;
 use crate::heap;
 use crate::queue::place::{Parked, Place, Presence, Watcher};
-use crate::types::Family;
-use crate::types::{LeaseUs, MonoUs, Rank, Token};
+use crate::short_bytes::KeyName;
+use crate::store::slab::StateId;
+use crate::store::spaces::Space;
+use crate::types::{Db, Family, LeaseUs, MonoUs, Rank, Token};
 
 mod index;
 #[cfg(debug_assertions)]
@@ -27,9 +29,19 @@ mod invariants;
 use index::Index;
 
 /// Invariants: a rank is in exactly one of the maps of places; `index` is that of the places in line and the vacant
-/// ones; a kept place is in line.
-#[derive(Default)]
+/// ones; a kept place is in line. What changes the places is for [`Queues`](super::queues::Queues) alone, which counts
+/// and lists them.
 pub struct WaitQueue {
+    pub db: Db,
+    pub name: KeyName,
+    /// The state with which the kept places are saved, because it was the value of the name when they were last looked
+    /// at. It may have left its key since.
+    pub holder: Option<StateId>,
+    /// The contents of the database with which the kept places came. If the database was flushed since, they count for
+    /// nothing: see [`super::sweep`].
+    pub(super) space: Space,
+    /// The moment under which the queue is in `Queues::by_since`; `None` if it has no waiters.
+    pub(super) since: Option<MonoUs>,
     line: BTreeMap<Rank, Place>,
     vacant: BTreeMap<Rank, Place>,
     index: Index,
@@ -69,6 +81,23 @@ impl Left {
 pub type Piece = Option<(LeaseUs, Rank)>;
 
 impl WaitQueue {
+    pub(super) fn new(db: Db, name: KeyName, space: Space) -> WaitQueue {
+        WaitQueue {
+            db,
+            name,
+            holder: None,
+            space,
+            since: None,
+            line: BTreeMap::new(),
+            vacant: BTreeMap::new(),
+            index: Index::default(),
+            watching: BTreeMap::new(),
+            answered: VecDeque::new(),
+            left_unserved: false,
+            limits: [None; Family::ALL.len()],
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -189,7 +218,7 @@ impl WaitQueue {
     }
 
     /// Puts a place into the queue. Its rank must be free.
-    pub fn join(&mut self, place: Place) {
+    pub(super) fn join(&mut self, place: Place) {
         debug_assert!(!self.has(place.rank()));
         self.index.note(&place, true);
         let places = match place.is_in_line() {
@@ -199,12 +228,12 @@ impl WaitQueue {
         places.insert(place.rank(), place);
     }
 
-    pub fn watch(&mut self, rank: Rank, watcher: Watcher) {
+    pub(super) fn watch(&mut self, rank: Rank, watcher: Watcher) {
         self.watching.insert(rank, watcher);
     }
 
     /// Changes who is at a place in line, which stays in line. Returns who was there.
-    pub fn change_presence(&mut self, rank: Rank, presence: Presence) -> Option<Presence> {
+    pub(super) fn change_presence(&mut self, rank: Rank, presence: Presence) -> Option<Presence> {
         let place = self.line.get_mut(&rank)?;
         self.index.parked -= usize::from(place.parked().is_some());
         let before = std::mem::replace(&mut place.presence, presence);
@@ -214,7 +243,7 @@ impl WaitQueue {
     }
 
     /// Makes a kept place on which a client waits one that lasts only as long as the wait. Returns whether one waits.
-    pub fn unkeep(&mut self, rank: Rank) -> bool {
+    pub(super) fn unkeep(&mut self, rank: Rank) -> bool {
         let place = self.line.get_mut(&rank);
         let Some(place) = place.filter(|place| place.parked().is_some()) else {
             return false;
@@ -231,27 +260,28 @@ impl WaitQueue {
     ///
     /// `parked` must have every place on which a client waits, and may have more. Takes some steps for each of them and
     /// for each vacant place, however many places are dropped.
-    pub fn drop_kept(&mut self, parked: &[Rank]) -> impl Iterator<Item = Piece> + Send + use<> {
+    pub(super) fn drop_kept(
+        &mut self,
+        parked: &[Rank],
+    ) -> impl Iterator<Item = Piece> + Send + use<> {
         let takes_idle = self.line.len() - self.index.parked < self.index.parked;
-        let mut dropped = WaitQueue::default();
+        let (mut line, mut index) = (BTreeMap::new(), Index::default());
         if takes_idle {
             let idle = self.line.values().filter(|place| place.parked().is_none());
             let idle: Vec<Rank> = idle.map(Place::rank).collect();
-            for rank in idle {
-                if let Some(Left::Place(place)) = self.leave(rank) {
-                    dropped.join(place);
-                }
+            for place in idle.iter().filter_map(|rank| self.line.remove(rank)) {
+                self.index.note(&place, false);
+                line.insert(place.rank(), place);
             }
         } else {
-            std::mem::swap(self, &mut dropped);
-            // What stays is taken out of `dropped.line` only. Its other maps are not used any more.
-            let staying = parked.iter().filter_map(|rank| dropped.line.remove(rank));
-            let vacant = std::mem::take(&mut dropped.vacant).into_values();
-            staying.chain(vacant).for_each(|place| self.join(place));
-            self.watching = std::mem::take(&mut dropped.watching);
-            self.answered = std::mem::take(&mut dropped.answered);
-            self.left_unserved = dropped.left_unserved;
-            self.limits = dropped.limits;
+            std::mem::swap(&mut self.line, &mut line);
+            std::mem::swap(&mut self.index, &mut index);
+            // What stays is noted anew. The old index is not used any more.
+            for place in self.vacant.values() {
+                self.index.note(place, true);
+            }
+            let staying = parked.iter().filter_map(|rank| line.remove(rank));
+            staying.for_each(|place| self.join(place));
         }
         if self.index.kept > 0 {
             for place in self.line.values_mut() {
@@ -259,11 +289,11 @@ impl WaitQueue {
             }
             (self.index.kept, self.index.kept_bytes) = (0, 0);
         }
-        dropped.into_pieces()
+        pieces_of(line, index)
     }
 
     /// Removes the place or the watcher with this rank.
-    pub fn leave(&mut self, rank: Rank) -> Option<Left> {
+    pub(super) fn leave(&mut self, rank: Rank) -> Option<Left> {
         let place = self.line.remove(&rank);
         if let Some(place) = place.or_else(|| self.vacant.remove(&rank)) {
             self.index.note(&place, false);
@@ -284,7 +314,7 @@ impl WaitQueue {
     }
 
     /// Decides the answer of all present watchers, in one step however many they are.
-    pub fn answer_watchers(&mut self, answer: Answer) {
+    pub(super) fn answer_watchers(&mut self, answer: Answer) {
         if !self.watching.is_empty() {
             let watchers = std::mem::take(&mut self.watching);
             self.answered.push_back((answer, watchers));
@@ -333,16 +363,24 @@ impl WaitQueue {
     pub fn into_pieces(self) -> impl Iterator<Item = Piece> + Send + use<> {
         let answered = self.answered.into_iter();
         let answered = answered.flat_map(|(_, watchers)| watchers);
-        let kept = |place: Place| match place.presence {
-            Presence::Kept { until } => Some((until, place.standing.rank)),
-            Presence::Parked(_) | Presence::Vacant { .. } => None,
-        };
-        let line = self.line.into_values().map(kept);
-        line.chain(self.vacant.into_iter().map(|_| None))
-            .chain(self.index.by_token.into_iter().map(|_| None))
-            .chain(self.index.heavy.into_iter().map(|_| None))
-            .chain(self.index.capped.into_iter().map(|_| None))
+        pieces_of(self.line, self.index)
+            .chain(self.vacant.into_iter().map(|_| None))
             .chain(self.watching.into_iter().map(|_| None))
             .chain(answered.map(|_| None))
     }
+}
+
+/// Takes places in line apart, and their index.
+fn pieces_of(
+    line: BTreeMap<Rank, Place>,
+    index: Index,
+) -> impl Iterator<Item = Piece> + Send + use<> {
+    let kept = |place: Place| match place.presence {
+        Presence::Kept { until } => Some((until, place.standing.rank)),
+        Presence::Parked(_) | Presence::Vacant { .. } => None,
+    };
+    let line = line.into_values().map(kept);
+    line.chain(index.by_token.into_iter().map(|_| None))
+        .chain(index.heavy.into_iter().map(|_| None))
+        .chain(index.capped.into_iter().map(|_| None))
 }

@@ -22,13 +22,42 @@ pub enum Piece {
     Freed(StateId),
 }
 
-type Pieces = Box<dyn Iterator<Item = Piece> + Send>;
+/// Iterators that take things apart, the oldest first. Each returns, for each piece that it has dropped, what is still
+/// to be done for it.
+pub struct Leftovers<P>(VecDeque<Box<dyn Iterator<Item = P> + Send>>);
 
-/// Oldest first.
-#[derive(Default)]
-pub struct Leftovers(VecDeque<Pieces>);
+impl<P> Default for Leftovers<P> {
+    fn default() -> Self {
+        Leftovers(VecDeque::new())
+    }
+}
 
-impl Leftovers {
+impl<P> Leftovers<P> {
+    pub fn push(&mut self, pieces: impl Iterator<Item = P> + Send + 'static) {
+        self.0.push_back(Box::new(pieces));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<P> Iterator for Leftovers<P> {
+    type Item = P;
+
+    /// Drops one more piece. Returns `None` if nothing is left.
+    fn next(&mut self) -> Option<P> {
+        loop {
+            let piece = self.0.front_mut()?.next();
+            if piece.is_some() {
+                return piece;
+            }
+            self.0.pop_front();
+        }
+    }
+}
+
+impl Leftovers<Piece> {
     /// Drops a collection: at once if it has few entries.
     pub fn drop_entries<I>(&mut self, large: I)
     where
@@ -57,24 +86,5 @@ impl Leftovers {
     /// Adds values whose states are to be freed.
     pub fn free(&mut self, values: impl Iterator<Item = StateId> + Send + 'static) {
         self.push(values.map(Piece::Freed));
-    }
-
-    fn push(&mut self, pieces: impl Iterator<Item = Piece> + Send + 'static) {
-        self.0.push_back(Box::new(pieces));
-    }
-
-    /// Drops one more piece. Returns `None` if nothing is left.
-    pub fn next(&mut self) -> Option<Piece> {
-        loop {
-            let piece = self.0.front_mut()?.next();
-            if piece.is_some() {
-                return piece;
-            }
-            self.0.pop_front();
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }

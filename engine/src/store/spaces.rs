@@ -48,17 +48,15 @@ impl Spaces {
         self.db_of.get(&space).copied()
     }
 
-    /// Drops the contents of the database.
-    pub fn flush(&mut self, db: Db) {
+    /// Drops the contents of the database, or of all databases if `None`.
+    pub fn flush(&mut self, db: Option<Db>) {
+        let Some(db) = db else {
+            self.of_db.clear();
+            return self.db_of.clear();
+        };
         if let Some(space) = self.of_db.remove(&db) {
             self.db_of.remove(&space);
         }
-    }
-
-    /// Drops the contents of all databases.
-    pub fn flush_all(&mut self) {
-        self.of_db.clear();
-        self.db_of.clear();
     }
 
     pub fn swap(&mut self, a: Db, b: Db) {
@@ -80,12 +78,12 @@ mod tests {
         spaces.swap(Db(0), Db(1));
         assert_eq!((spaces.db(a), spaces.db(b)), (Some(Db(1)), Some(Db(0))));
         assert_eq!(spaces.of(Db(0)), b);
-        spaces.flush(Db(0));
+        spaces.flush(Some(Db(0)));
         assert_eq!((spaces.db(b), spaces.db(a)), (None, Some(Db(1))));
         assert_ne!(spaces.of(Db(0)), b);
         spaces.swap(Db(1), Db(1));
         assert_eq!(spaces.db(a), Some(Db(1)));
-        spaces.flush_all();
+        spaces.flush(None);
         assert_eq!(spaces.db(a), None);
         assert_eq!(spaces.db(Space::NOWHERE), None);
     }
