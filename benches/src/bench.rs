@@ -12,9 +12,9 @@ use crate::invalid::{Context, Result};
 use crate::load::{LANES, Work, drive};
 use crate::machine::Machine;
 use crate::options::{Mode, Options};
-use crate::resp::Reply;
 use crate::row::Samples;
 use crate::server::{ALL_SLOTS, Plan, Server, Setting, SlotRange};
+use dsync_testkit::resp::Frame;
 
 pub struct Bench {
     pub options: Options,
@@ -260,7 +260,7 @@ impl Side {
     pub fn knows_delifeq(&mut self) -> Result<bool> {
         self.control
             .call(&[b"COMMAND", b"INFO", b"DELIFEQ"], |reply| {
-                Ok(matches!(reply.array(), Some([Reply::Array(_)])))
+                Ok(matches!(reply.array(), Some([Frame::Array(_)])))
             })
     }
 

@@ -6,12 +6,14 @@
 //!
 //! Absent on purpose: reconnecting, timeouts other than one against a server that hangs, TLS, cluster redirects.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use dsync_testkit::Inbox;
+use dsync_testkit::resp::{Frame, parse, write_request};
+
 use crate::invalid::{Context, Invalid, Result};
-use crate::resp::{Reply, parse, write_command};
 
 /// A reply that takes longer than this makes the run invalid. Loading and lapsing a million holds takes less.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -20,10 +22,7 @@ pub struct Client {
     stream: TcpStream,
     /// Bytes to send with the next [`Client::flush`].
     pub out: Vec<u8>,
-    input: Vec<u8>,
-    /// What was read and is not used yet: `input[start..end]`.
-    start: usize,
-    end: usize,
+    inbox: Inbox,
 }
 
 impl Client {
@@ -36,16 +35,14 @@ impl Client {
         Ok(Self {
             stream,
             out: Vec::new(),
-            // Small, for there are runs with 20,000 clients; `fill` lets it grow.
-            input: vec![0; 512],
-            start: 0,
-            end: 0,
+            // Small, for there are runs with 20,000 clients.
+            inbox: Inbox::new(512),
         })
     }
 
     /// Sends one command at once and does not wait for its reply.
     pub fn send(&mut self, words: &[&[u8]]) -> Result<()> {
-        write_command(&mut self.out, words);
+        write_request(&mut self.out, words);
         self.flush()
     }
 
@@ -57,13 +54,13 @@ impl Client {
     }
 
     /// Waits for the next reply and returns what `read` makes of it.
-    pub fn receive<T>(&mut self, read: impl FnOnce(&Reply<'_>) -> Result<T>) -> Result<T> {
+    pub fn receive<T>(&mut self, read: impl FnOnce(&Frame<'_>) -> Result<T>) -> Result<T> {
         loop {
-            let arrived = &self.input[self.start..self.end];
-            let parsed = parse(arrived).map_err(|_| Invalid::new("a reply is not RESP2"))?;
+            let parsed =
+                parse(self.inbox.bytes()).map_err(|_| Invalid::new("a reply is not RESP2"))?;
             if let Some((reply, used)) = parsed {
                 let result = read(&reply);
-                self.start += used;
+                self.inbox.take(used);
                 return result;
             }
             self.fill()?;
@@ -74,9 +71,9 @@ impl Client {
     pub fn receive_before<T>(
         &mut self,
         deadline: Instant,
-        read: impl FnOnce(&Reply<'_>) -> Result<T>,
+        read: impl FnOnce(&Frame<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        if self.start == self.end && !self.is_readable_before(deadline)? {
+        if self.inbox.bytes().is_empty() && !self.is_readable_before(deadline)? {
             return Ok(None);
         }
         self.receive(read).map(Some)
@@ -101,21 +98,9 @@ impl Client {
     }
 
     fn fill(&mut self) -> Result<()> {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        } else if self.end == self.input.len() && self.start > 0 {
-            self.input.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.end == self.input.len() {
-            self.input.resize(self.input.len() * 2, 0);
-        }
-        match self.stream.read(&mut self.input[self.end..]) {
+        match self.inbox.fill(&mut self.stream) {
             Ok(0) => Err(Invalid::new("the server closed a connection")),
-            Ok(count) => {
-                self.end += count;
-                Ok(())
-            }
+            Ok(_) => Ok(()),
             Err(error) => Err(Invalid::new(format!("no reply: {error}"))),
         }
     }
@@ -124,7 +109,7 @@ impl Client {
     pub fn call<T>(
         &mut self,
         words: &[&[u8]],
-        read: impl FnOnce(&Reply<'_>) -> Result<T>,
+        read: impl FnOnce(&Frame<'_>) -> Result<T>,
     ) -> Result<T> {
         self.send(words)?;
         self.receive(read).map_err(|error| {
@@ -157,7 +142,7 @@ impl Client {
     /// Returns when the server has carried out everything that reached it before.
     pub fn barrier(&mut self) -> Result<()> {
         self.call(&[b"PING"], |reply| {
-            expect(*reply == Reply::Simple(b"PONG"), "PONG", reply)
+            expect(*reply == Frame::Simple(b"PONG"), "PONG", reply)
         })
     }
 }
@@ -167,7 +152,7 @@ fn words(command: &str) -> Vec<&[u8]> {
 }
 
 /// An error unless the reply is as it must be.
-pub fn expect(is_right: bool, wanted: &str, reply: &Reply<'_>) -> Result<()> {
+pub fn expect(is_right: bool, wanted: &str, reply: &Frame<'_>) -> Result<()> {
     if is_right {
         Ok(())
     } else {
@@ -175,6 +160,6 @@ pub fn expect(is_right: bool, wanted: &str, reply: &Reply<'_>) -> Result<()> {
     }
 }
 
-pub fn wrong(wanted: &str, reply: &Reply<'_>) -> Invalid {
+pub fn wrong(wanted: &str, reply: &Frame<'_>) -> Invalid {
     Invalid::new(format!("wrong reply: {reply} instead of {wanted}"))
 }

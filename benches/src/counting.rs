@@ -6,13 +6,14 @@
 //!
 //! A slow server does more of what it does by the clock. So its cron is paused, besides what [`crate::valgrind`] sets. What
 //! the server is sent must not depend on the clock either: [`await_sleep`] separates two turns of its event loop, and what
-//! arrives between [`stop`] and [`resume`] is read in one turn.
+//! arrives while its process is stopped is read in one turn.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use dsync_testkit::process;
 
 use crate::bench::Side;
 use crate::invalid::{Context, Invalid, Result};
@@ -62,22 +63,13 @@ fn total(path: &Path) -> Result<f64> {
 pub fn await_sleep(id: u32) -> Result<()> {
     let (mut asleep_since, mut last_run) = (Instant::now(), String::new());
     eventually("a server does not come to rest", || {
-        let (state, run) = (state(id)?, run(id)?);
+        let state = process::state(id).context("a server has no state")?;
+        let run = run(id)?;
         if state != 'S' || run != last_run {
             (asleep_since, last_run) = (Instant::now(), run);
         }
         Ok(asleep_since.elapsed() >= SLEEP)
     })
-}
-
-/// Stops the process; returns when it stands.
-pub fn stop(id: u32) -> Result<()> {
-    signal(id, "STOP")?;
-    eventually("a server cannot be stopped", || Ok(state(id)? == 'T'))
-}
-
-pub fn resume(id: u32) -> Result<()> {
-    signal(id, "CONT")
 }
 
 fn eventually(failure: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
@@ -89,28 +81,6 @@ fn eventually(failure: &str, mut condition: impl FnMut() -> Result<bool>) -> Res
         sleep(Duration::from_micros(500));
     }
     Ok(())
-}
-
-/// Sends a signal with the shell's own `kill`: the program of that name is in a package that need not be installed.
-fn signal(id: u32, name: &str) -> Result<()> {
-    let status = Command::new("sh")
-        .args(["-c", r#"kill -s "$0" "$1""#, name, &id.to_string()])
-        .status()
-        .context("cannot start sh")?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Invalid::new(format!("cannot send SIG{name} to a server"))),
-    }
-}
-
-/// The letter of the main thread's state.
-fn state(id: u32) -> Result<char> {
-    let path = format!("/proc/{id}/task/{id}/stat");
-    let text = fs::read_to_string(&path).context(&path)?;
-    // The program's name, in parentheses, may itself contain blanks and parentheses.
-    text.rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next())
-        .context(format!("{path} has no state"))
 }
 
 /// For how long the main thread has run, and how often.

@@ -7,7 +7,7 @@
 
 use crate::client::{Client, expect, wrong};
 use crate::invalid::Result;
-use crate::resp::Reply;
+use dsync_testkit::resp::Frame;
 
 /// Lanes of a throughput measurement.
 pub const LANES: usize = 16;
@@ -18,7 +18,7 @@ pub trait Work {
     fn fill(&mut self, lane: usize, out: &mut Vec<u8>) -> usize;
 
     /// Looks at reply number `at` of the lane's batch.
-    fn check(&mut self, lane: usize, at: usize, reply: &Reply<'_>) -> Result<()>;
+    fn check(&mut self, lane: usize, at: usize, reply: &Frame<'_>) -> Result<()>;
 }
 
 /// Returns when all work is done. An error at the first wrong reply.
@@ -49,11 +49,11 @@ pub struct Single<W> {
     depth: usize,
     next: u64,
     write: W,
-    is_right: fn(&Reply<'_>) -> bool,
+    is_right: fn(&Frame<'_>) -> bool,
 }
 
 impl<W: FnMut(u64, &mut Vec<u8>)> Single<W> {
-    pub fn new(total: u64, depth: usize, write: W, is_right: fn(&Reply<'_>) -> bool) -> Self {
+    pub fn new(total: u64, depth: usize, write: W, is_right: fn(&Frame<'_>) -> bool) -> Self {
         Self {
             total,
             depth,
@@ -74,7 +74,7 @@ impl<W: FnMut(u64, &mut Vec<u8>)> Work for Single<W> {
         count as usize
     }
 
-    fn check(&mut self, _lane: usize, _at: usize, reply: &Reply<'_>) -> Result<()> {
+    fn check(&mut self, _lane: usize, _at: usize, reply: &Frame<'_>) -> Result<()> {
         if (self.is_right)(reply) {
             Ok(())
         } else {
@@ -87,7 +87,7 @@ impl<W: FnMut(u64, &mut Vec<u8>)> Work for Single<W> {
 pub struct PairOf {
     pub first: fn(u64, &mut Vec<u8>),
     /// The token in the first command's reply; empty where the client chose it; None where the reply is wrong.
-    pub token: for<'a> fn(&Reply<'a>) -> Option<&'a [u8]>,
+    pub token: for<'a> fn(&Frame<'a>) -> Option<&'a [u8]>,
     pub second: fn(u64, &[u8], &mut Vec<u8>),
 }
 
@@ -143,10 +143,10 @@ impl Work for Pairs<'_> {
         count as usize
     }
 
-    fn check(&mut self, lane: usize, at: usize, reply: &Reply<'_>) -> Result<()> {
+    fn check(&mut self, lane: usize, at: usize, reply: &Frame<'_>) -> Result<()> {
         let state = &mut self.lanes[lane];
         if state.is_second {
-            return expect(*reply == Reply::Integer(1), "1", reply);
+            return expect(*reply == Frame::Int(1), "1", reply);
         }
         let token = (self.pair.token)(reply).ok_or_else(|| wrong("a grant", reply))?;
         state.held.push((state.begin + at as u64, token.to_vec()));
@@ -174,8 +174,8 @@ mod tests {
         let counts: Vec<_> = (0..4).map(|lane| work.fill(lane, &mut out)).collect();
         assert_eq!(counts, [2, 2, 1, 0]);
         assert_eq!(out, [0, 1, 2, 3, 4]);
-        assert!(work.check(0, 0, &Reply::Simple(b"OK")).is_ok());
-        assert!(work.check(0, 0, &Reply::Nil).is_err());
+        assert!(work.check(0, 0, &Frame::Simple(b"OK")).is_ok());
+        assert!(work.check(0, 0, &Frame::Nil).is_err());
     }
 
     #[test]
@@ -189,13 +189,13 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!((work.fill(0, &mut out), work.fill(1, &mut out)), (2, 1));
         assert_eq!(std::mem::take(&mut out), [0, 1, 2]);
-        work.check(1, 0, &Reply::Bulk(b"x")).unwrap();
-        work.check(0, 0, &Reply::Bulk(b"y")).unwrap();
-        work.check(0, 1, &Reply::Bulk(b"z")).unwrap();
+        work.check(1, 0, &Frame::Bulk(b"x")).unwrap();
+        work.check(0, 0, &Frame::Bulk(b"y")).unwrap();
+        work.check(0, 1, &Frame::Bulk(b"z")).unwrap();
         assert_eq!((work.fill(0, &mut out), work.fill(1, &mut out)), (2, 1));
         assert_eq!(out, b"\x00y\x01z\x02x");
-        assert!(work.check(0, 0, &Reply::Integer(1)).is_ok());
-        assert!(work.check(0, 1, &Reply::Integer(0)).is_err());
+        assert!(work.check(0, 0, &Frame::Int(1)).is_ok());
+        assert!(work.check(0, 1, &Frame::Int(0)).is_err());
         assert_eq!(work.fill(0, &mut out), 0);
     }
 }

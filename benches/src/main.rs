@@ -23,7 +23,6 @@ mod peers;
 mod pings;
 mod plots;
 mod report;
-mod resp;
 mod row;
 mod server;
 mod statistics;

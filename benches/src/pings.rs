@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::client::{Client, expect};
 use crate::invalid::{Context, Result};
-use crate::resp::Reply;
 use crate::statistics::{largest, percentile};
+use dsync_testkit::resp::Frame;
 
 const INTERVAL: Duration = Duration::from_micros(500);
 
@@ -106,8 +106,8 @@ fn ping_until(stop: &AtomicBool, port: u16) -> Result<Waits> {
         let begin = Instant::now();
         let was_loading = is_loading;
         client.call(&[b"PING"], |reply| {
-            is_loading = matches!(reply, Reply::Error(text) if text.starts_with(b"LOADING"));
-            let is_pong = matches!(reply, Reply::Simple(text) if *text == b"PONG");
+            is_loading = matches!(reply, Frame::Error(text) if text.starts_with(b"LOADING"));
+            let is_pong = matches!(reply, Frame::Simple(text) if *text == b"PONG");
             expect(is_pong || is_loading, "PONG", reply)
         })?;
         let wait = begin.elapsed();

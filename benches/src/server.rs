@@ -1,26 +1,22 @@
-//! Servers of a run's own: on an ephemeral port of 127.0.0.1, in a directory of their own, gone with the run.
-//!
-//! A server's guard kills it, also while a panic unwinds. Where the run itself is killed, the kernel kills the
-//! servers: `setpriv --pdeathsig` asks for that between fork and exec. The request is bound to the *thread* that
-//! forks, so servers are started by the main thread alone, which lives as long as the run.
+//! Servers of a run's own, started by `testkit/`: each in a directory of its own, gone with the run.
 //!
 //! Servers run with their own defaults, log level and log file included, because users run them so. What differs
-//! is listed in `arguments`, with the reason.
+//! is listed in `settings`, with the reason, and in the testkit's `builder.rs`.
 //!
 //! Replicas are real second servers. Only the primary's main thread is ever measured.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use dsync_testkit::{Builder, Server as Process};
 
 use crate::client::Client;
 use crate::invalid::{Context, Invalid, Result};
 use crate::valgrind;
 
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a primary does besides serving: the four cases in which throughput is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,76 +64,63 @@ pub struct Plan {
     pub max_clients: usize,
     /// Whether valgrind runs the server, and then the library that is preloaded, see [`valgrind`].
     pub counted_with: Option<PathBuf>,
-    /// Made by the start, and emptied by the server's guard but for the log.
+    /// Made by the start, and emptied at the end but for the log.
     pub directory: PathBuf,
 }
 
 pub struct Server {
-    child: Child,
-    plan: Plan,
-    ports: Ports,
+    // In the order in which they end. The replica is first: otherwise it writes into its log that its primary has gone.
     replica: Option<Box<Server>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ports {
-    clients: u16,
-    /// Of the cluster bus. Otherwise it would be the clients' port + 10000, which may be taken.
-    bus: u16,
+    process: Process,
+    directory: Directory,
+    slots: Option<SlotRange>,
 }
 
 impl Server {
-    /// Starts a server, and its replica where the plan has one. It need not be ready when this returns, so that
-    /// several can start at the same time: see [`Server::await_ready`].
+    /// Starts a server, and its replica where the plan has one. See also [`Server::await_ready`].
     pub fn start(plan: Plan) -> Result<Self> {
-        fs::create_dir_all(&plan.directory).context("cannot make a server's directory")?;
-        let mut server = Self::start_alone(plan, None)?;
-        if server.plan.setting.has_replica() {
+        let mut server = Self::start_alone(&plan, |builder| builder)?;
+        if plan.setting.has_replica() {
             let plan = Plan {
                 setting: Setting::Plain,
                 counted_with: None,
-                directory: server.plan.directory.join("replica"),
-                ..server.plan.clone()
+                directory: plan.directory.join("replica"),
+                ..plan
             };
-            fs::create_dir_all(&plan.directory).context("cannot make a replica's directory")?;
-            server.replica = Some(Box::new(Self::start_alone(plan, Some(server.port()))?));
+            let replica = Self::start_alone(&plan, |builder| builder.replica_of(&server.process))?;
+            server.replica = Some(Box::new(replica));
         }
         Ok(server)
     }
 
-    fn start_alone(plan: Plan, primary: Option<u16>) -> Result<Self> {
-        let ports = free_ports()?;
+    fn start_alone(plan: &Plan, more: impl FnOnce(Builder) -> Builder) -> Result<Self> {
+        fs::create_dir_all(&plan.directory).context("cannot make a server's directory")?;
+        let process = more(builder(plan)).try_start().map_err(Invalid::new)?;
         Ok(Self {
-            child: spawn(&plan, ports, primary)?,
-            plan,
-            ports,
             replica: None,
+            process,
+            directory: Directory(plan.directory.clone()),
+            slots: plan.slots,
         })
     }
 
     /// Returns when the server serves, a cluster of one node is up, and the replica follows. A node that has only some
     /// of the slots is up with the others: see [`Server::await_cluster`].
     pub fn await_ready(&mut self) -> Result<()> {
-        let mut client = self.await_ping()?;
-        if let Some((first, last)) = self.plan.slots {
+        self.process.wait_for_answer().map_err(Invalid::new)?;
+        let mut client = self.client()?;
+        if let Some((first, last)) = self.slots {
             client.ok(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"))?;
             if (first, last) == ALL_SLOTS {
                 self.await_cluster(&mut client)?;
             }
-        }
-        if let Some(replica) = &mut self.replica {
-            let mut client = replica.await_ping()?;
-            replica.eventually("the replica's link", || {
-                Ok(info(&mut client, "replication", "master_link_status")? == "up")
-            })?;
         }
         self.settle_replica(&mut client)
     }
 
     /// Makes this node and another one a cluster.
     pub fn meet(&self, client: &mut Client, other: &Self) -> Result<()> {
-        let Ports { clients, bus } = other.ports;
-        client.ok(&format!("CLUSTER MEET 127.0.0.1 {clients} {bus}"))
+        client.ok(&format!("CLUSTER MEET 127.0.0.1 {}", other.port()))
     }
 
     /// Waits until this node knows an owner of every slot.
@@ -145,33 +128,6 @@ impl Server {
         self.eventually("the cluster to be up", || {
             Ok(client.text("CLUSTER INFO")?.contains("cluster_state:ok"))
         })
-    }
-
-    /// Waits until the server has read its files and answers; returns the connection it answered on.
-    fn await_ping(&mut self) -> Result<Client> {
-        let begin = Instant::now();
-        loop {
-            let answered = Client::connect(self.port()).and_then(|mut client| {
-                client.barrier()?;
-                Ok(client)
-            });
-            match answered {
-                Ok(client) => return Ok(client),
-                Err(_) if begin.elapsed() < START_PATIENCE && self.is_alive() => {
-                    sleep(Duration::from_millis(5));
-                }
-                Err(error) => {
-                    let log = self.plan.directory.join("server.log");
-                    return Err(
-                        error.during(format!("a server does not start, see {}", log.display()))
-                    );
-                }
-            }
-        }
-    }
-
-    fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Waits until the replica has carried out everything that the primary sent. An error where it was lost.
@@ -185,11 +141,9 @@ impl Server {
 
     /// Kills the server as a crash would, and starts it again with the same files and port. It is not ready when
     /// this returns: the stall of a start is what is measured.
-    pub fn crash_and_start(&mut self) -> Result<()> {
-        self.child.kill().context("cannot kill a server")?;
-        self.child.wait().context("cannot wait for a server")?;
-        self.child = spawn(&self.plan, self.ports, None)?;
-        Ok(())
+    pub fn crash_and_start(&mut self) {
+        self.process.kill9();
+        self.process.begin_again();
     }
 
     /// Waits for `condition`, which is looked at every 10 ms, for at most a minute.
@@ -200,7 +154,7 @@ impl Server {
     ) -> Result<()> {
         let begin = Instant::now();
         while !condition()? {
-            if begin.elapsed() > START_PATIENCE {
+            if begin.elapsed() > PATIENCE {
                 return Err(Invalid::new(format!("waited in vain for {what}")));
             }
             sleep(Duration::from_millis(10));
@@ -217,16 +171,16 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        self.ports.clients
+        self.process.port()
     }
 
     /// The process.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     pub fn directory(&self) -> &Path {
-        &self.plan.directory
+        &self.directory.0
     }
 
     /// Memory of the process that is not swapped out: what the system has given it, not what it uses of that.
@@ -263,14 +217,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+/// Where a server has its files. Its logs stay until the run has ended well.
+struct Directory(PathBuf);
+
+impl Drop for Directory {
     fn drop(&mut self) {
-        // The replica first: otherwise it writes into its log that its primary has gone.
-        self.replica = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        // Data is large. The logs stay until the run has ended well.
-        if let Ok(entries) = fs::read_dir(&self.plan.directory) {
+        // Data is large.
+        if let Ok(entries) = fs::read_dir(&self.0) {
             for path in entries.flatten().map(|entry| entry.path()) {
                 let _ = match path.extension() {
                     Some(extension) if extension == "log" => Ok(()),
@@ -298,92 +251,50 @@ pub fn info_number(client: &mut Client, section: &str, field: &str) -> Result<f6
     text.parse().context(format!("INFO's {field} is '{text}'"))
 }
 
-/// Two ports that were free a moment ago. The system gives out other ones each time.
-fn free_ports() -> Result<Ports> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port");
-    let (clients, bus) = (bind()?, bind()?);
-    let port = |listener: &TcpListener| Ok(listener.local_addr().context("no free port")?.port());
-    Ok(Ports {
-        clients: port(&clients)?,
-        bus: port(&bus)?,
+fn builder(plan: &Plan) -> Builder {
+    let mut builder = Process::builder()
+        .program(&plan.program)
+        .folder(&plan.directory);
+    builder = match &plan.module {
+        Some(module) => builder.module(module),
+        None => builder.without_module(),
+    };
+    if let Some(library) = &plan.counted_with {
+        builder = builder.under(valgrind::prefix(&plan.directory));
+        builder = builder.env("LD_PRELOAD", library);
+        for (name, value) in valgrind::ENVIRONMENT {
+            builder = builder.env(name, value);
+        }
+    }
+    let settings = settings(plan);
+    settings.iter().fold(builder, |builder, (name, value)| {
+        builder.config(name, value)
     })
 }
 
-fn spawn(plan: &Plan, ports: Ports, primary: Option<u16>) -> Result<Child> {
-    let log = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(plan.directory.join("server.log"))
-        .context("cannot write a server's log")?;
-    let errors = log.try_clone().context("cannot write a server's log")?;
-    let mut command = Command::new("setpriv");
-    if let Some(library) = &plan.counted_with {
-        command
-            .envs(valgrind::ENVIRONMENT)
-            .env("LD_PRELOAD", library);
-    }
-    // The shell closes the gap in which the run ended before the kernel knew the request.
-    command
-        .args(["--pdeathsig", "KILL", "sh", "-c"])
-        .arg(r#"[ "$PPID" = "$0" ] && exec "$@""#)
-        .arg(std::process::id().to_string())
-        .args(match plan.counted_with {
-            Some(_) => valgrind::prefix(&plan.directory),
-            None => Vec::new(),
-        })
-        .arg(&plan.program)
-        .args(arguments(plan, ports, primary))
-        .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(errors)
-        .spawn()
-        .context("cannot start setpriv (of the package util-linux)")
-}
-
-fn arguments(plan: &Plan, ports: Ports, primary: Option<u16>) -> Vec<String> {
-    let directory = plan.directory.display();
-    let mut arguments = vec![
-        format!("--port {}", ports.clients),
-        "--bind 127.0.0.1".to_owned(),
-        format!("--dir {directory}"),
-        format!("--logfile {directory}/server.log"),
-        format!("--maxclients {}", plan.max_clients),
+fn settings(plan: &Plan) -> Vec<(&'static str, String)> {
+    let mut settings = vec![
+        // The log goes to the file as users have it, not through the standard output.
+        ("logfile", "server.log"),
         // A fork in the middle of a measurement would make the server pay for copied pages.
-        "--save ''".to_owned(),
-        "--auto-aof-rewrite-percentage 0".to_owned(),
+        ("auto-aof-rewrite-percentage", "0"),
         // A rewritten AOF consists of commands: that is what is compared with the RDB file.
-        "--aof-use-rdb-preamble no".to_owned(),
-        // A busy machine must not make a primary give up a replica that comes late, nor a start take seconds.
-        "--client-output-buffer-limit replica 0 0 0".to_owned(),
-        "--repl-diskless-sync-delay 0".to_owned(),
+        ("aof-use-rdb-preamble", "no"),
+        // A busy machine must not make a primary give up a replica that comes late.
+        ("client-output-buffer-limit", "replica 0 0 0"),
     ];
     if plan.setting.has_aof() {
-        arguments.push("--appendonly yes".to_owned());
-        arguments.push("--appendfsync everysec".to_owned());
+        settings.extend([("appendonly", "yes"), ("appendfsync", "everysec")]);
     }
     if plan.counted_with.is_some() {
-        arguments.extend(valgrind::ARGUMENTS.map(str::to_owned));
+        settings.extend(valgrind::SETTINGS);
     }
     if plan.slots.is_some() {
-        arguments.push("--cluster-enabled yes".to_owned());
-        arguments.push(format!("--cluster-port {}", ports.bus));
+        settings.push(("cluster-enabled", "yes"));
     }
-    if let Some(primary) = primary {
-        arguments.push(format!("--replicaof 127.0.0.1 {primary}"));
-    }
-    if let Some(module) = &plan.module {
-        arguments.push(format!("--loadmodule {}", module.display()));
-    }
-    // One word each: the server's parser wants the value of an option apart from its name.
-    arguments
-        .iter()
-        .flat_map(|argument| argument.split(' '))
-        .map(|word| {
-            if word == "''" {
-                String::new()
-            } else {
-                word.to_owned()
-            }
-        })
+    let settings = settings.into_iter();
+    let settings = settings.map(|(name, value)| (name, value.to_owned()));
+    settings
+        .chain([("maxclients", plan.max_clients.to_string())])
         .collect()
 }

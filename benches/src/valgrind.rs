@@ -4,11 +4,11 @@
 use std::path::Path;
 
 /// What the server is told besides.
-pub const ARGUMENTS: [&str; 4] = [
-    "--enable-debug-command local",
-    "--hz 1",
-    "--dynamic-hz no",
-    "--appendfsync no",
+pub const SETTINGS: [(&str, &str); 4] = [
+    ("enable-debug-command", "local"),
+    ("hz", "1"),
+    ("dynamic-hz", "no"),
+    ("appendfsync", "no"),
 ];
 
 /// Settings of the allocator: for Debian's library, and for the one that the server brings along.

@@ -1,6 +1,6 @@
 //! What can stand in a request that a test writes: strings, bytes and numbers.
 
-/// A value that can be an argument in [`call!`] and [`send!`].
+/// A value that can be an argument in `call!` and `send!`.
 pub trait Argument {
     fn to_argument(&self) -> Vec<u8>;
 }

@@ -52,7 +52,7 @@ impl Server {
 /// How a server is to be started. [`Server::builder`] makes one.
 pub struct Builder {
     with_module: bool,
-    /// Another module than [`module_path`].
+    /// Another module than [`module_path()`].
     module: Option<PathBuf>,
     module_arguments: Vec<String>,
     config: Vec<(String, String)>,
@@ -93,7 +93,7 @@ impl Builder {
         self
     }
 
-    /// Starts the server by these words before its program, which replace themselves by it or run it as their own process.
+    /// Starts the server by these words before its program, which replace themselves by it or run it in their process.
     pub fn under(mut self, words: Vec<String>) -> Builder {
         self.launcher.under = words;
         self

@@ -1,4 +1,4 @@
-//! A real server for one test, on a free port of 127.0.0.1 or on a [`Host`], in a directory of its own.
+//! A real server for one test, on a free port of 127.0.0.1 or on a host of its own network, in a folder of its own.
 //!
 //! Dropping a [`Server`] kills the process and removes the directory; if the test is panicking, it prints the server's
 //! log first. The configuration is a file in that directory, so that `CONFIG REWRITE` works and a server that is

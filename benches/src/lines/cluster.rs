@@ -9,10 +9,10 @@ use super::throughput::{load_script, pair_slice};
 use crate::bench::{Bench, Side, alternate};
 use crate::invalid::Result;
 use crate::load::PairOf;
-use crate::resp::write_command;
 use crate::row::{Row, Samples};
 use crate::server::SlotRange;
 use crate::words::{numbered, token};
+use dsync_testkit::resp::write_request;
 
 /// The most primaries. Each has a hash tag for its keys, and every range of [`SLOTS`] contains the slot of its tag.
 const TAGS: [u8; 3] = [b'2', b'1', b'0'];
@@ -39,25 +39,25 @@ const fn tagged<const TAG: u8>() -> Tagged {
     Tagged {
         lock: PairOf {
             first: |number, out| {
-                write_command(
+                write_request(
                     out,
                     &[b"DLOCK.ACQUIRE", &key::<TAG>(number), b"PX", b"3600000"],
                 );
             },
             token: granted,
             second: |number, token, out| {
-                write_command(out, &[b"DLOCK.RELEASE", &key::<TAG>(number), token]);
+                write_request(out, &[b"DLOCK.RELEASE", &key::<TAG>(number), token]);
             },
         },
         set: PairOf {
             first: |number, out| {
                 let (key, token) = (key::<TAG>(number), token(number));
-                write_command(out, &[b"SET", &key, &token, b"NX", b"PX", b"3600000"]);
+                write_request(out, &[b"SET", &key, &token, b"NX", b"PX", b"3600000"]);
             },
             token: is_set,
             second: |number, _, out| {
                 let (key, token) = (key::<TAG>(number), token(number));
-                write_command(
+                write_request(
                     out,
                     &[b"EVALSHA", COMPARE_AND_DELETE_SHA, b"1", &key, &token],
                 );

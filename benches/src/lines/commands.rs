@@ -4,25 +4,25 @@
 //! Leases are long, so that none ends while it is measured.
 
 use crate::load::PairOf;
-use crate::resp::{Reply, write_command};
 use crate::words::{key, token};
+use dsync_testkit::resp::{Frame, write_request};
 
 /// A lease in milliseconds that no measurement outlives.
 pub const LEASE: &[u8] = b"3600000";
 
 pub fn acquire(number: u64, out: &mut Vec<u8>) {
-    write_command(out, &[b"DLOCK.ACQUIRE", &key(number), b"PX", LEASE]);
+    write_request(out, &[b"DLOCK.ACQUIRE", &key(number), b"PX", LEASE]);
 }
 
 pub fn set_nx_px(number: u64, out: &mut Vec<u8>) {
-    write_command(
+    write_request(
         out,
         &[b"SET", &key(number), &token(number), b"NX", b"PX", LEASE],
     );
 }
 
 pub fn acquire_with_token(number: u64, out: &mut Vec<u8>) {
-    write_command(
+    write_request(
         out,
         &[
             b"DLOCK.ACQUIRE",
@@ -36,76 +36,76 @@ pub fn acquire_with_token(number: u64, out: &mut Vec<u8>) {
 }
 
 /// The token in the reply of a grant.
-pub fn granted<'a>(reply: &Reply<'a>) -> Option<&'a [u8]> {
+pub fn granted<'a>(reply: &Frame<'a>) -> Option<&'a [u8]> {
     match reply.array()? {
-        [Reply::Bulk(token), Reply::Integer(fence)] if *fence > 0 => Some(token),
+        [Frame::Bulk(token), Frame::Int(fence)] if *fence > 0 => Some(token),
         _ => None,
     }
 }
 
-pub fn is_granted(reply: &Reply<'_>) -> bool {
+pub fn is_granted(reply: &Frame<'_>) -> bool {
     granted(reply).is_some()
 }
 
-pub fn is_ok(reply: &Reply<'_>) -> bool {
+pub fn is_ok(reply: &Frame<'_>) -> bool {
     reply.is_ok()
 }
 
-pub fn is_one(reply: &Reply<'_>) -> bool {
-    *reply == Reply::Integer(1)
+pub fn is_one(reply: &Frame<'_>) -> bool {
+    *reply == Frame::Int(1)
 }
 
-pub fn is_nil(reply: &Reply<'_>) -> bool {
-    *reply == Reply::Nil
+pub fn is_nil(reply: &Frame<'_>) -> bool {
+    *reply == Frame::Nil
 }
 
-pub fn is_set<'a>(reply: &Reply<'a>) -> Option<&'a [u8]> {
+pub fn is_set<'a>(reply: &Frame<'a>) -> Option<&'a [u8]> {
     reply.is_ok().then_some(&[])
 }
 
-fn is_running<'a>(reply: &Reply<'a>) -> Option<&'a [u8]> {
+fn is_running<'a>(reply: &Frame<'a>) -> Option<&'a [u8]> {
     match reply.array()? {
         [
-            Reply::Bulk(b"RUN"),
-            Reply::Bulk(token),
-            Reply::Integer(_),
-            Reply::Integer(1),
+            Frame::Bulk(b"RUN"),
+            Frame::Bulk(token),
+            Frame::Int(_),
+            Frame::Int(1),
         ] => Some(token),
         _ => None,
     }
 }
 
-pub fn is_run(reply: &Reply<'_>) -> bool {
+pub fn is_run(reply: &Frame<'_>) -> bool {
     is_running(reply).is_some()
 }
 
 pub const LOCK: PairOf = PairOf {
     first: acquire,
     token: granted,
-    second: |number, token, out| write_command(out, &[b"DLOCK.RELEASE", &key(number), token]),
+    second: |number, token, out| write_request(out, &[b"DLOCK.RELEASE", &key(number), token]),
 };
 
 pub const SEMAPHORE: PairOf = PairOf {
     first: |number, out| {
-        write_command(
+        write_request(
             out,
             &[b"DSEM.ACQUIRE", &key(number), b"LIMIT", b"10", b"PX", LEASE],
         );
     },
     token: granted,
-    second: |number, token, out| write_command(out, &[b"DSEM.RELEASE", &key(number), token]),
+    second: |number, token, out| write_request(out, &[b"DSEM.RELEASE", &key(number), token]),
 };
 
 pub const GROUP: PairOf = PairOf {
-    first: |number, out| write_command(out, &[b"DWG.ADD", &key(number), b"PX", LEASE]),
+    first: |number, out| write_request(out, &[b"DWG.ADD", &key(number), b"PX", LEASE]),
     token: granted,
-    second: |number, token, out| write_command(out, &[b"DWG.DONE", &key(number), token]),
+    second: |number, token, out| write_request(out, &[b"DWG.DONE", &key(number), token]),
 };
 
 pub const ONCE: PairOf = PairOf {
-    first: |number, out| write_command(out, &[b"DONCE.BEGIN", &key(number), b"PX", LEASE]),
+    first: |number, out| write_request(out, &[b"DONCE.BEGIN", &key(number), b"PX", LEASE]),
     token: is_running,
-    second: |number, token, out| write_command(out, &[b"DONCE.DONE", &key(number), token]),
+    second: |number, token, out| write_request(out, &[b"DONCE.DONE", &key(number), token]),
 };
 
 /// Deletes the key if it has the token: what every Redis lock library sends to release.
@@ -118,7 +118,7 @@ pub const SET_AND_SCRIPT: PairOf = PairOf {
     first: set_nx_px,
     token: is_set,
     second: |number, _, out| {
-        write_command(
+        write_request(
             out,
             &[
                 b"EVALSHA",
@@ -134,11 +134,11 @@ pub const SET_AND_SCRIPT: PairOf = PairOf {
 pub const SET_AND_DELIFEQ: PairOf = PairOf {
     first: set_nx_px,
     token: is_set,
-    second: |number, _, out| write_command(out, &[b"DELIFEQ", &key(number), &token(number)]),
+    second: |number, _, out| write_request(out, &[b"DELIFEQ", &key(number), &token(number)]),
 };
 
 pub const SET_AND_DEL: PairOf = PairOf {
     first: set_nx_px,
     token: is_set,
-    second: |number, _, out| write_command(out, &[b"DEL", &key(number)]),
+    second: |number, _, out| write_request(out, &[b"DEL", &key(number)]),
 };

@@ -14,11 +14,11 @@ use crate::bench::{Bench, Side, alternate};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::Result;
 use crate::load::{PairOf, Pairs, Single};
-use crate::resp::{Reply, write_command};
 use crate::row::{Place, Row, Samples};
 use crate::server::{Setting, info_number};
 use crate::statistics::median;
 use crate::words::token;
+use dsync_testkit::resp::{Frame, write_request};
 
 pub fn run_waiters(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     for &waiters in bench.size(&[10, 100, 1_000, 10_000][..], &[10, 200]) {
@@ -130,7 +130,7 @@ pub fn run_holders(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 /// One of many holders of one semaphore.
 const SEAT: PairOf = PairOf {
     first: |_, out| {
-        write_command(
+        write_request(
             out,
             &[
                 b"DSEM.ACQUIRE",
@@ -143,14 +143,14 @@ const SEAT: PairOf = PairOf {
         );
     },
     token: super::commands::granted,
-    second: |_, token, out| write_command(out, &[b"DSEM.RELEASE", b"seats", token]),
+    second: |_, token, out| write_request(out, &[b"DSEM.RELEASE", b"seats", token]),
 };
 
 /// One of many members of a sorted set, scored by the end of its lease as semaphores without a module do it.
 const MEMBER: PairOf = PairOf {
     first: |number, out| member(BEYOND + number, out),
-    token: |reply| (*reply == Reply::Integer(1)).then_some(&[]),
-    second: |number, _, out| write_command(out, &[b"ZREM", b"seats", &token(BEYOND + number)]),
+    token: |reply| (*reply == Frame::Int(1)).then_some(&[]),
+    second: |number, _, out| write_request(out, &[b"ZREM", b"seats", &token(BEYOND + number)]),
 };
 
 fn held_member(number: u64, out: &mut Vec<u8>) {
@@ -159,7 +159,7 @@ fn held_member(number: u64, out: &mut Vec<u8>) {
 
 fn member(number: u64, out: &mut Vec<u8>) {
     let deadline = (1_795_000_000_000 + number).to_string();
-    write_command(
+    write_request(
         out,
         &[b"ZADD", b"seats", deadline.as_bytes(), &token(number)],
     );
@@ -205,17 +205,17 @@ fn contended_handoff(mut side: Side, is_ours: bool, keys: usize) -> Result<f64> 
             false => control.send(&[b"LPUSH", &name, b"1"])?,
         }
         waiter.receive(|reply| match reply.array() {
-            Some([Reply::Bulk(_), Reply::Integer(_)]) if is_ours => Ok(()),
-            Some([Reply::Bulk(_), Reply::Bulk(b"1")]) if !is_ours => Ok(()),
+            Some([Frame::Bulk(_), Frame::Int(_)]) if is_ours => Ok(()),
+            Some([Frame::Bulk(_), Frame::Bulk(b"1")]) if !is_ours => Ok(()),
             _ => Err(wrong("a grant", reply)),
         })?;
         waits.push(begin.elapsed().as_secs_f64() * 1e6);
-        control.receive(|reply| expect(*reply == Reply::Integer(1), "1", reply))?;
+        control.receive(|reply| expect(*reply == Frame::Int(1), "1", reply))?;
         // The key is contended again before the next is measured.
         if is_ours {
             let held = token(number as u64 * 2 + 1);
             waiter.call(&[b"DLOCK.RELEASE", &name, &held], |reply| {
-                expect(*reply == Reply::Integer(1), "1", reply)
+                expect(*reply == Frame::Int(1), "1", reply)
             })?;
         }
         enqueue(control, waiter, is_ours, number)?;

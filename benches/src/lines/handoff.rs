@@ -12,11 +12,11 @@ use super::commands::granted;
 use crate::bench::{Bench, Side, alternate};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::{Invalid, Result};
-use crate::resp::{Reply, write_command};
 use crate::row::{Place, Row, Samples};
 use crate::server::{Setting, info_number};
 use crate::statistics::median;
 use crate::words::token;
+use dsync_testkit::resp::{Frame, write_request};
 
 const KEY: &[u8] = b"queue";
 
@@ -166,8 +166,7 @@ impl Ring {
             self.clients[holder].flush()?;
             self.receive_grant(next)?;
             waits.push(begin.elapsed().as_secs_f64() * 1e6);
-            self.clients[holder]
-                .receive(|reply| expect(*reply == Reply::Integer(1), "1", reply))?;
+            self.clients[holder].receive(|reply| expect(*reply == Frame::Int(1), "1", reply))?;
             self.enqueue(holder)?;
             control.barrier()?;
             self.holder = next;
@@ -181,7 +180,7 @@ impl Ring {
         self.write_release(holder);
         self.clients[holder].flush()?;
         self.receive_grant(next)?;
-        self.clients[holder].receive(|reply| expect(*reply == Reply::Integer(1), "1", reply))?;
+        self.clients[holder].receive(|reply| expect(*reply == Frame::Int(1), "1", reply))?;
         self.holder = next;
         Ok(())
     }
@@ -192,7 +191,7 @@ impl Ring {
             Queue::Lock => &[&b"DLOCK.RELEASE"[..], KEY, &token],
             Queue::List => &[&b"LPUSH"[..], KEY, b"1"],
         };
-        write_command(&mut self.clients[client].out, words);
+        write_request(&mut self.clients[client].out, words);
     }
 
     fn enqueue(&mut self, client: usize) -> Result<()> {
@@ -222,10 +221,10 @@ impl Ring {
         let token = token(self.tokens[client]);
         let (queue, last_fence) = (self.queue, self.last_fence);
         let fence = self.clients[client].receive(|reply| match (queue, reply.array()) {
-            (Queue::Lock, Some([_, Reply::Integer(fence)])) if granted(reply) == Some(&token) => {
+            (Queue::Lock, Some([_, Frame::Int(fence)])) if granted(reply) == Some(&token) => {
                 Ok(*fence)
             }
-            (Queue::List, Some([Reply::Bulk(KEY), Reply::Bulk(b"1")])) => Ok(last_fence + 1),
+            (Queue::List, Some([Frame::Bulk(KEY), Frame::Bulk(b"1")])) => Ok(last_fence + 1),
             _ => Err(wrong("a grant", reply)),
         })?;
         if fence <= last_fence {

@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::Path;
 
+use dsync_testkit::process;
+
 use super::commands::{LOCK, SET_AND_SCRIPT};
 use super::handoff::{Queue, Ring};
 use super::requests::{self, One};
@@ -156,13 +158,13 @@ fn drive_in_turns(side: &mut Side, work: &mut impl Work, rounds: usize) -> Resul
     let id = side.server.id();
     for _ in 0..rounds {
         await_sleep(id)?;
-        counting::stop(id)?;
+        process::stop(id);
         let mut expected = [0; LANES];
         for (lane, client) in side.lanes.iter_mut().enumerate() {
             expected[lane] = work.fill(lane, &mut client.out);
             client.flush()?;
         }
-        counting::resume(id)?;
+        process::cont(id);
         for (lane, client) in side.lanes.iter_mut().enumerate() {
             for at in 0..expected[lane] {
                 client.receive(|reply| work.check(lane, at, reply))?;

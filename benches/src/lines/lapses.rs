@@ -15,10 +15,10 @@ use crate::bench::{Bench, Side};
 use crate::invalid::{Invalid, Result};
 use crate::load::Single;
 use crate::pings::Pings;
-use crate::resp::write_command;
 use crate::row::{Row, Samples};
 use crate::server::Setting;
 use crate::words::{key, token};
+use dsync_testkit::resp::write_request;
 
 /// More would be a server that does not get there.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -118,7 +118,7 @@ fn loaded(side: &mut Side, is_ours: bool, count: u64, loading_us: u64) -> Result
         };
         if is_ours {
             let write = |number, out: &mut Vec<u8>| {
-                write_command(
+                write_request(
                     out,
                     &[b"DLOCK.ACQUIRE", &key(number), b"PX", px(number).as_bytes()],
                 );
@@ -135,7 +135,7 @@ fn loaded(side: &mut Side, is_ours: bool, count: u64, loading_us: u64) -> Result
                     b"PX",
                     px.as_bytes(),
                 ];
-                write_command(out, &words);
+                write_request(out, &words);
             };
             side.load(&mut Single::new(count, 32, write, is_ok))?;
         }

@@ -13,15 +13,15 @@ use crate::bench::{Bench, Side};
 use crate::client::Client;
 use crate::invalid::{Context, Invalid, Result};
 use crate::load::Single;
-use crate::resp::{Reply, write_command};
 use crate::row::{Place, Row, Samples};
 use crate::server::{Setting, info, info_number};
 use crate::words::{key, numbered, short_token, token};
+use dsync_testkit::resp::{Frame, write_request};
 
 type Write = fn(u64, &mut Vec<u8>);
 
 /// A command that is sent once for each key, and whether a reply to it is right.
-type Step = (Write, fn(&Reply<'_>) -> bool);
+type Step = (Write, fn(&Frame<'_>) -> bool);
 
 struct Kind {
     name: &'static str,
@@ -57,7 +57,7 @@ const KINDS: [Kind; 6] = [
         name: "a semaphore with one holder",
         steps: &[(
             |number, out| {
-                write_command(
+                write_request(
                     out,
                     &[b"DSEM.ACQUIRE", &key(number), b"LIMIT", b"1", b"PX", LEASE],
                 );
@@ -69,7 +69,7 @@ const KINDS: [Kind; 6] = [
     Kind {
         name: "a group with one member",
         steps: &[(
-            |number, out| write_command(out, &[b"DWG.ADD", &key(number), b"PX", LEASE]),
+            |number, out| write_request(out, &[b"DWG.ADD", &key(number), b"PX", LEASE]),
             is_granted,
         )],
         at_most: None,
@@ -79,7 +79,7 @@ const KINDS: [Kind; 6] = [
         steps: &[
             (
                 |number, out| {
-                    write_command(
+                    write_request(
                         out,
                         &[
                             b"DONCE.BEGIN",
@@ -95,7 +95,7 @@ const KINDS: [Kind; 6] = [
             ),
             (
                 |number, out| {
-                    write_command(out, &[b"DONCE.DONE", &key(number), &token(number)]);
+                    write_request(out, &[b"DONCE.DONE", &key(number), &token(number)]);
                 },
                 is_one,
             ),
@@ -105,7 +105,7 @@ const KINDS: [Kind; 6] = [
 ];
 
 fn acquire_with(out: &mut Vec<u8>, number: u64, option: &[u8], text: &[u8]) {
-    write_command(
+    write_request(
         out,
         &[b"DLOCK.ACQUIRE", &key(number), b"PX", LEASE, option, text],
     );
@@ -166,7 +166,7 @@ pub fn bytes_each(side: &mut Side, count: u64, steps: &[Step]) -> Result<f64> {
     for (write, is_right) in steps {
         side.load(&mut Single::new(count, 32, write, *is_right))?;
     }
-    let look = |number, out: &mut Vec<u8>| write_command(out, &[b"EXISTS", &key(number)]);
+    let look = |number, out: &mut Vec<u8>| write_request(out, &[b"EXISTS", &key(number)]);
     side.load(&mut Single::new(count, 32, look, is_one))?;
     side.lanes.clear();
     let after = settled(&mut side.control, Duration::from_millis(300))?;

@@ -9,11 +9,11 @@ use super::commands::{
 use crate::bench::{Bench, SLICES, Side, alternate};
 use crate::invalid::Result;
 use crate::load::Single;
-use crate::resp::{Reply, write_command};
 use crate::row::{Row, Samples};
 use crate::server::Setting;
 use crate::statistics::median;
 use crate::words::{key, token};
+use dsync_testkit::resp::{Frame, write_request};
 
 /// Held locks, or keys, that refused tries and renewals go round; and places that are kept in one queue.
 const HELD: u64 = 1_000;
@@ -32,7 +32,7 @@ pub struct One {
     pub prepare: fn(&mut Side) -> Result<()>,
     /// Writes the request of a number.
     write: fn(u64, &mut Vec<u8>),
-    is_right: fn(&Reply<'_>) -> bool,
+    is_right: fn(&Frame<'_>) -> bool,
 }
 
 impl One {
@@ -78,13 +78,13 @@ pub const ALL: [Request; 5] = [
             prepare: hold_locks,
             write: |number, out| {
                 let (key, token) = (key(number % HELD), token(number % HELD));
-                write_command(out, &[b"DLOCK.RENEW", &key, &token, b"PX", LEASE]);
+                write_request(out, &[b"DLOCK.RENEW", &key, &token, b"PX", LEASE]);
             },
             is_right: is_one,
         },
         theirs: Some(One {
             prepare: hold_keys,
-            write: |number, out| write_command(out, &[b"PEXPIRE", &key(number % HELD), LEASE]),
+            write: |number, out| write_request(out, &[b"PEXPIRE", &key(number % HELD), LEASE]),
             is_right: is_one,
         }),
     },
@@ -129,7 +129,7 @@ fn ask_again(number: u64, out: &mut Vec<u8>) {
 }
 
 fn queue(key: &[u8], token: &[u8], out: &mut Vec<u8>) {
-    write_command(
+    write_request(
         out,
         &[
             b"DLOCK.ACQUIRE",
@@ -144,10 +144,10 @@ fn queue(key: &[u8], token: &[u8], out: &mut Vec<u8>) {
     );
 }
 
-fn is_waiting(reply: &Reply<'_>) -> bool {
+fn is_waiting(reply: &Frame<'_>) -> bool {
     matches!(
         reply.array(),
-        Some([Reply::Bulk(b"WAITING"), Reply::Integer(1..), Reply::Bulk(_)])
+        Some([Frame::Bulk(b"WAITING"), Frame::Int(1..), Frame::Bulk(_)])
     )
 }
 

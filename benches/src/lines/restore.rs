@@ -5,10 +5,10 @@ use super::stalls::fill_large;
 use crate::bench::{Bench, SLICES, Side};
 use crate::client::expect;
 use crate::invalid::Result;
-use crate::resp::Reply;
 use crate::row::{Row, Samples};
 use crate::server::Setting;
 use crate::statistics::median;
+use dsync_testkit::resp::Frame;
 
 pub fn run(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
     let holders = bench.size(100_000, 2_000);
@@ -40,7 +40,7 @@ fn measure(mut side: Side, is_ours: bool, holders: u64) -> Result<(f64, f64)> {
             })
         })?);
         side.control.call(&[b"DEL", b"large"], |reply| {
-            expect(*reply == Reply::Integer(1), "1", reply)
+            expect(*reply == Frame::Int(1), "1", reply)
         })?;
         restores.push(side.turn_cpu_ms(|control| {
             control.call(&[b"RESTORE", b"large", b"0", &value], |reply| {

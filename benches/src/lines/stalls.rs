@@ -17,10 +17,10 @@ use crate::client::{Client, expect};
 use crate::invalid::{Invalid, Result};
 use crate::load::{Single, drive};
 use crate::pings::longest_during;
-use crate::resp::{Reply, write_command};
 use crate::row::{Row, Samples};
 use crate::server::{Setting, info, info_number};
 use crate::words::numbered;
+use dsync_testkit::resp::{Frame, write_request};
 
 /// For how long PINGs go on after an event: several ticks of the server's timer.
 const AFTER: Duration = Duration::from_millis(300);
@@ -164,7 +164,7 @@ fn removal(side: &mut Side, is_ours: bool, holders: u64) -> Result<Stall> {
     fill_large(side, is_ours, holders)?;
     stall(side, |control| {
         control.call(&[b"DEL", b"large"], |reply| {
-            expect(*reply == Reply::Integer(1), "1", reply)
+            expect(*reply == Frame::Int(1), "1", reply)
         })
     })
 }
@@ -173,7 +173,7 @@ fn removal(side: &mut Side, is_ours: bool, holders: u64) -> Result<Stall> {
 pub fn fill_large(side: &mut Side, is_ours: bool, holders: u64) -> Result<()> {
     if is_ours {
         let write = |_, out: &mut Vec<u8>| {
-            write_command(
+            write_request(
                 out,
                 &[
                     b"DSEM.ACQUIRE",
@@ -189,7 +189,7 @@ pub fn fill_large(side: &mut Side, is_ours: bool, holders: u64) -> Result<()> {
     } else {
         let write = |number, out: &mut Vec<u8>| {
             let member = crate::words::token(number);
-            write_command(
+            write_request(
                 out,
                 &[b"ZADD", b"large", number.to_string().as_bytes(), &member],
             );
@@ -207,7 +207,7 @@ pub fn contended(number: usize) -> [u8; 16] {
 fn contended_listing(side: &mut Side, count: usize) -> Result<Stall> {
     let hold = |number: u64, out: &mut Vec<u8>| {
         let name = contended(number as usize);
-        write_command(out, &[b"DLOCK.ACQUIRE", &name, b"PX", b"3600000"]);
+        write_request(out, &[b"DLOCK.ACQUIRE", &name, b"PX", b"3600000"]);
     };
     side.load(&mut Single::new(count as u64, 32, hold, is_granted))?;
     let mut waiters = side.server.clients(count)?;
@@ -231,7 +231,7 @@ fn contended_listing(side: &mut Side, count: usize) -> Result<Stall> {
         Ok(info(control, "clients", "blocked_clients")? == "0")
     })?;
     let remove =
-        |number: u64, out: &mut Vec<u8>| write_command(out, &[b"DEL", &contended(number as usize)]);
+        |number: u64, out: &mut Vec<u8>| write_request(out, &[b"DEL", &contended(number as usize)]);
     side.load(&mut Single::new(count as u64, 32, remove, is_one))?;
     Ok(stall)
 }
@@ -241,7 +241,7 @@ fn plain_listing(side: &mut Side, count: usize) -> Result<Stall> {
     let control = &mut side.control;
     control.ok("SELECT 1")?;
     let set = |number: u64, out: &mut Vec<u8>| {
-        write_command(out, &[b"SET", &contended(number as usize), b"1"]);
+        write_request(out, &[b"SET", &contended(number as usize), b"1"]);
     };
     drive(
         std::slice::from_mut(control),
@@ -268,7 +268,7 @@ fn saved(mut side: Side, holds: u64) -> Result<Side> {
 /// and from then on. A server that loads looks at its clients once for every two megabytes of the file, so the first of
 /// the two is about the server's own loading.
 fn start(side: &mut Side, holds: u64) -> Result<(f64, f64)> {
-    side.server.crash_and_start()?;
+    side.server.crash_and_start();
     let pings = crate::pings::Pings::start(side.server.port());
     side.reconnect()?;
     std::thread::sleep(AFTER);

@@ -9,11 +9,11 @@ use super::memory::settled;
 use crate::bench::{Bench, SLICES};
 use crate::invalid::Result;
 use crate::load::Single;
-use crate::resp::write_command;
 use crate::row::{Place, Row, Samples};
 use crate::server::Setting;
 use crate::statistics::median;
 use crate::words::key;
+use dsync_testkit::resp::write_request;
 
 /// Servers take back the buffers of clients that were idle for two seconds.
 const BUFFERS_GONE: Duration = Duration::from_millis(3_500);
@@ -77,7 +77,7 @@ pub fn run_beside(bench: &Bench, rows: &mut Vec<Row>) -> Result<()> {
         let (ours, theirs) = bench.in_turn(pair, Setting::Plain, |mut side, is_ours| {
             let _ring = Ring::new(&mut side, Queue::of(is_ours), count)?;
             let set = |number, out: &mut Vec<u8>| {
-                write_command(out, &[b"SET", &key(number % 10_000), b"value"]);
+                write_request(out, &[b"SET", &key(number % 10_000), b"value"]);
             };
             let work = || Single::new(operations, 32, set, is_ok);
             side.load(&mut work())?;

@@ -13,11 +13,11 @@ use super::commands::granted;
 use crate::bench::{Bench, Side, in_order};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::{Context, Invalid, Result};
-use crate::resp::Reply;
 use crate::row::{Row, Samples};
 use crate::server::Setting;
 use crate::statistics::jain;
 use crate::words::token;
+use dsync_testkit::resp::Frame;
 
 const WORKERS: usize = 16;
 const INSIDE: Duration = Duration::from_millis(1);
@@ -120,7 +120,7 @@ fn worker(
         sleep(INSIDE);
         inside.store(false, Ordering::SeqCst);
         client.call(&[b"DLOCK.RELEASE", KEY, &token], |reply| {
-            expect(*reply == Reply::Integer(1), "1", reply)
+            expect(*reply == Frame::Int(1), "1", reply)
         })?;
         count += 1.0;
     }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::{Algorithm, KEY, Terms, Tokens};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::Result;
-use crate::resp::Reply;
+use dsync_testkit::resp::Frame;
 
 struct Dsync {
     client: Client,
@@ -69,7 +69,7 @@ impl Algorithm for Dsync {
         let granted = self
             .client
             .receive_before(until, |reply| match reply.array() {
-                Some([Reply::Bulk(token), Reply::Integer(1..)]) if **token == self.token => Ok(()),
+                Some([Frame::Bulk(token), Frame::Int(1..)]) if **token == self.token => Ok(()),
                 _ => Err(wrong("a grant", reply)),
             })?;
         Ok(granted.is_some())
@@ -77,8 +77,7 @@ impl Algorithm for Dsync {
 
     fn release(&mut self) -> Result<()> {
         let words = [self.release, KEY, &self.token];
-        self.client.call(&words, |reply| {
-            expect(*reply == Reply::Integer(1), "1", reply)
-        })
+        self.client
+            .call(&words, |reply| expect(*reply == Frame::Int(1), "1", reply))
     }
 }

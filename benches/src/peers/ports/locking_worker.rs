@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::{Algorithm, KEY, Terms, executed, is_one, ok, pause, transaction, value};
 use crate::client::{Client, wrong};
 use crate::invalid::Result;
-use crate::resp::{Reply, write_command};
+use dsync_testkit::resp::{Frame, write_request};
 
 const MAX_ATTEMPTS: u64 = 5;
 
@@ -44,16 +44,16 @@ pub fn make(terms: &Terms) -> Result<Box<dyn Algorithm>> {
 
 impl LockingWorker {
     fn look(&mut self, last: &[u8]) -> Result<Look> {
-        write_command(&mut self.client.out, &[b"WATCH", KEY]);
-        write_command(&mut self.client.out, &[b"MULTI"]);
-        write_command(&mut self.client.out, &[b"GET", KEY]);
+        write_request(&mut self.client.out, &[b"WATCH", KEY]);
+        write_request(&mut self.client.out, &[b"MULTI"]);
+        write_request(&mut self.client.out, &[b"GET", KEY]);
         self.client.send(&[b"EXEC"])?;
         self.client.receive(ok)?;
         self.client.receive(ok)?;
         self.client.receive(|_| Ok(()))?;
         let seen = self.client.receive(|reply| match reply {
-            Reply::Nil => Ok(None),
-            Reply::Array(items) if items.len() == 1 => value(&items[0]).map(Some),
+            Frame::Nil => Ok(None),
+            Frame::Array(items) if items.len() == 1 => value(&items[0]).map(Some),
             _ => Err(wrong("the value, or nil", reply)),
         })?;
         match seen {
@@ -85,7 +85,7 @@ impl LockingWorker {
         let attempt = attempt.to_string();
         let set: &[&[u8]] = &[b"SET", KEY, attempt.as_bytes()];
         let is_executed = transaction(&mut self.client, &[set], |reply| match reply {
-            Reply::Nil => Ok(false),
+            Frame::Nil => Ok(false),
             _ => executed(1)(reply).map(|()| true),
         })?;
         if is_executed {

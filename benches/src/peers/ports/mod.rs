@@ -19,8 +19,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::client::{Client, expect, wrong};
 use crate::invalid::{Context, Result};
-use crate::resp::{Reply, write_command};
 use crate::words;
+use dsync_testkit::resp::{Frame, write_request};
 
 /// What all workers compete for.
 pub const KEY: &[u8] = b"shared";
@@ -99,7 +99,7 @@ impl Script {
         client: &mut Client,
         keys: &[&[u8]],
         arguments: &[&[u8]],
-        read: impl FnOnce(&Reply<'_>) -> Result<T>,
+        read: impl FnOnce(&Frame<'_>) -> Result<T>,
     ) -> Result<T> {
         let count = keys.len().to_string();
         let words = [
@@ -117,56 +117,56 @@ impl Script {
 pub fn transaction<T>(
     client: &mut Client,
     commands: &[&[&[u8]]],
-    read: impl FnOnce(&Reply<'_>) -> Result<T>,
+    read: impl FnOnce(&Frame<'_>) -> Result<T>,
 ) -> Result<T> {
-    write_command(&mut client.out, &[b"MULTI"]);
+    write_request(&mut client.out, &[b"MULTI"]);
     for command in commands {
-        write_command(&mut client.out, command);
+        write_request(&mut client.out, command);
     }
     client.send(&[b"EXEC"])?;
     client.receive(ok)?;
     for _ in commands {
-        client.receive(|reply| expect(*reply == Reply::Simple(b"QUEUED"), "QUEUED", reply))?;
+        client.receive(|reply| expect(*reply == Frame::Simple(b"QUEUED"), "QUEUED", reply))?;
     }
     client.receive(read)
 }
 
 /// EXEC's reply must be one of as many commands.
-pub fn executed(count: usize) -> impl FnOnce(&Reply<'_>) -> Result<()> {
+pub fn executed(count: usize) -> impl FnOnce(&Frame<'_>) -> Result<()> {
     move |reply| {
         let is_right = reply.array().is_some_and(|items| {
-            items.len() == count && !items.iter().any(|item| matches!(item, Reply::Error(_)))
+            items.len() == count && !items.iter().any(|item| matches!(item, Frame::Error(_)))
         });
         expect(is_right, "what EXEC answers", reply)
     }
 }
 
-pub fn ok(reply: &Reply<'_>) -> Result<()> {
+pub fn ok(reply: &Frame<'_>) -> Result<()> {
     expect(reply.is_ok(), "OK", reply)
 }
 
 /// Whether the integer is 1, which otherwise must be 0.
-pub fn is_one(reply: &Reply<'_>) -> Result<bool> {
+pub fn is_one(reply: &Frame<'_>) -> Result<bool> {
     match reply {
-        Reply::Integer(0) => Ok(false),
-        Reply::Integer(1) => Ok(true),
+        Frame::Int(0) => Ok(false),
+        Frame::Int(1) => Ok(true),
         _ => Err(wrong("0 or 1", reply)),
     }
 }
 
 /// Whether SET with NX has set.
-pub fn is_set(reply: &Reply<'_>) -> Result<bool> {
+pub fn is_set(reply: &Frame<'_>) -> Result<bool> {
     match reply {
-        Reply::Nil => Ok(false),
+        Frame::Nil => Ok(false),
         _ => ok(reply).map(|()| true),
     }
 }
 
 /// A value, or None where the key does not exist.
-pub fn value(reply: &Reply<'_>) -> Result<Option<Vec<u8>>> {
+pub fn value(reply: &Frame<'_>) -> Result<Option<Vec<u8>>> {
     match reply {
-        Reply::Nil => Ok(None),
-        Reply::Bulk(value) => Ok(Some(value.to_vec())),
+        Frame::Nil => Ok(None),
+        Frame::Bulk(value) => Ok(Some(value.to_vec())),
         _ => Err(wrong("a value or nil", reply)),
     }
 }

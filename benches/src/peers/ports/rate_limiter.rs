@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::{Algorithm, KEY, Terms, Tokens, is_one, ok, pause};
 use crate::client::{Client, wrong};
 use crate::invalid::Result;
-use crate::resp::Reply;
+use dsync_testkit::resp::Frame;
 
 const GUARD: &[u8] = b"shared:lock";
 const DELAY: Duration = Duration::from_millis(100);
@@ -97,16 +97,16 @@ fn key_of(id: &[u8]) -> Vec<u8> {
     [KEY, b":", id].concat()
 }
 
-fn count(reply: &Reply<'_>) -> Result<i64> {
+fn count(reply: &Frame<'_>) -> Result<i64> {
     reply.integer().ok_or_else(|| wrong("a count", reply))
 }
 
-fn members(reply: &Reply<'_>) -> Result<Vec<Vec<u8>>> {
+fn members(reply: &Frame<'_>) -> Result<Vec<Vec<u8>>> {
     let items = reply.array().ok_or_else(|| wrong("a set", reply))?;
     items
         .iter()
         .map(|item| match item {
-            Reply::Bulk(id) => Ok(id.to_vec()),
+            Frame::Bulk(id) => Ok(id.to_vec()),
             _ => Err(wrong("a set", reply)),
         })
         .collect()

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::{Algorithm, KEY, Script, Terms, Tokens, is_one};
 use crate::client::{Client, expect, wrong};
 use crate::invalid::Result;
-use crate::resp::Reply;
+use dsync_testkit::resp::Frame;
 
 const CHANNEL: &[u8] = b"redisson_lock__channel:{shared}";
 /// The original computes 16 to 20 s from its timeouts.
@@ -112,16 +112,16 @@ pub fn wait_subscribed(
 }
 
 /// None where the script has acquired; otherwise for how long the worker may sleep.
-pub fn left(reply: &Reply<'_>) -> Result<Option<Duration>> {
+pub fn left(reply: &Frame<'_>) -> Result<Option<Duration>> {
     match reply {
-        Reply::Nil => Ok(None),
-        Reply::Integer(ms) => Ok(Some(Duration::from_millis(ms.unsigned_abs()))),
+        Frame::Nil => Ok(None),
+        Frame::Int(ms) => Ok(Some(Duration::from_millis(ms.unsigned_abs()))),
         _ => Err(wrong("nil or milliseconds", reply)),
     }
 }
 
-pub fn released(reply: &Reply<'_>) -> Result<()> {
-    expect(*reply == Reply::Integer(1), "1", reply)
+pub fn released(reply: &Frame<'_>) -> Result<()> {
+    expect(*reply == Frame::Int(1), "1", reply)
 }
 
 /// The connection for commands.
@@ -207,11 +207,11 @@ enum Push {
     Message,
 }
 
-fn kind(reply: &Reply<'_>) -> Result<Push> {
+fn kind(reply: &Frame<'_>) -> Result<Push> {
     match reply.array() {
-        Some([Reply::Bulk(b"subscribe"), ..]) => Ok(Push::Subscribed),
-        Some([Reply::Bulk(b"unsubscribe"), ..]) => Ok(Push::Unsubscribed),
-        Some([Reply::Bulk(b"message"), ..]) => Ok(Push::Message),
+        Some([Frame::Bulk(b"subscribe"), ..]) => Ok(Push::Subscribed),
+        Some([Frame::Bulk(b"unsubscribe"), ..]) => Ok(Push::Unsubscribed),
+        Some([Frame::Bulk(b"message"), ..]) => Ok(Push::Message),
         _ => Err(wrong("a push message", reply)),
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::{Algorithm, Terms, Tokens, executed, is_one, is_set, ok, transaction, unix_time};
 use crate::client::{Client, wrong};
 use crate::invalid::Result;
-use crate::resp::Reply;
+use dsync_testkit::resp::Frame;
 
 const NAME: &[u8] = b"semaphore:shared";
 const AVAILABLE: &[u8] = b"semaphore:shared:available";
@@ -137,11 +137,11 @@ impl Algorithm for SemaphoreGo {
     }
 }
 
-fn popped(reply: &Reply<'_>) -> Result<Option<Vec<u8>>> {
+fn popped(reply: &Frame<'_>) -> Result<Option<Vec<u8>>> {
     match reply {
-        Reply::Nil => Ok(None),
-        Reply::Array(items) => match items.as_slice() {
-            [Reply::Bulk(_), Reply::Bulk(token)] => Ok(Some(token.to_vec())),
+        Frame::Nil => Ok(None),
+        Frame::Array(items) => match items.as_slice() {
+            [Frame::Bulk(_), Frame::Bulk(token)] => Ok(Some(token.to_vec())),
             _ => Err(wrong("a list's name and element", reply)),
         },
         _ => Err(wrong("a list's name and element", reply)),
@@ -149,12 +149,12 @@ fn popped(reply: &Reply<'_>) -> Result<Option<Vec<u8>>> {
 }
 
 /// The fields of the hash, and since when each is held.
-fn holds(reply: &Reply<'_>) -> Result<Vec<(Vec<u8>, u128)>> {
+fn holds(reply: &Frame<'_>) -> Result<Vec<(Vec<u8>, u128)>> {
     let items = reply.array().ok_or_else(|| wrong("a hash", reply))?;
     items
         .chunks(2)
         .map(|pair| match pair {
-            [Reply::Bulk(resource), Reply::Bulk(since_ns)] => {
+            [Frame::Bulk(resource), Frame::Bulk(since_ns)] => {
                 let since_ns = std::str::from_utf8(since_ns).ok();
                 let since_ns = since_ns.and_then(|text| text.parse().ok());
                 let since_ns = since_ns.ok_or_else(|| wrong("times", reply))?;
