@@ -166,6 +166,7 @@ impl Form {
                 format!("{open}{}{close}", fields.join(", "))
             }
             Form::Either(forms) => texts(forms, "|"),
+            Form::Info(_) => self.whole().text(resp),
         }
     }
 }

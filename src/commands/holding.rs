@@ -10,10 +10,7 @@ use super::grammar::Number;
 use super::info;
 #[cfg(test)]
 use super::manual;
-use super::replies::{
-    ABSENT, Form, GROUP_INFO, LOCK_INFO, NO, ONCE_INFO, ReplyForm, SEMAPHORE_INFO, SYNTAX,
-    WRONG_TYPE, YES,
-};
+use super::replies::{ABSENT, Form, NO, ReplyForm, SYNTAX, WRONG_TYPE, YES};
 use super::row::{CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
@@ -266,10 +263,10 @@ pub(super) const fn info(family: Family) -> Row {
         },
         args: &[KEY, COUNT],
         replies: match family {
-            Family::Lock => const { &[found(LOCK_INFO), ABSENT] },
-            Family::Semaphore => const { &[found(SEMAPHORE_INFO), ABSENT] },
-            Family::Group => const { &[found(GROUP_INFO), ABSENT] },
-            Family::Once => const { &[found(ONCE_INFO), ABSENT] },
+            Family::Lock => const { &[found(Family::Lock), ABSENT] },
+            Family::Semaphore => const { &[found(Family::Semaphore), ABSENT] },
+            Family::Group => const { &[found(Family::Group), ABSENT] },
+            Family::Once => const { &[found(Family::Once), ABSENT] },
         },
         errors: &[SYNTAX, WRONG_TYPE],
         #[cfg(test)]
@@ -287,10 +284,10 @@ pub(super) const fn info(family: Family) -> Row {
 }
 
 /// The reply of INFO if the key exists.
-const fn found(form: Form) -> ReplyForm {
+const fn found(family: Family) -> ReplyForm {
     ReplyForm {
         when: "the key exists",
-        form,
+        form: Form::Info(family),
         before: &["{hold}", "B> {request} BLOCK 0 OWNER web-1"],
         example: "jobs:1 COUNT 5",
     }

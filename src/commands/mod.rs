@@ -19,6 +19,8 @@ mod group;
 mod holding;
 mod holds;
 mod info;
+#[cfg(test)]
+mod info_tests;
 mod lock;
 mod log;
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The forms of replies and errors in the table, and those that several rows share.
 
-use Form::{Array, Bulk, Either, Id, Integer, Is, List, Map, Ms, Null, Word};
+use Form::{Array, Bulk, Either, Id, Integer, Is, Ms, Null, Word};
+
+use dsync_engine::Family;
 
 /// An error of the module's own that a command can reply, with a request that gets it. The example is empty if requests
 /// one after the other cannot provoke the error.
@@ -77,6 +79,8 @@ pub(super) enum Form {
     List(&'static Form),
     Map(&'static [(&'static str, Form)]),
     Either(&'static [Form]),
+    /// A map with the fields of INFO, which are in `info`.
+    Info(Family),
 }
 
 /// `[token, fence]`
@@ -157,101 +161,3 @@ pub(super) const OR_NULL_TEXT: Form = Either(&[Bulk, Null]);
 pub(super) const OR_NULL_NUMBER: Form = Either(&[Integer, Null]);
 pub(super) const OR_NULL_MS: Form = Either(&[Ms, Null]);
 pub(super) const OR_NULL_ID: Form = Either(&[Id, Null]);
-/// A number, or on a replica, which does not know waiters, a text that says so.
-const OR_UNKNOWN: Form = Either(&[Integer, Bulk]);
-const OR_UNKNOWN_MS: Form = Either(&[Ms, Bulk]);
-
-macro_rules! holders {
-    ($claim:expr) => {
-        List(&Map(&[
-            ("fence", Id),
-            ("owner", OR_NULL_TEXT),
-            ("client", OR_NULL_ID),
-            ("lease-left-ms", Ms),
-            ("held-ms", Ms),
-            $claim,
-        ]))
-    };
-}
-
-macro_rules! waiters {
-    ($claim:expr) => {
-        List(&Map(&[
-            ("owner", OR_NULL_TEXT),
-            ("client", OR_NULL_ID),
-            ("age-ms", Ms),
-            ("number", OR_NULL_ID),
-            ("kept-ms", OR_NULL_MS),
-            $claim,
-        ]))
-    };
-}
-
-const MODE: (&str, Form) = ("mode", Bulk);
-const PERMITS: (&str, Form) = ("permits", Integer);
-const PAUSED: (&str, Form) = ("paused-ms", Ms);
-const HOLDERS: (&str, Form) = ("holders", Integer);
-const WAITERS: (&str, Form) = ("waiters", OR_UNKNOWN);
-const LONGEST_WAIT: (&str, Form) = ("longest-wait-ms", OR_UNKNOWN_MS);
-const FIRST_HOLDERS: (&str, Form) = ("first-holders", holders!(MODE));
-const FIRST_WAITERS: (&str, Form) = ("first-waiters", waiters!(MODE));
-
-pub(super) const LOCK_INFO: Form = Map(&[
-    ("type", Word("lock")),
-    ("state", Bulk),
-    PAUSED,
-    HOLDERS,
-    WAITERS,
-    LONGEST_WAIT,
-    FIRST_HOLDERS,
-    FIRST_WAITERS,
-]);
-
-pub(super) const SEMAPHORE_INFO: Form = Map(&[
-    ("type", Word("semaphore")),
-    ("state", Bulk),
-    ("limit", OR_NULL_NUMBER),
-    ("pinned-limit", OR_NULL_NUMBER),
-    ("limit-changes", Integer),
-    ("available", Integer),
-    PAUSED,
-    HOLDERS,
-    WAITERS,
-    LONGEST_WAIT,
-    ("first-holders", holders!(PERMITS)),
-    ("first-waiters", waiters!(PERMITS)),
-]);
-
-pub(super) const GROUP_INFO: Form = Map(&[
-    ("type", Word("group")),
-    ("state", Bulk),
-    ("limit", OR_NULL_NUMBER),
-    ("limit-changes", Integer),
-    ("expected", OR_NULL_NUMBER),
-    ("owed", Integer),
-    ("done", Integer),
-    ("lapsed", Integer),
-    ("kept-until-unix-ms", OR_NULL_MS),
-    PAUSED,
-    HOLDERS,
-    WAITERS,
-    LONGEST_WAIT,
-    FIRST_HOLDERS,
-    FIRST_WAITERS,
-]);
-
-pub(super) const ONCE_INFO: Form = Map(&[
-    ("type", Word("once")),
-    ("state", Bulk),
-    ("attempts", Integer),
-    ("last-reason", OR_NULL_TEXT),
-    ("delay-left-ms", Ms),
-    ("result-bytes", OR_NULL_NUMBER),
-    ("kept-until-unix-ms", OR_NULL_MS),
-    PAUSED,
-    HOLDERS,
-    WAITERS,
-    LONGEST_WAIT,
-    FIRST_HOLDERS,
-    FIRST_WAITERS,
-]);
