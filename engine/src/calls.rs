@@ -5,15 +5,14 @@
 //! - `grant`, `end`, `part`: how a hold begins and ends, and how a place leaves its queue;
 //! - `next`: what a queue needs; `serve` does it; `close` settles the key: who is served, what is removed, what is indexed;
 //! - `acquire`, `release`, `group`, `once`: what clients ask for; `look` only reads;
-//! - `perform`: what comes due, one task at a time; `tasks` says which is next;
+//! - `perform`: what comes due, one task at a time; `timer` says which is next, and does background work;
 //! - `follow`: what another server has decided; `kept_elsewhere` the same for kept places; `adopt`: what a file brings,
 //!   and `unfit` what is refused of it.
 //!
-//! The rest concern no key, or many: `keyspace`, `connections`, `turn_away`, `take_over`, `background`.
+//! The rest concern no key, or many: `keyspace`, `connections`, `turn_away`.
 
 pub mod acquire;
 mod adopt;
-pub(crate) mod background;
 pub mod close;
 mod connections;
 mod end;
@@ -29,7 +28,6 @@ mod part;
 mod perform;
 mod release;
 mod serve;
-mod take_over;
-mod tasks;
+mod timer;
 mod turn_away;
 pub mod unfit;

@@ -1,4 +1,4 @@
-//! The engine: its four owners, put together.
+//! The engine: its four owners, put together, and how this server begins to decide, and ceases to: see [`crate::term`].
 
 use crate::agenda::Agenda;
 use crate::effect::Effects;
@@ -37,23 +37,19 @@ impl Engine {
         }
     }
 
-    #[must_use]
     pub fn state(&self, id: StateId) -> Option<&State> {
         self.store.get(id)
     }
 
-    #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
     /// Returns the number of live holds.
-    #[must_use]
     pub fn holds(&self, family: Family) -> u64 {
         self.store.holds(family)
     }
 
-    #[must_use]
     pub fn fences(&self) -> &Fences {
         &self.term.fences
     }
@@ -62,16 +58,37 @@ impl Engine {
         &mut self.term.fences
     }
 
-    #[must_use]
     pub fn is_serving(&self) -> bool {
         self.term.is_serving()
     }
 
     /// Returns the latest moment that this server ever gave to a hold or a place. The lease clock must be past it when
     /// this server takes over.
-    #[must_use]
     pub fn latest_due(&self) -> LeaseUs {
         self.term.latest_due()
+    }
+
+    /// Makes this server the one that decides. Each hold has what is left of its lease by the wall clock plus the
+    /// grace, at most its whole lease.
+    pub fn take_over(&mut self, now: Now) {
+        if self.is_serving() {
+            return;
+        }
+        let grace_ms = self.settings.takeover_grace_ms;
+        let first_state = self.store.states_since(StateId::FIRST).next();
+        let first_state = first_state.map(|(id, _)| id);
+        self.term
+            .take_over(now, grace_ms, first_state, self.queues.kept() > 0);
+        self.store.start_deadlines(self.term.since());
+        self.queues.set_all_due(None);
+    }
+
+    /// Notes that another server decides from now on, and drops all deadlines.
+    pub fn stand_down(&mut self) {
+        self.term.stand_down();
+        self.store.drop_deadlines();
+        self.store.leftovers.drop_entries(self.queues.take_keeps());
+        self.agenda.stand_down(&mut self.store);
     }
 
     /// Notes that the client on a kept place does not wait any more; the place is kept from now on. Returns the request
