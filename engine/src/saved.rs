@@ -2,8 +2,8 @@
 //!
 //! A state is one packed string, or several if it has many holds; each but the last says that more follow. The strings
 //! are those of [`crate::wire`]. [`Body::as_changes`] makes the changes. [`Body::load`] adds all holds at once, with the
-//! same result and the same refusals as [`Body::apply`]. This file checks what only a saved state must fulfil: which changes it may
-//! have, and in which order.
+//! same result and the same refusals as [`Body::apply`]. This file checks what only a saved state must fulfil: which
+//! changes it may have, and in which order.
 //!
 //! The kept places of a name are saved with its value. Connections, the lease clock and the rest of the queue are not
 //! saved; see [`crate::change`] for the reason.

@@ -26,7 +26,8 @@ impl U24 {
 pub struct Extras {
     /// One byte with the length of the token's text (0 for a UUID), that text, and the owner.
     pub texts: ShortBytes,
-    /// Set exactly if one of the numbers does not fit into the fields of [`Hold`](super::Hold), which then count for nothing.
+    /// Set exactly if one of the numbers does not fit into the fields of [`Hold`](super::Hold), which then count for
+    /// nothing.
     pub numbers: Option<Box<Numbers>>,
 }
 
