@@ -31,6 +31,8 @@ mod page;
 #[cfg(test)]
 mod pages;
 mod parse;
+#[cfg(test)]
+mod parse_tests;
 pub(crate) mod register;
 mod replies;
 mod row;

@@ -1,63 +1,16 @@
-//! Tests of the table's rows, of the parser, and of the texts elsewhere that must agree with the table.
+//! Tests of the table's rows, and of the texts elsewhere that must agree with the table.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::examples::examples;
-use super::grammar::{Arg, BoundSetting, Flag, Kind, Number, Text, Times};
-use super::parse::{Argv, parse, possible_secrets};
-use super::row::{Parsed, Row, prefix};
+use super::grammar::{Arg, Kind, Times};
+use super::parse_tests::parsed;
+use super::row::{Row, prefix};
 use super::table::ROWS;
 use crate::module::redis::docs::KeyUse;
 use dsync_engine::Family;
-
-/// A request written as one line; its words have single spaces between them.
-struct TextRequest<'a>(Vec<&'a [u8]>);
-
-impl<'a> TextRequest<'a> {
-    fn new(line: &'a str) -> TextRequest<'a> {
-        TextRequest(line.split(' ').map(str::as_bytes).collect())
-    }
-}
-
-impl<'a> Argv<'a> for TextRequest<'a> {
-    fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    fn arg(&self, at: usize) -> Option<&'a [u8]> {
-        self.0.get(at).copied()
-    }
-}
-
-/// The default of each setting that bounds arguments.
-fn bound(bound: BoundSetting) -> u64 {
-    match bound {
-        BoundSetting::MaxLeaseMs => 86_400_000,
-        BoundSetting::MaxResultBytes => 65_536,
-    }
-}
-
-/// The row of the command with this name.
-fn row(name: &str) -> &'static Row {
-    let found = ROWS.iter().find(|row| row.name.as_str() == name);
-    found.unwrap_or_else(|| panic!("no command {name}"))
-}
-
-fn parsed(line: &str) -> Result<Parsed<'_>, String> {
-    let name = line.split(' ').next().expect("a name");
-    let mut parsed = Parsed::default();
-    parse(row(name), &TextRequest::new(line), bound, &mut parsed).map(|()| parsed)
-}
-
-#[track_caller]
-fn refused(line: &str) -> String {
-    match parsed(line) {
-        Err(error) => error,
-        Ok(_) => panic!("{line:?} is understood"),
-    }
-}
 
 fn root(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
@@ -192,22 +145,6 @@ fn examples_file_matches_the_table() {
     );
 }
 
-/// A line of syntax with `_` in place of each value's name, because docs/reference.md uses shorter names.
-fn without_names(syntax: &str) -> String {
-    let mut plain = String::new();
-    let mut in_name = false;
-    for letter in syntax.chars() {
-        let is_name = letter.is_ascii_lowercase();
-        if is_name && !in_name {
-            plain.push('_');
-        } else if !is_name {
-            plain.push(letter);
-        }
-        in_name = is_name;
-    }
-    plain
-}
-
 /// The lines that this line stands for: one for each family if it begins with `<family>`, otherwise itself.
 fn of_each_family(line: &str) -> Vec<String> {
     match line.split_once("<family>") {
@@ -217,24 +154,6 @@ fn of_each_family(line: &str) -> Vec<String> {
             Family::ALL.into_iter().map(of_family).collect()
         }
     }
-}
-
-#[test]
-fn reference_lists_every_command_of_the_table() {
-    let reference = fs::read_to_string(root("docs/reference.md")).expect("docs/reference.md");
-    let (_, commands) = reference.split_once("\n## Grammar\n").expect("a chapter");
-    let list = commands.split("```").nth(1).expect("a list of commands");
-    let lines = list.lines().filter(|line| !line.trim().is_empty());
-    let listed: BTreeSet<_> = lines
-        .flat_map(|line| {
-            let line = line.split("  family:").next().unwrap_or_default().trim();
-            let (name, syntax) = line.split_once(' ').expect("a name and a syntax");
-            of_each_family(&format!("{name} {}", without_names(syntax.trim())))
-        })
-        .collect();
-    let line = |row: &Row| format!("{} {}", row.name.as_str(), without_names(&row.syntax()));
-    let expected: BTreeSet<_> = ROWS.iter().map(line).collect();
-    assert_eq!(listed, expected);
 }
 
 #[test]
@@ -255,140 +174,4 @@ fn doc_comment_above_each_row_has_its_grammar() {
     let line = |row: &Row| format!("{} {}", row.name.as_str(), row.syntax());
     let expected: BTreeSet<_> = ROWS.iter().map(line).collect();
     assert_eq!(found, expected);
-}
-
-#[test]
-fn request_with_every_option_is_parsed_into_its_values() {
-    let line = "DSEM.ACQUIRE k owner me PERMITS 3 ex 45 Block 5 TOKEN t EPHEMERAL LIMIT 7";
-    let parsed = parsed(line).expect("a right request");
-    for (number, value) in [
-        (Number::Permits, Some(3)),
-        (Number::Limit, Some(7)),
-        (Number::Duration, Some(45_000)),
-        (Number::BlockMs, Some(5)),
-        (Number::Attempts, None),
-    ] {
-        assert_eq!(parsed.number(number), value, "{number:?}");
-    }
-    assert_eq!(parsed.text(Text::Token), Some(&b"t"[..]));
-    assert_eq!(parsed.text(Text::Owner), Some(&b"me"[..]));
-    assert!(parsed.has(Flag::Ephemeral) && !parsed.has(Flag::Shared));
-}
-
-#[test]
-fn parser_reports_the_first_mistake_from_the_left() {
-    for (line, error) in [
-        (
-            "DLOCK.ACQUIRE",
-            "ERR wrong number of arguments for 'DLOCK.ACQUIRE' command",
-        ),
-        (
-            "DLOCK.RELEASE k t x",
-            "ERR wrong number of arguments for 'DLOCK.RELEASE' command",
-        ),
-        (
-            "DLOCK.RENEW k t EX 0 WHAT",
-            "ERR EX is an integer of 1 to 86400 seconds (dsync.max-lease-ms), not '0'",
-        ),
-        (
-            "DLOCK.RENEW k t WHAT EX 0",
-            "ERR syntax error: 'WHAT' is not an option here",
-        ),
-        (
-            "DLOCK.RENEW k t EX 5 PX",
-            "ERR syntax error: EX or PX is given twice",
-        ),
-        (
-            "DONCE.DONE k t EX 5 RESULT r PERSIST",
-            "ERR syntax error: EX, PX or PERSIST is given twice",
-        ),
-        (
-            "DONCE.DONE k t PERSIST 5",
-            "ERR syntax error: '5' is not an option here",
-        ),
-        (
-            "DONCE.FAIL k t DELAY 86400001",
-            "ERR DELAY is an integer of 0 to 86400000 milliseconds (dsync.max-lease-ms), not '86400001'",
-        ),
-        (
-            "DONCE.DONE k t PX 315360000001",
-            "ERR PX is an integer of 1 to 315360000000 milliseconds, not '315360000001'",
-        ),
-        (
-            "DLOCK.ACQUIRE k BLOCK",
-            "ERR syntax error: BLOCK has no value",
-        ),
-        (
-            "DSEM.LIMIT k some",
-            "ERR the limit is an integer of 0 to 1000000 permits, or NONE, not 'some'",
-        ),
-        (
-            "DWG.EXPECT k 0",
-            "ERR the total is an integer of 1 to 1000000 jobs, not '0'",
-        ),
-        (
-            "DLOCK.REVOKE k 0",
-            "ERR a fence is an integer of 1 to 9007199254740991, not '0'",
-        ),
-        ("DLOCK.CHECK k ", "ERR a token has 1 to 128 bytes, not 0"),
-        ("DWG.DONE k t ", "ERR a token has 1 to 128 bytes, not 0"),
-    ] {
-        assert_eq!(refused(line), error, "{line}");
-    }
-    let long = "x".repeat(129);
-    assert_eq!(
-        refused(&format!("DLOCK.ACQUIRE k OWNER {long}")),
-        "ERR OWNER has at most 128 bytes, not 129"
-    );
-    let longer = "x".repeat(65_537);
-    assert_eq!(
-        refused(&format!("DONCE.FAIL k t REASON {longer}")),
-        "ERR REASON has at most 65536 bytes (dsync.max-result-bytes), not 65537"
-    );
-}
-
-#[test]
-fn parser_finds_tokens_in_valid_and_invalid_requests() {
-    for (line, if_valid, if_invalid) in [
-        ("DLOCK.ACQUIRE k PX 5 TOKEN t", 5..6, &[5][..]),
-        // The owner's text is the word of an option: hide it as well.
-        ("DLOCK.ACQUIRE k OWNER token TOKEN t", 5..6, &[4, 5]),
-        ("DLOCK.ACQUIRE k OWNER me", 0..0, &[]),
-        ("DLOCK.RENEW k t EX 5", 2..3, &[2]),
-        ("DWG.DONE k t u v", 2..5, &[2, 3, 4]),
-        ("DLOCK.REVOKE k 7", 0..0, &[]),
-        ("DSEM.LIMIT k none", 0..0, &[]),
-        ("DSEM.LIMIT k 7", 0..0, &[]),
-    ] {
-        let name = line.split(' ').next().expect("a name");
-        let found = parsed(line).map(|parsed| parsed.secrets());
-        assert_eq!(found, Ok(if_valid), "{line}");
-        let found = possible_secrets(row(name), &TextRequest::new(line));
-        assert_eq!(found, if_invalid, "{line}");
-    }
-}
-
-/// A token without the word TOKEN was shown in SLOWLOG.
-#[test]
-fn parser_hides_words_of_a_refused_request_that_are_no_options_and_no_values() {
-    for (line, hidden) in [
-        ("DLOCK.ACQUIRE k s3kr3t", &[2][..]),
-        ("DLOCK.ACQUIRE k 12345", &[2]),
-        ("DLOCK.ACQUIRE k s3kr3t EX 5 OWNER me", &[2]),
-        ("DLOCK.ACQUIRE k EX s3kr3t", &[3]),
-        ("DLOCK.ACQUIRE k EX 5 s3kr3t SHARED", &[4]),
-        ("DLOCK.ACQUIRE k SHARED s3kr3t", &[3]),
-        ("DLOCK.ACQUIRE k OWNER TOKEN s3kr3t", &[4]),
-        ("DLOCK.ACQUIRE k EX 99999999999 OWNER me", &[]),
-        ("DLOCK.RELEASE k t s3kr3t", &[2, 3]),
-        ("DLOCK.REVOKE k s3kr3t", &[2]),
-        ("DLOCK.INFO k s3kr3t", &[2]),
-        ("DSEM.LIMIT k s3kr3t", &[2]),
-        ("DSYNC.CONTENDED s3kr3t", &[1]),
-    ] {
-        assert!(parsed(line).is_err(), "{line}");
-        let name = line.split(' ').next().expect("a name");
-        let found = possible_secrets(row(name), &TextRequest::new(line));
-        assert_eq!(found, hidden, "{line}");
-    }
 }

@@ -6,53 +6,9 @@
 //! dsync`, DSYNC.CONTENDED, DSYNC.HOLDS) report their own node only.
 
 use crate::cluster::cluster_steps::*;
+use crate::commands::documented::documented;
 use crate::support::steps::*;
 use crate::support::*;
-use std::collections::BTreeSet;
-
-/// A valid request of every command that takes a key.
-fn requests(key: &str) -> Vec<String> {
-    let mut requests = vec![
-        format!("DLOCK.ACQUIRE {key} SHARED EX 5 BLOCK 10 TOKEN t OWNER o"),
-        format!("DSEM.ACQUIRE {key} LIMIT 2 PERMITS 2"),
-        format!("DSEM.LIMIT {key} 3"),
-        format!("DWG.ADD {key} EPHEMERAL"),
-        format!("DWG.DONE {key} t u v"),
-        format!("DWG.WAIT {key} BLOCK 10"),
-        format!("DWG.EXPECT {key} 3"),
-        format!("DONCE.BEGIN {key} MAX 3"),
-        format!("DONCE.DONE {key} t RESULT r EX 5"),
-        format!("DONCE.FAIL {key} t REASON r"),
-        format!("DONCE.GET {key}"),
-    ];
-    for family in FAMILIES {
-        requests.push(family.release(key, "t"));
-        requests.push(family.check(key, "t"));
-        requests.push(format!("{}.RENEW {key} t PX 5", family.name));
-        requests.push(format!("{}.REVOKE {key} 7", family.name));
-        requests.push(format!("{}.PAUSE {key} 0", family.name));
-        requests.push(format!("{}.INFO {key} COUNT 3", family.name));
-    }
-    requests
-}
-
-fn name_of(request: &str) -> String {
-    let name = request.split(' ').next().unwrap_or_default();
-    name.to_lowercase()
-}
-
-/// The names of all commands of the module that take a key, as the server lists them.
-fn keyed_commands(client: &mut Client) -> BTreeSet<String> {
-    let listed = ask(client, "COMMAND LIST FILTERBY MODULE dsync");
-    let names = listed.as_array().iter().map(|name| name.as_str());
-    // DSYN is internal. So are two of those that begin with `dsync.`; the others are about a whole node.
-    let internal = |name: &str| name == "dsyn";
-    let keyed = |name: &str| !name.starts_with("dsync.") && !internal(name);
-    names
-        .map(str::to_lowercase)
-        .filter(|name| keyed(name))
-        .collect()
-}
 
 #[test]
 fn commands_are_routed_by_their_first_argument() {
@@ -61,10 +17,14 @@ fn commands_are_routed_by_their_first_argument() {
     let slot = cluster.slot(&key);
     let mut wrong = cluster[0].connect();
 
-    let listed: BTreeSet<String> = requests("k").iter().map(|line| name_of(line)).collect();
-    assert_eq!(listed, keyed_commands(&mut wrong), "a command left out");
-
-    for request in requests(&key) {
+    for command in documented(&mut wrong)
+        .iter()
+        .filter(|command| command.has_key())
+    {
+        let choices = command.args.iter().filter(|arg| arg.optional);
+        let first = choices.map(|choice| choice.alternatives()[0]);
+        let options = first.flat_map(|option| option.words(&option.value()));
+        let request = [command.bare(&key), options.collect()].concat().join(" ");
         let keys = ask(&mut wrong, format!("COMMAND GETKEYS {request}"));
         assert!(
             matches!(keys.as_array(), [only] if *only == *key),

@@ -1,8 +1,7 @@
 //! ACL: the users of docs/acl.md can do their jobs and nothing else, each can type what the documents tell it to type,
 //! and the server's categories of a command follow from its flags.
 
-use crate::commands::designed_commands::Job::{Observer, Operator, Worker};
-use crate::commands::designed_commands::*;
+use crate::commands::documented::*;
 use crate::support::steps::*;
 use crate::support::*;
 
@@ -47,28 +46,38 @@ fn is_permitted(reply: &Reply) -> bool {
     !matches!(reply, Reply::Error(text) if text.starts_with("NOPERM"))
 }
 
+/// Whether the user needs this command: whether docs/acl.md names it in the user's line for any server.
+fn needs(user: &str, command: &Documented) -> bool {
+    let start = format!("{user} ");
+    let rule = format!("+{}", command.name.to_lowercase());
+    let users = acl_users(BY_NAME);
+    let line = users.iter().find(|line| line.starts_with(&start));
+    line.expect("its line").split(' ').any(|word| word == rule)
+}
+
+/// Whether it changes or ends what belongs to others, or tells of all keys of the server.
+fn is_dangerous(command: &Documented) -> bool {
+    !command.has_key() || !(needs("worker", command) || needs("observer", command))
+}
+
 /// Asserts that each user can call the commands of its job and nothing else, and the worker only on its keys.
 #[track_caller]
 fn expect_users_to_do_their_jobs(server: Server) {
-    let mut requests = Requests {
-        client: server.connect(),
-        server,
-        keys: 0,
-    };
-    for (user, job) in [
-        ("worker", Worker),
-        ("observer", Observer),
-        ("operator", Operator),
-    ] {
-        let mut client = log_in(&requests.server, user);
-        for row in &COMMANDS {
-            let args = requests.args(row.name);
+    let commands = documented(&mut server.connect());
+    let users = ["worker", "observer", "operator"];
+    for command in &commands {
+        assert!(
+            users.iter().any(|user| needs(user, command)),
+            "{}",
+            command.name
+        );
+    }
+    for user in users {
+        let mut client = log_in(&server, user);
+        for command in &commands {
             for space in ["jobs:", "other:"] {
-                let mut request = requests.bare(row.name, &args);
-                if !row.key.is_empty() {
-                    request[1].insert_str(0, space);
-                }
-                let mine = row.jobs.contains(&job) && (job != Worker || space == "jobs:");
+                let request = command.bare(&format!("{space}{}", command.name));
+                let mine = needs(user, command) && (user != "worker" || space == "jobs:");
                 let reply = client.call(&request);
                 assert_eq!(
                     is_permitted(&reply),
@@ -123,9 +132,9 @@ fn users_with_the_modules_categories_can_do_their_jobs_only() {
     let all = ask(&mut admin, "COMMAND LIST FILTERBY ACLCAT dsync");
     let mut all: Vec<_> = joined(&all).split(' ').map(str::to_uppercase).collect();
     all.sort();
-    let mut expected = COMMANDS.map(|row| row.name);
-    expected.sort_unstable();
-    assert_eq!(all, expected);
+    let commands = documented(&mut admin);
+    let expected: Vec<_> = commands.iter().map(|command| &command.name).collect();
+    assert_eq!(all.iter().collect::<Vec<_>>(), expected);
     expect_users_to_do_their_jobs(plain);
 }
 
@@ -259,7 +268,9 @@ fn worker_learns_nothing_of_keys_that_are_not_its_own() {
 fn acl_categories_of_commands_follow_from_their_flags() {
     let server = Server::start();
     let mut client = server.connect();
-    for name in COMMANDS.map(|row| row.name).into_iter().chain(INTERNAL) {
+    let commands = documented(&mut client);
+    let names = commands.iter().map(|command| command.name.as_str());
+    for name in names.chain(INTERNAL) {
         let info = call!(client, "COMMAND", "INFO", name);
         let [Reply::Array(info)] = info.as_array() else {
             assert!(INTERNAL.contains(&name), "{name} is hidden");
@@ -288,8 +299,8 @@ fn acl_categories_of_commands_follow_from_their_flags() {
             if !flags.contains(&"fast") {
                 expected.push("@slow");
             }
-            let row = COMMANDS.iter().find(|row| row.name == name);
-            if row.is_some_and(DesignedCommand::is_dangerous) {
+            let command = commands.iter().find(|command| command.name == name);
+            if command.is_some_and(is_dangerous) {
                 expected.extend(["@admin", "@dangerous"]);
             }
             expected.sort_unstable();
@@ -302,28 +313,24 @@ fn acl_categories_of_commands_follow_from_their_flags() {
 #[test]
 fn user_without_dangerous_commands_can_work_and_look_only() {
     let server = Server::start();
-    let mut requests = Requests {
-        client: server.connect(),
-        server,
-        keys: 0,
-    };
+    let mut admin = server.connect();
+    let commands = documented(&mut admin);
     let rules = [
         "~* -@all +@read +@write +@blocking -@dangerous",
         "~* +@all -@admin -@dangerous -client|tracking",
     ];
     for (nth, rule) in rules.into_iter().enumerate() {
         ask(
-            &mut requests.client,
+            &mut admin,
             format!("ACL SETUSER user{nth} on >secret {rule}"),
         );
-        let mut client = requests.server.connect();
+        let mut client = server.connect();
         assert_eq!(call!(client, "AUTH", format!("user{nth}"), "secret"), "OK");
-        for row in &COMMANDS {
-            let args = requests.args(row.name);
-            let request = requests.bare(row.name, &args);
+        for command in &commands {
+            let request = command.bare(&format!("k:{}", command.name));
             let reply = client.call(&request);
-            let expected = if has_categories(&requests.server) {
-                !row.is_dangerous()
+            let expected = if has_categories(&server) {
+                !is_dangerous(command)
             } else {
                 // On Redis 7.0 the commands are in no category; only `+@all` permits them.
                 rule.contains("+@all")

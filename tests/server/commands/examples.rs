@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::commands::designed_commands::INTERNAL;
+use crate::commands::documented::INTERNAL;
 use crate::commands::reply_forms::ReplyForm;
 use crate::commands::transcripts::{Transcript, is_a_recording_of};
 use crate::support::steps::*;

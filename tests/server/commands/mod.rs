@@ -1,24 +1,20 @@
 //! What each command does and refuses.
 //!
-//! - `grammar_*`, `reply_shapes`, `examples`: what requests and replies of all commands look like;
-//! - `command_docs`, `acl_users`: what COMMAND DOCS, COMMAND INFO and ACL know of the commands;
+//! - `every_command`: what all commands tell of themselves, refuse and accept; `reply_shapes`, `examples`: their replies;
+//! - `acl_users`: what ACL knows of the commands;
 //! - `command_pages`: the access rules on the pages in `docs/commands`;
 //! - `guide_sessions`: the sessions of README and of the guides;
 //! - `lock*`, `semaphore*`, `group_*`, `once_*`, `retention`: the rules of each family; `pauses`: PAUSE of all;
 //! - `scenarios`, `once_scenarios`: whole jobs with many clients, under faults.
 //!
-//! `*_steps`, `grammar_table`, `designed_commands`, `reply_forms` and `transcripts` have no tests of the module, but what
-//! tests of several files need.
+//! `*_steps`, `documented`, `reply_forms` and `transcripts` have no tests of the module, but what tests of several files
+//! need.
 
 mod acl_users;
-mod command_docs;
 mod command_pages;
-mod designed_commands;
+pub mod documented;
+mod every_command;
 mod examples;
-mod grammar_options;
-mod grammar_table;
-mod grammar_tokens;
-mod grammar_values;
 mod group_gate;
 mod group_members;
 mod group_rounds;

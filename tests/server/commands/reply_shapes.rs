@@ -1,180 +1,125 @@
-//! The types of all commands' replies in RESP2 and RESP3, and WRONGTYPE for keys of another type.
+//! The replies of all commands, which are the same in RESP2 and RESP3. The fields of INFO are in `observing::info`, the
+//! errors in `every_command` and in the stories of what they are about.
 
-use crate::commands::grammar_table::*;
 use crate::support::steps::*;
 use crate::support::*;
 
-#[test]
-fn every_command_refuses_a_key_of_another_type() {
-    let mut bench = Bench::set_up();
-    call!(bench.client, "RPUSH", "a-list", "item");
-    call!(bench.client, "XADD", "a-stream", "*", "field", "value");
-    bench.before = bench.now();
-    for row in &COMMANDS {
-        let own = FAMILIES[row.family].key;
-        for key in KEYS
-            .iter()
-            .chain(&["a-list", "a-stream"])
-            .filter(|key| **key != own)
-        {
-            bench.refused(&request(&[row.name, key], row.args), &["WRONGTYPE "]);
-            if ["ACQUIRE", "ADD", "WAIT", "BEGIN"]
-                .iter()
-                .any(|verb| row.name.ends_with(verb))
-            {
-                let whole = request(&request(&[row.name, key], row.args), &["BLOCK", "0"]);
-                bench.refused(&whole, &["WRONGTYPE "]);
-            }
-        }
+/// A request and its reply, in which `#` stands for a number of three digits or more. `B>` is a connection that waits for
+/// what `B` shows. `F` is the prefix of the family, `A` the request for a hold of `k`, and `G` the grant of the token.
+const OF_EACH_FAMILY: &str = r#"
+F.INFO k                       nil
+A TOKEN t                      G"t"
+A                              nil
+A BLOCK 1                      nil
+A TOKEN u QUEUE 9000           ["WAITING", 1, "dsync:{k}:#"]
+F.RELEASE k u                  1
+F.CHECK k t                    #
+F.RENEW k t                    1
+B> A TOKEN v BLOCK 0
+F.RELEASE k t                  1
+B                              G"v"
+F.REVOKE k 1                   0
+F.RELEASE k t                  0
+F.RENEW k t                    0
+F.CHECK k t                    0
+F.REVOKE k {fence}             1
+F.PAUSE k 60000                0
+F.PAUSE k 0                    #
+"#;
+
+const OF_ONE_FAMILY: &str = r#"
+DSEM.LIMIT s 2                 -1
+DSEM.LIMIT s NONE              2
+DWG.WAIT g                     [0, 0]
+DWG.EXPECT g 2                 2
+DWG.WAIT g                     nil
+DWG.WAIT g BLOCK 1             nil
+DWG.ADD g TOKEN t              ["t", #]
+DWG.ADD g TOKEN u              ["u", #]
+B> DWG.WAIT g BLOCK 0
+DWG.DONE g t u x               2
+B                              [2, 0]
+DWG.WAIT g                     [2, 0]
+DONCE.GET o                    nil
+DONCE.BEGIN o TOKEN one        ["RUN", "one", #, 1]
+DONCE.FAIL o one REASON why    1
+DONCE.FAIL o one               0
+DONCE.BEGIN o MAX 1            ["FAILED", "why", 1]
+DONCE.BEGIN o TOKEN two        ["RUN", "two", #, 2]
+DONCE.DONE o two               1
+DONCE.DONE o other             0
+DONCE.BEGIN o                  ["DONE", nil, 2]
+DEL o                          1
+DONCE.BEGIN o TOKEN one        ["RUN", "one", #, 1]
+DONCE.DONE o one RESULT 42     1
+DONCE.BEGIN o                  ["DONE", "42", 1]
+DONCE.GET o                    ["DONE", "42", 1]
+DSYNC.CONTENDED                []
+DSYNC.HOLDS 0                  ["0", []]
+DSYNC.LOG RESET                +OK
+DSYNC.LOG                      []
+"#;
+
+/// The reply as the stories above write it.
+fn told(reply: &Reply) -> String {
+    let text = format!("{reply:?}");
+    let mut told = String::new();
+    for run in text
+        .as_bytes()
+        .chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit())
+    {
+        let is_long = run.len() > 2 && run[0].is_ascii_digit();
+        told += if is_long {
+            "#"
+        } else {
+            std::str::from_utf8(run).expect("text")
+        };
     }
-    wait_for_blocked(&bench.server, 0);
+    told
+}
+
+#[track_caller]
+fn tell_story(server: &Server, connect: fn(&Server) -> Client, story: &str) {
+    let (mut client, mut waiter) = (connect(server), connect(server));
+    let mut fence = 0;
+    for line in story.lines().filter(|line| !line.is_empty()) {
+        let (request, expected) = line.split_once("  ").unwrap_or((line, ""));
+        if let Some(request) = request.strip_prefix("B> ") {
+            queue(server, &mut waiter, request);
+            continue;
+        }
+        let answer = match request {
+            "B" => reply(&mut waiter),
+            request => ask(&mut client, request.replace("{fence}", &fence.to_string())),
+        };
+        assert_eq!(told(&answer), expected.trim(), "{line}");
+        fence = fence_in(&answer).unwrap_or(fence);
+    }
 }
 
 #[test]
 fn every_command_has_the_same_replies_in_resp2_and_resp3() {
     let server = Server::start();
-    for resp3 in [false, true] {
-        let mut client = if resp3 {
-            server.connect_resp3()
-        } else {
-            server.connect()
-        };
-        call!(client, "FLUSHALL");
-        let map = |reply: &Reply| {
-            let fits = if resp3 {
-                matches!(reply, Reply::Map(_))
-            } else {
-                matches!(reply, Reply::Array(_))
-            };
-            assert!(fits, "RESP3 {resp3}: {reply:?}");
-        };
-        for (name, extra) in [
-            ("DLOCK", &[][..]),
-            ("DSEM", &["LIMIT", "1"]),
-            ("DWG", &["LIMIT", "1"]),
+    for connect in [Server::connect, Server::connect_resp3] {
+        for (family, request) in [
+            ("DLOCK", "DLOCK.ACQUIRE k"),
+            ("DSEM", "DSEM.ACQUIRE k LIMIT 1"),
+            ("DWG", "DWG.ADD k LIMIT 1"),
+            ("DONCE", "DONCE.BEGIN k"),
         ] {
-            let command = |verb: &str| format!("{name}.{verb}");
-            let acquire = command(if name == "DWG" { "ADD" } else { "ACQUIRE" });
-            let key = name;
-            let with_limit = |rest: &[&str]| {
-                let mut whole = vec![acquire.clone(), key.to_owned()];
-                whole.extend(extra.iter().chain(rest).map(|arg| (*arg).to_owned()));
-                whole
+            let grant = |token: &str| match family {
+                "DONCE" => format!("[\"RUN\", {token}, #, 1]"),
+                _ => format!("[{token}, #]"),
             };
-            assert!(call!(client, command("INFO"), key).is_nil(), "absent");
-            let reply = client.call(&with_limit(&["OWNER", "me"]));
-            assert!(
-                matches!(&reply, Reply::Array(items) if matches!(items[..], [Reply::Bulk(_), Reply::Int(_)]))
-            );
-            let (token, _) = reply.grant();
-            assert!(client.call(&with_limit(&[])).is_nil(), "a try");
-            assert!(
-                client.call(&with_limit(&["BLOCK", "1"])).is_nil(),
-                "a wait that runs out"
-            );
-            assert!(
-                matches!(call!(client, command("CHECK"), key, &token), Reply::Int(left) if left > 0)
-            );
-            assert_eq!(call!(client, command("RENEW"), key, &token), Reply::Int(1));
-            let info = call!(client, command("INFO"), key);
-            map(&info);
-            map(&info.field("first-holders").as_array()[0]);
-            let mut waiter = if resp3 {
-                server.connect_resp3()
-            } else {
-                server.connect()
-            };
-            waiter.send(&with_limit(&["BLOCK", "0"]));
-            wait_for_blocked(&server, 1);
-            map(&call!(client, command("INFO"), key)
-                .field("first-waiters")
-                .as_array()[0]);
-            assert_eq!(
-                call!(client, command("RELEASE"), key, &token),
-                Reply::Int(1)
-            );
-            let reply = waiter.recv(SOON).expect("granted");
-            assert!(
-                matches!(&reply, Reply::Array(items) if matches!(items[..], [Reply::Bulk(_), Reply::Int(_)]))
-            );
-            let (token, fence) = reply.grant();
-            assert_eq!(call!(client, command("REVOKE"), key, fence), Reply::Int(1));
-            assert_eq!(call!(client, command("REVOKE"), key, fence), Reply::Int(0));
-            for verb in ["RELEASE", "RENEW", "CHECK"] {
-                assert_eq!(
-                    call!(client, command(verb), key, &token),
-                    Reply::Int(0),
-                    "{verb}"
-                );
-            }
+            let story = OF_EACH_FAMILY.replace("F.", &format!("{family}."));
+            let story = story.replace("A ", &format!("{request} "));
+            let story = story
+                .replace("G\"t\"", &grant("\"t\""))
+                .replace("G\"v\"", &grant("\"v\""));
+            tell_story(&server, connect, &story);
+            assert_eq!(ask(&mut server.connect(), "FLUSHALL"), "OK");
         }
-        assert_eq!(call!(client, "DSEM.LIMIT", "s", 2), Reply::Int(-1));
-        assert_eq!(call!(client, "DSEM.LIMIT", "s", "NONE"), Reply::Int(2));
-        let finished = |done| Reply::Array(vec![Reply::Int(done), Reply::Int(0)]);
-        assert_eq!(call!(client, "DWG.WAIT", "g"), finished(0));
-        assert_eq!(call!(client, "DWG.EXPECT", "g", 2), Reply::Int(2));
-        assert!(call!(client, "DWG.WAIT", "g").is_nil());
-        assert!(call!(client, "DWG.WAIT", "g", "BLOCK", 1).is_nil());
-        let tokens = [(); 2].map(|()| call!(client, "DWG.ADD", "g").grant().0);
-        let mut waiter = if resp3 {
-            server.connect_resp3()
-        } else {
-            server.connect()
-        };
-        waiter.send(&["DWG.WAIT", "g", "BLOCK", "0"]);
-        wait_for_blocked(&server, 1);
-        assert_eq!(
-            call!(client, "DWG.DONE", "g", &tokens[0], &tokens[1], "x"),
-            Reply::Int(2)
-        );
-        assert_eq!(waiter.recv(SOON).expect("finished"), finished(2));
-        assert_eq!(call!(client, "DWG.WAIT", "g"), finished(2));
-
-        let once = |words: &[&str]| {
-            let begin = |words: &[&str]| [&["DONCE.BEGIN", "o"], words].concat().join(" ");
-            begin(words)
-                .split(' ')
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
-        let run = client.call(&once(&["TOKEN", "one"]));
-        assert!(
-            matches!(run.as_array(), [word, Reply::Bulk(_), Reply::Int(_), Reply::Int(1)] if *word == "RUN"),
-            "{run:?}"
-        );
-        assert!(client.call(&once(&[])).is_nil(), "a run is under way");
-        assert!(client.call(&once(&["BLOCK", "1"])).is_nil());
-        assert_eq!(
-            call!(client, "DONCE.FAIL", "o", "one", "REASON", "why"),
-            Reply::Int(1)
-        );
-        assert_eq!(call!(client, "DONCE.FAIL", "o", "one"), Reply::Int(0));
-        let text = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
-        let failed = Reply::Array(vec![text("FAILED"), text("why"), Reply::Int(1)]);
-        assert_eq!(client.call(&once(&["MAX", "1"])), failed);
-        let run = client.call(&once(&["TOKEN", "two"]));
-        assert_eq!(run.as_array()[3], Reply::Int(2));
-        map(&call!(client, "DONCE.INFO", "o"));
-        assert_eq!(call!(client, "DONCE.DONE", "o", "two"), Reply::Int(1));
-        assert_eq!(call!(client, "DONCE.DONE", "o", "other"), Reply::Int(0));
-        assert_eq!(
-            client.call(&once(&[])),
-            Reply::Array(vec![text("DONE"), Reply::Nil, Reply::Int(2)])
-        );
-        call!(client, "DEL", "o");
-        client.call(&once(&["TOKEN", "one"]));
-        assert_eq!(
-            call!(client, "DONCE.DONE", "o", "one", "RESULT", "42"),
-            Reply::Int(1)
-        );
-        assert_eq!(
-            client.call(&once(&[])),
-            Reply::Array(vec![text("DONE"), text("42"), Reply::Int(1)])
-        );
-        assert_eq!(call!(client, "DSYNC.CONTENDED"), Reply::Array(Vec::new()));
-        assert_eq!(
-            call!(client, "DSYNC.HOLDS", 0),
-            Reply::Array(vec![text("0"), Reply::Array(Vec::new())])
-        );
+        tell_story(&server, connect, OF_ONE_FAMILY);
+        assert_eq!(ask(&mut server.connect(), "FLUSHALL"), "OK");
     }
 }
