@@ -61,14 +61,3 @@ fn overwritten_once_key_answers_its_waiter_wrongtype() {
     assert_eq!(ask(&mut client, "SET job x"), "OK");
     assert!(reply(&mut waiter).error().starts_with("WRONGTYPE "));
 }
-
-#[test]
-fn once_options_in_lower_case_at_their_bounds_are_accepted() {
-    let server = Server::start();
-    let mut client = server.connect();
-    ask(&mut client, "DONCE.BEGIN job TOKEN t EX 1000");
-    assert_eq!(ask(&mut client, "donce.fail job t"), 1);
-    let line = "donce.begin job owner o max 1000000 block 0 px 86400000 token t ephemeral";
-    assert_eq!(attempt(&ask(&mut client, line)), 2);
-    assert_eq!(ask(&mut client, "donce.done job t ex 1 result r"), 1);
-}

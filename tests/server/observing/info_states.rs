@@ -40,71 +40,33 @@ fn info_of_lock_shows_its_mode_and_lists_holders_in_order() {
     assert_eq!(*info.field("holders"), 5);
 }
 
+/// Sends each line, and asserts what the fields of the key say after it.
+#[track_caller]
+fn expect_fields(client: &mut Client, info: &str, fields: &str, story: &[(&str, &str)]) {
+    for (line, expected) in story {
+        assert!(!ask(client, line).is_error(), "{line}");
+        let info = ask(client, format!("{info} key"));
+        let shown = fields
+            .split(' ')
+            .map(|field| format!("{:?}", info.field(field)));
+        assert_eq!(shown.collect::<Vec<_>>().join(" "), *expected, "{line}");
+    }
+}
+
 #[test]
 fn info_of_semaphore_shows_its_limit_and_permits() {
     let server = Server::start();
-    let mut client = server.connect();
-    let mut look = || {
-        let info = call!(client, "DSEM.INFO", "key");
-        ["state", "limit", "pinned-limit", "available", "holders"]
-            .map(|field| info.field(field).clone())
-    };
-    let text = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
-    let mut other = server.connect();
-    call!(other, "DSEM.ACQUIRE", "key", "LIMIT", 3, "PERMITS", 2).grant();
-    assert_eq!(
-        look(),
-        [
-            text("open"),
-            Reply::Int(3),
-            Reply::Nil,
-            Reply::Int(1),
-            Reply::Int(1)
-        ]
-    );
-    call!(other, "DSEM.ACQUIRE", "key").grant();
-    assert_eq!(
-        look(),
-        [
-            text("full"),
-            Reply::Int(3),
-            Reply::Nil,
-            Reply::Int(0),
-            Reply::Int(2)
-        ]
-    );
-    call!(other, "DSEM.LIMIT", "key", 5);
-    assert_eq!(
-        look(),
-        [
-            text("open"),
-            Reply::Int(5),
-            Reply::Int(5),
-            Reply::Int(2),
-            Reply::Int(2)
-        ]
-    );
-    call!(other, "DSEM.LIMIT", "key", 1);
-    assert_eq!(
-        look(),
-        [
-            text("full"),
-            Reply::Int(1),
-            Reply::Int(1),
-            Reply::Int(0),
-            Reply::Int(2)
-        ]
-    );
-    call!(other, "DSEM.LIMIT", "key", 0);
-    assert_eq!(
-        look(),
-        [
-            text("paused"),
-            Reply::Int(0),
-            Reply::Int(0),
-            Reply::Int(0),
-            Reply::Int(2)
-        ]
+    expect_fields(
+        &mut server.connect(),
+        "DSEM.INFO",
+        "state limit pinned-limit available holders",
+        &[
+            ("DSEM.ACQUIRE key LIMIT 3 PERMITS 2", "\"open\" 3 nil 1 1"),
+            ("DSEM.ACQUIRE key", "\"full\" 3 nil 0 2"),
+            ("DSEM.LIMIT key 5", "\"open\" 5 5 2 2"),
+            ("DSEM.LIMIT key 1", "\"full\" 1 1 0 2"),
+            ("DSEM.LIMIT key 0", "\"paused\" 0 0 0 2"),
+        ],
     );
 }
 
@@ -137,77 +99,28 @@ fn info_of_group_shows_its_round() {
 fn info_of_once_key_shows_its_attempts_and_result() {
     let server = Server::start();
     let mut client = server.connect();
-    let mut look = || {
-        let info = call!(client, "DONCE.INFO", "key");
-        [
-            "state",
-            "attempts",
-            "last-reason",
-            "result-bytes",
-            "holders",
-        ]
-        .map(|field| info.field(field).clone())
-    };
-    let text = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
-    let mut other = server.connect();
-    call!(other, "DONCE.BEGIN", "key", "TOKEN", "one");
-    assert_eq!(
-        look(),
-        [
-            text("running"),
-            Reply::Int(1),
-            Reply::Nil,
-            Reply::Nil,
-            Reply::Int(1)
-        ]
+    expect_fields(
+        &mut client,
+        "DONCE.INFO",
+        "state attempts last-reason result-bytes holders",
+        &[
+            ("DONCE.BEGIN key TOKEN one", "\"running\" 1 nil nil 1"),
+            (
+                "DONCE.FAIL key one REASON late",
+                "\"idle\" 1 \"late\" nil 0",
+            ),
+            ("DONCE.BEGIN key TOKEN two", "\"running\" 2 \"late\" nil 1"),
+            (
+                "DONCE.DONE key two RESULT result EX 100",
+                "\"done\" 2 \"late\" 6 0",
+            ),
+        ],
     );
-    call!(other, "DONCE.FAIL", "key", "one", "REASON", "no disk");
-    assert_eq!(
-        look(),
-        [
-            text("idle"),
-            Reply::Int(1),
-            text("no disk"),
-            Reply::Nil,
-            Reply::Int(0)
-        ]
-    );
-    call!(other, "DONCE.BEGIN", "key", "TOKEN", "two");
-    assert_eq!(
-        look(),
-        [
-            text("running"),
-            Reply::Int(2),
-            text("no disk"),
-            Reply::Nil,
-            Reply::Int(1)
-        ]
-    );
-    call!(
-        other,
-        "DONCE.DONE",
-        "key",
-        "two",
-        "RESULT",
-        "secret result",
-        "EX",
-        100
-    );
-    let done = look();
-    assert_eq!(
-        (&done[0], &done[1], &done[3], &done[4]),
-        (
-            &text("done"),
-            &Reply::Int(2),
-            &Reply::Int(13),
-            &Reply::Int(0)
-        )
-    );
-    let time = call!(other, "TIME").as_array()[0]
+    let time = call!(client, "TIME").as_array()[0]
         .as_str()
         .parse::<i64>()
         .expect("seconds");
-    let until = call!(other, "DONCE.INFO", "key")
+    let until = call!(client, "DONCE.INFO", "key")
         .field("kept-until-unix-ms")
         .as_int();
     assert!(

@@ -313,7 +313,7 @@ fn replica_gauges_show_the_primarys_holds_and_counters_stay_zero() {
             assert_eq!(all["unapplied_changes"], 0);
             assert_eq!(all["last_fence"], metric(&primary, "last_fence"));
             for family in FAMILIES {
-                assert_eq!(counters(replica, family), [], "{what}: {family}");
+                assert_eq!(counters(replica, family), counts([]), "{what}: {family}");
             }
         }
     };
