@@ -74,18 +74,6 @@ fn has(bytes: &[u8], text: &[u8]) -> bool {
 }
 
 #[test]
-fn info_of_absent_key_answers_nil() {
-    let server = Server::start();
-    for mut client in [server.connect(), server.connect_resp3()] {
-        for (family, ..) in FAMILIES {
-            assert!(call!(client, format!("{family}.INFO"), "absent").is_nil());
-            assert!(call!(client, format!("{family}.INFO"), "absent", "COUNT", 5).is_nil());
-        }
-    }
-    assert_eq!(call!(server.connect(), "DBSIZE"), 0);
-}
-
-#[test]
 fn info_has_the_fields_of_each_family_in_both_protocols() {
     let server = Server::start();
     let (mut resp2, mut resp3) = (server.connect(), server.connect_resp3());
@@ -284,36 +272,6 @@ fn info_never_shows_a_token() {
             bytes.escape_ascii()
         );
         call!(client, "RENAME", "key", format!("{family}-done"));
-    }
-}
-
-#[test]
-fn info_shows_owners_byte_for_byte() {
-    let server = Server::start();
-    let every: Vec<u8> = (0..=255).collect();
-    for mut client in [server.connect(), server.connect_resp3()] {
-        for owner in [&every[..128], &every[128..], b"\r\n+OK\r\n", b"*1\r\n"] {
-            call!(client, "DLOCK.ACQUIRE", "key", "OWNER", owner).grant();
-            let mut waiter = server.connect();
-            send!(waiter, "DLOCK.ACQUIRE", "key", "OWNER", owner, "BLOCK", 0);
-            wait_for_blocked(&server, 1);
-            let info = call!(client, "DLOCK.INFO", "key");
-            assert_eq!(
-                info.field("first-holders").as_array()[0]
-                    .field("owner")
-                    .as_bytes(),
-                owner
-            );
-            assert_eq!(
-                info.field("first-waiters").as_array()[0]
-                    .field("owner")
-                    .as_bytes(),
-                owner
-            );
-            waiter.close();
-            wait_for_blocked(&server, 0);
-            call!(client, "DEL", "key");
-        }
     }
 }
 
