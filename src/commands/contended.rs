@@ -5,9 +5,6 @@
 
 use super::arguments::COUNT_KEYS;
 use super::grammar::Number;
-#[cfg(test)]
-use super::manual::Manual;
-use super::replies::{Form, ReplyForm, SYNTAX};
 use super::row::{CommandName, CommandResult, Parsed, Properties, Row, Run, User, type_name};
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
@@ -34,36 +31,6 @@ pub(super) const CONTENDED: Row = Row {
         users: &[User::Observer, User::Operator],
     },
     args: &[COUNT_KEYS],
-    replies: &[ReplyForm {
-        when: "always",
-        form: Form::List(&Form::Array(&[
-            ("db", Form::Integer),
-            ("key", Form::Bulk),
-            ("type", Form::Bulk),
-            ("waiters", Form::Integer),
-            ("longest-wait-ms", Form::Ms),
-        ])),
-        before: &[
-            "DLOCK.ACQUIRE jobs:1 TOKEN a-41",
-            "B> DLOCK.ACQUIRE jobs:1 TOKEN b-72 BLOCK 0",
-        ],
-        example: "COUNT 5",
-    }],
-    errors: &[SYNTAX],
-    #[cfg(test)]
-    manual: Manual {
-        text: "The first command to type when something is stuck: the keys of all databases for which somebody \
-               waits, the longest wait first. Go on with INFO of the key. In a cluster each node knows its own \
-               keys: ask every primary. A replica knows no waiters but the kept places.",
-        sessions: &[],
-        see_also: &[
-            "DLOCK.INFO",
-            "DSEM.INFO",
-            "DWG.INFO",
-            "DONCE.INFO",
-            "DSYNC.HOLDS",
-        ],
-    },
     run: Run::OnServer(contended),
 };
 

@@ -8,9 +8,6 @@ use super::apply;
 use super::arguments::{COUNT, FENCE, KEY, NEW_LEASE, PAUSE_MS, TOKEN};
 use super::grammar::Number;
 use super::info;
-#[cfg(test)]
-use super::manual;
-use super::replies::{ABSENT, Form, NO, ReplyForm, SYNTAX, WRONG_TYPE, YES};
 use super::row::{CommandName, Properties, Row, Run, User};
 use crate::module::redis::docs::KeyUse;
 use crate::module::reply::count;
@@ -54,23 +51,6 @@ pub(super) const fn release(family: Family) -> Row {
         summary: "Ends a hold of {key} early, or withdraws a queued request, by its token.",
         properties: END,
         args: &[KEY, TOKEN],
-        replies: &[
-            ReplyForm {
-                when: "1 when the token's hold ended or its queued request was withdrawn",
-                form: YES,
-                before: &["{hold}"],
-                example: "jobs:1 a-41",
-            },
-            ReplyForm {
-                when: "0 when there was neither",
-                form: NO,
-                before: &["{hold}"],
-                example: "jobs:1 b-72",
-            },
-        ],
-        errors: &[SYNTAX, WRONG_TYPE],
-        #[cfg(test)]
-        manual: manual::release(family),
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             // A primary replicates the release of a lock as this very command (see ARCHITECTURE.md).
@@ -96,23 +76,6 @@ pub(super) const fn renew(family: Family) -> Row {
         summary: "Renews the lease of a hold of {key}, by its token.",
         properties: CHANGE,
         args: &[KEY, TOKEN, NEW_LEASE],
-        replies: &[
-            ReplyForm {
-                when: "1 when the lease was renewed",
-                form: YES,
-                before: &["{hold}"],
-                example: "jobs:1 a-41 PX 30000",
-            },
-            ReplyForm {
-                when: "0 when the hold is lost: RENEW never takes it again",
-                form: NO,
-                before: &["{hold}"],
-                example: "jobs:1 b-72",
-            },
-        ],
-        errors: &[SYNTAX, WRONG_TYPE],
-        #[cfg(test)]
-        manual: manual::renew(family),
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             let lease = call.parsed.number_u32(Number::Duration).map(LeaseMs);
@@ -138,23 +101,6 @@ pub(super) const fn check(family: Family) -> Row {
             ..LOOK
         },
         args: &[KEY, TOKEN],
-        replies: &[
-            ReplyForm {
-                when: "milliseconds of lease left, rounded up",
-                form: Form::Ms,
-                before: &["{hold}"],
-                example: "jobs:1 a-41",
-            },
-            ReplyForm {
-                when: "0 when the token does not hold the key, or its hold is overdue",
-                form: NO,
-                before: &["{hold}"],
-                example: "jobs:1 b-72",
-            },
-        ],
-        errors: &[SYNTAX, WRONG_TYPE],
-        #[cfg(test)]
-        manual: manual::check(family),
         run: Run::OnKey(family, |call| {
             let token = call.token()?;
             let left_ms = look(call.ctx, &call.key, |look| look.check(call.family, &token));
@@ -176,23 +122,6 @@ pub(super) const fn revoke(family: Family) -> Row {
             ..END
         },
         args: &[KEY, FENCE],
-        replies: &[
-            ReplyForm {
-                when: "1 when the hold ended or the kept place was withdrawn",
-                form: YES,
-                before: &["{hold}"],
-                example: "jobs:1 {fence}",
-            },
-            ReplyForm {
-                when: "0 when there was neither",
-                form: NO,
-                before: &["{hold}"],
-                example: "jobs:1 1",
-            },
-        ],
-        errors: &[SYNTAX, WRONG_TYPE],
-        #[cfg(test)]
-        manual: manual::revoke(family),
         run: Run::OnKey(family, |call| {
             // The parser has made sure that there is a fence.
             let fence = Fence(call.parsed.number(Number::Fence).unwrap_or_default());
@@ -222,23 +151,6 @@ pub(super) const fn pause(family: Family) -> Row {
             ..CHANGE
         },
         args: &[KEY, PAUSE_MS],
-        replies: &[
-            ReplyForm {
-                when: "milliseconds that were left of the pause before",
-                form: Form::Ms,
-                before: &["{family}.PAUSE jobs:1 30000"],
-                example: "jobs:1 60000",
-            },
-            ReplyForm {
-                when: "0 when the key was not paused",
-                form: NO,
-                before: &["{hold}"],
-                example: "jobs:1 60000",
-            },
-        ],
-        errors: &[SYNTAX, WRONG_TYPE],
-        #[cfg(test)]
-        manual: manual::pause(family),
         run: Run::OnKey(family, |call| {
             // The parser has made sure that there is a duration.
             let ms = call.parsed.number(Number::PauseMs).unwrap_or_default();
@@ -262,15 +174,6 @@ pub(super) const fn info(family: Family) -> Row {
             ..LOOK
         },
         args: &[KEY, COUNT],
-        replies: match family {
-            Family::Lock => const { &[found(Family::Lock), ABSENT] },
-            Family::Semaphore => const { &[found(Family::Semaphore), ABSENT] },
-            Family::Group => const { &[found(Family::Group), ABSENT] },
-            Family::Once => const { &[found(Family::Once), ABSENT] },
-        },
-        errors: &[SYNTAX, WRONG_TYPE],
-        #[cfg(test)]
-        manual: manual::info(family),
         run: Run::OnKey(family, |call| {
             let shown = call.parsed.number(Number::Count);
             let shown = usize::try_from(shown.unwrap_or(info::DEFAULT_COUNT)).unwrap_or_default();
@@ -280,15 +183,5 @@ pub(super) const fn info(family: Family) -> Row {
             })??;
             Ok(())
         }),
-    }
-}
-
-/// The reply of INFO if the key exists.
-const fn found(family: Family) -> ReplyForm {
-    ReplyForm {
-        when: "the key exists",
-        form: Form::Info(family),
-        before: &["{hold}", "B> {request} BLOCK 0 OWNER web-1"],
-        example: "jobs:1 COUNT 5",
     }
 }

@@ -6,9 +6,6 @@
 use super::arguments::{COUNT_HOLDS, CURSOR, OWNER_PATTERN};
 use super::glob::Glob;
 use super::grammar::{Number, Text};
-#[cfg(test)]
-use super::manual::Manual;
-use super::replies::{Form, OR_NULL_ID, OR_NULL_NUMBER, OR_NULL_TEXT, ReplyForm, SYNTAX};
 use super::row::{CommandName, CommandResult, Parsed, Properties, Row, Run, User, type_name};
 use crate::module::redis::args::parse_i64;
 use crate::module::redis::context::Ctx;
@@ -41,40 +38,6 @@ pub(super) const HOLDS: Row = Row {
         users: &[User::Observer, User::Operator],
     },
     args: &[CURSOR, OWNER_PATTERN, COUNT_HOLDS],
-    replies: &[ReplyForm {
-        when: "always",
-        form: Form::Array(&[
-            ("next-cursor", Form::Bulk),
-            (
-                "holds",
-                Form::List(&Form::Array(&[
-                    ("db", OR_NULL_NUMBER),
-                    ("key", OR_NULL_TEXT),
-                    ("type", Form::Bulk),
-                    ("fence", Form::Id),
-                    ("owner", OR_NULL_TEXT),
-                    ("client", OR_NULL_ID),
-                    ("lease-left-ms", Form::Ms),
-                    ("held-ms", Form::Ms),
-                ])),
-            ),
-        ]),
-        before: &["DLOCK.ACQUIRE jobs:1 TOKEN a-41 OWNER app@web-1:241"],
-        example: "0 OWNER *@web-1:* COUNT 100",
-    }],
-    errors: &[SYNTAX.by(&[], "1")],
-    #[cfg(test)]
-    manual: Manual {
-        text: "Answers what a machine holds, and what has been held for an hour. It walks over the holds of all \
-               databases as `SCAN` walks over keys: begin with cursor 0, go on with the cursor that came back \
-               until it is 0 again. A call may return no rows and a cursor all the same. A hold that lives during \
-               the whole walk is listed at least once; whatever began or ended meanwhile may be missing. Begin \
-               again after a full synchronisation or `DEBUG RELOAD`.\n\n\
-               In a cluster each node lists its own holds and has its own cursors. A replica lists those of its \
-               primary.",
-        sessions: &[],
-        see_also: &["DSYNC.CONTENDED", "DSYNC.LOG", "DLOCK.REVOKE"],
-    },
     run: Run::OnServer(holds),
 };
 

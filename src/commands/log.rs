@@ -6,11 +6,6 @@
 
 use super::arguments::ROWS_OR_RESET;
 use super::grammar::{Flag, Number};
-#[cfg(test)]
-use super::manual::Manual;
-use super::replies::{
-    Form, OR_NULL_ID, OR_NULL_MS, OR_NULL_NUMBER, OR_NULL_TEXT, ReplyForm, SYNTAX,
-};
 use super::row::{CommandName, CommandResult, Parsed, Properties, Row, Run, User, type_name};
 use crate::module::out::ends::{self, LogEvent, LogRow};
 use crate::module::redis::context::Ctx;
@@ -38,43 +33,6 @@ pub(super) const LOG: Row = Row {
         users: &[User::Operator],
     },
     args: &[ROWS_OR_RESET],
-    replies: &[
-        ReplyForm {
-            when: "a list, the newest end first",
-            form: Form::List(&Form::Array(&[
-                ("id", Form::Id),
-                ("unix-ms", Form::Ms),
-                ("what", Form::Bulk),
-                ("db", OR_NULL_NUMBER),
-                ("key", OR_NULL_TEXT),
-                ("type", OR_NULL_TEXT),
-                ("fence", OR_NULL_ID),
-                ("owner", OR_NULL_TEXT),
-                ("held-ms", OR_NULL_MS),
-                ("late-ms", OR_NULL_MS),
-            ])),
-            before: &[
-                "DLOCK.ACQUIRE jobs:1 TOKEN a-41",
-                "DLOCK.REVOKE jobs:1 {fence}",
-            ],
-            example: "COUNT 5",
-        },
-        ReplyForm {
-            when: "OK when all rows were dropped",
-            form: Form::Status("OK"),
-            before: &[],
-            example: "RESET",
-        },
-    ],
-    errors: &[SYNTAX],
-    #[cfg(test)]
-    manual: Manual {
-        text: "Answers why a job ran twice: the last ends of holds that no client with the token asked for, the \
-               newest first. The server keeps `dsync.log-max-len` rows (128) in memory; ids rise, also over \
-               `RESET`. Each node has its own log, and a replica's tells what its primary has decided.",
-        sessions: &[],
-        see_also: &["DSYNC.HOLDS", "DSYNC.CONTENDED"],
-    },
     run: Run::OnServer(log),
 };
 

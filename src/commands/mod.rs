@@ -9,32 +9,19 @@ mod apply;
 mod arguments;
 mod contended;
 mod docs;
-#[cfg(test)]
-mod examples;
 mod glob;
-#[cfg(test)]
-mod glossary;
 mod grammar;
 mod group;
 mod holding;
 mod holds;
 mod info;
-#[cfg(test)]
-mod info_tests;
 mod lock;
 mod log;
-#[cfg(test)]
-mod manual;
 mod once;
-#[cfg(test)]
-mod page;
-#[cfg(test)]
-mod pages;
 mod parse;
 #[cfg(test)]
 mod parse_tests;
 pub(crate) mod register;
-mod replies;
 mod row;
 mod semaphore;
 mod table;

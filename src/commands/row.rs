@@ -8,9 +8,6 @@ use std::ffi::CStr;
 use std::ops::Range;
 
 use super::grammar::{Arg, Flag, Number, Text};
-#[cfg(test)]
-use super::manual::Manual;
-use super::replies::{ErrorCode, ReplyForm};
 use crate::module::redis::args::Args;
 use crate::module::redis::context::Ctx;
 use crate::module::redis::docs::KeyUse;
@@ -19,10 +16,6 @@ use dsync_engine::types::Token;
 use dsync_engine::{Family, WrongType};
 
 #[derive(Clone, Copy)]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "only tests read replies and errors")
-)]
 pub(super) struct Row {
     pub(super) name: CommandName,
     /// One sentence. `{key}` is replaced by the key's kind in words: "a lock".
@@ -30,13 +23,6 @@ pub(super) struct Row {
     pub(super) properties: Properties,
     /// Positional arguments first; options come in any order after them, each at most once.
     pub(super) args: &'static [Arg],
-    /// Every form of reply that is not an error. The first one is the usual one.
-    pub(super) replies: &'static [ReplyForm],
-    /// The module's own errors. The server's (OOM, READONLY and so on) follow from the flags and are not listed.
-    pub(super) errors: &'static [ErrorCode],
-    /// The rest of its page in `docs/commands`.
-    #[cfg(test)]
-    pub(super) manual: Manual,
     pub(super) run: Run,
 }
 

@@ -1,8 +1,6 @@
 //! The commands as the server describes them by COMMAND LIST, COMMAND INFO and COMMAND DOCS, and requests made from
 //! that. So a test of all commands names none of them, and has a new one without a change.
 
-use std::collections::BTreeSet;
-
 use crate::support::*;
 
 /// The commands that the module and its servers use among themselves. Servers that can hide a command hide these.
@@ -148,23 +146,6 @@ impl DocArgument {
         }
     }
 
-    /// As the manual writes it, with `[` and `]` around what is optional and `_` in place of each value's name.
-    pub fn syntax(&self) -> String {
-        let alternatives: Vec<_> = self.parts.iter().map(DocArgument::syntax).collect();
-        let mut text = match self.kind.as_str() {
-            "oneof" => alternatives.join(" | "),
-            _ => self.words("_").join(" "),
-        };
-        if self.multiple {
-            text = format!("{text} [{text} ...]");
-        }
-        if self.optional {
-            format!("[{text}]")
-        } else {
-            text
-        }
-    }
-
     /// The alternatives of a choice; otherwise the argument itself.
     pub fn alternatives(&self) -> Vec<&DocArgument> {
         match self.parts.as_slice() {
@@ -236,30 +217,4 @@ pub fn joined(reply: &Reply) -> String {
         .map(|word| word.as_str().to_owned())
         .collect();
     words.join(" ")
-}
-
-/// The lines of the grammar in docs/reference.md, one for each family where they say so, with `_` for each value.
-pub fn reference() -> BTreeSet<String> {
-    let page = document("docs/reference.md");
-    let (_, grammar) = page.split_once("\n## Grammar\n").expect("a chapter");
-    let without_name = |word: &str| {
-        let is_name = |letter: char| letter.is_ascii_lowercase();
-        let name = word.trim_matches(['[', ']']);
-        match name.starts_with(is_name) {
-            true => word.replace(name, "_"),
-            false => word.to_owned(),
-        }
-    };
-    let mut all = BTreeSet::new();
-    for line in blocks(grammar)[0].lines().filter(|line| !line.is_empty()) {
-        let (line, _) = line.split_once("  family:").unwrap_or((line, ""));
-        let words: Vec<_> = line.split_whitespace().map(without_name).collect();
-        let line = words.join(" ");
-        match line.strip_prefix("<family>") {
-            Some(rest) => all
-                .extend(["DLOCK", "DSEM", "DWG", "DONCE"].map(|family| format!("{family}{rest}"))),
-            None => all.extend([line]),
-        }
-    }
-    all
 }

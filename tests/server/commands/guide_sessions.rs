@@ -1,7 +1,7 @@
-//! README and the guides show sessions of `redis-cli`. Each gets the replies that it shows.
+//! README, the guides and the pages of the commands show sessions of `redis-cli`. Each gets the replies that it shows.
 //!
-//! A session is a block that begins with three backquotes and `redis-cli`, or `redis-cli -3` for RESP3. Each has a server
-//! of its own, without keys. Its lines are
+//! A session is a block that begins with three backquotes and `redis-cli`, or `redis-cli -3` for RESP3. It is played on a
+//! server of its own, without keys; in RESP3 too if it has no INFO, whose reply is all that differs. Its lines are
 //!
 //! - `> request`, or `A> request` where several clients take part;
 //! - the reply below it, as `redis-cli` shows it; without one, the client waits from then on;
@@ -81,18 +81,22 @@ fn parse(place: &str, text: &str) -> Vec<Line> {
     lines
 }
 
-/// All sessions of README and of the pages directly in docs/.
+/// All sessions of README and of the pages in docs/ and docs/commands/.
 fn sessions() -> Vec<Session> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let docs = std::fs::read_dir(root.join("docs")).expect("docs/");
-    let mut pages: Vec<_> = docs.map(|entry| entry.expect("an entry").path()).collect();
+    let files = |folder: &str| std::fs::read_dir(root.join(folder)).expect("a folder of pages");
+    let mut pages: Vec<_> = ["docs", "docs/commands"]
+        .into_iter()
+        .flat_map(files)
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
     pages.push(root.join("README.md"));
     pages.sort();
     let mut sessions = Vec::new();
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("a page");
-        let name = page.file_name().expect("a name").to_string_lossy();
+        let name = page.strip_prefix(root).expect("below the root").display();
         let mut line = 1;
         for (n, block) in text.split("```").enumerate() {
             let (info, body) = block.split_once('\n').unwrap_or((block, ""));
@@ -181,12 +185,19 @@ fn wait_with(server: &Server, client: &mut Client, request: &str) {
     });
 }
 
-fn play(session: &Session) {
+impl Session {
+    fn asks_info(&self) -> bool {
+        let is_info = |line: &Line| matches!(line, Line::Request { request, .. } if request.contains(".INFO "));
+        self.lines.iter().any(is_info)
+    }
+}
+
+fn play(session: &Session, resp3: bool) {
     let server = Server::start();
     let mut clients: BTreeMap<String, Client> = BTreeMap::new();
     let mut numbers = Numbers::default();
     let connect = || {
-        if session.resp3 {
+        if resp3 {
             server.connect_resp3()
         } else {
             server.connect()
@@ -219,7 +230,7 @@ fn play(session: &Session) {
         let found: Vec<_> = text.lines().collect();
         assert!(
             numbers.lines_fit(expected, &found),
-            "{}: {line:#?} got\n{text}",
+            "{}, RESP3 {resp3}: {line:#?} got\n{text}",
             session.place
         );
     }
@@ -229,7 +240,12 @@ fn play(session: &Session) {
 fn every_session_of_a_guide_gets_the_replies_that_it_shows() {
     let sessions = sessions();
     assert!(!sessions.is_empty(), "no page has a session");
-    sessions.iter().for_each(play);
+    for session in &sessions {
+        play(session, session.resp3);
+        if !session.resp3 && !session.asks_info() {
+            play(session, true);
+        }
+    }
 }
 
 #[test]

@@ -1,20 +1,19 @@
 //! What each command does and refuses.
 //!
-//! - `every_command`: what all commands tell of themselves, refuse and accept; `reply_shapes`, `examples`: their replies;
+//! - `every_command`: what all commands tell of themselves, refuse and accept; `reply_shapes`: their replies;
 //! - `acl_users`: what ACL knows of the commands;
-//! - `command_pages`: the access rules on the pages in `docs/commands`;
-//! - `guide_sessions`: the sessions of README and of the guides;
+//! - `command_pages`: what the pages in `docs/commands` say of the commands;
+//! - `guide_sessions`: the sessions of README, of the guides and of those pages;
 //! - `lock*`, `semaphore*`, `group_*`, `once_*`, `retention`: the rules of each family; `pauses`: PAUSE of all;
 //! - `scenarios`, `once_scenarios`: whole jobs with many clients, under faults.
 //!
-//! `*_steps`, `documented`, `reply_forms` and `transcripts` have no tests of the module, but what tests of several files
+//! `*_steps`, `documented` and `page` have no tests of the module, but what tests of several files
 //! need.
 
 mod acl_users;
 mod command_pages;
 pub mod documented;
 mod every_command;
-mod examples;
 mod group_gate;
 mod group_members;
 mod group_rounds;
@@ -33,12 +32,11 @@ mod once_runs;
 mod once_saved;
 mod once_scenarios;
 mod once_steps;
+mod page;
 mod pauses;
-mod reply_forms;
 mod reply_shapes;
 mod retention;
 mod scenarios;
 mod semaphore;
 mod semaphore_limit;
 mod semaphore_steps;
-mod transcripts;

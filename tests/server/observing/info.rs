@@ -1,8 +1,8 @@
 //! `<family>.INFO key`: the fields of each family in RESP2 and RESP3, how many holders and waiters are listed, what a
 //! replica knows. INFO and CHECK change nothing, and INFO never shows a token.
 //!
-//! What the fields say in each state is in `info_states`. Their names are in the table in `src/commands/info.rs`, which
-//! a test beside it compares with docs/reference.md.
+//! What the fields say in each state is in `info_states`. Their names are compared with docs/commands/info.md by
+//! `command_pages`.
 
 use crate::support::steps::*;
 use crate::support::*;
