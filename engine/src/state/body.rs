@@ -206,9 +206,9 @@ impl Body {
     pub(crate) fn outlives_use(&self, settings: &Settings, waited: bool, now: UnixMs) -> bool {
         // The first that waits for a lock makes a new one.
         let is_waited_for = waited && self.family() != Family::Lock;
-        let until = self.retained_until(settings);
-        let is_retained = until.is_some_and(|until| !until.has_come(now));
-        !self.holds().is_empty() || self.paused_until().is_some() || is_waited_for || is_retained
+        let until = || self.retained_until(settings);
+        let is_retained = || until().is_some_and(|until| !until.has_come(now));
+        !self.holds().is_empty() || self.paused_until().is_some() || is_waited_for || is_retained()
     }
 
     /// Whether the work is done, or the round has finished. Later requests do not keep such a key longer.
