@@ -85,12 +85,8 @@ impl Node {
         Self(Self::SLOT | slot.0)
     }
 
-    const fn slot(self) -> Option<Slot> {
-        if self.0 & Self::SLOT == 0 {
-            None
-        } else {
-            Some(Slot(self.0 & !Self::SLOT))
-        }
+    fn slot(self) -> Option<Slot> {
+        (self.0 & Self::SLOT != 0).then_some(Slot(self.0 & !Self::SLOT))
     }
 
     /// Returns `None` for a slot and for `NONE`.
@@ -161,13 +157,10 @@ impl Wheel {
     pub fn schedule(&mut self, id: StateId, deadline_us: u64) {
         // Round up: a tick is due from its first microsecond on, and the deadline must have passed by then.
         let tick = deadline_us.div_ceil(TICK_US).clamp(self.hand, self.reach());
-        let (chunk, slot) = id.place();
+        self.cancel(id);
+        let (chunk, _) = id.place();
         if chunk >= self.chunks.len() {
             self.chunks.resize_with(chunk + 1, || None);
-        }
-        let links = self.chunks[chunk].get_or_insert_with(|| Box::new([Link::UNLINKED; CHUNK]));
-        if links[slot].prev != Node::NONE {
-            self.unlink(id);
         }
         self.link(id, tick);
     }
@@ -225,11 +218,10 @@ impl Wheel {
     /// Gives back the memory of a chunk of ids. None of them may be scheduled.
     pub fn forget_chunk(&mut self, chunk: usize) {
         if let Some(links) = self.chunks.get_mut(chunk) {
+            let mut linked = links.iter().flat_map(|links| links.iter());
             debug_assert!(
-                links
-                    .iter()
-                    .all(|links| links.iter().all(|link| link.prev == Node::NONE)),
-                "an id of chunk {chunk} is scheduled"
+                linked.all(|link| link.prev == Node::NONE),
+                "{chunk}: linked"
             );
             *links = None;
         }
@@ -325,20 +317,17 @@ impl Wheel {
         Some(&links[slot])
     }
 
-    /// Returns the link of a slot, or of an id whose chunk is allocated: the id is in a list, or is being put into one.
+    /// Returns the link of a slot, or of an id whose chunk is in the list. Allocates the chunk for its first id.
     #[inline]
-    #[expect(
-        clippy::expect_used,
-        reason = "`link` allocates the chunk before any list has the id"
-    )]
     fn link_mut(&mut self, node: Node) -> &mut Link {
         if let Some(slot) = node.slot() {
             return &mut self.slots[slot.index()];
         }
         // As `StateId::place` has it.
         let index = node.0 as usize - 1;
-        let links = self.chunks[index / CHUNK].as_mut();
-        &mut links.expect("a linked id has a chunk")[index % CHUNK]
+        let links =
+            self.chunks[index / CHUNK].get_or_insert_with(|| Box::new([Link::UNLINKED; CHUNK]));
+        &mut links[index % CHUNK]
     }
 }
 

@@ -21,8 +21,9 @@ pub const CHUNK: usize = u64::BITS as usize;
 /// The most chunks that 31 bits can number, less one, so that no id reaches [`StateId::MAX`].
 const MAX_CHUNKS: usize = (1 << 31) / CHUNK - 1;
 
-/// How many chunks without an id in use keep their memory. It is enough that a server whose number of keys goes up and
-/// down by 8,000 does not allocate each time, and few enough that the memory of a million locks is given back.
+/// A chunk whose last id is freed keeps its memory unless more chunks than these have a free id. It is enough that a
+/// server whose number of keys goes up and down by 8,000 does not allocate each time, and few enough that the memory of
+/// a million locks is given back.
 const SPARE_CHUNKS: usize = 128;
 
 /// The id of one state, small enough to be the value in the keyspace. It is never zero and below 2^31. So an index can
@@ -86,8 +87,6 @@ pub struct Slab<T> {
     /// Exactly the chunks without slots, each once. One is used again only if no chunk in `roomy` is left, so that a
     /// lock which comes and goes does not allocate each time.
     bare: Vec<usize>,
-    /// The number of chunks that have slots but no id in use; at most `max_spare`.
-    spare: usize,
     /// The most chunks that `chunks` may have.
     max_chunks: usize,
     /// Never changes, nor does `max_chunks`; both are fields so that tests can make them small.
@@ -100,7 +99,6 @@ impl<T> Default for Slab<T> {
             chunks: Vec::new(),
             roomy: BTreeSet::new(),
             bare: Vec::new(),
-            spare: 0,
             max_chunks: MAX_CHUNKS,
             max_spare: SPARE_CHUNKS,
         }
@@ -114,9 +112,6 @@ impl<T> Slab<T> {
         let lowest = self.roomy.first().copied();
         let c = lowest.or_else(|| self.open_chunk())?;
         let chunk = &mut self.chunks[c];
-        if chunk.in_use == 0 {
-            self.spare -= 1;
-        }
         let slot = chunk.in_use.trailing_ones() as usize;
         let free = chunk.slots.as_mut()?.get_mut(slot)?;
         debug_assert!(free.is_none(), "a free id has a value");
@@ -159,14 +154,11 @@ impl<T> Slab<T> {
             self.roomy.insert(c);
         }
         chunk.in_use &= !(1 << slot);
-        let is_unused = chunk.in_use == 0;
-        let gives_back = is_unused && self.spare == self.max_spare;
+        let gives_back = chunk.in_use == 0 && self.roomy.len() > self.max_spare;
         if gives_back {
             chunk.slots = None;
             self.roomy.remove(&c);
             self.bare.push(c);
-        } else if is_unused {
-            self.spare += 1;
         }
         // Drop the value last: if its destructor panics, the slab is already in order.
         drop(value);
@@ -208,7 +200,6 @@ impl<T> Slab<T> {
             None => self.chunks.push(chunk),
         }
         self.roomy.insert(c);
-        self.spare += 1;
         Some(c)
     }
 }
