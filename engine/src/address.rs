@@ -16,7 +16,6 @@ const LONG: u8 = u8::MAX;
 pub struct Address(ShortBytes);
 
 impl Address {
-    #[must_use]
     #[inline]
     pub fn new(space: Space, name: &[u8]) -> Address {
         let number = space.0;

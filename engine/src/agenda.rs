@@ -15,7 +15,7 @@ use crate::queue::queues::Queues;
 use crate::short_bytes::KeyName;
 use crate::store::Store;
 use crate::types::{ClientId, Db, Fence, Now};
-use put_off::PutOff;
+use put_off::{PutOff, Subject};
 use task::{Ending, Task};
 
 /// How long a task waits whose key this server cannot write at present.
@@ -75,10 +75,8 @@ impl Agenda {
 
     /// Notes that a new connection has the hold, so the end of the old one no longer matters.
     pub fn keep(&mut self, fence: Fence) {
-        if !self.endings.is_empty() {
-            self.endings.remove(&fence);
-        }
-        self.put_off.forget_end(fence);
+        self.endings.remove(&fence);
+        self.put_off.0.remove(Subject::Hold(fence));
     }
 
     /// Returns the next task that is due, its key and the key's database. Each look into the lease index costs one of
@@ -144,7 +142,7 @@ impl Agenda {
             }
             Source::Retention => {
                 let (until, state) = store.retention.first().copied()?;
-                (until <= now.unix()).then_some(Task::Retire { state, until })
+                (until <= now.unix()).then_some(Task::Retire(state))
             }
             Source::Keeps if self.has_holds_to_end(store, budget) => None,
             Source::Keeps => next_keep_over(queues, now),
@@ -162,10 +160,7 @@ impl Agenda {
     pub fn put_off(&mut self, task: Task, store: &mut Store, queues: &mut Queues, now: Now) {
         // Only a performed task removes its entry from these indexes. Left there, this task would always come first.
         match task {
-            Task::Retire { state, until } => {
-                store.retention.remove(&(until, state));
-                store.note_retention(state, None);
-            }
+            Task::Retire(state) => store.note_retention(state, None),
             Task::Open(state) => drop(store.openings.remove(state)),
             Task::KeepOver { until, queue, rank } => queues.unlist_keep(until, queue, rank),
             Task::End { .. } | Task::Lapse(_) | Task::Serve(_) | Task::RunOut { .. } => {}
@@ -260,7 +255,7 @@ fn key_of(task: Task, store: &mut Store, queues: &mut Queues) -> Option<(Db, Key
         }
         | Task::Lapse(state)
         | Task::Open(state)
-        | Task::Retire { state, .. } => {
+        | Task::Retire(state) => {
             let found = store.get(state);
             let found =
                 found.and_then(|found| Some((store.db_of(found)?, found.address.name().into())));

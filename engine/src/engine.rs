@@ -7,6 +7,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::store::deadlines::Wheel;
 use crate::store::slab::StateId;
 use crate::term::Term;
 use crate::term::fences::Fences;
@@ -79,7 +80,7 @@ impl Engine {
         let first_state = first_state.map(|(id, _)| id);
         self.term
             .take_over(now, grace_ms, first_state, self.queues.kept() > 0);
-        self.store.start_deadlines(self.term.since());
+        self.store.leases = Wheel::new(self.term.since().0);
         self.queues.set_all_due(None);
     }
 

@@ -14,14 +14,17 @@ impl Engine {
     /// If one is broken.
     pub fn check_invariants(&self, now: Now) {
         self.queues.check_invariants();
+        let mut counted = Family::ALL.map(|_| 0);
         for (id, state) in self.store.states_since(StateId::FIRST) {
             let must = |is_so: bool, what: &str| assert!(is_so, "{id:?}: {what}");
             let put_off = |task| self.agenda.put_off.has(task);
             let (body, db) = (&state.body, self.store.db_of(state));
             body.check_invariants();
+            counted[body.family() as usize] += body.holds().len() as u64;
             let is_stray = state.address.space() == Space::NOWHERE;
             must(self.store.strays.contains(id) == is_stray, "a stray");
-            let walked = self.is_serving() && self.term.has_walked(id);
+            let next = self.term.states_walk;
+            let walked = self.is_serving() && next.is_none_or(|next| id < next);
             if walked && db.is_some() {
                 let noted = body.retention();
                 let is_noted = |until| self.store.retention.contains(&(until, id));
@@ -49,12 +52,8 @@ impl Engine {
                 must(!admits, "a grantable head waits");
             }
         }
-        for family in Family::ALL {
-            let states = self.store.states_since(StateId::FIRST);
-            let states = states.filter(|(_, state)| state.body.family() == family);
-            let holds: usize = states.map(|(_, state)| state.body.holds().len()).sum();
-            assert_eq!(self.store.holds(family), holds as u64, "of {family:?}");
-        }
+        let noted = Family::ALL.map(|family| self.store.holds(family));
+        assert_eq!(noted, counted, "holds by family");
         for (client, fence, id) in self.store.ephemeral() {
             let state = self.store.get(id);
             let hold = state.and_then(|state| state.body.holds().get(fence));
@@ -72,27 +71,27 @@ impl Engine {
         if !self.is_serving() {
             return;
         }
-        for (id, place) in self.queues.all_in_line() {
-            let Presence::Kept { until } = place.presence else {
+        for queue in self.queues.with_kept() {
+            let Some(id) = self.queues.find(queue.db, queue.name.as_bytes()) else {
                 continue;
             };
-            assert!(until <= self.latest_due(), "a moment past the latest");
-            let over = Task::KeepOver {
-                until,
-                queue: id,
-                rank: place.rank(),
-            };
-            let runs_out = self.queues.is_listed(until, id, place)
-                || self.agenda.put_off.has(over)
-                || until < self.term.since() && self.term.is_walking();
-            assert!(runs_out, "{:?} runs out", place.rank());
-        }
-        let serve = |id| self.agenda.put_off.has(Task::Serve(id));
-        for kept in self.queues.with_kept() {
-            let is_held = self.holder(kept).is_some();
-            let id = self.queues.find(kept.db, kept.name.as_bytes());
-            let is_due = id.is_some_and(|id| self.queues.will_be_due(id) || serve(id));
+            let serve = Task::Serve(id);
+            let is_due = self.queues.will_be_due(id) || self.agenda.put_off.has(serve);
+            let is_held = self.holder(queue).is_some();
             assert!(is_held || is_due, "{id:?}: kept places without a value");
+            for place in queue.line() {
+                let (rank, presence) = (place.rank(), &place.presence);
+                let Presence::Kept { until } = *presence else {
+                    continue;
+                };
+                assert!(until <= self.latest_due(), "a moment past the latest");
+                let queue = id;
+                let over = Task::KeepOver { until, queue, rank };
+                let runs_out = self.queues.is_listed(until, id, rank)
+                    || self.agenda.put_off.has(over)
+                    || until < self.term.since() && self.term.is_walking();
+                assert!(runs_out, "{rank:?} runs out");
+            }
         }
     }
 }

@@ -69,7 +69,7 @@ pub use calls::close::Visited;
 pub use calls::look::Look;
 pub use change::Misfit;
 pub use engine::Engine;
-pub use queue::place::{Request, Standing, Wait};
+pub use queue::place::{Request, Standing};
 pub use settings::Settings;
 pub use state::{Body, State, families};
 pub use store::slab::StateId;

@@ -203,18 +203,6 @@ impl Store {
         self.retention.extend(until.map(|until| (until, id)));
     }
 
-    /// Notes that requests wait for the key of this state, which keeps it longer.
-    pub fn watched(&mut self, id: StateId, at: UnixMs) {
-        if let Some(body) = self.body_mut(id) {
-            body.local().watched(at);
-        }
-    }
-
-    /// Begins with empty indexes of deadlines, at this moment of the lease clock.
-    pub fn start_deadlines(&mut self, at: LeaseUs) {
-        self.leases = Wheel::new(at.0);
-    }
-
     /// Drops all deadlines, because another server decides from now on.
     pub fn drop_deadlines(&mut self) {
         let leftovers = &mut self.leftovers;
@@ -228,13 +216,6 @@ impl Store {
     pub fn set_due(&mut self, id: StateId, fence: Fence, due: LeaseUs) {
         if let Some(body) = self.body_mut(id) {
             body.local().set_due(fence, due);
-        }
-    }
-
-    /// Sets when each lease of the state runs out.
-    pub fn set_all_due(&mut self, id: StateId, due: impl FnMut(&Hold) -> LeaseUs) {
-        if let Some(body) = self.body_mut(id) {
-            body.local().set_all_due(due);
         }
     }
 

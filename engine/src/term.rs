@@ -37,7 +37,6 @@ pub struct TakeOver {
 
 impl TakeOver {
     /// A take-over at this moment.
-    #[must_use]
     pub fn at(now: Now, grace_ms: u64) -> TakeOver {
         TakeOver {
             lease: now.lease,
@@ -47,7 +46,6 @@ impl TakeOver {
     }
 
     /// Returns when the lease of a hold runs out.
-    #[must_use]
     pub fn due(self, hold: &Hold) -> LeaseUs {
         if let Some(keep_ms) = hold.unheard_ms() {
             return self.until(keep_ms);
@@ -57,7 +55,6 @@ impl TakeOver {
     }
 
     /// Returns until when a place is kept, or a hold lasts whose token has not been heard from.
-    #[must_use]
     pub fn until(self, keep_ms: u32) -> LeaseUs {
         self.lease.after_ms(self.grace_ms.max(u64::from(keep_ms)))
     }
@@ -105,12 +102,6 @@ impl Term {
 
     pub fn is_walking(&self) -> bool {
         self.states_walk.is_some() || self.places_walk.is_some()
-    }
-
-    /// Whether the walk has passed this state, so that all its holds must have their moments.
-    #[cfg(debug_assertions)]
-    pub fn has_walked(&self, id: StateId) -> bool {
-        self.states_walk.is_none_or(|next| id < next)
     }
 
     /// Returns the latest moment that this server ever gave to a hold or a place. The lease clock must be past it when

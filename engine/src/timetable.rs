@@ -21,7 +21,6 @@ impl<S, M, V> Default for Timetable<S, M, V> {
 
 impl<S: Copy + Ord, M: Copy + Ord, V> Timetable<S, M, V> {
     /// The bytes of one entry.
-    #[must_use]
     pub fn entry_bytes() -> usize {
         heap::tree_share(size_of::<(M, S)>()) + heap::tree_share(size_of::<(S, (M, V))>())
     }

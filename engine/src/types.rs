@@ -78,6 +78,9 @@ impl LeaseUs {
 pub struct MonoUs(pub u64);
 
 impl MonoUs {
+    /// A moment that never comes.
+    pub const NEVER: MonoUs = MonoUs(u64::MAX);
+
     /// Returns the moment this many milliseconds later, or the end of the clock if that is earlier.
     pub fn after_ms(self, ms: u64) -> MonoUs {
         MonoUs(self.0.saturating_add(ms.saturating_mul(1_000)))

@@ -34,15 +34,6 @@ pub struct Key<'k> {
     pub state: Option<StateId>,
 }
 
-impl<'k> Key<'k> {
-    /// A name without its value, for calls that concern its queue only.
-    #[must_use]
-    pub fn of_queue(db: Db, name: &'k [u8]) -> Key<'k> {
-        let state = None;
-        Key { db, name, state }
-    }
-}
-
 pub struct Visit<'v> {
     pub(crate) engine: &'v mut Engine,
     pub(crate) now: Now,

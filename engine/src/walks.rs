@@ -20,14 +20,8 @@ impl Term {
 
     /// Gives a moment to each hold of a state that was loaded just now.
     pub fn take_up_all(&mut self, store: &mut Store, id: StateId, from: TakeOver) {
-        store.set_all_due(id, |hold| self.give(from.due(hold)));
-    }
-
-    /// Gives moments to holds of this state that the walk has not reached, because a visit needs them now: `budget`
-    /// holds at most.
-    pub fn walk_ahead(&mut self, store: &mut Store, id: StateId, budget: u32) {
-        if self.is_walking() {
-            self.give_moments(store, id, &mut { budget });
+        if let Some(body) = store.body_mut(id) {
+            body.local().set_all_due(|hold| self.give(from.due(hold)));
         }
     }
 
@@ -49,9 +43,9 @@ impl Term {
         }
     }
 
-    /// Gives moments to holds that have none, while the budget lasts. Returns whether all holds of the state have one
-    /// then.
-    fn give_moments(&mut self, store: &mut Store, id: StateId, budget: &mut u32) -> bool {
+    /// Gives moments to holds that have none, while the budget lasts: during the walk, or before it because a visit needs
+    /// them now. Returns whether all holds of the state have one then.
+    pub fn give_moments(&mut self, store: &mut Store, id: StateId, budget: &mut u32) -> bool {
         while let Some(state) = store.get(id)
             && let Some(hold) = state.body.holds().first_before(self.since())
         {

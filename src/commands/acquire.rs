@@ -7,8 +7,8 @@ use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
 use crate::module::redis::probe;
 use crate::module::{entropy, run, settings};
-use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
-use dsync_engine::{Request, Wait};
+use dsync_engine::Request;
+use dsync_engine::types::{Claim, ClientId, LeaseMs, MonoUs, Now, Token};
 
 /// The logarithms come from ordered maps: each key has its holds by fence, by token and by deadline, and its queue by
 /// rank and by token. The server has all waiters by request, by connection and by deadline, and all EPHEMERAL holds.
@@ -95,10 +95,10 @@ fn may_grow(ctx: Ctx<'_>, facts: CtxFacts, key: &[u8]) -> bool {
 }
 
 /// How long a request with this BLOCK waits. 0 means without limit, as with BLPOP.
-pub(super) fn wait(block_ms: u64, now: Now) -> Wait {
+pub(super) fn wait(block_ms: u64, now: Now) -> MonoUs {
     match block_ms {
-        0 => Wait::Forever,
-        ms => Wait::Until(now.mono.after_ms(ms)),
+        0 => MonoUs::NEVER,
+        ms => now.mono.after_ms(ms),
     }
 }
 

@@ -26,7 +26,7 @@ impl Subject {
             Task::End { fence, .. } => Subject::Hold(fence),
             Task::Lapse(state) => Subject::Leases(state),
             Task::Open(state) => Subject::Opening(state),
-            Task::Retire { state, .. } => Subject::Retention(state),
+            Task::Retire(state) => Subject::Retention(state),
             Task::Serve(queue) => Subject::Queue(queue),
             Task::RunOut { queue, rank, .. } => Subject::Wait(queue, rank),
             Task::KeepOver { queue, rank, .. } => Subject::KeptPlace(queue, rank),
@@ -49,11 +49,6 @@ impl PutOff {
             // Of other tasks the newest knows best when its subject is due.
             Some((until, _)) => self.0.set(subject, *until, task),
         }
-    }
-
-    /// Forgets that this hold was to end.
-    pub fn forget_end(&mut self, fence: Fence) {
-        self.0.remove(Subject::Hold(fence));
     }
 
     /// Removes and returns the task that has been due for longest.

@@ -3,7 +3,7 @@
 use crate::change::End;
 use crate::queue::place::Standing;
 use crate::store::slab::StateId;
-use crate::types::{Fence, LeaseUs, MonoUs, QueueId, Rank, UnixMs};
+use crate::types::{Fence, LeaseUs, MonoUs, QueueId, Rank};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
@@ -28,7 +28,7 @@ pub enum Task {
     /// Let the queue of a closed key go on.
     Open(StateId),
     /// Forget a group or a work-once key that has been kept long enough.
-    Retire { state: StateId, until: UnixMs },
+    Retire(StateId),
 }
 
 /// How to end a hold whose connection has closed.

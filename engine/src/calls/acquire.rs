@@ -294,11 +294,14 @@ impl Visit<'_> {
         known: Option<&KeptPlace>,
     ) -> Decided {
         let Standing { rank, keep, .. } = standing;
-        let waiter = (request.wait).map(|wait| (self.engine.queues.next_waiter(), wait));
-        let presence = match waiter {
-            Some((id, wait)) => {
-                Presence::Parked(Parked::new(id, request.client, request.ephemeral, wait))
-            }
+        let parked = request.wait.map(|until| Parked {
+            waiter: self.engine.queues.next_waiter(),
+            client: request.client,
+            ephemeral: request.ephemeral,
+            until,
+        });
+        let presence = match parked {
+            Some(parked) => Presence::Parked(parked),
             None => Presence::Kept {
                 until: (self.engine.term).keep_until(keep.map_or(0, |keep| keep.ms), self.now),
             },
@@ -325,7 +328,7 @@ impl Visit<'_> {
             rank,
             client: request.client,
         });
-        Decided::Queued(waiter.map(|(id, _)| id))
+        Decided::Queued(parked.map(|parked| parked.waiter))
     }
 
     /// Records that the name has this kept place, and gives the name a value if it has none, because the place is saved

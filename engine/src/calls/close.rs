@@ -66,7 +66,9 @@ impl Visit<'_> {
         }
         let Some(id) = self.state else { return };
         if let Some(queue) = queue {
-            self.engine.store.watched(id, self.now.unix());
+            if let Some(body) = self.engine.store.body_mut(id) {
+                body.local().watched(self.now.unix());
+            }
             self.engine.queues.drop_if_empty(queue);
         }
         if self.now.may_write && !keeps && self.is_at_its_end(waited) {

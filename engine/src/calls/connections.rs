@@ -10,6 +10,7 @@ use crate::change::End;
 use crate::effect::HandedOver;
 use crate::engine::Engine;
 use crate::queue::wait_queue::Left;
+use crate::store::leftovers::Piece;
 use crate::types::{ClientId, Family, Now, QueueId, Rank, WaiterId};
 
 impl Engine {
@@ -96,9 +97,7 @@ impl Engine {
         if self.queues.kept() > 0 {
             return self.queues.dismiss(&waiters);
         }
-        let queues = self.queues.clear();
-        if queues.is_large() {
-            self.store.leftovers.drop_pieces(queues.into_pieces());
-        }
+        let pieces = self.queues.clear().into_pieces();
+        self.store.leftovers.push(pieces.map(|()| Piece::Dropped));
     }
 }

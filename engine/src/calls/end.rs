@@ -53,7 +53,7 @@ impl Visit<'_> {
             && self.engine.term.is_walking()
         {
             let engine = &mut *self.engine;
-            engine.term.walk_ahead(&mut engine.store, id, LAPSES);
+            (engine.term).give_moments(&mut engine.store, id, &mut { LAPSES });
             self.is_stale = true;
         }
         for _ in 0..LAPSES {

@@ -38,11 +38,9 @@ impl Visit<'_> {
         if !leaves_only && self.body_of(family).is_err() {
             return Err(misfit(0, Misfit::Family));
         }
-        if let Some(mut places) = PlacesInTurn::of(self.engine, self.db, self.name, changes) {
-            let mut all = changes.iter().enumerate();
-            all.try_for_each(|(at, change)| {
-                places.follow(change).map_err(|reason| misfit(at, reason))
-            })?;
+        let places = PlacesInTurn::check(self.engine, self.db, self.name, changes);
+        for (at, fits) in places.enumerate() {
+            fits.map_err(|reason| misfit(at, reason))?;
         }
         if !leaves_only && !changes.is_empty() {
             let is_new = self.state.is_none();

@@ -4,9 +4,9 @@ use crate::answer::{Answer, Refusal};
 use crate::calls::acquire::Reply;
 use crate::change::{Change, End};
 use crate::hold::Hold;
-use crate::queue::place::{Parked, Wait, Watcher};
+use crate::queue::place::{Parked, Watcher};
 use crate::state::Body;
-use crate::types::{ClientId, Family, Token};
+use crate::types::{ClientId, Family, MonoUs, Token};
 use crate::visit::{Asking, Visit, WrongType};
 
 impl Visit<'_> {
@@ -44,7 +44,7 @@ impl Visit<'_> {
     }
 
     /// Waits until the round has finished.
-    pub fn wait(&mut self, wait: Option<Wait>, client: ClientId) -> Reply {
+    pub fn wait(&mut self, wait: Option<MonoUs>, client: ClientId) -> Reply {
         self.settle_if_absent();
         match self.body_of(Family::Group) {
             Err(WrongType) => return Reply::Now(Answer::WrongType),
@@ -59,7 +59,7 @@ impl Visit<'_> {
         if group.is_none_or(|group| group.has_nothing_to_wait_for(self.has_line())) {
             return Reply::Now(self.finished());
         }
-        let Some(wait) = wait else {
+        let Some(until) = wait else {
             return Reply::Now(Answer::NotGranted);
         };
         let (queue, settings) = (self.find_queue(), &self.engine.settings);
@@ -72,7 +72,12 @@ impl Visit<'_> {
         let queue = self.make_queue();
         let waiter = self.engine.queues.next_waiter();
         let watcher = Watcher {
-            parked: Parked::new(waiter, client, false, wait),
+            parked: Parked {
+                waiter,
+                client,
+                ephemeral: false,
+                until,
+            },
             since: self.now.mono,
         };
         self.engine.queues.watch(queue, rank, watcher);

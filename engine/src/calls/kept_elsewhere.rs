@@ -37,18 +37,22 @@ pub(super) struct PlacesInTurn<'a> {
 }
 
 impl<'a> PlacesInTurn<'a> {
-    /// Returns the places of the name, to follow these changes one by one; `None` if they concern no place.
-    pub(super) fn of(
+    /// Returns of each of the changes whether it fits the places of the name after those before it; nothing if they
+    /// concern no place.
+    pub(super) fn check(
         engine: &'a Engine,
         db: Db,
         name: &[u8],
-        changes: &[Change],
-    ) -> Option<PlacesInTurn<'a>> {
+        changes: &'a [Change],
+    ) -> impl Iterator<Item = Result<(), Misfit>> {
         let queue = engine.queues.find_kept(db, name);
-        (queue.is_some() || changes.iter().any(Change::is_of_queue)).then(|| PlacesInTurn {
+        let concerns_places = queue.is_some() || changes.iter().any(Change::is_of_queue);
+        let mut places = PlacesInTurn {
             queue,
             ..PlacesInTurn::default()
-        })
+        };
+        let changes = changes.iter().filter(move |_| concerns_places);
+        changes.map(move |change| places.follow(change))
     }
 
     fn token_at(&self, rank: Rank) -> Option<&'a Token> {
@@ -62,17 +66,18 @@ impl<'a> PlacesInTurn<'a> {
         self.ranks.get(token).copied().unwrap_or_else(kept)
     }
 
-    fn remove(&mut self, rank: Rank, token: &'a Token) {
-        self.tokens.insert(rank, None);
-        self.ranks.insert(token, None);
+    /// Notes that the token has this place, or has it no more.
+    fn note(&mut self, rank: Rank, token: &'a Token, has_place: bool) {
+        self.tokens.insert(rank, has_place.then_some(token));
+        self.ranks.insert(token, has_place.then_some(rank));
     }
 
     /// Notes what the change makes of the places, or returns why it does not fit.
-    pub(super) fn follow(&mut self, change: &'a Change) -> Result<(), Misfit> {
+    fn follow(&mut self, change: &'a Change) -> Result<(), Misfit> {
         match change {
             Change::Grant(Grant { token, .. }) => {
                 if let Some(rank) = self.rank_of(token) {
-                    self.remove(rank, token);
+                    self.note(rank, token, false);
                 }
             }
             Change::Place(KeptPlace { rank, token, .. }) => {
@@ -80,12 +85,11 @@ impl<'a> PlacesInTurn<'a> {
                 if is_others || self.rank_of(token).is_some_and(|other| other != *rank) {
                     return Err(Misfit::PlaceTaken);
                 }
-                self.tokens.insert(*rank, Some(token));
-                self.ranks.insert(token, Some(*rank));
+                self.note(*rank, token, true);
             }
             Change::Leave { rank } => {
                 let token = self.token_at(*rank).ok_or(Misfit::NoPlace)?;
-                self.remove(*rank, token);
+                self.note(*rank, token, false);
             }
             _ => {}
         }
@@ -137,14 +141,10 @@ impl Engine {
     /// For an AOF that is loaded. A rewritten AOF has the kept places of a name with its value; if the rewrite began in
     /// the turn in which RENAME or DEL took the value away, it has none of them, and each leaves in what follows.
     pub fn leave_out_absent(&self, key: Key<'_>, changes: &mut Vec<Change>) -> usize {
-        let Some(mut places) = PlacesInTurn::of(self, key.db, key.name, changes) else {
-            return 0;
-        };
-        let is_absent = |change| places.follow(change) == Err(Misfit::NoPlace);
-        let absent: Vec<bool> = changes.iter().map(is_absent).collect();
-        let before = changes.len();
-        let mut absent = absent.into_iter();
-        changes.retain(|_| absent.next() != Some(true));
+        let fits = PlacesInTurn::check(self, key.db, key.name, changes);
+        let fits: Vec<_> = fits.collect();
+        let (before, mut fits) = (changes.len(), fits.into_iter());
+        changes.retain(|_| fits.next() != Some(Err(Misfit::NoPlace)));
         before - changes.len()
     }
 
@@ -192,7 +192,6 @@ impl Engine {
 
     /// Returns the kept places that no value of a key is saved with at this moment, because RENAME, DEL or the like has
     /// taken the value of their name away: for a snapshot that is made before the name has a value again.
-    #[must_use]
     pub fn unheld_places(&self) -> Vec<UnheldPlaces> {
         let mut all = Vec::new();
         for kept in self.queues.with_kept() {

@@ -38,13 +38,11 @@ impl Engine {
     }
 
     /// Whether there are strays.
-    #[must_use]
     pub fn has_strays(&self) -> bool {
         !self.store.strays.is_empty()
     }
 
     /// Whether the caller must search the keyspace: see [`Engine::search_begins`].
-    #[must_use]
     pub fn needs_search(&self) -> bool {
         self.store.strays.need_search()
     }
@@ -94,13 +92,11 @@ impl Engine {
 
     /// Returns the bytes that the state takes, with its entries in the engine's indexes, beside what the server itself
     /// takes for a key.
-    #[must_use]
     pub fn memory(&self, id: StateId) -> usize {
         self.store.memory(id)
     }
 
     /// Returns the bytes that the kept places of this name take.
-    #[must_use]
     pub fn memory_of_places(&self, db: Db, name: &[u8]) -> usize {
         self.queues.kept_bytes(db, name)
     }

@@ -62,7 +62,7 @@ impl<'l> Look<'l> {
         }
         let until = body.retained_until(&self.engine.settings)?;
         let is_over = until.has_come(now) && self.is_over();
-        is_over.then_some(Task::Retire { state, until })
+        is_over.then_some(Task::Retire(state))
     }
 
     /// Whether the state has been kept long enough. Queued requests do not keep a finished result or tally longer: such

@@ -52,7 +52,7 @@ impl Visit<'_> {
             }
             // Lapse nothing: the command that follows may renew an overdue hold.
             Task::Open(_) => return,
-            Task::Lapse(_) | Task::Serve(_) | Task::Retire { .. } => {}
+            Task::Lapse(_) | Task::Serve(_) | Task::Retire(_) => {}
         }
         self.catch_up();
     }

@@ -15,8 +15,8 @@ pub struct Request {
     /// For a run: how many attempts it allows in all.
     pub max_attempts: Option<u32>,
     pub lease: LeaseMs,
-    /// How long to queue if the request cannot be granted at once; `None` does not queue.
-    pub wait: Option<Wait>,
+    /// Until when to queue if the request cannot be granted at once; `None` does not queue.
+    pub wait: Option<MonoUs>,
     /// How long to keep a place for the token if the request cannot be granted at once (QUEUE); `None` keeps none. Never
     /// together with `wait` or `ephemeral`, nor without `may_return`.
     pub keep_ms: Option<u32>,
@@ -28,24 +28,6 @@ pub struct Request {
     pub owner: Option<Box<[u8]>>,
     /// Whether there is memory for a new hold or place. What the token has already is answered all the same.
     pub may_grow: bool,
-}
-
-/// How long a request waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
-    Forever,
-    Until(MonoUs),
-}
-
-impl Wait {
-    /// Returns when the wait runs out; `None` is without limit.
-    #[must_use]
-    pub fn deadline(self) -> Option<MonoUs> {
-        match self {
-            Wait::Forever => None,
-            Wait::Until(moment) => Some(moment),
-        }
-    }
 }
 
 /// What stays of a place when it is granted, in case that the grant is not delivered. The hold has the rest.
@@ -106,8 +88,8 @@ pub struct Parked {
     pub client: ClientId,
     /// Whether the hold ends with the connection.
     pub ephemeral: bool,
-    /// When the wait runs out; `None` is without limit.
-    pub until: Option<MonoUs>,
+    /// When the wait runs out, or [`MonoUs::NEVER`].
+    pub until: MonoUs,
 }
 
 /// A client that waits for a group's round to finish.
@@ -115,18 +97,6 @@ pub struct Parked {
 pub struct Watcher {
     pub parked: Parked,
     pub since: MonoUs,
-}
-
-impl Parked {
-    #[must_use]
-    pub fn new(waiter: WaiterId, client: ClientId, ephemeral: bool, wait: Wait) -> Parked {
-        Parked {
-            waiter,
-            client,
-            ephemeral,
-            until: wait.deadline(),
-        }
-    }
 }
 
 impl Place {
@@ -147,7 +117,6 @@ impl Place {
     }
 
     /// Whether the request asks with QUEUE for just what the place is kept for.
-    #[must_use]
     pub fn is_asked_again(&self, request: &Request) -> bool {
         let keep_ms = self.standing.keep.map(|keep| keep.ms);
         request.wait.is_none()
@@ -198,7 +167,6 @@ impl Place {
     }
 
     /// Returns a kept place on which nobody waits.
-    #[must_use]
     pub fn kept(kept: KeptPlace, since: MonoUs, until: LeaseUs) -> Place {
         Place {
             standing: Standing {
@@ -220,7 +188,6 @@ impl Place {
     }
 
     /// Returns the place that a hold was granted to. The grant was not delivered, so the token gets the place back.
-    #[must_use]
     pub fn of_grant(standing: Standing, hold: Grant, presence: Presence) -> Place {
         Place {
             standing,
@@ -234,7 +201,6 @@ impl Place {
     }
 
     /// Returns the place without anybody, left to its token; `None` if no token may come back to it.
-    #[must_use]
     pub fn vacated(self, until: MonoUs, verdict: Option<Answer>) -> Option<Place> {
         self.may_return.then(|| Place {
             standing: Standing {

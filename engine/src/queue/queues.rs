@@ -16,7 +16,7 @@ use crate::queue::sweep::Sweep;
 use crate::queue::wait_queue::{Left, Piece, WaitQueue};
 use crate::settings::Settings;
 use crate::short_bytes::KeyName;
-use crate::store::leftovers::{Leftovers, SMALL};
+use crate::store::leftovers::Leftovers;
 use crate::store::spaces::Spaces;
 use crate::timetable::Timetable;
 use crate::types::{ClientId, Db, Family, LeaseUs, MonoUs, QueueId, Rank, WaiterId};
@@ -169,7 +169,9 @@ impl Queues {
             Presence::Parked(parked) => {
                 self.by_waiter.insert(parked.waiter, (id, rank));
                 self.by_client.insert(parked.client, parked.waiter);
-                self.waits.extend(parked.until.map(|at| (at, id, rank)));
+                if parked.until != MonoUs::NEVER {
+                    self.waits.insert((parked.until, id, rank));
+                }
             }
             Presence::Kept { until: LeaseUs(0) } => {}
             Presence::Kept { until } => drop(self.keeps.insert((*until, id, rank))),
@@ -186,11 +188,9 @@ impl Queues {
                 if self.by_client.get(&parked.client) == Some(&parked.waiter) {
                     self.by_client.remove(&parked.client);
                 }
-                if let Some(at) = parked.until {
-                    self.waits.remove(&(at, id, rank));
-                }
+                self.waits.remove(&(parked.until, id, rank));
             }
-            Presence::Kept { until } => drop(self.keeps.remove(&(*until, id, rank))),
+            Presence::Kept { until } => self.unlist_keep(*until, id, rank),
             Presence::Vacant { until, .. } => drop(self.vacant.remove(&(*until, id, rank))),
         }
     }
@@ -333,12 +333,6 @@ impl Queues {
             ..Queues::default()
         };
         std::mem::replace(self, empty)
-    }
-
-    /// Whether dropping the queues takes long.
-    pub fn is_large(&self) -> bool {
-        let is_small = self.places <= SMALL as u64 && self.queues.len() <= SMALL;
-        !is_small || !self.dropped.is_empty()
     }
 
     /// Takes the queues apart, one map entry at a step.

@@ -174,9 +174,8 @@ impl WaitQueue {
 
     /// Returns the rank of this token's kept place.
     pub fn find_kept(&self, token: &Token) -> Option<Rank> {
-        let rank = self.index.by_token.get(token);
-        let rank = *rank.filter(|_| self.index.kept > 0)?;
-        self.line.get(&rank)?.is_kept().then_some(rank)
+        let place = self.find(token).filter(|place| place.is_kept());
+        place.map(Place::rank)
     }
 
     /// Whether a place in line or a vacant one has this rank.

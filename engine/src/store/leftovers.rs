@@ -70,11 +70,6 @@ impl Leftovers<Piece> {
         }
     }
 
-    /// Drops something large, given as an iterator that takes it apart.
-    pub fn drop_pieces(&mut self, pieces: impl Iterator<Item = ()> + Send + 'static) {
-        self.push(pieces.map(|()| Piece::Dropped));
-    }
-
     /// Drops many holds.
     pub fn drop_holds(&mut self, holds: HoldSet) {
         self.push(holds.into_pieces().map(|hold| match hold {

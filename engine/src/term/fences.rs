@@ -35,7 +35,6 @@ impl Beginning {
 }
 
 /// Whether the fence is more than a year ahead of the clock.
-#[must_use]
 pub fn is_ahead(fence: Fence, now: Now) -> bool {
     fence.0 > now.unix_us.saturating_add(AHEAD_US)
 }

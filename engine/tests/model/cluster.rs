@@ -8,8 +8,8 @@ use crate::server::key_bytes;
 use dsync_engine::Task;
 use dsync_engine::answer::Answer;
 use dsync_engine::change::{Change, End};
-use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token};
-use dsync_engine::{Announcement, Engine, Family, Key, Reply, Request, Wait};
+use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, MonoUs, Token};
+use dsync_engine::{Announcement, Engine, Family, Key, Reply, Request};
 
 const MS: u64 = 1_000;
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
@@ -82,8 +82,8 @@ impl OneKey {
 fn tasks_of_unwritable_key_stay_due() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
-    let short = Wait::Until(one_key.now.mono.after_ms(60_000));
+    one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
+    let short = one_key.now.mono.after_ms(60_000);
     one_key.acquire(Claim::Exclusive, None, Some(short), 2);
     one_key.pass(30_001);
     let mut looked = 0;
@@ -117,7 +117,7 @@ fn tasks_of_unwritable_key_stay_due() {
 fn due_queue_is_visited_when_its_key_is_writable_again() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
     one_key.server.delete(KEY);
     assert!(!one_key.tasks_unwritable().is_empty());
     assert!(one_key.tasks_unwritable().is_empty(), "put off");
@@ -132,7 +132,7 @@ fn task_is_put_off_only_once() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
     for client in 1..=100 {
-        one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), client);
+        one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), client);
     }
     for client in 1..=99 {
         one_key
@@ -196,7 +196,7 @@ fn delay_of_unwritable_key_ends_when_it_is_writable() {
         visit.fail(&token, b"broken".as_slice().into(), 5)
     });
     assert_eq!(failed, Ok(true));
-    one_key.queue_requests(Claim::Run, 1, Wait::Forever);
+    one_key.queue_requests(Claim::Run, 1, MonoUs::NEVER);
     one_key.pass(5);
     assert_eq!(one_key.tasks_unwritable().len(), 1);
     assert!(one_key.tasks_unwritable().is_empty(), "put off");
@@ -210,11 +210,11 @@ fn delay_of_unwritable_key_ends_when_it_is_writable() {
 fn waiters_of_migrated_key_are_answered_in_slices() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Member, Some(1), None, 0);
-    one_key.queue_requests(Claim::Member, 500, Wait::Forever);
+    one_key.queue_requests(Claim::Member, 500, MonoUs::NEVER);
     let now = one_key.now;
     for client in 1_001..=1_500 {
         one_key.server.call(KEY, Family::Group, now, |visit| {
-            visit.wait(Some(Wait::Forever), ClientId(client))
+            visit.wait(Some(MonoUs::NEVER), ClientId(client))
         });
     }
     one_key.server.delete(KEY);
@@ -222,7 +222,11 @@ fn waiters_of_migrated_key_are_answered_in_slices() {
     let mut budget = 1_000;
     while one_key.server.engine.next_task(now, &mut budget).is_some() {
         one_key.server.engine.turn_away(
-            Key::of_queue(Db(KEY.0), &key_bytes(KEY)),
+            Key {
+                db: Db(KEY.0),
+                name: &key_bytes(KEY),
+                state: None,
+            },
             &Answer::KeyLeft,
             now,
         );
@@ -436,7 +440,7 @@ fn repeated_fences_are_heard_but_not_ones_own() {
 fn waiters_left_after_demotion_are_served_after_promotion() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
     let held = one_key.server.state(KEY).expect("it is held");
     let fence = held.body.holds().iter().next().expect("one hold").fence();
     one_key.server.engine.stand_down();

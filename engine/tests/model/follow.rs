@@ -10,8 +10,8 @@ use dsync_engine::calls::unfit::Unfit;
 use dsync_engine::change::{Change, Displaced, End, Limits};
 use dsync_engine::hold::Grant;
 use dsync_engine::saved::Loaded;
-use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Token, UnixMs};
-use dsync_engine::{Body, Family, Misfit, Reply, Request, Wait};
+use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, MonoUs, Token, UnixMs};
+use dsync_engine::{Body, Family, Misfit, Reply, Request};
 
 const YEAR_US: u64 = 366 * 86_400 * 1_000_000;
 
@@ -53,7 +53,7 @@ impl OneKey {
         followed
     }
 
-    fn run(&mut self, token: &str, wait: Option<Wait>, client: u64) -> Reply {
+    fn run(&mut self, token: &str, wait: Option<MonoUs>, client: u64) -> Reply {
         let request = Request {
             claim: Claim::Run,
             limit: None,
@@ -83,7 +83,7 @@ impl OneKey {
 fn remembered_limit_is_not_used_by_another_family() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Permits(1), Some(1), None, 0);
-    one_key.acquire(Claim::Permits(1), Some(1), Some(Wait::Forever), 1);
+    one_key.acquire(Claim::Permits(1), Some(1), Some(MonoUs::NEVER), 1);
     one_key.server.engine.disconnected(ClientId(1), one_key.now);
     let now = one_key.now;
     let token = Token::parse(b"client 0").expect("legal");
@@ -94,7 +94,7 @@ fn remembered_limit_is_not_used_by_another_family() {
     let Reply::Now(Answer::Run { .. }) = one_key.run("a", None, 2) else {
         panic!("the key is free");
     };
-    one_key.run("b", Some(Wait::Forever), 3);
+    one_key.run("b", Some(MonoUs::NEVER), 3);
     one_key.server.delete(KEY);
     let mut budget = 100;
     let (task, ..) = one_key
@@ -114,7 +114,7 @@ fn remembered_limit_is_not_used_by_another_family() {
     assert_eq!(replica.follow(Family::Once, &done.changes), Ok(()));
     // The token that comes back for its place still gets the semaphore's limit.
     one_key.server.delete(KEY);
-    one_key.acquire(Claim::Permits(1), None, Some(Wait::Forever), 1);
+    one_key.acquire(Claim::Permits(1), None, Some(MonoUs::NEVER), 1);
     let state = one_key.server.state(KEY).expect("granted");
     assert_eq!(state.body.limit_in_force(), Some(1));
 }

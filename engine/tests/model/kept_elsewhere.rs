@@ -11,9 +11,9 @@ use dsync_engine::change::{Change, KeptPlace};
 use dsync_engine::effect::HandedOver;
 use dsync_engine::saved::Loaded;
 use dsync_engine::types::{
-    Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, Now, Rank, Token, UnixMs, WaiterId,
+    Claim, ClientId, Db, Fence, LeaseMs, LeaseUs, MonoUs, Now, Rank, Token, UnixMs, WaiterId,
 };
-use dsync_engine::{Beginning, Body, Family, Key, Misfit, Reply, Settings, Wait};
+use dsync_engine::{Beginning, Body, Family, Key, Misfit, Reply, Settings};
 
 /// While another node has the slot, a place is neither dropped nor forgotten.
 #[test]
@@ -105,7 +105,7 @@ fn end_of_place_that_was_put_off_is_forgotten_when_its_token_asks_again() {
 #[test]
 fn places_that_left_with_their_slot_are_dropped_in_slices() {
     let mut one_key = OneKey::with_places(1..=300);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 301);
+    one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 301);
     one_key.server.delete(KEY);
     let now = one_key.now;
     let closed = Now {
@@ -113,7 +113,11 @@ fn places_that_left_with_their_slot_are_dropped_in_slices() {
         ..now
     };
     let name = key_bytes(KEY);
-    let key = Key::of_queue(Db(KEY.0), &name);
+    let key = Key {
+        db: Db(KEY.0),
+        name: &name,
+        state: None,
+    };
     let engine = &mut one_key.server.engine;
     engine.forget_places(key, closed);
     assert_eq!(engine.effects.changes, [], "not while it cannot write");
@@ -269,7 +273,7 @@ fn absent_place_leaves_aof_and_its_command_is_applied_otherwise() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
     let before = one_key.server.engine.fences().last();
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
     let rank = one_key.server.engine.fences().last();
     assert!(rank > before, "its rank was drawn");
     let mut left = vec![leave(rank.0)];
@@ -300,7 +304,7 @@ fn restored_places_come_to_name_without_kept_places() {
 
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
     one_key.server.engine.disconnected(ClientId(1), one_key.now);
     one_key.server.delete(KEY);
     adopt(&mut one_key);
@@ -308,7 +312,7 @@ fn restored_places_come_to_name_without_kept_places() {
 
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
-    let waiter = one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    let waiter = one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
     one_key.server.delete(KEY);
     adopt(&mut one_key);
     assert_eq!(one_key.places(), loaded().places);
@@ -422,7 +426,7 @@ fn flush_drops_kept_places_and_leaves_clients_in_order() {
     for (places, parked, plain) in [(MANY, 20, 20), (MANY, 20, 0), (3, 20, 20), (20, 3, 0)] {
         let case = format!("{places} places, {parked} clients on them, {plain} beside them");
         let mut one_key = OneKey::with_places(1..=places);
-        let forever = Some(Wait::Forever);
+        let forever = Some(MonoUs::NEVER);
         // Every other place from the first on.
         let on_places: Vec<u64> = (0..parked)
             .map(|n| 1 + 2 * n)
@@ -486,7 +490,7 @@ fn flush_drops_kept_places_and_leaves_clients_in_order() {
 fn place_restored_right_after_flush_runs_out() {
     let mut one_key = OneKey::with_places(1..=1);
     let places = one_key.places();
-    let gone = one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 2);
+    let gone = one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 2);
     one_key.server.flush(None);
     let loaded = Loaded {
         body: Body::new(Family::Lock),
@@ -540,7 +544,7 @@ fn places_loaded_after_flush_stay() {
 #[test]
 fn kept_place_outlives_grant_that_its_live_client_was_not_told_of() {
     let mut one_key = OneKey::with_places(1..=1);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Forever), 1);
+    one_key.acquire(Claim::Exclusive, None, Some(MonoUs::NEVER), 1);
     let now = one_key.now;
     let (_, done) = one_key.server.call(KEY, Family::Lock, now, |visit| {
         visit.release(Family::Lock, &client_token(0))

@@ -6,8 +6,8 @@ use crate::server::Server;
 use crate::world::World;
 use dsync_engine::answer::Answer;
 use dsync_engine::effect::Wake;
-use dsync_engine::types::{Claim, ClientId, LeaseMs, LeaseUs, Now, Token, WaiterId};
-use dsync_engine::{Family, Reply, Request, Settings, Wait};
+use dsync_engine::types::{Claim, ClientId, LeaseMs, LeaseUs, MonoUs, Now, Token, WaiterId};
+use dsync_engine::{Family, Reply, Request, Settings};
 
 pub const KEY: Name = (0, 0);
 const MS: u64 = 1_000;
@@ -48,7 +48,7 @@ impl OneKey {
         &mut self,
         claim: Claim,
         limit: Option<u32>,
-        wait: Option<Wait>,
+        wait: Option<MonoUs>,
         client: u64,
     ) -> Reply {
         let text = format!("client {client}");
@@ -75,7 +75,7 @@ impl OneKey {
     }
 
     /// Queues `count` requests, one after the other.
-    pub fn queue_requests(&mut self, claim: Claim, count: u64, wait: Wait) -> Vec<WaiterId> {
+    pub fn queue_requests(&mut self, claim: Claim, count: u64, wait: MonoUs) -> Vec<WaiterId> {
         let queue_up = |client| match self.acquire(claim, None, Some(wait), client) {
             Reply::Queued(id) => id,
             Reply::Now(answer) => panic!("client {client} is told {answer:?}"),
@@ -113,7 +113,7 @@ fn ten_thousand_waiters_are_granted_in_slices_in_order() {
     for (claim, limit, first) in kinds {
         let mut one_key = OneKey::new();
         one_key.acquire(first, limit, None, 0);
-        let all = one_key.queue_requests(claim, 10_000, Wait::Forever);
+        let all = one_key.queue_requests(claim, 10_000, MonoUs::NEVER);
         let token = Token::parse(b"client 0").expect("legal");
         let now = one_key.now;
         let family = claim.family();
@@ -176,7 +176,7 @@ fn ten_thousand_watchers_are_answered_in_slices() {
         let mut all: Vec<WaiterId> = Vec::new();
         for client in 1..=10_000 {
             let (reply, _) = one_key.server.call(KEY, Family::Group, now, |visit| {
-                visit.wait(Some(Wait::Forever), ClientId(client))
+                visit.wait(Some(MonoUs::NEVER), ClientId(client))
             });
             let Reply::Queued(id) = reply else {
                 panic!("client {client}: {reply:?}")
@@ -239,8 +239,8 @@ fn ten_thousand_watchers_are_answered_in_slices() {
 fn grant_wins_over_timeout_behind_299_waiters() {
     let mut one_key = OneKey::new();
     one_key.acquire(Claim::Exclusive, None, None, 0);
-    one_key.queue_requests(Claim::Shared, 299, Wait::Forever);
-    let short = Wait::Until(one_key.now.mono.after_ms(5));
+    one_key.queue_requests(Claim::Shared, 299, MonoUs::NEVER);
+    let short = one_key.now.mono.after_ms(5);
     let Reply::Queued(last) = one_key.acquire(Claim::Shared, None, Some(short), 300) else {
         panic!("it queues");
     };
@@ -263,7 +263,7 @@ fn grant_wins_over_timeout_when_leases_end_in_two_slices() {
     for client in 1_000..3_500 {
         one_key.acquire(Claim::Permits(1), Some(2_500), None, client);
     }
-    let short = Wait::Until(one_key.now.mono.after_ms(5));
+    let short = one_key.now.mono.after_ms(5);
     let Reply::Queued(all) = one_key.acquire(Claim::Permits(2_500), None, Some(short), 1) else {
         panic!("it queues");
     };

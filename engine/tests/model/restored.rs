@@ -12,8 +12,8 @@ use dsync_engine::change::{Change, Displaced, FinishedRound, KeptPlace, Tally};
 use dsync_engine::families::once::{Completion, Reason, Record};
 use dsync_engine::hold::Grant;
 use dsync_engine::saved::Loaded;
-use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, Rank, Token, UnixMs};
-use dsync_engine::{Body, Family, Wait};
+use dsync_engine::types::{Claim, ClientId, Db, Fence, LeaseMs, MonoUs, Rank, Token, UnixMs};
+use dsync_engine::{Body, Family};
 
 const NOW: u64 = START_US / 1_000;
 const DAY: u64 = 86_400_000;
@@ -248,7 +248,7 @@ fn restored_places_need_room_beside_waiters_and_take_that_of_vacant_places() {
     for are_vacant in [false, true] {
         let mut one_key = narrow();
         one_key.acquire(Claim::Exclusive, None, None, 0);
-        one_key.queue_requests(Claim::Exclusive, 6, Wait::Forever);
+        one_key.queue_requests(Claim::Exclusive, 6, MonoUs::NEVER);
         if are_vacant {
             for client in 1..=6 {
                 let now = one_key.now;

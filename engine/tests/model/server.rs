@@ -235,7 +235,11 @@ impl Server {
                 let name = self.name_of(db, name.as_bytes());
                 if self.keys.get(&name) == Some(&Stored::Foreign) {
                     let spelling = key_bytes(name);
-                    let key = Key::of_queue(db, &spelling);
+                    let key = Key {
+                        db,
+                        name: &spelling,
+                        state: None,
+                    };
                     self.engine.turn_away(key, &Answer::WrongType, now);
                     all.push(self.take_effects(name, Family::Lock));
                 } else {
@@ -397,7 +401,11 @@ impl Server {
             // It concerns no value, so the module opens no key for it.
             let spelling = key_bytes(name);
             let stored = self.keys.get(&name).copied();
-            let key = Key::of_queue(Db(name.0), &spelling);
+            let key = Key {
+                db: Db(name.0),
+                name: &spelling,
+                state: None,
+            };
             let followed = (self.engine)
                 .visit(key, now, |visit| visit.follow(family, changes))
                 .result;

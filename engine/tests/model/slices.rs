@@ -11,8 +11,8 @@ use crate::world::World;
 use dsync_engine::Task;
 use dsync_engine::answer::Answer;
 use dsync_engine::saved::Loaded;
-use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, LeaseUs, Now, Token};
-use dsync_engine::{Family, Reply, Request, Settings, Visit, Wait};
+use dsync_engine::types::{Claim, ClientId, Db, LeaseMs, LeaseUs, MonoUs, Now, Token};
+use dsync_engine::{Family, Reply, Request, Settings, Visit};
 
 const MS: u64 = 1_000;
 const LEASE_MS: u32 = 30_000;
@@ -368,7 +368,7 @@ fn flush_makes_thousand_queues_due_in_slices() {
         for number in 0..1_000 {
             let client = 10_000 + u64::from(number);
             large.ask(name(number), Claim::Exclusive, client, |request| {
-                request.wait = Some(Wait::Forever);
+                request.wait = Some(MonoUs::NEVER);
             });
         }
         large.server.flush(db);
@@ -399,7 +399,7 @@ fn demoted_server_drops_thousand_queues_in_slices() {
     for number in 0..1_000 {
         let client = 10_000 + u64::from(number);
         large.ask(name(number), Claim::Exclusive, client, |request| {
-            request.wait = Some(Wait::Forever);
+            request.wait = Some(MonoUs::NEVER);
         });
     }
     large.server.engine.stand_down();
@@ -477,7 +477,7 @@ fn large_keys_survive_random_slices() {
                         large.ask(key, Claim::Permits(1), client, |request| {
                             request.limit = Some(40);
                             match client % 5 {
-                                0 => request.wait = Some(Wait::Forever),
+                                0 => request.wait = Some(MonoUs::NEVER),
                                 _ => request.keep_ms = Some(1_000 + (client % 7) as u32 * 500),
                             }
                         });
@@ -538,7 +538,7 @@ fn delay_answers_exhausted_waiters_in_slices() {
     for client in 1..=300 {
         large.ask(KEY, Claim::Run, client, |request| {
             request.max_attempts = (client != 7).then_some(1);
-            request.wait = Some(Wait::Forever);
+            request.wait = Some(MonoUs::NEVER);
         });
     }
     assert_eq!(large.words(), ["run"]);

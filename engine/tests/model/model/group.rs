@@ -4,8 +4,8 @@ use super::queue::{ModelSeat, Sitter};
 use super::{Model, Name, Outcome, ms};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::End;
-use dsync_engine::types::{Now, Token};
-use dsync_engine::{Family, Refusal, Wait};
+use dsync_engine::types::{MonoUs, Now, Token};
+use dsync_engine::{Family, Refusal};
 
 impl Model {
     pub fn done(&mut self, name: Name, tokens: &[Token], now: Now) -> Option<u64> {
@@ -39,7 +39,7 @@ impl Model {
         Some(owed)
     }
 
-    pub fn wait(&mut self, name: Name, wait: Option<Wait>, client: u64, now: Now) -> Outcome {
+    pub fn wait(&mut self, name: Name, wait: Option<MonoUs>, client: u64, now: Now) -> Outcome {
         self.serve_removed_key(name, now);
         if self.is_other(name, Family::Group) {
             return Outcome::Now(Answer::WrongType);

@@ -4,8 +4,8 @@ use super::content::{FormerSeat, ModelHold};
 use super::{Model, ModelWake, Name};
 use crate::server::granted;
 use dsync_engine::answer::Answer;
-use dsync_engine::types::{Claim, ClientId, LeaseMs, Now, Token};
-use dsync_engine::{Family, FullQueue, Refusal, Request, Wait};
+use dsync_engine::types::{Claim, ClientId, LeaseMs, MonoUs, Now, Token};
+use dsync_engine::{Family, FullQueue, Refusal, Request};
 
 /// What stands at a place.
 #[derive(Clone)]
@@ -27,8 +27,13 @@ pub enum Sitter {
     Watching {
         ticket: u64,
         client: u64,
-        wait: Wait,
+        wait: MonoUs,
     },
+}
+
+/// Returns when a wait runs out, if it does.
+fn deadline_us(until: MonoUs) -> Option<u64> {
+    (until != MonoUs::NEVER).then_some(until.0)
 }
 
 /// How a place is kept, whether a client waits on it or not.
@@ -89,10 +94,10 @@ impl ModelSeat {
 
     pub(super) fn runs_out_us(&self) -> Option<u64> {
         match &self.sitter {
-            Sitter::Waiting { request, .. } => request.wait.and_then(Wait::deadline).map(|at| at.0),
+            Sitter::Waiting { request, .. } => request.wait.and_then(deadline_us),
             Sitter::Kept { .. } => None,
             Sitter::Vacant { until_us, .. } => Some(*until_us),
-            Sitter::Watching { wait, .. } => wait.deadline().map(|at| at.0),
+            Sitter::Watching { wait, .. } => deadline_us(*wait),
         }
     }
 

@@ -6,8 +6,8 @@ use crate::server::granted;
 use crate::steps::{Ask, Block, token};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
-use dsync_engine::types::{ClientId, Fence, LeaseMs, Token};
-use dsync_engine::{Family, Look, Refusal, Request, Visit, Wait};
+use dsync_engine::types::{ClientId, Fence, LeaseMs, MonoUs, Token};
+use dsync_engine::{Family, Look, Refusal, Request, Visit};
 
 impl World {
     pub(super) fn acquire(&mut self, ask: &Ask) -> Option<Answer> {
@@ -92,10 +92,10 @@ impl World {
         None
     }
 
-    pub(super) fn until(&self, block: Option<Block>) -> Option<Wait> {
+    pub(super) fn until(&self, block: Option<Block>) -> Option<MonoUs> {
         block.map(|block| match block {
-            Block::Forever => Wait::Forever,
-            Block::Ms(ms) => Wait::Until(self.now.mono.after_ms(ms)),
+            Block::Forever => MonoUs::NEVER,
+            Block::Ms(ms) => self.now.mono.after_ms(ms),
         })
     }
 
