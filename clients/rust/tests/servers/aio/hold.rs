@@ -21,7 +21,7 @@ async fn hold_is_renewed_beyond_its_lease() {
         .unwrap();
     assert!(timeout(5 * SECOND, hold.lost()).await.is_err());
     let left = server
-        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .ask(format!("DLOCK.CHECK jobs {}", hold.token()))
         .as_int();
     assert!(left > 0 && !hold.left().is_zero());
     hold.release().await.unwrap();

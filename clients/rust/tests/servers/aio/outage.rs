@@ -22,7 +22,7 @@ async fn hold_is_lost_by_the_own_clock_when_the_server_stops() {
     assert_eq!(timeout(LONG, hold.lost()).await.unwrap(), Loss::Unanswered);
     server.cont();
     let left = server
-        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .ask(format!("DLOCK.CHECK jobs {}", hold.token()))
         .as_int();
     assert!(left > 0);
     drop(hold);

@@ -16,7 +16,7 @@ fn hold_is_renewed_beyond_its_lease() {
     assert_eq!(hold.wait_lost(5 * SECOND), None);
     assert!(!hold.left().is_zero());
     let left = server
-        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .ask(format!("DLOCK.CHECK jobs {}", hold.token()))
         .as_int();
     assert!(left > 0);
     assert_eq!(server.info("dsync", "dsync_lock_lapsed"), "0");
@@ -30,7 +30,7 @@ fn revoked_hold_is_told_as_lost() {
     let hold = client.lock("jobs").lease(3 * SECOND).acquire().unwrap();
     let (tell, told) = mpsc::channel();
     hold.on_lost(move |loss| tell.send(loss).unwrap()).unwrap();
-    server.ask(&format!("DLOCK.REVOKE jobs {}", hold.fence()));
+    server.ask(format!("DLOCK.REVOKE jobs {}", hold.fence()));
     assert_eq!(told.recv_timeout(LONG), Ok(Loss::Ended));
     assert_eq!(hold.loss(), Some(Loss::Ended));
     assert!(hold.left().is_zero());

@@ -21,7 +21,7 @@ fn hold_is_lost_by_the_own_clock_when_the_server_stops() {
     server.cont();
     assert_eq!(hold.wait_lost(LONG), Some(Loss::Unanswered));
     let left = server
-        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .ask(format!("DLOCK.CHECK jobs {}", hold.token()))
         .as_int();
     assert!(left > 0);
     drop(hold);

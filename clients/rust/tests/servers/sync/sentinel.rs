@@ -23,7 +23,7 @@ fn hold_and_waiter_outlive(failover: impl FnOnce(&mut Sentinel)) {
     // The hold lives on the new primary with its old fence, and its renewals arrive there.
     let left = sentinel
         .second
-        .ask(&format!("DLOCK.CHECK jobs {}", hold.token()))
+        .ask(format!("DLOCK.CHECK jobs {}", hold.token()))
         .as_int();
     assert!(left > 0);
     assert_eq!(hold.wait_lost(12 * SECOND), None);
