@@ -9,10 +9,7 @@ use crate::support::steps::SOON;
 use crate::support::*;
 use std::fs;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -74,77 +71,35 @@ time_t time(time_t *to) {
 }
 "#;
 
-/// A server whose wall clock the test sets. The harness cannot give a server environment variables.
+/// A server whose wall clock the test sets.
 struct ShiftedServer {
-    child: Child,
-    dir: PathBuf,
-    address: SocketAddr,
+    server: Server,
+    folder: Folder,
 }
 
 impl ShiftedServer {
     /// Returns `None` without a C compiler.
     fn start() -> Option<ShiftedServer> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("dsync-test-clock-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        fs::create_dir_all(&dir).expect("a directory is made");
-        fs::write(dir.join("shim.c"), SHIM).expect("the shim is written");
-        fs::write(dir.join("shift"), [0; 16]).expect("the shift is written");
+        let folder = Folder::new();
+        fs::write(folder.path("shim.c"), SHIM).expect("the shim is written");
+        fs::write(folder.path("shift"), [0; 16]).expect("the shift is written");
         let compiled = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
-            .args([dir.join("shim.so"), dir.join("shim.c")])
+            .args([folder.path("shim.so"), folder.path("shim.c")])
             .status();
         if !compiled.is_ok_and(|status| status.success()) {
             eprintln!("skipped: no C compiler");
             return None;
         }
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let address = free.local_addr().expect("a bound socket has an address");
-        drop(free);
-        let server = std::env::var("DSYNC_TEST_SERVER").unwrap_or("redis-server".to_owned());
-        let module = std::env::var("DSYNC_TEST_MODULE").unwrap_or(format!(
-            "{}/target/release/libdsync.so",
-            env!("CARGO_MANIFEST_DIR")
-        ));
-        let module = fs::canonicalize(module).expect("the module is built");
-        let child = Command::new("setpriv")
-            .args([
-                "--pdeathsig",
-                "KILL",
-                &server,
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-            ])
-            .args(["--port", &address.port().to_string(), "--logfile", "log"])
-            .arg("--dir")
-            .arg(&dir)
-            .arg("--loadmodule")
-            .arg(module)
-            .env("LD_PRELOAD", dir.join("shim.so"))
-            .env("DSYNC_TEST_SHIFT", dir.join("shift"))
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the server starts");
-        let server = ShiftedServer {
-            child,
-            dir,
-            address,
-        };
-        eventually("the server's answer", SOON, || {
-            Client::connect(address).is_ok_and(|mut client| {
-                client
-                    .try_call(&["PING"])
-                    .is_some_and(|pong| pong == "PONG")
-            })
-        });
-        Some(server)
+        let builder = Server::builder().env("LD_PRELOAD", folder.path("shim.so"));
+        let server = builder
+            .env("DSYNC_TEST_SHIFT", folder.path("shift"))
+            .start();
+        Some(ShiftedServer { server, folder })
     }
 
     fn connect(&self) -> Client {
-        Client::connect(self.address).expect("the server listens")
+        self.server.connect()
     }
 
     fn shift_by(&self, us: i64) {
@@ -156,24 +111,10 @@ impl ShiftedServer {
         // Writes in place: the server has the file mapped, so it must never be truncated.
         let file = fs::OpenOptions::new()
             .write(true)
-            .open(self.dir.join("shift"));
+            .open(self.folder.path("shift"));
         let words = [us.to_ne_bytes(), number.to_ne_bytes()].concat();
         file.and_then(|mut file| file.write_all(&words))
             .expect("the shift is written");
-    }
-}
-
-impl Drop for ShiftedServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if thread::panicking() {
-            eprintln!(
-                "{}",
-                fs::read_to_string(self.dir.join("log")).unwrap_or_default()
-            );
-        }
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 

@@ -5,7 +5,6 @@
 use crate::support::steps::SOON;
 use crate::support::*;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -53,44 +52,6 @@ fn queue(server: &Server, request: &[&str], count: u64) -> Client {
     client.send(request);
     wait_for_blocked(server, count);
     client
-}
-
-/// Starts a server that must refuse to start; returns its log.
-fn refusal(directory: &Path, lines: &[String]) -> String {
-    let module = std::env::var("DSYNC_TEST_MODULE")
-        .unwrap_or_else(|_| format!("{}/target/release/libdsync.so", env!("CARGO_MANIFEST_DIR")));
-    let module = Path::new(&module)
-        .canonicalize()
-        .expect("the module is built");
-    let path = directory.join("refused.conf");
-    let config = format!(
-        "port 0\nunixsocket {}\nsave \"\"\nloadmodule {} {}\n",
-        directory.join("refused.sock").display(),
-        module.display(),
-        lines.join("\n"),
-    );
-    std::fs::write(&path, config).expect("written");
-    let binary = std::env::var("DSYNC_TEST_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-    let log = directory.join("refused.log");
-    let out = std::fs::File::create(&log).expect("created");
-    let mut child = Command::new(binary)
-        .arg(&path)
-        .stdout(Stdio::from(out.try_clone().expect("a second handle")))
-        .stderr(Stdio::from(out))
-        .spawn()
-        .expect("the server can be run");
-    let text = || std::fs::read_to_string(&log).expect("the log");
-    let mut status = None;
-    eventually(&format!("a refusal of {lines:?}"), SOON, || {
-        status = child.try_wait().expect("a child of ours");
-        if status.is_none() && text().contains("eady to accept connections") {
-            child.kill().expect("a child of ours may be killed");
-        }
-        status.is_some()
-    });
-    let status = status.expect("it has ended");
-    assert!(!status.success(), "{lines:?}: {}", text());
-    text()
 }
 
 #[test]
@@ -240,7 +201,6 @@ fn config_rewrite_is_read_by_the_next_start() {
 
 #[test]
 fn wrong_setting_stops_the_start_and_is_named() {
-    let helper = Server::builder().without_module().start();
     for (arguments, said) in [
         ("rejoin-ms", "rejoin-ms"),
         ("rejoin-ms -1", "rejoin-ms -1"),
@@ -257,7 +217,9 @@ fn wrong_setting_stops_the_start_and_is_named() {
         // The server itself refuses this line, in its own words.
         ("\ndsync.no-such-thing 1", ""),
     ] {
-        let log = refusal(helper.dir(), &[arguments.to_owned()]);
+        let Err(log) = Server::builder().module_arg(arguments).try_start() else {
+            panic!("a server started with {arguments:?}");
+        };
         assert!(log.contains(said), "{arguments:?}: no {said:?} in\n{log}");
     }
 }

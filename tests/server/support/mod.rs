@@ -34,8 +34,9 @@ mod victim;
 
 pub use documents::{Typed, acl_users, blocks, document, typed_lines};
 pub use dsync_testkit::{
-    Argument, Builder, Client, Closed, Cluster, ClusterBuilder, Flavour, Host, Move, Network,
-    Product, Reply, Router, Sentinels, Server, call, eventually, module_path, parse_reply, send,
+    Argument, Builder, Client, Closed, Cluster, ClusterBuilder, Flavour, Folder, Host, Move,
+    Network, Product, Reply, Router, Sentinels, Server, call, eventually, module_path, parse_reply,
+    send,
 };
 pub use eventually::{blocked_clients, digest, wait_for_blocked};
 pub use packed::{STREAM, packed, sealed};
