@@ -93,6 +93,12 @@ fn signal(pid: u32, name: &str) {
     }
 }
 
+/// Whether the process with this id runs. A zombie, which has ended but was not waited for, does not.
+pub fn lives(pid: &str) -> bool {
+    let pid = pid.trim().parse();
+    pid.is_ok_and(|pid| state(pid).is_ok_and(|state| !matches!(state, 'Z' | 'X')))
+}
+
 /// The letter of the main thread's state in /proc.
 pub fn state(pid: u32) -> io::Result<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;

@@ -1,7 +1,7 @@
 //! Servers (of `testkit/`), commands and conditions. Everything that is started here ends with the test, whatever happens.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use dsync_testkit::Sentinels;
+pub use dsync_testkit::process::lives;
 pub use dsync_testkit::{Folder, Proxy, Server};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
@@ -73,13 +74,6 @@ pub fn shell_status(status: ExitStatus) -> i32 {
     status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
-}
-
-/// Whether a process lives and is no zombie.
-pub fn lives(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// A command of the tool for a server.

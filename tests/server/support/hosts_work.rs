@@ -2,6 +2,7 @@
 
 use crate::support::steps::SOON;
 use crate::support::*;
+use dsync_testkit::process::lives;
 
 fn plain() -> Builder {
     Server::builder().without_module()
@@ -108,13 +109,4 @@ fn host_of_a_killed_test_process_is_gone_too() {
         !processes.iter().any(|pid| lives(pid))
     });
     std::fs::remove_dir_all(dir).expect("the victim's directory is still there");
-}
-
-/// Whether a process runs. A zombie, which has ended but was not waited for, does not.
-fn lives(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| {
-        stat.rsplit_once(") ")
-            .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-    })
 }
