@@ -86,3 +86,15 @@ pub enum FullQueue {
     /// Kept places have reached half of the server's bound. The number is the half.
     HalfOfServer(u64),
 }
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Answer {
+        Answer::Refused(refusal)
+    }
+}
+
+impl From<FullQueue> for Answer {
+    fn from(full: FullQueue) -> Answer {
+        Answer::Refused(Refusal::QueueFull(full))
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! Calls on one key are functions of [`Visit`](crate::visit::Visit), and [`Engine::visit`](crate::Engine::visit) closes
 //! each visit. From the lowest, which all others use:
-//! - `grant`, `end`, `part`: how a hold begins and ends, and how a place leaves its queue;
+//! - `grant`, `end`, `places`: how a hold begins and ends, and how a place joins its queue and leaves it;
 //! - `next`: what a queue needs; `serve` does it; `close` settles the key: who is served, what is removed, what is indexed;
 //! - `acquire`, `release`, `group`, `once`: what clients ask for; `look` only reads;
 //! - `perform`: what comes due, one task at a time; `timer` says which is next, and does background work;
@@ -24,8 +24,8 @@ mod keyspace;
 pub(crate) mod look;
 mod next;
 mod once;
-mod part;
 mod perform;
+mod places;
 mod release;
 mod serve;
 mod timer;

@@ -3,6 +3,7 @@
 use crate::agenda::task::Task;
 use crate::engine::Engine;
 use crate::queue::place::Presence;
+use crate::state::families::policy::Admission;
 use crate::store::slab::StateId;
 use crate::store::spaces::Space;
 use crate::types::{Family, Now};
@@ -48,8 +49,8 @@ impl Engine {
                 .is_some_and(|queue| self.queues.will_be_due(queue) || put_off(Task::Serve(queue)));
             let head = queue.and_then(|queue| self.queues.get(queue)?.head());
             if let Some(head) = head.filter(|_| now.may_write && self.is_serving() && !due) {
-                let admits = body.admits(head.claim, body.limit_in_force());
-                must(!admits, "a grantable head waits");
+                let becomes = body.admission(head.claim, body.limit_in_force(), None);
+                must(!matches!(becomes, Admission::Now), "a grantable head waits");
             }
         }
         let noted = Family::ALL.map(|family| self.store.holds(family));

@@ -23,7 +23,6 @@ pub struct UnaskedEnd {
 
 impl UnaskedEnd {
     /// `late_ms` is for how long the lease has run out, `None` if it still runs.
-    #[must_use]
     pub fn of(hold: &Hold, how: End, at: UnixMs, late_ms: Option<u64>) -> UnaskedEnd {
         let late_ms = match how {
             // On a server that goes by the written deadline, a clock that was set back may say that it still runs.

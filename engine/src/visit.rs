@@ -12,14 +12,21 @@ use crate::change::Change;
 use crate::effect::Note;
 use crate::engine::Engine;
 use crate::hold::Hold;
-use crate::queue::wait_queue::WaitQueue;
+use crate::queue::place::Place;
+use crate::queue::wait_queue::{Left, WaitQueue};
 use crate::state::{Body, Misfit};
 use crate::store::slab::StateId;
-use crate::types::{ClientId, Db, Family, Now, QueueId, Rank};
+use crate::types::{ClientId, Db, Family, Now, QueueId, Rank, WaiterId};
 
 /// The key holds another family's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongType;
+
+impl From<WrongType> for Answer {
+    fn from(WrongType: WrongType) -> Answer {
+        Answer::WrongType
+    }
+}
 
 /// The state refused a change that the engine decided: see [`Note::Refused`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +69,8 @@ pub struct Visit<'v> {
 pub(crate) struct Asking {
     pub(crate) rank: Rank,
     pub(crate) client: ClientId,
+    /// The number under which the client is parked, unless its place is kept.
+    pub(crate) waiter: Option<WaiterId>,
 }
 
 impl<'v> Visit<'v> {
@@ -83,7 +92,6 @@ impl<'v> Visit<'v> {
         }
     }
 
-    #[must_use]
     pub fn now(&self) -> Now {
         self.now
     }
@@ -93,22 +101,9 @@ impl<'v> Visit<'v> {
         Some(&self.engine.store.get(self.state?)?.body)
     }
 
-    /// Returns the value of the key, or an error if it is of another family.
-    pub(crate) fn body_of(&self, family: Family) -> Result<Option<&Body>, WrongType> {
-        match self.body() {
-            Some(body) if body.family() != family => Err(WrongType),
-            body => Ok(body),
-        }
-    }
-
+    /// Returns the queue of the key, if it is not gone since it was found.
     pub(crate) fn queue(&self) -> Option<&WaitQueue> {
         self.engine.queues.get(self.queue?)
-    }
-
-    /// Returns the queue of the key, if it is not gone since it was found.
-    pub(crate) fn find_queue(&mut self) -> Option<QueueId> {
-        self.queue = self.queue.filter(|_| self.queue().is_some());
-        self.queue
     }
 
     /// Whether a request waits for a grant, so that a new one must queue behind it.
@@ -118,10 +113,30 @@ impl<'v> Visit<'v> {
 
     /// Returns the queue of the key, and makes it if there is none. The caller must add a place at once.
     pub(crate) fn make_queue(&mut self) -> QueueId {
-        let found = self.find_queue();
+        let found = self.queue.filter(|_| self.queue().is_some());
         let queue = found.unwrap_or_else(|| self.engine.queues.find_or_make(self.db, self.name));
         self.queue = Some(queue);
         queue
+    }
+
+    /// Makes the queue of the key due, if there is one.
+    pub(crate) fn set_queue_due(&mut self) {
+        if let Some(queue) = self.queue {
+            self.engine.queues.set_due(queue);
+        }
+    }
+
+    /// Removes the place or watcher with this rank from the queue of the key.
+    pub(crate) fn leave(&mut self, rank: Rank) -> Option<Left> {
+        self.engine.queues.leave(self.queue?, rank)
+    }
+
+    /// Removes the place with this rank from the queue of the key.
+    pub(crate) fn take_place(&mut self, rank: Rank) -> Option<Place> {
+        match self.leave(rank)? {
+            Left::Place(place) => Some(place),
+            Left::Watcher(_) => None,
+        }
     }
 
     /// Notes what is free, unless that was done before.
@@ -147,63 +162,60 @@ impl<'v> Visit<'v> {
         self.body().map_or(u64::MAX, Body::free_capacity)
     }
 
-    /// Applies a change that the engine decided, and records it in the effects. Returns the hold that it ended, if any.
+    /// Applies a change that the engine decided to the state of the key, and records it in the effects. Returns the hold
+    /// that it ended, if any.
     ///
     /// A state refuses such a change only if the engine has a defect. The change is then logged but not recorded,
     /// because no replica could apply it and no server could load it from an AOF.
-    pub(crate) fn decide(
-        &mut self,
-        family: Family,
-        change: Change,
-    ) -> Result<Option<Hold>, NotDecided> {
+    pub(crate) fn decide(&mut self, change: Change) -> Result<Option<Hold>, NotDecided> {
         self.is_stale = true;
         if change.modifies() {
             self.note_capacity();
         }
-        let is_new = self.state.is_none();
-        if is_new && self.create(family).is_none() {
-            return Err(self.refused(&change, Misfit::Full));
+        match self.apply(&change) {
+            Ok(ended) => {
+                let effects = &mut self.engine.effects;
+                effects.modified |= change.modifies();
+                effects.may_free_capacity |= ended.is_some() || change.may_free_capacity();
+                effects.changes.push(change);
+                Ok(ended)
+            }
+            Err(misfit) => {
+                let change = change.to_string();
+                let notes = &mut self.engine.effects.notes;
+                notes.push(Note::Refused { change, misfit });
+                Err(NotDecided)
+            }
         }
+    }
+
+    /// Applies a change to the state of the key, and counts what it does.
+    fn apply(&mut self, change: &Change) -> Result<Option<Hold>, Misfit> {
         let engine = &mut *self.engine;
         let body = self.state.and_then(|id| engine.store.body_mut(id));
-        let body = body.ok_or(NotDecided)?;
-        let limit_changes = body.limits().changes;
-        let ended = match body.apply(&change) {
-            Ok(ended) => ended,
-            Err(misfit) => {
-                if is_new {
-                    self.discard();
-                }
-                return Err(self.refused(&change, misfit));
-            }
-        };
-        let limit_changes = body.limits().changes.saturating_sub(limit_changes);
+        let body = body.ok_or(Misfit::Full)?;
+        let (family, changes_before) = (body.family(), body.limits().changes);
+        let ended = body.apply(change)?;
+        let limit_changes = body.limits().changes.saturating_sub(changes_before);
         engine.stats.counters_mut(family).limit_changes += limit_changes;
+        let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
+        engine.stats.decided(family, change, unrenewed);
         let has_come = matches!(change, Change::Grant(_));
         let (come, gone) = (usize::from(has_come), usize::from(ended.is_some()));
         engine.store.count_holds(family, come, gone);
-        let unrenewed = ended.as_ref().is_some_and(|hold| !hold.is_renewed());
-        engine.stats.decided(family, &change, unrenewed);
-        engine.effects.modified |= change.modifies();
-        engine.effects.may_free_capacity |= ended.is_some() || change.may_free_capacity();
-        engine.effects.changes.push(change);
         if let Some(hold) = &ended {
             engine.store.unbind(hold);
         }
         Ok(ended)
     }
 
-    fn refused(&mut self, change: &Change, misfit: Misfit) -> NotDecided {
-        let change = change.to_string();
-        let notes = &mut self.engine.effects.notes;
-        notes.push(Note::Refused { change, misfit });
-        NotDecided
-    }
-
-    /// Makes an empty state for a key that has none. Returns `None` if all two billion ids are in use.
-    pub(crate) fn create(&mut self, family: Family) -> Option<StateId> {
-        let body = Body::new(family);
-        self.state = self.engine.store.insert(body, self.db, self.name);
+    /// Makes an empty state if the key has none. Returns its id; `None` if all two billion ids are in use.
+    pub(crate) fn make_state(&mut self, family: Family) -> Option<StateId> {
+        if self.state.is_none() {
+            self.note_capacity();
+            let body = Body::new(family);
+            self.state = self.engine.store.insert(body, self.db, self.name);
+        }
         self.state
     }
 
@@ -238,9 +250,8 @@ mod tests {
             may_write: true,
         };
         let mut visit = Visit::new(&mut engine, key, now);
-        let decided = visit.decide(Family::Once, Change::Limit(1));
-        assert!(decided.is_err());
-        assert!(visit.state.is_none(), "no empty key is left behind");
+        visit.make_state(Family::Once);
+        assert!(visit.decide(Change::Limit(1)).is_err());
         let effects = &engine.effects;
         assert!(effects.changes.is_empty());
         assert!(!effects.modified && !effects.may_free_capacity);

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::state::Body;
 use crate::store::slab::StateId;
 use crate::types::{Family, Now};
-use crate::visit::{Key, Visit};
+use crate::visit::{Key, Visit, WrongType};
 
 /// What a visit leaves, besides the effects.
 pub struct Visited<R> {
@@ -54,7 +54,7 @@ impl Visit<'_> {
     /// in the deadline indexes.
     pub(crate) fn settle(&mut self) {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
-        let queue = self.find_queue();
+        let queue = self.queue.filter(|_| self.queue().is_some());
         self.may_come_due = true;
         self.serve();
         let queued = self.queue();
@@ -65,13 +65,16 @@ impl Visit<'_> {
             queue.holder = self.state;
         }
         let Some(id) = self.state else { return };
+        let now = self.now.unix();
         if let Some(queue) = queue {
             if let Some(body) = self.engine.store.body_mut(id) {
                 body.local().watched(self.now.unix());
             }
             self.engine.queues.drop_if_empty(queue);
         }
-        if self.now.may_write && !keeps && self.is_at_its_end(waited) {
+        let settings = &self.engine.settings;
+        let is_over = |body: &Body| !body.outlives_use(settings, waited, now);
+        if self.now.may_write && !keeps && self.body().is_some_and(is_over) {
             self.vanish();
         } else {
             self.engine.index(id);
@@ -79,18 +82,18 @@ impl Visit<'_> {
         self.is_stale = false;
     }
 
-    /// Serves the queue of an absent key. The key was removed a moment ago, so its waiters came before the request
-    /// that is made now.
-    pub(crate) fn settle_if_absent(&mut self) {
+    /// Returns the value of the key, or an error if it is of another family. If the key is absent, its queue is served
+    /// first: the key was removed a moment ago, so its waiters came before the request that is made now.
+    pub(crate) fn settled_body_of(&mut self, family: Family) -> Result<Option<&Body>, WrongType> {
         if self.state.is_none() {
             self.settle();
         }
+        self.body_of(family)
     }
 
     /// Removes the key, and records that as a change.
     fn vanish(&mut self) {
-        let family = self.body().map_or(Family::Lock, Body::family);
-        let _ = self.decide(family, Change::Vanish);
+        let _ = self.decide(Change::Vanish);
         self.discard();
     }
 
@@ -101,18 +104,8 @@ impl Visit<'_> {
         if is_over {
             self.vanish();
             self.is_stale = false;
-            if let Some(queue) = self.queue {
-                self.engine.queues.set_due(queue);
-            }
+            self.set_queue_due();
         }
         is_over
-    }
-
-    /// Whether nothing keeps the state: it has no holds, no pause, no pinned limit, and nothing that is still retained.
-    /// `waited` says that requests wait for the key.
-    fn is_at_its_end(&self, waited: bool) -> bool {
-        let (settings, now) = (&self.engine.settings, self.now.unix());
-        let body = self.body();
-        body.is_some_and(|body| !body.outlives_use(settings, waited, now))
     }
 }

@@ -21,22 +21,26 @@ impl Engine {
     pub fn disconnected(&mut self, client: ClientId, now: Now) -> bool {
         let place = self.queues.waiter_of(client);
         let place = place.and_then(|waiter| self.queues.place_of(waiter));
-        if let Some((queue, rank)) = place {
-            let detached = self.detach(queue, rank, now).map(|(_, family)| family);
-            let family = detached.or_else(|| self.lose(queue, rank, now));
-            if let Some(family) = family {
-                self.stats.counters_mut(family).wait_disconnects += 1;
-            }
+        let family = place.and_then(|place| self.depart(place, self.settings.rejoin_ms, now));
+        if let Some(family) = family {
+            self.stats.counters_mut(family).wait_disconnects += 1;
         }
         self.agenda.closed(client, &self.store) || place.is_some()
     }
 
-    /// Removes the waiter at this place, whose connection has closed, and leaves the place vacant if the client chose the
-    /// token. Returns its family.
-    fn lose(&mut self, queue: QueueId, rank: Rank, now: Now) -> Option<Family> {
+    /// Removes the waiter at this place, and leaves the place vacant for so long if the client chose the token. A kept
+    /// place stays one. Returns its family.
+    fn depart(
+        &mut self,
+        (queue, rank): (QueueId, Rank),
+        rejoin_ms: u64,
+        now: Now,
+    ) -> Option<Family> {
+        if let Some((_, family)) = self.detach(queue, rank, now) {
+            return Some(family);
+        }
         let left = self.queues.leave(queue, rank)?;
         let family = left.family();
-        let rejoin_ms = self.settings.rejoin_ms;
         if let Left::Place(place) = left
             && rejoin_ms > 0
             && let Some(vacant) = place.vacated(now.mono.after_ms(rejoin_ms), None)
@@ -50,14 +54,8 @@ impl Engine {
     /// Removes the waiter without an answer from the engine, and leaves no vacant place for it. A kept place stays.
     /// Returns whether it waited.
     pub fn leave(&mut self, waiter: WaiterId, now: Now) -> bool {
-        let Some((queue, rank)) = self.queues.place_of(waiter) else {
-            return false;
-        };
-        if self.detach(queue, rank, now).is_none() {
-            self.queues.leave(queue, rank);
-            self.queues.left_unserved(queue);
-        }
-        true
+        let place = self.queues.place_of(waiter);
+        place.and_then(|place| self.depart(place, 0, now)).is_some()
     }
 
     /// Notes that a grant could not be delivered: its hold ends as soon as the server can write, and the next waiter is

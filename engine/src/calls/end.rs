@@ -7,7 +7,7 @@ use crate::change::{Change, End};
 use crate::effect::Note;
 use crate::hold::Hold;
 use crate::state::Body;
-use crate::types::{Family, Fence, UnixMs};
+use crate::types::{Fence, UnixMs};
 use crate::unasked::UnaskedEnd;
 use crate::visit::Visit;
 
@@ -20,14 +20,14 @@ impl Visit<'_> {
     ///
     /// What comes back is a change of its own, and not a part of END: a server that was given a saved state in between
     /// knows of nothing that was displaced, and one of an earlier version never does.
-    pub(crate) fn end(&mut self, family: Family, fence: Fence, how: End) {
+    pub(crate) fn end(&mut self, fence: Fence, how: End) {
         let body = self.body().filter(|_| how == End::Undelivered);
         let displaced = body.and_then(Body::displaced);
         let at = self.now.unix();
-        let ended = self.decide(family, Change::End { fence, how, at });
+        let ended = self.decide(Change::End { fence, how, at });
         let brought_back = displaced.and_then(|displaced| self.body()?.brought_back(displaced));
         if let Some(brought_back) = brought_back {
-            let _ = self.decide(family, brought_back);
+            let _ = self.decide(brought_back);
         }
         if how.is_unasked()
             && let Ok(Some(hold)) = ended
@@ -57,21 +57,20 @@ impl Visit<'_> {
             self.is_stale = true;
         }
         for _ in 0..LAPSES {
-            let Some((family, fence)) = self.overdue_hold() else {
+            let Some(hold) = self.overdue_hold() else {
                 return;
             };
-            let hold = self.body().and_then(|body| body.holds().get(fence));
-            let unheard = hold.and_then(Hold::unheard_ms);
+            let unheard = hold.unheard_ms();
             let how = unheard.map_or(End::Lapsed, |_| End::Undelivered);
-            self.end(family, fence, how);
+            self.end(hold.fence(), how);
         }
     }
 
-    /// Returns the hold whose lease has run out first, if one has, and its family.
-    pub(crate) fn overdue_hold(&self) -> Option<(Family, Fence)> {
-        let body = self.body()?;
-        let (due, fence) = body.holds().earliest(self.engine.term.since())?;
-        (due <= self.now.lease).then(|| (body.family(), fence))
+    /// Returns the hold whose lease has run out first, if one has.
+    pub(crate) fn overdue_hold(&self) -> Option<&Hold> {
+        let holds = self.body()?.holds();
+        let (due, fence) = holds.earliest(self.engine.term.since())?;
+        holds.get(fence).filter(|_| due <= self.now.lease)
     }
 
     /// Ends the delay and the pause of this key, each if its time is up.
@@ -79,16 +78,15 @@ impl Visit<'_> {
         let Some(body) = self.body().filter(|body| body.opens_at().is_some()) else {
             return;
         };
-        let family = body.family();
         let has_come = |at: Option<UnixMs>| at.is_some_and(|at| at.has_come(self.now.unix()));
         let delay_is_over = has_come(body.delayed_until());
         let pause_is_over = has_come(body.paused_until());
         // Replicas get each end as a change too, so that they hold what this server holds.
         if delay_is_over {
-            let _ = self.decide(family, Change::Delay { until: None });
+            let _ = self.decide(Change::Delay { until: None });
         }
         if pause_is_over {
-            let _ = self.decide(family, Change::Pause { until: None });
+            let _ = self.decide(Change::Pause { until: None });
         }
     }
 }

@@ -5,7 +5,6 @@
 use crate::calls::kept_elsewhere::PlacesInTurn;
 use crate::change::{Change, Misfit};
 use crate::effect::Note;
-use crate::hold::Grant;
 use crate::store::slab::StateId;
 use crate::term::TakeOver;
 use crate::types::Family;
@@ -44,7 +43,7 @@ impl Visit<'_> {
         }
         if !leaves_only && !changes.is_empty() {
             let is_new = self.state.is_none();
-            let id = self.state.or_else(|| self.create(family));
+            let id = self.make_state(family);
             let id = id.ok_or_else(|| misfit(0, Misfit::Full))?;
             if let Err((at, reason)) = self.apply_all(id, family, changes) {
                 if is_new {
@@ -101,13 +100,8 @@ impl Visit<'_> {
             return;
         }
         let from = TakeOver::at(self.now, engine.settings.takeover_grace_ms);
-        for change in changes {
-            if let Change::Grant(Grant { fence, .. })
-            | Change::Renew { fence, .. }
-            | Change::Unheard { fence, .. } = change
-            {
-                engine.term.take_up(&mut engine.store, id, *fence, from);
-            }
+        for fence in changes.iter().filter_map(Change::fence) {
+            engine.term.take_up(&mut engine.store, id, fence, from);
         }
         engine.index(id);
     }

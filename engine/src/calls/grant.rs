@@ -4,18 +4,8 @@ use crate::answer::{Answer, Refusal};
 use crate::change::Change;
 use crate::hold::Grant;
 use crate::state::Body;
-use crate::types::{Claim, ClientId, Fence, LeaseMs, Token};
+use crate::types::{Claim, ClientId, Family, Fence, LeaseMs, Token};
 use crate::visit::Visit;
-
-/// What a new hold will have.
-pub(crate) struct NewHold {
-    pub(crate) token: Token,
-    pub(crate) claim: Claim,
-    pub(crate) lease: LeaseMs,
-    pub(crate) owner: Option<Box<[u8]>>,
-    /// The limit that its request brings with it, if any.
-    pub(crate) limit: Option<u32>,
-}
 
 /// Who is told of a grant.
 #[derive(Clone, Copy)]
@@ -28,21 +18,20 @@ pub(crate) enum Told {
 
 impl Visit<'_> {
     /// Grants a hold, and returns its fence; `None` if the state has refused it.
-    pub(crate) fn grant(&mut self, hold: NewHold, told: Told) -> Option<Fence> {
-        let NewHold {
-            token,
-            claim,
-            lease,
-            owner,
-            limit,
-        } = hold;
+    pub(crate) fn grant(
+        &mut self,
+        token: Token,
+        claim: Claim,
+        lease: LeaseMs,
+        owner: Option<Box<[u8]>>,
+        told: Told,
+    ) -> Option<Fence> {
         let first = match told {
             Told::Client { .. } => lease,
             Told::Nobody { keep_ms } => LeaseMs(keep_ms).min(lease),
         };
         let now = self.now;
         let fence = self.engine.term.fences.next(now);
-        self.put_limit_in_force(claim, limit);
         let grant = Grant {
             fence,
             token,
@@ -53,9 +42,10 @@ impl Visit<'_> {
             renewed: false,
             owner,
         };
-        self.decide(claim.family(), Change::Grant(grant)).ok()?;
+        self.make_state(claim.family());
+        self.decide(Change::Grant(grant)).ok()?;
         if let Told::Nobody { keep_ms } = told {
-            let _ = self.decide(claim.family(), Change::Unheard { fence, keep_ms });
+            let _ = self.decide(Change::Unheard { fence, keep_ms });
         }
         self.set_due(fence, first);
         if let Told::Client { client, ephemeral } = told {
@@ -99,27 +89,25 @@ impl Visit<'_> {
 
     /// Gives the hold a new lease from now.
     pub(crate) fn renew_hold(&mut self, fence: Fence, lease: LeaseMs) {
-        let Some(family) = self.body().map(Body::family) else {
-            return;
-        };
         let deadline = self.now.unix().after_ms(u64::from(lease.0));
         let renew = Change::Renew {
             fence,
             lease,
             deadline,
         };
-        if self.decide(family, renew).is_ok() {
+        if self.decide(renew).is_ok() {
             self.set_due(fence, lease);
         }
     }
 
     /// Puts a limit in force that a request has brought with it.
-    pub(crate) fn put_limit_in_force(&mut self, claim: Claim, asked: Option<u32>) {
+    pub(crate) fn put_limit_in_force(&mut self, family: Family, asked: Option<u32>) {
         if let Some(limit) = asked
             && self.body().and_then(|body| body.limits().limit) != asked
         {
+            self.make_state(family);
             // If the state refuses the limit, `decide` logs it and the limit in force stays.
-            let _ = self.decide(claim.family(), Change::Limit(limit));
+            let _ = self.decide(Change::Limit(limit));
         }
     }
 

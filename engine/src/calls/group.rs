@@ -1,7 +1,7 @@
 //! What only wait groups have: DONE, EXPECT and WAIT.
 
-use crate::answer::{Answer, Refusal};
-use crate::calls::acquire::Reply;
+use crate::answer::Answer;
+use crate::calls::acquire::{Asked, Reply};
 use crate::change::{Change, End};
 use crate::hold::Hold;
 use crate::queue::place::{Parked, Watcher};
@@ -21,10 +21,9 @@ impl Visit<'_> {
         self.body_of(Family::Group)?;
         let mut ended = 0;
         for token in tokens {
-            let member = self.body().and_then(|body| body.holds().by_token(token));
             // A token that is given twice ends its member once: the second time it is not live.
-            if let Some(fence) = member.map(Hold::fence) {
-                self.end(Family::Group, fence, End::Done);
+            if let Some(fence) = self.hold_of(Family::Group, token)?.map(Hold::fence) {
+                self.end(fence, End::Done);
                 ended += 1;
             }
         }
@@ -33,42 +32,34 @@ impl Visit<'_> {
 
     /// Declares how many jobs the round has. Returns how many are still owed.
     pub fn expect(&mut self, jobs: u32) -> Result<u64, WrongType> {
-        self.settle_if_absent();
-        self.body_of(Family::Group)?;
+        self.settled_body_of(Family::Group)?;
         let at = self.now.unix();
-        let _ = self.decide(Family::Group, Change::Expect { jobs, at });
+        self.order(Family::Group, Some(Change::Expect { jobs, at }));
         let group = self.body().and_then(Body::group);
-        let owed = group.map_or(0, |group| group.tally.owed());
-        self.catch_up();
-        Ok(owed)
+        Ok(group.map_or(0, |group| group.tally.owed()))
     }
 
     /// Waits until the round has finished.
     pub fn wait(&mut self, wait: Option<MonoUs>, client: ClientId) -> Reply {
-        self.settle_if_absent();
-        match self.body_of(Family::Group) {
-            Err(WrongType) => return Reply::Now(Answer::WrongType),
-            // Nothing was ever added, or the round is over and forgotten.
-            Ok(None) => return Reply::Now(self.finished()),
-            Ok(Some(_)) => {}
-        }
+        let asked = self.watch(wait, client);
+        self.reply(asked)
+    }
+
+    fn watch(&mut self, wait: Option<MonoUs>, client: ClientId) -> Asked {
+        self.settled_body_of(Family::Group)?;
         self.catch_up();
         self.settle();
-        let group = self.body().and_then(Body::group);
-        // Without a group the round has finished just now, and this server keeps no tallies.
-        if group.is_none_or(|group| group.has_nothing_to_wait_for(self.has_line())) {
-            return Reply::Now(self.finished());
+        match self.body().and_then(Body::group) {
+            Some(group) if group.has_nothing_to_wait_for(self.has_line()) => {
+                return Err(group.answer_finished());
+            }
+            Some(_) => {}
+            // Nothing was ever added, or the round is over and its tally forgotten.
+            None => return Err(Answer::Finished { done: 0, lapsed: 0 }),
         }
-        let Some(until) = wait else {
-            return Reply::Now(Answer::NotGranted);
-        };
-        let (queue, settings) = (self.find_queue(), &self.engine.settings);
-        if let Err(full) = self.engine.queues.make_room(queue, settings) {
-            return Reply::Now(Answer::Refused(Refusal::QueueFull(full)));
-        }
-        let Some(rank) = self.next_rank() else {
-            return Reply::Now(Answer::NotGranted);
-        };
+        let until = wait.ok_or(Answer::NotGranted)?;
+        self.make_room(false)?;
+        let rank = self.next_rank()?;
         let queue = self.make_queue();
         let waiter = self.engine.queues.next_waiter();
         let watcher = Watcher {
@@ -81,11 +72,12 @@ impl Visit<'_> {
             since: self.now.mono,
         };
         self.engine.queues.watch(queue, rank, watcher);
-        self.asking = Some(Asking { rank, client });
-        self.settle();
-        match self.answer.take() {
-            Some(answer) => Reply::Now(answer),
-            None => Reply::Queued(waiter),
-        }
+        self.is_stale = true;
+        let waiter = Some(waiter);
+        Ok(Asking {
+            rank,
+            client,
+            waiter,
+        })
     }
 }

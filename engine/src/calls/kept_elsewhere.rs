@@ -121,10 +121,8 @@ impl Visit<'_> {
                 self.engine.queues.drop_if_empty(queue);
             }
         }
-        let Some(queue) = self.find_queue() else {
-            return;
-        };
-        self.remember_limit(queue);
+        let Some(queue) = self.queue else { return };
+        self.remember_limit();
         if let Some(queue) = self.engine.queues.get_mut(queue) {
             queue.holder = self.state;
         }

@@ -4,6 +4,7 @@ use crate::agenda::task::Task;
 use crate::answer::Answer;
 use crate::change::{Change, End};
 use crate::engine::Engine;
+use crate::hold::Hold;
 use crate::state::Body;
 use crate::state::families::once::Completion;
 use crate::types::{Family, Now, Token};
@@ -19,7 +20,6 @@ pub struct Look<'l> {
 
 impl Engine {
     /// Looks at a key.
-    #[must_use]
     pub fn look<'l>(&'l self, key: Key<'l>, now: Now) -> Look<'l> {
         let engine = self;
         Look { engine, key, now }
@@ -35,6 +35,20 @@ impl Visit<'_> {
         };
         self.engine.look(key, self.now)
     }
+
+    /// Returns the value of the key, or an error if it is of another family.
+    pub(crate) fn body_of(&self, family: Family) -> Result<Option<&Body>, WrongType> {
+        self.look().body_of(family)
+    }
+
+    /// Returns the hold of this token; an error if the key is of another family.
+    pub(crate) fn hold_of(
+        &self,
+        family: Family,
+        token: &Token,
+    ) -> Result<Option<&Hold>, WrongType> {
+        self.look().hold_of(family, token)
+    }
 }
 
 impl<'l> Look<'l> {
@@ -46,6 +60,11 @@ impl<'l> Look<'l> {
         }
     }
 
+    fn hold_of(&self, family: Family, token: &Token) -> Result<Option<&'l Hold>, WrongType> {
+        let body = self.body_of(family)?;
+        Ok(body.and_then(|body| body.holds().by_token(token)))
+    }
+
     fn body(&self) -> Option<&'l Body> {
         Some(&self.engine.store.get(self.key.state?)?.body)
     }
@@ -53,7 +72,6 @@ impl<'l> Look<'l> {
     /// Returns the task that ends the pause of this key if it is over, or that forgets the key if it has been kept long
     /// enough. Perform it before a request on the key, so that the request meets no pause that is over, and cannot be
     /// told an old result, when the timer is late.
-    #[must_use]
     pub fn overdue(&self) -> Option<Task> {
         let state = self.key.state.filter(|_| self.engine.is_serving())?;
         let (body, now) = (&self.engine.store.get(state)?.body, self.now.unix());
@@ -68,17 +86,12 @@ impl<'l> Look<'l> {
     /// Whether the state has been kept long enough. Queued requests do not keep a finished result or tally longer: such
     /// a key has a queue only if RENAME or SWAPDB brought it there.
     pub(crate) fn is_over(&self) -> bool {
-        let (settings, now) = (&self.engine.settings, self.now.unix());
-        let is_queued = || {
-            self.engine
-                .queues
-                .find(self.key.db, self.key.name)
-                .is_some()
-        };
+        let (engine, now) = (self.engine, self.now.unix());
+        let is_queued = || engine.queues.find(self.key.db, self.key.name).is_some();
         self.body().is_some_and(|body| {
-            let is_used = !body.holds().is_empty() || !body.is_concluded() && is_queued();
-            let is_kept = body.outlives_use(settings, false, now);
-            body.retained_until(settings).is_some() && !is_used && !is_kept
+            let waited = !body.is_concluded() && is_queued();
+            body.retained_until(&engine.settings).is_some()
+                && !body.outlives_use(&engine.settings, waited, now)
         })
     }
 
@@ -88,10 +101,8 @@ impl<'l> Look<'l> {
     /// # Errors
     /// When the key is of another family; likewise for all calls here.
     pub fn check(&self, family: Family, token: &Token) -> Result<u64, WrongType> {
-        let body = self.body_of(family)?;
-        let hold = body.and_then(|body| body.holds().by_token(token));
-        let term = &self.engine.term;
-        Ok(hold.map_or(0, |hold| term.lease_left_ms(hold, self.now)))
+        let hold = self.hold_of(family, token)?;
+        Ok(hold.map_or(0, |hold| self.engine.term.lease_left_ms(hold, self.now)))
     }
 
     /// Returns the result, if the work is done and the result is still to be kept; otherwise `NotGranted`. It only
@@ -108,7 +119,6 @@ impl<'l> Look<'l> {
     /// Returns the changes for [`Visit::follow`](crate::visit::Visit::follow) that a release by this token made on the
     /// primary, where it ended the only hold of the key and served nobody. `None` if this token is not the only holder
     /// here.
-    #[must_use]
     pub fn release_elsewhere(&self, family: Family, token: &Token) -> Option<[Change; 2]> {
         let holds = self.body_of(family).ok()??.holds();
         let hold = holds.by_token(token).filter(|_| holds.len() == 1)?;

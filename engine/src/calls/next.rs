@@ -1,9 +1,12 @@
-//! What the queue of a key needs next: a pure function of the queue and the state.
+//! What the queue of a key needs next: a pure function of the queue and the state. What becomes of one request is the
+//! rule of its family: see [`Body::admission`].
 
-use crate::answer::{Answer, Refusal};
+use crate::answer::Answer;
 use crate::queue::place::Place;
 use crate::queue::wait_queue::WaitQueue;
 use crate::state::Body;
+use crate::state::families::policy::Admission;
+use crate::state::families::semaphore;
 use crate::types::{Claim, Family, Rank};
 
 pub(crate) enum Next {
@@ -16,98 +19,87 @@ pub(crate) enum Next {
     Repeat(Rank),
     /// All attempts that this request allows have failed: answer FAILED.
     GiveUp(Rank),
-    /// The round is over now: record that, and answer the watchers.
+    /// The round is over now: record that.
     Finish,
-    /// The round had finished before this visit: answer the watchers.
-    Finished,
-    /// The group is gone, or the key has a value of another family: give the watchers this answer.
-    Dismiss(Answer),
+    /// Give all watchers this answer: the round has finished, the group is gone, or the key has a value of another family.
+    TellWatchers(Answer),
+}
+
+/// Returns what becomes of a request that nobody is before, under this limit. Without a value the request makes a new
+/// one, unless the limit is a pause.
+pub(crate) fn admission(
+    body: Option<&Body>,
+    claim: Claim,
+    limit: Option<u32>,
+    max_attempts: Option<u32>,
+) -> Admission {
+    match (semaphore::refusal(claim, limit), body) {
+        (Some(refusal), _) => Admission::Never(refusal.into()),
+        (None, Some(body)) => body.admission(claim, limit, max_attempts),
+        (None, None) => Admission::now_if(limit != Some(0)),
+    }
 }
 
 impl Next {
-    pub(crate) fn of(body: Option<&Body>, queue: &WaitQueue) -> Next {
+    pub(crate) fn of(body: Option<&Body>, queue: Option<&WaitQueue>) -> Next {
+        let Some(queue) = queue else {
+            return of_round(body, false);
+        };
         if let Some((rank, answer)) = queue.next_answered() {
             return Next::Tell(rank, answer);
         }
         if queue.has_watching() {
             match body.map(Body::family) {
                 Some(Family::Group) => {}
-                Some(_) => return Next::Dismiss(Answer::WrongType),
-                None => return Next::Dismiss(Answer::Removed),
+                Some(_) => return Next::TellWatchers(Answer::WrongType),
+                None => return Next::TellWatchers(Answer::Removed),
             }
         }
-        let head = queue.head();
-        // Without a state the first in line makes a new one, under the limit that its family last waited for.
-        let family = head.map(|head| head.claim.family());
-        let remembered = family.and_then(|family| queue.limit(family));
-        let limit = body.map_or(remembered, Body::limit_in_force);
-        if let Some(next) = out_of_turn(body, queue, family, limit) {
-            return next;
-        }
-        match head {
-            Some(head) => of_head(body, head, limit),
-            None => of_round(body, queue),
-        }
-    }
-}
-
-/// Those that are told before their turn, because they would wait in vain.
-fn out_of_turn(
-    body: Option<&Body>,
-    queue: &WaitQueue,
-    family: Option<Family>,
-    limit: Option<u32>,
-) -> Option<Next> {
-    if family == Some(Family::Semaphore)
-        && body.is_none_or(|body| body.family() == Family::Semaphore)
-        && let Some(limit) = limit.filter(|limit| *limit >= 1)
-        && let Some((rank, permits)) = queue.above(limit)
-    {
-        let refusal = Refusal::TooMany { permits, limit };
-        return Some(Next::Tell(rank, Answer::Refused(refusal)));
-    }
-    let once = body.and_then(Body::once).filter(|once| once.is_delayed())?;
-    queue.exhausted(once.attempts).map(Next::GiveUp)
-}
-
-fn of_head(body: Option<&Body>, head: &Place, limit: Option<u32>) -> Next {
-    let (rank, claim) = (head.rank(), head.claim);
-    let fits = match body {
-        Some(body) if body.family() != claim.family() => {
+        let Some(head) = queue.head() else {
+            return of_round(body, queue.has_watching());
+        };
+        let (rank, family) = (head.rank(), head.claim.family());
+        if body.is_some_and(|body| body.family() != family) {
             return Next::Tell(rank, Answer::WrongType);
         }
-        Some(body) if body.holds().by_token(&head.token).is_some() => {
+        // Without a value the first in line makes a new one, under the limit that its family last waited for.
+        let limit = body.map_or_else(|| queue.limit(family), Body::limit_in_force);
+        let of_place = |place: &Place| {
+            let max_attempts = place.standing.max_attempts;
+            admission(body, place.claim, limit, max_attempts)
+        };
+        // Some are told before their turn, because they would wait in vain.
+        let in_vain = match body.and_then(Body::once) {
+            Some(once) if once.is_delayed() => queue.least_patient(),
+            _ if limit.is_some() => queue.heaviest(),
+            _ => None,
+        };
+        let in_vain = in_vain.filter(|place| place.claim.family() == family);
+        if let Some(place) = in_vain
+            && let Admission::Never(answer) = of_place(place)
+        {
+            return Next::Tell(place.rank(), answer);
+        }
+        if body.is_some_and(|body| body.holds().by_token(&head.token).is_some()) {
             return Next::Repeat(rank);
         }
-        _ if matches!(claim, Claim::Permits(_)) && limit.is_none() => {
-            return Next::Tell(rank, Answer::Refused(Refusal::NoLimit));
+        match of_place(head) {
+            Admission::Now => Next::Grant(rank),
+            Admission::Later => Next::Nothing,
+            Admission::Never(answer) => Next::Tell(rank, answer),
+            Admission::GiveUp => Next::GiveUp(rank),
         }
-        Some(body) => body.admits(claim, limit),
-        None => limit != Some(0),
-    };
-    if let Some(once) = body.and_then(Body::once) {
-        if let Some(answer) = once.answer_done() {
-            return Next::Tell(rank, answer);
-        }
-        // A pause holds back runs, but FAILED is told.
-        if once.may_begin() && once.is_exhausted(head.standing.max_attempts) {
-            return Next::GiveUp(rank);
-        }
-    }
-    match fits {
-        true => Next::Grant(rank),
-        false => Next::Nothing,
     }
 }
 
 /// Nobody is in line.
-fn of_round(body: Option<&Body>, queue: &WaitQueue) -> Next {
+fn of_round(body: Option<&Body>, is_watched: bool) -> Next {
     match body.and_then(Body::group) {
-        Some(group) if group.is_over(false) => Next::Finish,
-        // RENAME or SWAPDB has replaced the group with one that had finished, or the last queued ADD has left a group to
-        // which nobody was added.
-        Some(group) if queue.has_watching() && group.has_nothing_to_wait_for(false) => {
-            Next::Finished
+        Some(group) if group.is_over() => Next::Finish,
+        // It finished just now. Or RENAME or SWAPDB has replaced the group with one that had finished, or the last queued
+        // ADD has left a group to which nobody was added.
+        Some(group) if is_watched && group.has_nothing_to_wait_for(false) => {
+            Next::TellWatchers(group.answer_finished())
         }
         _ => Next::Nothing,
     }

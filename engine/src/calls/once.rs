@@ -38,15 +38,14 @@ impl Visit<'_> {
             && let Some(unheard) = displacing
         {
             // Nobody has heard of this run, so it is as if it had not begun; its client is answered DONE when it asks.
-            self.end(Family::Once, unheard, End::Undelivered);
+            self.end(unheard, End::Undelivered);
         }
         let done = Completion {
             token: token.clone(),
             result,
             keep_until: keep.until(self.now.unix()),
         };
-        let completed = self.decide(Family::Once, Change::Complete { fence, done });
-        Ok(completed.is_ok())
+        Ok(self.decide(Change::Complete { fence, done }).is_ok())
     }
 
     /// Ends the run of this token as failed, and lets the next in line begin after the delay, if there is one. Returns
@@ -57,18 +56,15 @@ impl Visit<'_> {
         reason: Arc<[u8]>,
         delay_ms: u64,
     ) -> Result<bool, WrongType> {
-        let body = self.body_of(Family::Once)?;
-        let run = body.and_then(|body| body.holds().by_token(token));
-        let Some(fence) = run.map(Hold::fence) else {
+        let Some(fence) = self.hold_of(Family::Once, token)?.map(Hold::fence) else {
             return Ok(false);
         };
         let at = self.now.unix();
-        let fail = Change::Fail { fence, at, reason };
-        let has_failed = self.decide(Family::Once, fail).is_ok();
+        let has_failed = self.decide(Change::Fail { fence, at, reason }).is_ok();
         if has_failed && delay_ms > 0 {
             let until = Some(at.after_ms(delay_ms));
             // If the state refuses the delay, `decide` logs it and the next run may begin now.
-            let _ = self.decide(Family::Once, Change::Delay { until });
+            let _ = self.decide(Change::Delay { until });
         }
         Ok(has_failed)
     }

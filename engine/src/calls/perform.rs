@@ -2,8 +2,8 @@
 
 use crate::agenda::task::{Ending, Task};
 use crate::answer::Answer;
-use crate::hold::Grant;
-use crate::queue::place::{Keep, Place, Presence, Standing};
+use crate::hold::{Grant, Hold};
+use crate::queue::place::{Place, Presence, Standing};
 use crate::types::{Family, Fence, MonoUs, QueueId, Rank};
 use crate::visit::Visit;
 
@@ -36,7 +36,7 @@ impl Visit<'_> {
                 // If a grant is due at the same time, the grant wins.
                 let more = self.serve_more(queue) && self.now.may_write;
                 if !more && self.engine.queues.runs_out(moment, queue, rank) {
-                    self.run_out(queue, rank);
+                    self.run_out(rank);
                 }
             }
             Task::KeepOver { until, queue, rank } => {
@@ -46,7 +46,7 @@ impl Visit<'_> {
                         // A grant may be due for this place, and the grant wins. List the place again, because a task
                         // that was put off has taken it off the list.
                         true => drop(self.engine.queues.detach(queue, rank, until)),
-                        false => self.drop_kept(queue, rank),
+                        false => self.drop_kept(rank),
                     }
                 }
             }
@@ -70,77 +70,44 @@ impl Visit<'_> {
         if self.state != Some(ending.state) {
             return;
         }
-        let Some((family, hold)) = self
-            .body()
-            .and_then(|body| Some((body.family(), body.holds().get(fence)?.to_grant())))
-        else {
+        let hold = self.body().and_then(|body| body.holds().get(fence));
+        let Some(hold) = hold.map(Hold::to_grant) else {
             return;
         };
-        self.end(family, fence, ending.how);
-        let Some((standing, until)) = ending.gives_back else {
-            return;
-        };
-        match standing.keep {
-            Some(keep) => self.keep_again(standing, keep, hold),
-            None => self.vacate(standing, until, hold),
+        self.end(fence, ending.how);
+        if let Some((standing, until)) = ending.gives_back {
+            self.give_back(standing, until, hold);
         }
     }
 
-    /// Leaves a place vacant for the token of a hold that was not delivered, if there is room for one more.
-    fn vacate(&mut self, standing: Standing, until: MonoUs, hold: Grant) {
-        if self.has_room_for_place_of(&hold) {
-            let presence = Presence::Vacant {
+    /// Gives the token of a hold that was not delivered its place back, at its old rank, if there is room: kept if it was
+    /// kept, and otherwise vacant until then.
+    fn give_back(&mut self, standing: Standing, until: MonoUs, hold: Grant) {
+        let queued = self.queue().and_then(|queue| queue.find(&hold.token));
+        if queued.is_some() || self.make_room(standing.keep.is_some()).is_err() {
+            return;
+        }
+        let presence = match standing.keep {
+            Some(keep) => Presence::Kept {
+                until: self.engine.term.keep_until(keep.ms, self.now),
+            },
+            None => Presence::Vacant {
                 until,
                 verdict: None,
-            };
-            let queue = self.make_queue();
-            let place = Place::of_grant(standing, hold, presence);
-            self.engine.queues.join(queue, place);
-        }
-    }
-
-    /// Gives the token of a hold that was not delivered its kept place back, at its old rank.
-    fn keep_again(&mut self, standing: Standing, keep: Keep, hold: Grant) {
-        let (queue, settings) = (self.find_queue(), &self.engine.settings);
-        let room = self.engine.queues.check_room_for_kept(queue, 1, settings);
-        if room.is_err() || !self.has_room_for_place_of(&hold) {
-            return;
-        }
-        let until = self.engine.term.keep_until(keep.ms, self.now);
-        let place = Place::of_grant(standing, hold, Presence::Kept { until });
-        if place
-            .kept_place()
-            .is_some_and(|kept| self.decide_place(kept))
-        {
-            let queue = self.make_queue();
-            self.engine.queues.join(queue, place);
-        }
-    }
-
-    /// Whether the token of the hold may have a place again: it has none, and there is room.
-    fn has_room_for_place_of(&mut self, hold: &Grant) -> bool {
-        let has_place = self
-            .queue()
-            .is_some_and(|queue| queue.find(&hold.token).is_some());
-        let (queue, settings) = (self.find_queue(), &self.engine.settings);
-        !has_place && self.engine.queues.make_room(queue, settings).is_ok()
+            },
+        };
+        self.put(Place::of_grant(standing, hold, presence), None);
     }
 
     /// Answers a request whose wait has run out, or gives up a vacant place.
-    fn run_out(&mut self, queue: QueueId, rank: Rank) {
-        if let Some((waiter, family)) = self.engine.detach(queue, rank, self.now) {
+    fn run_out(&mut self, rank: Rank) {
+        if let Some((waiter, family)) = self.detach(rank) {
             self.count_timeout(family);
             return self.engine.effects.wake(waiter, Answer::NotGranted);
         }
-        let decided = self
-            .engine
-            .queues
-            .get(queue)
-            .and_then(|queue| queue.answer_for(rank));
+        let decided = self.queue().and_then(|queue| queue.answer_for(rank));
         let decided = decided.cloned();
-        let Some(left) = self.engine.queues.leave(queue, rank) else {
-            return;
-        };
+        let Some(left) = self.leave(rank) else { return };
         let Some(parked) = left.parked() else { return };
         if decided.is_none() {
             self.count_timeout(left.family());
@@ -151,9 +118,9 @@ impl Visit<'_> {
     }
 
     /// Drops a kept place that was not asked for in time.
-    fn drop_kept(&mut self, queue: QueueId, rank: Rank) {
-        if let Some(left) = self.engine.queues.leave(queue, rank) {
-            self.count_timeout(left.family());
+    fn drop_kept(&mut self, rank: Rank) {
+        if let Some(place) = self.take_place(rank) {
+            self.count_timeout(place.claim.family());
             self.left(rank);
             // New requests may have had to queue behind this one only.
             self.engine.effects.may_free_capacity = true;

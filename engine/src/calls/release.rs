@@ -12,18 +12,11 @@ use crate::answer::Answer;
 use crate::change::{Change, End};
 use crate::hold::Hold;
 use crate::queue::place::Place;
-use crate::queue::wait_queue::Left;
 use crate::state::Body;
 use crate::types::{Family, Fence, LeaseMs, Rank, Token};
 use crate::visit::{Visit, WrongType};
 
 impl Visit<'_> {
-    /// Returns the hold of this token; an error if the key is of another family.
-    fn hold_of(&self, family: Family, token: &Token) -> Result<Option<&Hold>, WrongType> {
-        let body = self.body_of(family)?;
-        Ok(body.and_then(|body| body.holds().by_token(token)))
-    }
-
     /// Ends the token's hold and withdraws its queued request. Returns whether there was either.
     ///
     /// The withdrawn request may still be on its way, on another connection. So its token is marked for as long as a
@@ -34,7 +27,7 @@ impl Visit<'_> {
     pub fn release(&mut self, family: Family, token: &Token) -> Result<bool, WrongType> {
         let fence = self.hold_of(family, token)?.map(Hold::fence);
         if let Some(fence) = fence {
-            self.end(family, fence, End::Released);
+            self.end(fence, End::Released);
         }
         let withdrawn = self.withdraw(family, token, fence.is_none());
         Ok(fence.is_some() || withdrawn)
@@ -48,10 +41,8 @@ impl Visit<'_> {
         let place = self.queue().and_then(|queue| queue.find(token));
         let place = place.filter(|place| place.verdict().is_none());
         let place = place.filter(|place| place.claim.family() == family);
-        let Some((queue, rank)) = self.queue.zip(place.map(Place::rank)) else {
-            return false;
-        };
-        let Some(Left::Place(left)) = self.engine.queues.leave(queue, rank) else {
+        let rank = place.map(Place::rank);
+        let Some(left) = rank.and_then(|rank| self.take_place(rank)) else {
             return false;
         };
         let rejoin_ms = self.engine.settings.rejoin_ms;
@@ -61,9 +52,9 @@ impl Visit<'_> {
             && rejoin_ms > 0
             && let Some(mark) = left.clone().vacated(until, Some(Answer::Withdrawn))
         {
-            self.engine.queues.join(queue, mark);
+            self.put(mark, None);
         }
-        self.part(&Left::Place(left), Answer::Withdrawn);
+        self.part(&left, Answer::Withdrawn);
         // New requests may have had to queue behind this one only, so the key may be free for them.
         self.engine.effects.may_free_capacity = true;
         self.is_stale = true;
@@ -76,7 +67,7 @@ impl Visit<'_> {
         let body = self.body_of(family)?;
         let found = body.is_some_and(|body| body.holds().get(fence).is_some());
         if found {
-            self.end(family, fence, End::Revoked);
+            self.end(fence, End::Revoked);
         }
         let revoked = found || self.withdraw_place(family, Rank(fence));
         self.is_stale |= revoked;
@@ -102,29 +93,30 @@ impl Visit<'_> {
     /// Pauses the key for so long from now, or ends its pause if that is 0. Returns the milliseconds that were left of
     /// the pause before.
     pub fn pause(&mut self, family: Family, ms: u64) -> Result<u64, WrongType> {
-        self.settle_if_absent();
-        let now = self.now.unix();
-        let before = self.body_of(family)?.and_then(Body::paused_until);
+        let before = self.settled_body_of(family)?;
+        let (before, now) = (before.and_then(Body::paused_until), self.now.unix());
         let until = (ms > 0).then(|| now.after_ms(ms));
-        self.is_stale = true;
-        if until != before {
-            let _ = self.decide(family, Change::Pause { until });
-        }
-        self.catch_up();
+        self.order(family, (until != before).then_some(Change::Pause { until }));
         Ok(before.map_or(0, |until| until.ms_left(now)))
     }
 
     /// Pins the limit for an operator, or unpins it. Returns the limit that was in force before.
     pub fn pin_limit(&mut self, limit: Option<u32>) -> Result<Option<u32>, WrongType> {
-        self.settle_if_absent();
-        let body = self.body_of(Family::Semaphore)?;
-        let before = body.and_then(Body::limit_in_force);
-        let pinned = body.and_then(|body| body.limits().pinned);
+        let body = self.settled_body_of(Family::Semaphore)?;
+        let before = body.map(Body::limits).unwrap_or_default();
+        let pin = (before.pinned != limit).then_some(Change::Pin(limit));
+        self.order(Family::Semaphore, pin);
+        Ok(before.in_force())
+    }
+
+    /// Carries out an order, which makes the key if it is absent, and then what has come due. Without a change the order
+    /// is carried out already.
+    pub(crate) fn order(&mut self, family: Family, change: Option<Change>) {
         self.is_stale = true;
-        if pinned != limit {
-            let _ = self.decide(Family::Semaphore, Change::Pin(limit));
+        if let Some(change) = change {
+            self.make_state(family);
+            let _ = self.decide(change);
         }
         self.catch_up();
-        Ok(before)
     }
 }

@@ -4,19 +4,14 @@
 //! A visit answers a bounded number of requests. A queue with more to answer stays due; until then new requests queue
 //! behind its waiters.
 
-use std::sync::Arc;
-
 use crate::answer::Answer;
-use crate::calls::grant::{NewHold, Told};
+use crate::calls::grant::Told;
 use crate::calls::next::Next;
 use crate::change::Change;
-use crate::effect::{HandedOver, Wake};
 use crate::hold::Hold;
 use crate::queue::place::Place;
-use crate::queue::wait_queue::Left;
 use crate::state::Body;
-use crate::state::families::once::Reason;
-use crate::types::{Family, Fence, QueueId, Rank};
+use crate::types::Rank;
 use crate::visit::Visit;
 
 /// How many waiters one visit answers.
@@ -25,45 +20,40 @@ const SLICE: u32 = 128;
 impl Visit<'_> {
     /// Answers waiters while the first of them can be answered, up to `SLICE`.
     pub(crate) fn serve(&mut self) {
-        let queue = self.find_queue();
         if !self.now.may_write {
-            return queue
-                .into_iter()
-                .for_each(|queue| self.engine.queues.set_due(queue));
+            return self.set_queue_due();
         }
-        let Some(queue) = queue else {
-            let group = self.body().and_then(Body::group);
-            if group.is_some_and(|group| group.is_over(false)) {
-                self.finish_round();
-            }
-            return;
-        };
-        self.remember_limit(queue);
+        self.remember_limit();
         for _ in 0..SLICE {
-            let next = self.queue().map(|queue| Next::of(self.body(), queue));
-            match next.unwrap_or(Next::Nothing) {
-                Next::Nothing => return self.engine.queues.finish_visit(queue),
+            match Next::of(self.body(), self.queue()) {
+                Next::Nothing => {
+                    if let Some(queue) = self.queue {
+                        self.engine.queues.finish_visit(queue);
+                    }
+                    return;
+                }
                 Next::Tell(rank, answer) => self.tell(rank, answer),
-                Next::Grant(rank) => self.grant_next(queue, rank),
-                Next::Repeat(rank) => self.grant_repeat(queue, rank),
+                Next::Grant(rank) => self.grant_next(rank),
+                Next::Repeat(rank) => self.grant_repeat(rank),
                 Next::GiveUp(rank) => {
                     let answer = self.give_up();
                     self.tell(rank, answer);
                 }
-                Next::Finish => {
-                    self.finish_round();
-                    self.engine.queues.answer_watchers(queue, self.finished());
+                Next::Finish => self.finish_round(),
+                Next::TellWatchers(answer) => {
+                    if let Some(queue) = self.queue {
+                        self.engine.queues.answer_watchers(queue, answer);
+                    }
                 }
-                Next::Finished => self.engine.queues.answer_watchers(queue, self.finished()),
-                Next::Dismiss(answer) => self.engine.queues.answer_watchers(queue, answer),
             }
         }
-        self.engine.queues.set_due(queue);
+        self.set_queue_due();
     }
 
     /// Stores the limit in the queue, so that its waiters keep it if the key is removed.
-    pub(super) fn remember_limit(&mut self, queue: QueueId) {
-        if let Some(body) = self.body()
+    pub(super) fn remember_limit(&mut self) {
+        if let Some(queue) = self.queue
+            && let Some(body) = self.body()
             && let Some(limit) = body.limit_to_remember()
         {
             let family = body.family();
@@ -73,22 +63,19 @@ impl Visit<'_> {
         }
     }
 
-    fn grant_next(&mut self, queue: QueueId, rank: Rank) {
-        let Some(Left::Place(mut place)) = self.engine.queues.leave(queue, rank) else {
+    fn grant_next(&mut self, rank: Rank) {
+        let Some(mut place) = self.take_place(rank) else {
             return;
         };
-        let family = place.claim.family();
-        let remembered = self.queue().and_then(|queue| queue.limit(family));
-        let hold = NewHold {
-            token: place.token.clone(),
-            claim: place.claim,
-            lease: place.lease,
-            owner: place.owner.take(),
-            limit: remembered.filter(|_| self.state.is_none()),
-        };
+        let (claim, family) = (place.claim, place.claim.family());
+        if self.state.is_none() {
+            let remembered = self.queue().and_then(|queue| queue.limit(family));
+            self.put_limit_in_force(family, remembered);
+        }
         let told = self.told(&place);
-        let Some(fence) = self.grant(hold, told) else {
-            return self.part(&Left::Place(place), Answer::NotGranted);
+        let (token, owner) = (place.token.clone(), place.owner.take());
+        let Some(fence) = self.grant(token, claim, place.lease, owner, told) else {
+            return self.part(&place, Answer::NotGranted);
         };
         let waited_ms = self.now.mono.ms_since(place.standing.since);
         self.engine.stats.granted_after(family, waited_ms);
@@ -96,13 +83,13 @@ impl Visit<'_> {
             Told::Nobody { .. } => self.announce(rank, Some(fence)),
             Told::Client { .. } => {
                 let answer = self.granted(place.token.clone(), fence);
-                self.hand_over(&place, Some(fence), answer);
+                self.answer(&place, answer, Some(fence));
             }
         }
     }
 
-    fn grant_repeat(&mut self, queue: QueueId, rank: Rank) {
-        let Some(Left::Place(place)) = self.engine.queues.leave(queue, rank) else {
+    fn grant_repeat(&mut self, rank: Rank) {
+        let Some(place) = self.take_place(rank) else {
             return;
         };
         let hold = self
@@ -120,7 +107,7 @@ impl Visit<'_> {
                 let to = (client, ephemeral);
                 let answer = self.repeat_grant(&place.token, place.claim, place.lease, to);
                 if let Some(answer) = answer {
-                    self.hand_over(&place, fence, answer);
+                    self.answer(&place, answer, fence);
                 }
             }
         }
@@ -128,54 +115,21 @@ impl Visit<'_> {
 
     /// Returns who is told of a grant to this place.
     fn told(&self, place: &Place) -> Told {
-        if let Some(parked) = place.parked() {
-            return Told::Client {
-                client: parked.client,
-                ephemeral: parked.ephemeral,
-            };
-        }
-        match self.asking.filter(|asking| asking.rank == place.rank()) {
-            Some(asking) => Told::Client {
-                client: asking.client,
-                ephemeral: false,
-            },
+        let asking = self.asking.filter(|asking| asking.rank == place.rank());
+        let parked = place.parked();
+        let ephemeral = parked.is_some_and(|parked| parked.ephemeral);
+        let client = parked.map(|parked| parked.client);
+        match client.or(asking.map(|asking| asking.client)) {
+            Some(client) => Told::Client { client, ephemeral },
             None => Told::Nobody {
                 keep_ms: place.standing.keep.map_or(0, |keep| keep.ms),
             },
         }
     }
 
-    /// Answers the client of a place that was granted a hold. If the client is parked, the grant may turn out to be
-    /// undelivered.
-    fn hand_over(&mut self, place: &Place, fence: Option<Fence>, answer: Answer) {
-        if self.is_asking(place.rank()) {
-            self.answer = Some(answer);
-            return;
-        }
-        let Some(parked) = place.parked() else { return };
-        let grant = fence.zip(self.state).map(|(fence, state)| HandedOver {
-            state,
-            fence,
-            standing: place.may_return.then_some(place.standing),
-        });
-        self.engine.effects.wakes.push(Wake {
-            waiter: parked.waiter,
-            answer,
-            grant,
-        });
-    }
-
     fn finish_round(&mut self) {
         let keep_until = self.now.unix().after_ms(self.engine.settings.group_keep_ms);
-        let _ = self.decide(Family::Group, Change::Finish { keep_until });
-    }
-
-    /// Returns the answer to those that wait for the round, which has finished.
-    pub(crate) fn finished(&self) -> Answer {
-        match self.body().and_then(Body::group) {
-            Some(group) => group.answer_finished(),
-            None => Answer::Finished { done: 0, lapsed: 0 },
-        }
+        let _ = self.decide(Change::Finish { keep_until });
     }
 
     /// Returns FAILED. From then on a DONE by the run that lapsed last is refused, because a client was told that the
@@ -183,15 +137,11 @@ impl Visit<'_> {
     pub(crate) fn give_up(&mut self) -> Answer {
         let once = self.body().and_then(Body::once);
         if once.is_some_and(|once| once.late().is_some()) {
-            let _ = self.decide(Family::Once, Change::GiveUp);
+            let _ = self.decide(Change::GiveUp);
         }
-        let (reason, attempts) = match self.body().and_then(Body::once) {
-            Some(once) => (once.reason.as_ref().map(Reason::text), once.attempts),
-            None => (None, 0),
-        };
-        Answer::GivenUp {
-            reason: reason.unwrap_or_else(|| Arc::from([])),
-            attempts,
+        match self.body().and_then(Body::once) {
+            Some(once) => once.answer_given_up(),
+            None => Answer::NotGranted,
         }
     }
 }

@@ -12,7 +12,6 @@ use std::num::NonZeroU64;
 
 use crate::answer::{Answer, FullQueue};
 use crate::queue::place::{Place, Presence, Watcher};
-use crate::queue::sweep::Sweep;
 use crate::queue::wait_queue::{Left, Piece, WaitQueue};
 use crate::settings::Settings;
 use crate::short_bytes::KeyName;
@@ -56,6 +55,15 @@ pub struct Queues {
     pub(super) spaces: Spaces,
     /// Pieces of kept places that flushes have dropped, with the queue that each of them was in.
     pub(super) dropped: Leftovers<(QueueId, Piece)>,
+}
+
+/// A walk over all queues in the order of their numbers.
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// The queue that was looked at last.
+    pub(super) after: Option<QueueId>,
+    /// A sweep was asked for during this one: begin again from the start at the end.
+    pub(super) again: bool,
 }
 
 impl Queues {

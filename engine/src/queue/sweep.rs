@@ -16,18 +16,9 @@
 use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::queue::place::Place;
-use crate::queue::queues::Queues;
+use crate::queue::queues::{Queues, Sweep};
 use crate::store::leftovers::SMALL;
 use crate::types::{Db, QueueId, Rank};
-
-/// A walk over all queues in the order of their numbers.
-#[derive(Default)]
-pub(super) struct Sweep {
-    /// The queue that was looked at last.
-    after: Option<QueueId>,
-    /// A sweep was asked for during this one: begin again from the start at the end.
-    again: bool,
-}
 
 impl Queues {
     /// Notes that the database is empty now, or all databases if `None`. Its queues lose their kept places and become

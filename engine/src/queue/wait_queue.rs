@@ -199,17 +199,16 @@ impl WaitQueue {
         self.line.range(rest).next().map(|(_, place)| place)
     }
 
-    /// Returns the place in line that asks for the most permits, with that number, if it is more than `limit`.
-    pub fn above(&self, limit: u32) -> Option<(Rank, u32)> {
-        let heaviest = self.index.heavy.last();
-        let heaviest = heaviest.filter(|(permits, _)| *permits > limit);
-        heaviest.map(|(permits, rank)| (*rank, *permits))
+    /// Returns the place in line that asks for the most permits, if it asks for more than one.
+    pub fn heaviest(&self) -> Option<&Place> {
+        let (_, rank) = self.index.heavy.last()?;
+        self.line.get(rank)
     }
 
-    /// Returns a place in line that allows no more attempts than have been made, if there is one.
-    pub fn exhausted(&self, attempts: u64) -> Option<Rank> {
-        let (max_attempts, rank) = self.index.capped.first()?;
-        (u64::from(*max_attempts) <= attempts).then_some(*rank)
+    /// Returns the place in line that allows the fewest attempts, if one bounds them.
+    pub fn least_patient(&self) -> Option<&Place> {
+        let (_, rank) = self.index.capped.first()?;
+        self.line.get(rank)
     }
 
     pub fn oldest_vacant(&self) -> Option<Rank> {

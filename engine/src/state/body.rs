@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::state::families::group::WaitGroup;
 use crate::state::families::lock::Lock;
 use crate::state::families::once::Once;
-use crate::state::families::policy::Policy;
+use crate::state::families::policy::{Admission, Policy};
 use crate::state::families::semaphore::Semaphore;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, UnixMs};
@@ -178,11 +178,17 @@ impl Body {
         closed.into_iter().flatten().min()
     }
 
-    /// Whether a hold with this claim may be granted now: the key is not paused, and the claim fits beside the present
-    /// holds, under this limit.
-    pub(crate) fn admits(&self, claim: Claim, limit: Option<u32>) -> bool {
-        self.paused_until().is_none()
-            && of_family!(self.value(), family => family.admits(claim, limit))
+    /// Returns what becomes of a request that nobody is before. It may be granted now if the key is not paused, and the
+    /// claim fits beside the present holds, under this limit. A pause holds back grants, and no other answers.
+    pub(crate) fn admission(
+        &self,
+        claim: Claim,
+        limit: Option<u32>,
+        max_attempts: Option<u32>,
+    ) -> Admission {
+        of_family!(self.value(), family => family.told_instead(max_attempts).unwrap_or_else(|| {
+            Admission::now_if(self.paused_until().is_none() && family.admits(claim, limit))
+        }))
     }
 
     /// Returns how much could be granted now to a request that does not wait, if nobody waits: 0 if it would be refused,

@@ -24,14 +24,14 @@ pub struct WaitGroup {
 }
 
 impl WaitGroup {
-    /// Whether the round can be finished now. `queued` says that a request waits to be added.
-    pub(crate) fn is_over(&self, queued: bool) -> bool {
+    /// Whether the round can be finished now, if no request waits to be added.
+    pub(crate) fn is_over(&self) -> bool {
         let is_open = self.has_begun() && self.tally.finished.is_none();
-        is_open && self.members.is_empty() && !queued && self.tally.owed() == 0
+        is_open && self.members.is_empty() && self.tally.owed() == 0
     }
 
-    /// Whether a WAIT is answered at once: the round has finished, or none has begun. `queued` as for
-    /// [`WaitGroup::is_over`].
+    /// Whether a WAIT is answered at once: the round has finished, or none has begun. `queued` says that a request waits
+    /// to be added.
     pub(crate) fn has_nothing_to_wait_for(&self, queued: bool) -> bool {
         self.tally.finished.is_some() || !self.has_begun() && !queued
     }

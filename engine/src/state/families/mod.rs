@@ -3,5 +3,5 @@
 pub(crate) mod group;
 pub(crate) mod lock;
 pub mod once;
-pub(in crate::state) mod policy;
+pub(crate) mod policy;
 pub(crate) mod semaphore;

@@ -14,7 +14,7 @@ use crate::change::{Change, Displaced, End, Misfit};
 use crate::heap;
 use crate::hold::Hold;
 use crate::settings::Settings;
-use crate::state::families::policy::{Policy, Retention};
+use crate::state::families::policy::{Admission, Policy, Retention};
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, Token, UnixMs};
 
@@ -135,11 +135,6 @@ impl Once {
         self.runs().is_empty() && self.done().is_none()
     }
 
-    /// Whether a request that allows this many attempts has to give up.
-    pub(crate) fn is_exhausted(&self, max_attempts: Option<u32>) -> bool {
-        max_attempts.is_some_and(|max_attempts| self.attempts >= u64::from(max_attempts))
-    }
-
     /// Returns the answer to every request once the work is done.
     pub(crate) fn answer_done(&self) -> Option<Answer> {
         let done = self.done()?;
@@ -147,6 +142,15 @@ impl Once {
             result: done.result.clone(),
             attempt: self.attempts,
         })
+    }
+
+    /// Returns the answer to a request that has to give up.
+    pub(crate) fn answer_given_up(&self) -> Answer {
+        let reason = self.reason.as_ref().map(Reason::text);
+        Answer::GivenUp {
+            reason: reason.unwrap_or_else(|| Arc::from([])),
+            attempts: self.attempts,
+        }
     }
 
     /// Takes a record, which ends a delay. It fits if the key has at most one of a live run, a late token and a completion
@@ -187,6 +191,20 @@ impl Policy for Once {
 
     fn admits(&self, _claim: Claim, _limit: Option<u32>) -> bool {
         self.may_begin()
+    }
+
+    /// Earlier requests are answered before FAILED is told. During a delay it is told at once, and no late run is left
+    /// whose DONE it must refuse.
+    fn told_instead(&self, max_attempts: Option<u32>) -> Option<Admission> {
+        if let Some(answer) = self.answer_done() {
+            return Some(Admission::Never(answer));
+        }
+        let is_exhausted = max_attempts.is_some_and(|most| self.attempts >= u64::from(most));
+        match is_exhausted && self.is_idle() {
+            true if self.is_delayed() => Some(Admission::Never(self.answer_given_up())),
+            true => Some(Admission::GiveUp),
+            false => None,
+        }
     }
 
     fn has_room_for(&self, _claim: Claim) -> bool {

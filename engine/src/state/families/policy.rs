@@ -4,11 +4,33 @@
 //! is the answer of a lock: it has no limit, nothing is kept without holds, and the only changes are those that all
 //! families share.
 
+use crate::answer::Answer;
 use crate::change::{Change, End, Limits, Misfit};
 use crate::hold::Hold;
 use crate::settings::Settings;
 use crate::state::hold_set::HoldSet;
 use crate::types::{Claim, Family, Fence, UnixMs};
+
+/// What becomes of a request that nobody is before.
+pub(crate) enum Admission {
+    /// It may be granted now.
+    Now,
+    /// It must wait.
+    Later,
+    /// It would wait in vain. It is told this answer, even if others are before it.
+    Never(Answer),
+    /// All attempts that it allows have failed: it is told FAILED.
+    GiveUp,
+}
+
+impl Admission {
+    pub(crate) fn now_if(fits: bool) -> Admission {
+        match fits {
+            true => Admission::Now,
+            false => Admission::Later,
+        }
+    }
+}
 
 /// The rules of one family, for the value of one key.
 pub(in crate::state) trait Policy {
@@ -30,6 +52,11 @@ pub(in crate::state) trait Policy {
 
     /// Whether a hold with this claim fits beside the present ones, under this limit. A pause does not count.
     fn admits(&self, claim: Claim, limit: Option<u32>) -> bool;
+
+    /// Returns what becomes of a request that is told something else than a grant, and allows so many attempts.
+    fn told_instead(&self, _max_attempts: Option<u32>) -> Option<Admission> {
+        None
+    }
 
     /// Whether a GRANT that another server decided fits. Only the server that decides compares limits.
     fn has_room_for(&self, _claim: Claim) -> bool {

@@ -4,6 +4,7 @@
 //! compared at a grant only: after it was lowered below what is in use, nothing is granted until enough holds have
 //! ended.
 
+use crate::answer::Refusal;
 use crate::change::{Change, Limits, Misfit};
 use crate::heap;
 use crate::hold::Hold;
@@ -24,6 +25,18 @@ impl Semaphore {
     pub(crate) fn available(&self) -> u64 {
         let limit = self.limits.in_force().map_or(0, u64::from);
         limit.saturating_sub(self.holds.permits())
+    }
+}
+
+/// Returns why a request is refused whose claim no semaphore with this limit ever fits, even a key that is absent.
+pub(crate) fn refusal(claim: Claim, limit: Option<u32>) -> Option<Refusal> {
+    match (claim, limit) {
+        (Claim::Permits(_), None) => Some(Refusal::NoLimit),
+        // A limit of 0 pauses the semaphore, and no number of permits is too many for a pause.
+        (Claim::Permits(permits), Some(limit)) if limit >= 1 && permits > limit => {
+            Some(Refusal::TooMany { permits, limit })
+        }
+        _ => None,
     }
 }
 
