@@ -11,7 +11,7 @@ use crate::store::deadlines::Wheel;
 use crate::store::slab::StateId;
 use crate::term::Term;
 use crate::term::fences::Fences;
-use crate::types::{Family, LeaseUs, Now, QueueId, Rank, WaiterId};
+use crate::types::{Family, LeaseUs, Now, QueueId, Rank, UnixMs, WaiterId};
 
 #[derive(Default)]
 pub struct Engine {
@@ -107,10 +107,11 @@ impl Engine {
         Some((parked.waiter, family))
     }
 
-    /// Indexes the state under its deadlines, on a server that decides.
-    pub(crate) fn index(&mut self, id: StateId) {
-        if self.term.is_serving() {
-            self.store.index(id, self.term.since(), &self.settings);
+    /// Indexes the state under its deadlines, on a server that decides: see [`Store::index`].
+    pub(crate) fn index(&mut self, id: StateId) -> (Option<LeaseUs>, Option<UnixMs>) {
+        match self.term.is_serving() {
+            true => (self.store).index(id, self.term.since(), &self.settings),
+            false => (None, None),
         }
     }
 }

@@ -161,28 +161,39 @@ impl Store {
     }
 
     /// Indexes the state under its next lease end, the moment at which its queue may go on, and the end of its
-    /// retention. Only a server that decides does so. `since` is when it began to.
-    pub fn index(&mut self, id: StateId, since: LeaseUs, settings: &Settings) {
+    /// retention. Only a server that decides does so. `since` is when it began to. Returns when to look at the index of
+    /// leases, and at the others, for this state.
+    pub fn index(
+        &mut self,
+        id: StateId,
+        since: LeaseUs,
+        settings: &Settings,
+    ) -> (Option<LeaseUs>, Option<UnixMs>) {
         let Some(state) = self.states.get_mut(id) else {
-            return;
+            return (None, None);
         };
         if self.spaces.db(state.address.space()).is_none() {
-            return;
+            return (None, None);
         }
         let holds = state.body.holds();
-        match holds.earliest(since) {
-            Some((LeaseUs(due), _)) => self.leases.schedule(id, due),
-            None => self.leases.cancel(id),
-        }
+        let lease = match holds.earliest(since) {
+            Some((LeaseUs(due), _)) => Some(LeaseUs(self.leases.schedule(id, due))),
+            None => {
+                self.leases.cancel(id);
+                None
+            }
+        };
         // RENAME moves the state but not its waiters, so index it even while requests wait.
         let idle = holds.is_empty();
-        match state.body.opens_at() {
+        let opens_at = state.body.opens_at();
+        match opens_at {
             Some(moment) => self.openings.set(id, moment, ()),
             None => drop(self.openings.remove(id)),
         }
         let until = state.body.retained_until(settings);
         let until = until.filter(|until| idle && *until != UnixMs::NEVER);
         self.note_retention(id, until);
+        (lease, opens_at.into_iter().chain(until).min())
     }
 
     /// Removes the state from all deadline indexes.

@@ -54,8 +54,8 @@ pub struct Visit<'v> {
     pub(crate) is_stored: bool,
     /// Something has changed since the queue was last served and the key was indexed.
     pub(crate) is_stale: bool,
-    /// Something may come due earlier than before the visit.
-    pub(crate) may_come_due: bool,
+    /// In how many microseconds something may come due that was not to come due before; `None` if nothing.
+    pub(crate) comes_due: Option<u64>,
     /// What was free before the first change of this visit.
     pub(crate) free_before: Option<u64>,
     /// The request that this visit is for, if it has a place in the queue.
@@ -85,7 +85,7 @@ impl<'v> Visit<'v> {
             queue,
             is_stored: key.state.is_some(),
             is_stale: false,
-            may_come_due: false,
+            comes_due: None,
             free_before: None,
             asking: None,
             answer: None,
@@ -117,6 +117,12 @@ impl<'v> Visit<'v> {
         let queue = found.unwrap_or_else(|| self.engine.queues.find_or_make(self.db, self.name));
         self.queue = Some(queue);
         queue
+    }
+
+    /// Notes that something may come due in so many microseconds; 0 if it is not known when.
+    pub(crate) fn comes_due_in(&mut self, us: u64) {
+        let earlier = self.comes_due.is_none_or(|noted| us < noted);
+        self.comes_due = if earlier { Some(us) } else { self.comes_due };
     }
 
     /// Makes the queue of the key due, if there is one.

@@ -39,8 +39,13 @@ pub(crate) fn run<R>(
         state = found(&opened)?;
     }
     let visited = run_opened(ctx, name, opened, state, now, call);
-    if was_stray || visited.may_come_due {
-        tick::arm_from(ctx, now);
+    let comes_due = if was_stray {
+        Some(0)
+    } else {
+        visited.comes_due
+    };
+    if let Some(us) = comes_due {
+        tick::arm_within(ctx, now, us);
     }
     Ok(visited.result)
 }

@@ -99,6 +99,14 @@ pub(super) fn arm_soon() {
     with_detached(arm);
 }
 
+/// [`arm`] for a caller that knows the time, and that nothing but what comes due in so many microseconds is new.
+pub(super) fn arm_within(ctx: Ctx<'_>, now: Now, us: u64) {
+    let by_us = now.mono.0.saturating_add(us);
+    if !ALARM.with(|alarm| alarm.fires_by(by_us)) {
+        arm_from(ctx, now);
+    }
+}
+
 /// [`arm`] for a caller that knows the time.
 pub(super) fn arm_from(ctx: Ctx<'_>, now: Now) {
     let wake = SHELL.with(|shell| {
@@ -125,11 +133,16 @@ impl Alarm {
         let at = now.mono.0.saturating_add(period_us);
         // Leave a timer that fires too early: it finds nothing to do and arms itself again, which is cheaper than
         // moving it whenever the earliest hold is released.
-        if self.armed_us.is_some_and(|armed| armed <= at) {
+        if self.fires_by(at) {
             return None;
         }
         self.armed_us = Some(at);
         Some(period_us)
+    }
+
+    /// Whether the timer is armed for this monotonic moment or an earlier one.
+    fn fires_by(&self, at_us: u64) -> bool {
+        self.armed_us.is_some_and(|armed| armed <= at_us)
     }
 }
 

@@ -185,7 +185,7 @@ impl Visit<'_> {
 
     /// Keeps a place from now on for the same request with QUEUE, which has come again.
     fn keep_on(&mut self, rank: Rank, client: ClientId) -> Asking {
-        self.may_come_due = true;
+        self.comes_due_in(0);
         if let Some((waiter, _)) = self.detach(rank) {
             self.engine.effects.wake(waiter, Answer::Superseded);
         }

@@ -15,8 +15,9 @@ pub struct Visited<R> {
     pub family: Option<Family>,
     /// Whether more could be granted now than before, and nobody is queued for it.
     pub is_freed: bool,
-    /// Whether something may come due earlier than before: then the caller must ask [`Engine::next_wake`].
-    pub may_come_due: bool,
+    /// In how many microseconds something may come due that was not to come due before, `None` if nothing: unless the
+    /// caller comes back as early anyway, it must ask [`Engine::next_wake`].
+    pub comes_due: Option<u64>,
 }
 
 impl Engine {
@@ -29,13 +30,16 @@ impl Engine {
     ) -> Visited<R> {
         let was_stray = self.open(key);
         let mut visit = Visit::new(self, key, now);
-        visit.may_come_due = was_stray;
+        visit.comes_due = was_stray.then_some(0);
         if visit.queue.is_some() {
             visit.note_capacity();
         }
         let result = call(&mut visit);
         if visit.is_stale {
             visit.settle();
+        }
+        if visit.engine.queues.first_due().is_some() {
+            visit.comes_due_in(0);
         }
         let before = visit.free_before;
         let before = before.filter(|_| visit.engine.effects.may_free_capacity);
@@ -44,7 +48,7 @@ impl Engine {
             state: visit.state,
             family: visit.body().map(Body::family),
             is_freed: before.is_some_and(|before| visit.free_capacity() > before),
-            may_come_due: visit.may_come_due || visit.engine.queues.first_due().is_some(),
+            comes_due: visit.comes_due,
         }
     }
 }
@@ -55,7 +59,6 @@ impl Visit<'_> {
     pub(crate) fn settle(&mut self) {
         // An empty queue counts too: its last request has just left, and the queue goes with this visit.
         let queue = self.queue.filter(|_| self.queue().is_some());
-        self.may_come_due = true;
         self.serve();
         let queued = self.queue();
         let waited = queued.is_some_and(|queue| queue.waiters() > 0);
@@ -77,7 +80,11 @@ impl Visit<'_> {
         if self.now.may_write && !keeps && self.body().is_some_and(is_over) {
             self.vanish();
         } else {
-            self.engine.index(id);
+            let (lease, moment) = self.engine.index(id);
+            let lease = lease.map(|due| due.0.saturating_sub(self.now.lease.0));
+            let moment = moment.map(|at| at.ms_left(self.now.unix()).saturating_mul(1_000));
+            let all = lease.into_iter().chain(moment);
+            all.for_each(|us| self.comes_due_in(us));
         }
         self.is_stale = false;
     }

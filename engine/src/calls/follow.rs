@@ -24,7 +24,7 @@ impl Visit<'_> {
     /// # Errors
     /// For a change that does not fit; nothing has changed then.
     pub fn follow(&mut self, family: Family, changes: &[Change]) -> Result<(), Unfollowed> {
-        self.may_come_due = true;
+        self.comes_due_in(0);
         // VANISH can only be the last change of a call.
         let (changes, vanishes) = match changes.split_last() {
             Some((Change::Vanish, before)) => (before, true),

@@ -71,6 +71,7 @@ impl Visit<'_> {
             },
             since: self.now.mono,
         };
+        self.comes_due_in(0);
         self.engine.queues.watch(queue, rank, watcher);
         self.is_stale = true;
         let waiter = Some(waiter);

@@ -11,7 +11,7 @@ impl Visit<'_> {
     /// Does the task, and then all else that is due for its key; but the end of a pause lapses no hold. While the key
     /// cannot be written, only waits run out, and every other task is put off.
     pub fn perform(&mut self, task: Task) {
-        self.may_come_due = true;
+        self.comes_due_in(0);
         let engine = &mut *self.engine;
         if !self.now.may_write && !matches!(task, Task::RunOut { .. }) {
             return engine

@@ -39,6 +39,7 @@ impl Visit<'_> {
         let (rank, kept) = (place.rank(), place.kept_place());
         let queue = self.make_queue();
         self.engine.queues.join(queue, place);
+        self.comes_due_in(0);
         self.is_stale = true;
         if let Some(kept) = kept.filter(|kept| known != Some(kept)) {
             let family = kept.claim.family();

@@ -154,7 +154,9 @@ impl Wheel {
     ///
     /// A deadline more than two years after the latest `pop_due` is out of reach: its id comes out after two years, and
     /// the caller has to schedule it again. No lease is longer than 30 days.
-    pub fn schedule(&mut self, id: StateId, deadline_us: u64) {
+    ///
+    /// Returns when to call `pop_due` for this id: see [`Wheel::next_due_us`].
+    pub fn schedule(&mut self, id: StateId, deadline_us: u64) -> u64 {
         // Round up: a tick is due from its first microsecond on, and the deadline must have passed by then.
         let tick = deadline_us.div_ceil(TICK_US).clamp(self.hand, self.reach());
         self.cancel(id);
@@ -162,7 +164,9 @@ impl Wheel {
         if chunk >= self.chunks.len() {
             self.chunks.resize_with(chunk + 1, || None);
         }
-        self.link(id, tick);
+        let slot = self.link(id, tick);
+        let shift = DIGIT_BITS * slot.level();
+        (tick >> shift << shift).saturating_mul(TICK_US)
     }
 
     /// Removes the id. Does nothing if it was not scheduled.
@@ -275,8 +279,8 @@ impl Wheel {
         earliest
     }
 
-    /// Appends an id that is in no list to the list of its slot.
-    fn link(&mut self, id: StateId, tick: u64) {
+    /// Appends an id that is in no list to the list of its slot, which it returns.
+    fn link(&mut self, id: StateId, tick: u64) -> Slot {
         let slot = self.slot_of(tick);
         let node = Node::of_id(id);
         let last = std::mem::replace(&mut self.slots[slot.index()].prev, node);
@@ -289,6 +293,7 @@ impl Wheel {
             tick_low: (tick & LOW_BITS) as u32,
         };
         self.occupied[slot.level() as usize] |= 1 << slot.digit();
+        slot
     }
 
     /// Removes an id from its list. Returns the low bits of its tick.

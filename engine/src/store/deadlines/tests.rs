@@ -264,7 +264,9 @@ fn wheel_comes_apart_into_one_chunk_per_1024_ids() {
 fn wheel_forgets_a_chunk_of_the_store_alone() {
     let mut wheel = Wheel::new(0);
     let ids = || (1..=3 * CHUNK as u32).map(id);
-    ids().for_each(|id| wheel.schedule(id, DAY_US));
+    for id in ids() {
+        wheel.schedule(id, DAY_US);
+    }
     let second = |id: &StateId| id.place().0 == 1;
     ids().filter(second).for_each(|id| wheel.cancel(id));
     wheel.forget_chunk(1);
@@ -277,7 +279,9 @@ fn wheel_forgets_a_chunk_of_the_store_alone() {
         assert_eq!(wheel.bytes_of(id), bytes, "{id:?}");
         wheel.cancel(id);
     }
-    ids().for_each(|id| wheel.schedule(id, DAY_US));
+    for id in ids() {
+        wheel.schedule(id, DAY_US);
+    }
     assert_eq!(
         (wheel.len(), wheel.bytes_of(id(CHUNK as u32 + 1))),
         (3 * CHUNK, 12)
