@@ -10,7 +10,7 @@
 use crate::module::redis::clock;
 use crate::module::redis::config;
 use crate::module::redis::context::{Ctx, Level, log};
-use crate::module::redis::gil::GilCell;
+use crate::module::redis::gil::{GilCell, GilFlag};
 use dsync_engine::Misfit;
 use dsync_engine::change::{Change, End};
 use dsync_engine::effect::Note;
@@ -22,9 +22,11 @@ const SECOND_US: u64 = 1_000_000;
 
 static JOURNAL: GilCell<Journal> = GilCell::new(Journal::default);
 
+/// Whether the log takes lines at debug. If not, no time is spent on composing them. A flag, because each change asks.
+static TAKES_DEBUG: GilFlag = GilFlag::new();
+
 struct Journal {
-    /// Whether the log takes lines at debug, and at notice. If not, no time is spent on composing them.
-    takes_debug: bool,
+    /// Whether the log takes lines at notice.
     takes_notice: bool,
     lapses: LineLimit,
     payloads: LineLimit,
@@ -35,7 +37,6 @@ struct Journal {
 impl Default for Journal {
     fn default() -> Journal {
         Journal {
-            takes_debug: false,
             takes_notice: true,
             lapses: LineLimit::default(),
             payloads: LineLimit::default(),
@@ -46,8 +47,8 @@ impl Default for Journal {
 
 impl Journal {
     /// Counts one lapse, as [`LineLimit::count`] does.
-    fn lapse(&mut self, now_us: u64) -> (bool, u64) {
-        match self.takes_debug {
+    fn lapse(&mut self, takes_debug: bool, now_us: u64) -> (bool, u64) {
+        match takes_debug {
             true => (true, 0),
             false => self.lapses.count(now_us),
         }
@@ -100,8 +101,8 @@ impl LineLimit {
 /// Asks the server for its log level, to know which lines it takes.
 pub(crate) fn read_log_level(ctx: Ctx<'_>) {
     let level = config::of_server(ctx, "loglevel").unwrap_or_default();
+    TAKES_DEBUG.set(level == b"debug");
     JOURNAL.with(|journal| {
-        journal.takes_debug = level == b"debug";
         journal.takes_notice = !matches!(&*level, b"warning" | b"nothing");
     });
 }
@@ -140,7 +141,8 @@ pub(crate) fn note(ctx: Ctx<'_>, key: &[u8], note: &Note) {
     }
     if end.how == End::Lapsed {
         let now_us = clock::monotonic_us();
-        let (has_line, unreported) = JOURNAL.with(|journal| journal.lapse(now_us));
+        let (has_line, unreported) =
+            JOURNAL.with(|journal| journal.lapse(TAKES_DEBUG.is_set(), now_us));
         report_lapses(ctx, unreported);
         if !has_line {
             return;
@@ -305,7 +307,7 @@ pub(crate) fn refused_values() -> u64 {
 
 /// Logs each grant and each end at debug.
 pub(crate) fn changes(ctx: Ctx<'_>, key: &[u8], changes: &[Change]) {
-    if !JOURNAL.with(|journal| journal.takes_debug) {
+    if !TAKES_DEBUG.is_set() {
         return;
     }
     for change in changes {
@@ -335,23 +337,20 @@ mod tests {
         let mut journal = Journal::default();
         let mut lines = 0;
         for n in 0..25 {
-            let (has_line, unreported) = journal.lapse(7 + n);
+            let (has_line, unreported) = journal.lapse(false, 7 + n);
             lines += u32::from(has_line);
             assert_eq!((has_line, unreported), (n < 10, 0), "lapse {n}");
         }
         assert_eq!((lines, journal.lapses.left_out), (10, 15));
-        assert_eq!(journal.lapse(SECOND_US - 1), (false, 0));
-        assert_eq!(journal.lapse(SECOND_US), (true, 16));
+        assert_eq!(journal.lapse(false, SECOND_US - 1), (false, 0));
+        assert_eq!(journal.lapse(false, SECOND_US), (true, 16));
         assert_eq!(journal.lapses.left_out, 0);
     }
 
     #[test]
     fn journal_at_debug_leaves_no_lapse_out() {
-        let mut journal = Journal {
-            takes_debug: true,
-            ..Journal::default()
-        };
-        assert!((0..100).all(|n| journal.lapse(n) == (true, 0)));
+        let mut journal = Journal::default();
+        assert!((0..100).all(|n| journal.lapse(true, n) == (true, 0)));
         assert_eq!(journal.lapses.left_out, 0);
     }
 }
