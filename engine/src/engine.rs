@@ -26,7 +26,7 @@ pub struct Engine {
     pub(crate) agenda: Agenda,
     pub(crate) stats: Stats,
     /// What the caller must do after a call.
-    pub effects: Effects,
+    pub effects: Box<Effects>,
 }
 
 impl Engine {

@@ -16,8 +16,8 @@ use dsync_engine::effect::Effects;
 use dsync_engine::types::{Db, Now};
 use dsync_engine::{Engine, Family, Key, StateId, Visit, Visited, WrongType};
 
-/// A buffer that is kept to be used again.
-static EFFECTS: GilCell<Effects> = GilCell::new(Effects::default);
+/// Buffers that are kept to be used again.
+static EFFECTS: GilCell<Option<Box<Effects>>> = GilCell::new(Option::default);
 
 /// Visits an open key in the engine, then carries out all consequences.
 pub(super) fn run_opened<R>(
@@ -70,12 +70,13 @@ pub(super) fn run_for_queue<R>(
 }
 
 /// Calls the engine, and takes the effects of the call, if there are any. Their buffers are swapped, to be used again.
-fn with_effects<R>(call: impl FnOnce(&mut Engine) -> R) -> (R, Option<Effects>) {
+fn with_effects<R>(call: impl FnOnce(&mut Engine) -> R) -> (R, Option<Box<Effects>>) {
     SHELL.with(|shell| {
         let result = call(&mut shell.engine);
         let effects = &mut shell.engine.effects;
         let has_any = !effects.is_empty();
-        let effects = has_any.then(|| std::mem::replace(effects, EFFECTS.with(std::mem::take)));
+        let empty = || EFFECTS.with(Option::take).unwrap_or_default();
+        let effects = has_any.then(|| std::mem::replace(effects, empty()));
         (result, effects)
     })
 }
@@ -138,7 +139,7 @@ fn carry_out(
     name: &KeyString<'_>,
     family: Option<Family>,
     is_freed: bool,
-    mut effects: Effects,
+    mut effects: Box<Effects>,
 ) {
     // Without a value there are only changes that are the same for all families: places that leave the name.
     replicate::replicate(ctx, name, family.unwrap_or(Family::Lock), &effects.changes);
@@ -161,5 +162,5 @@ fn carry_out(
     announce::announce(ctx, name.bytes(), &effects.announcements);
     waiters::decided(ctx, &mut effects.wakes);
     effects.clear();
-    EFFECTS.with(|kept| *kept = effects);
+    EFFECTS.with(|kept| *kept = Some(effects));
 }
