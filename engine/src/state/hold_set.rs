@@ -181,13 +181,7 @@ impl HoldSet {
     pub(super) fn of_sorted(holds: Vec<Hold>) -> Result<HoldSet, Misfit> {
         let tokens = holds.iter().map(|hold| (hold.token(), hold.fence()));
         let mut tokens: Vec<(Token, Fence)> = tokens.collect();
-        // `collect` would sort them as well, but compare UUIDs as arrays, which is slower.
-        tokens.sort_unstable_by(|(a, _), (b, _)| match (a, b) {
-            (Token::Uuid(a), Token::Uuid(b)) => {
-                u128::from_be_bytes(*a).cmp(&u128::from_be_bytes(*b))
-            }
-            _ => a.cmp(b),
-        });
+        tokens.sort_unstable();
         if tokens.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(Misfit::Taken);
         }
