@@ -7,8 +7,9 @@ use crate::module::redis::context::{Ctx, CtxFacts};
 use crate::module::redis::docs::KeyUse;
 use crate::module::redis::probe;
 use crate::module::{entropy, run, settings};
-use dsync_engine::Request;
+use dsync_engine::answer::Answer;
 use dsync_engine::types::{Claim, ClientId, LeaseMs, MonoUs, Now, Token};
+use dsync_engine::{Reply, Request};
 
 /// The logarithms come from ordered maps: each key has its holds by fence, by token and by deadline, and its queue by
 /// rank and by token. The server has all waiters by request, by connection and by deadline, and all EPHEMERAL holds.
@@ -60,18 +61,21 @@ pub(super) fn acquire(call: &Call<'_>, claim: Claim) -> CommandResult {
     let lease = lease.unwrap_or_else(settings::default_lease);
     // An empty OWNER means no owner.
     let owner = parsed.text(Text::Owner).filter(|text| !text.is_empty());
+    // Where the server forbids blocking, the request is a try, as with BLPOP.
+    let block_ms = parsed.number(Number::BlockMs).filter(|_| may_block);
+    let may_return = token.is_some();
+    let is_try = block_ms.is_none() && keep_ms.is_none() && !may_return;
     let reply = run::run(ctx, &call.key, |visit| {
-        let may_return = token.is_some();
+        // Before a token is made, and thrown away.
+        if is_try && visit.refuses(claim) {
+            return Reply::Now(Answer::NotGranted);
+        }
         let request = Request {
             claim,
             limit: parsed.number_u32(Number::Limit),
             max_attempts: parsed.number_u32(Number::Attempts),
             lease,
-            // Where the server forbids blocking, the request is a try, as with BLPOP.
-            wait: parsed
-                .number(Number::BlockMs)
-                .filter(|_| may_block)
-                .map(|ms| wait(ms, visit.now())),
+            wait: block_ms.map(|ms| wait(ms, visit.now())),
             keep_ms,
             token: token.unwrap_or_else(entropy::new_token),
             may_return,

@@ -11,7 +11,7 @@ use crate::change::KeptPlace;
 use crate::queue::place::{Keep, Parked, Place, Presence, Request, Standing};
 use crate::state::Body;
 use crate::state::families::policy::Admission;
-use crate::types::{ClientId, Family, MonoUs, Now, Rank, UnixMs, WaiterId};
+use crate::types::{Claim, ClientId, Family, MonoUs, Now, Rank, UnixMs, WaiterId};
 use crate::visit::{Asking, Visit};
 
 /// The outcome of a request that may wait.
@@ -111,6 +111,22 @@ impl Visit<'_> {
         }
         self.make_room(request.keep_ms.is_some())?;
         self.queue_up(request)
+    }
+
+    /// Whether a try for a lock without a token of its own is refused, and nothing else comes of it: others hold, nobody
+    /// waits and nothing has come due. Most tries end so, and what a grant needs need not be found out for them. `false`
+    /// says nothing.
+    #[must_use]
+    pub fn refuses(&self, claim: Claim) -> bool {
+        let is_quiet = self.queue.is_none() && !self.engine.term.is_walking();
+        let body = self
+            .body()
+            .filter(|_| is_quiet && self.overdue_hold().is_none());
+        body.is_some_and(|body| {
+            let is_lock = body.family() == Family::Lock && claim.family() == Family::Lock;
+            let is_open = is_lock && body.paused_until().is_none();
+            is_open && matches!(body.admission(claim, None, None), Admission::Later)
+        })
     }
 
     /// Answers the request if its token has a grant already.

@@ -7,7 +7,7 @@ use crate::steps::{Ask, Block, token};
 use dsync_engine::answer::Answer;
 use dsync_engine::change::Change;
 use dsync_engine::types::{ClientId, Fence, LeaseMs, MonoUs, Token};
-use dsync_engine::{Family, Look, Refusal, Request, Visit};
+use dsync_engine::{Family, Look, Refusal, Reply, Request, Visit};
 
 impl World {
     pub(super) fn acquire(&mut self, ask: &Ask) -> Option<Answer> {
@@ -22,7 +22,12 @@ impl World {
         let (reply, done) = self
             .primary
             .call(ask.name, ask.claim.family(), now, |visit| {
-                visit.acquire(ours)
+                let is_try = ours.wait.is_none() && ours.keep_ms.is_none() && !ours.may_return;
+                let is_refused = is_try && visit.refuses(ours.claim);
+                let reply = visit.acquire(ours);
+                let agrees = !is_refused || reply == Reply::Now(Answer::NotGranted);
+                assert!(agrees, "a try that is refused: {reply:?}");
+                reply
             });
         let outcome = self.model.acquire(ask.name, &request, now);
         // Was the grant for this request, and not for an earlier sending of it that still waited?
