@@ -108,7 +108,9 @@ impl Hooks for Callbacks {
     }
 
     fn gone(waiter: NonZeroU64) {
-        leave(WaiterId(waiter));
-        waiters::remove(WaiterId(waiter));
+        let waiter = WaiterId(waiter);
+        if !waiters::remove(waiter) {
+            leave(waiter);
+        }
     }
 }

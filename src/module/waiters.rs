@@ -48,6 +48,8 @@ struct Parked {
     client: ClientId,
     /// The engine's answer, from its decision until the reply is written.
     answer: Option<Answer>,
+    /// The engine has decided the answer, so nobody waits in its queues as this waiter.
+    is_decided: bool,
 }
 
 /// Notes a client that is about to be parked.
@@ -56,6 +58,7 @@ pub(super) fn enter(waiter: WaiterId, client: ClientId) {
         handle: None,
         client,
         answer: None,
+        is_decided: false,
     };
     WAITERS.with(|waiters| waiters.parked.insert(waiter, parked));
 }
@@ -69,11 +72,11 @@ pub(super) fn keep(waiter: WaiterId, handle: ParkedClient) {
     });
 }
 
-/// Forgets a client that is not parked any more.
-pub(super) fn remove(waiter: WaiterId) {
+/// Forgets a client that is not parked any more. Returns whether its answer was decided.
+pub(super) fn remove(waiter: WaiterId) -> bool {
     let parked = WAITERS.with(|waiters| waiters.parked.remove(&waiter));
-    // Drop the handle after the borrow ends, because that calls the server.
-    drop(parked);
+    // The handle is dropped after the borrow has ended, because that calls the server.
+    parked.is_some_and(|parked| parked.is_decided)
 }
 
 /// Takes the answer that was decided for a waiter, to write it.
@@ -104,6 +107,7 @@ pub(super) fn decided(ctx: Ctx<'_>, wakes: &mut Vec<Wake>) {
                 waiters.was_granted = true;
             }
             parked.answer = Some(wake.answer);
+            parked.is_decided = true;
             waiters.answered.extend(parked.handle.take());
             HAS_ANSWERED.set(true);
         });
@@ -161,7 +165,8 @@ pub(super) fn turn_is_over(ctx: Ctx<'_>) {
     if HAS_ANSWERED.is_set() {
         events::watch_turns(ctx);
     } else {
-        WAITERS.with(|waiters| waiters.in_flight.clear());
+        // `clear` would free the memory that the next grant takes again.
+        WAITERS.with(|waiters| waiters.in_flight.retain(|_, _| false));
     }
 }
 
