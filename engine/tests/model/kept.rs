@@ -8,9 +8,9 @@ use crate::steps::{Step, ask};
 use crate::world::World;
 use dsync_engine::answer::{Answer, FullQueue, Refusal};
 use dsync_engine::change::{Change, End, KeptPlace};
-use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, Rank, Token, UnixMs};
+use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, MonoUs, Rank, Token};
 use dsync_engine::unasked::UnaskedEnd;
-use dsync_engine::{Family, Reply, Request, Settings};
+use dsync_engine::{Family, Reply, Request, Settings, Visit, Wait};
 
 pub const KEEP_MS: u32 = 5_000;
 
@@ -464,6 +464,12 @@ impl OneKey {
             .call(KEY, Family::Lock, now, |visit| visit.acquire(request))
     }
 
+    fn ask(&mut self, request: Request) -> Done {
+        let (family, now) = (request.claim.family(), self.now);
+        let acquire = |visit: &mut Visit<'_>| visit.acquire(request);
+        self.server.call(KEY, family, now, acquire).1
+    }
+
     /// Takes the lock, and keeps places for these clients.
     pub fn with_places(clients: std::ops::RangeInclusive<u64>) -> OneKey {
         let mut one_key = OneKey::new();
@@ -500,18 +506,95 @@ pub fn client_token(client: u64) -> Token {
     Token::parse(format!("client {client}").as_bytes()).expect("legal")
 }
 
+/// The value under a name with kept places was replaced by another. A request that changes nothing must still note it,
+/// because the places are saved with it.
+#[test]
+fn kept_places_are_saved_with_the_value_that_replaced_theirs() {
+    let mut world = two_kept();
+    world.ask(ask(OTHER, Claim::Exclusive, 3));
+    world.step(&Step::Rename(OTHER, KEY));
+    assert_eq!(world.ask(exclusive(4)), Some(Answer::NotGranted));
+    assert!(world.primary.engine.unheld_places().is_empty());
+}
+
+/// A client waits on its kept place, and asks with QUEUE on another connection: the place runs out again, before all else
+/// that is due. `Server::call` checks that the caller is told so.
+#[test]
+fn place_that_is_kept_again_comes_due_earlier() {
+    let mut one_key = OneKey::with_places(1..=1);
+    let until = MonoUs(one_key.now.mono.0 + 20_000 * MS);
+    one_key.acquire(Claim::Exclusive, None, Some(Wait::Until(until)), 1);
+    assert_eq!(one_key.queue(1, None).1.wakes.len(), 1, "it is superseded");
+    let wake = one_key.server.engine.next_wake(one_key.now);
+    assert_eq!(wake, Some(u64::from(KEEP_MS) * MS));
+}
+
+/// A request that differs from its place in anything must change the place, here and on the replicas.
 #[test]
 fn asking_again_replicates_only_what_is_new() {
-    let mut one_key = OneKey::with_places(1..=1);
-    one_key.later(1_000);
-    let (_, done) = one_key.queue(1, None);
-    assert_eq!(done.changes, []);
-    let (_, done) = one_key.queue(1, Some("web-1"));
-    let [Change::Place(place)] = &done.changes[..] else {
-        panic!("its owner is new: {:?}", done.changes);
+    let mut one_key = OneKey::new();
+    let first = Request {
+        claim: Claim::Run,
+        limit: None,
+        max_attempts: Some(3),
+        lease: LeaseMs(30_000),
+        wait: None,
+        keep_ms: Some(KEEP_MS),
+        token: client_token(1),
+        may_return: true,
+        client: ClientId(7),
+        ephemeral: false,
+        owner: None,
+        may_grow: true,
     };
-    assert_eq!(place.owner.as_deref(), Some(b"web-1".as_slice()));
-    assert_eq!(place.since, UnixMs(one_key.now.unix().0 - 1_000));
+    let holder = Request {
+        token: client_token(0),
+        ..first.clone()
+    };
+    one_key.ask(holder);
+    let began = one_key.now.unix();
+    one_key.ask(first.clone());
+    one_key.later(1_000);
+    let others = [
+        Request {
+            keep_ms: Some(KEEP_MS + 1),
+            ..first.clone()
+        },
+        Request {
+            lease: LeaseMs(30_001),
+            ..first.clone()
+        },
+        Request {
+            max_attempts: None,
+            ..first.clone()
+        },
+        Request {
+            owner: Some(b"web-1".as_slice().into()),
+            ..first.clone()
+        },
+    ];
+    // Each request differs in one thing at most from the one before.
+    let again = others.into_iter().flat_map(|other| [other, first.clone()]);
+    for request in [first.clone()].into_iter().chain(again) {
+        let known = one_key.places();
+        let done = one_key.ask(request.clone());
+        let [place] = &one_key.places()[..] else {
+            panic!("one place");
+        };
+        let as_asked = KeptPlace {
+            rank: place.rank,
+            token: request.token,
+            claim: request.claim,
+            lease: request.lease,
+            keep_ms: request.keep_ms.expect("QUEUE"),
+            max_attempts: request.max_attempts,
+            owner: request.owner,
+            since: began,
+        };
+        assert_eq!(*place, as_asked);
+        let new = (known != [as_asked.clone()]).then_some(Change::Place(as_asked));
+        assert_eq!(done.changes, Vec::from_iter(new));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //!
 //! The tests:
 //! - named cases: `retries`, `order`, `places`, `kept`, `kept_elsewhere`, `ends`, `limits`, `pauses`, `rounds`, `once`,
-//!   `delays`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`;
+//!   `delays`, `keyspace`, `strays`, `roles`, `bounds`, `restored`, `operators`, `freed`;
 //! - several servers: `cluster`, `follow`; large numbers: `long_queues`, `slices`;
 //! - `exhaustive`: all sequences of a few steps; `history`: random histories.
 
@@ -36,6 +36,7 @@ mod ends;
 mod exhaustive;
 mod fixture;
 mod follow;
+mod freed;
 mod history;
 mod kept;
 mod kept_elsewhere;
