@@ -134,6 +134,7 @@ impl<'v> Visit<'v> {
 
     /// Removes the place or watcher with this rank from the queue of the key.
     pub(crate) fn leave(&mut self, rank: Rank) -> Option<Left> {
+        self.is_stale = true;
         self.engine.queues.leave(self.queue?, rank)
     }
 

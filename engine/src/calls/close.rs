@@ -69,11 +69,10 @@ impl Visit<'_> {
         }
         let Some(id) = self.state else { return };
         let now = self.now.unix();
-        if let Some(queue) = queue {
-            if let Some(body) = self.engine.store.body_mut(id) {
-                body.local().watched(self.now.unix());
-            }
-            self.engine.queues.drop_if_empty(queue);
+        if queue.is_some()
+            && let Some(body) = self.engine.store.body_mut(id)
+        {
+            body.local().watched(now);
         }
         let settings = &self.engine.settings;
         let is_over = |body: &Body| !body.outlives_use(settings, waited, now);

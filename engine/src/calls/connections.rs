@@ -62,25 +62,20 @@ impl Engine {
     /// served. If the connection has closed (`closed`), the place is left vacant for the token. A place that was kept is
     /// kept again in any case.
     pub fn undelivered(&mut self, grant: HandedOver, client: ClientId, closed: bool, now: Now) {
-        let HandedOver {
-            state,
-            fence,
-            standing,
-        } = grant;
-        let hold = self
-            .state(state)
-            .and_then(|found| found.body.holds().get(fence));
+        let state = self.state(grant.state);
+        let hold = state.and_then(|state| state.body.holds().get(grant.fence));
         // Otherwise the token has retried on another connection, which has got the hold.
         if hold.is_some_and(|hold| hold.client() == client) {
             let rejoin_ms = self.settings.rejoin_ms;
             let keeps = closed && rejoin_ms > 0;
+            let standing = grant.standing;
             let standing = standing.filter(|standing| keeps || standing.keep.is_some());
             let ending = Ending {
-                state,
+                state: grant.state,
                 how: End::Undelivered,
                 gives_back: standing.map(|standing| (standing, now.mono.after_ms(rejoin_ms))),
             };
-            self.agenda.end(fence, ending);
+            self.agenda.end(grant.fence, ending);
         }
     }
 

@@ -45,12 +45,11 @@ impl Visit<'_> {
             let is_new = self.state.is_none();
             let id = self.make_state(family);
             let id = id.ok_or_else(|| misfit(0, Misfit::Full))?;
-            if let Err((at, reason)) = self.apply_all(id, family, changes) {
-                if is_new {
-                    self.discard();
-                }
-                return Err(misfit(at, reason));
+            let applied = self.apply_all(id, family, changes);
+            if is_new && applied.is_err() {
+                self.discard();
             }
+            applied.map_err(|(at, reason)| misfit(at, reason))?;
             self.take_up(id, changes);
         }
         self.follow_places(changes);

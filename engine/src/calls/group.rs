@@ -18,7 +18,6 @@ impl Visit<'_> {
         &mut self,
         tokens: impl IntoIterator<Item = &'t Token>,
     ) -> Result<u64, WrongType> {
-        self.body_of(Family::Group)?;
         let mut ended = 0;
         for token in tokens {
             // A token that is given twice ends its member once: the second time it is not live.

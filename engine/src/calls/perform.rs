@@ -106,15 +106,14 @@ impl Visit<'_> {
             return self.engine.effects.wake(waiter, Answer::NotGranted);
         }
         let decided = self.queue().and_then(|queue| queue.answer_for(rank));
-        let decided = decided.cloned();
+        if let Some(answer) = decided.cloned() {
+            return self.tell(rank, answer);
+        }
         let Some(left) = self.leave(rank) else { return };
         let Some(parked) = left.parked() else { return };
-        if decided.is_none() {
-            self.count_timeout(left.family());
-        }
+        self.count_timeout(left.family());
         self.engine.effects.may_free_capacity = true;
-        let answer = decided.unwrap_or(Answer::NotGranted);
-        self.engine.effects.wake(parked.waiter, answer);
+        self.engine.effects.wake(parked.waiter, Answer::NotGranted);
     }
 
     /// Drops a kept place that was not asked for in time.

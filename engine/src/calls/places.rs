@@ -26,10 +26,8 @@ impl Visit<'_> {
     /// Draws the rank of a new place. The answer is that there are no more numbers.
     pub(crate) fn next_rank(&mut self) -> Result<Rank, Answer> {
         let number = self.engine.term.fences.next(self.now);
-        match number < Fence::MAX {
-            true => Ok(Rank(number)),
-            false => Err(Answer::NotGranted),
-        }
+        let rank = (number < Fence::MAX).then_some(Rank(number));
+        rank.ok_or(Answer::NotGranted)
     }
 
     /// Puts a place into the queue. If it is kept and differs from what others know of it, that is recorded, and a name

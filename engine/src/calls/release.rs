@@ -57,7 +57,6 @@ impl Visit<'_> {
         self.part(&left, Answer::Withdrawn);
         // New requests may have had to queue behind this one only, so the key may be free for them.
         self.engine.effects.may_free_capacity = true;
-        self.is_stale = true;
         true
     }
 
@@ -69,9 +68,7 @@ impl Visit<'_> {
         if found {
             self.end(fence, End::Revoked);
         }
-        let revoked = found || self.withdraw_place(family, Rank(fence));
-        self.is_stale |= revoked;
-        Ok(revoked)
+        Ok(found || self.withdraw_place(family, Rank(fence)))
     }
 
     /// Starts a new lease from now, with the last duration unless another is given. Returns whether the token still
