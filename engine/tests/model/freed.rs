@@ -4,7 +4,7 @@ use crate::fixture::MS;
 use crate::kept::client_token;
 use crate::long_queues::{KEY, OneKey};
 use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, MonoUs};
-use dsync_engine::{Family, Request, Visit, Wait};
+use dsync_engine::{Family, Request, Visit};
 
 const WAIT_MS: u64 = 5_000;
 
@@ -65,7 +65,7 @@ fn permit_is_free_when_the_only_request_that_waits_has_left() {
         one_key.frees(|visit| drop(visit.acquire(request(0, 1))));
         let until = MonoUs(one_key.now.mono.0 + WAIT_MS * MS);
         let waits = Request {
-            wait: (!keeps).then_some(Wait::Until(until)),
+            wait: (!keeps).then_some(until),
             keep_ms: keeps.then_some(WAIT_MS as u32),
             ..request(1, 2)
         };

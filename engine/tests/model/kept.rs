@@ -10,7 +10,7 @@ use dsync_engine::answer::{Answer, FullQueue, Refusal};
 use dsync_engine::change::{Change, End, KeptPlace};
 use dsync_engine::types::{Claim, ClientId, Fence, LeaseMs, MonoUs, Rank, Token};
 use dsync_engine::unasked::UnaskedEnd;
-use dsync_engine::{Family, Reply, Request, Settings, Visit, Wait};
+use dsync_engine::{Family, Reply, Request, Settings, Visit};
 
 pub const KEEP_MS: u32 = 5_000;
 
@@ -523,7 +523,7 @@ fn kept_places_are_saved_with_the_value_that_replaced_theirs() {
 fn place_that_is_kept_again_comes_due_earlier() {
     let mut one_key = OneKey::with_places(1..=1);
     let until = MonoUs(one_key.now.mono.0 + 20_000 * MS);
-    one_key.acquire(Claim::Exclusive, None, Some(Wait::Until(until)), 1);
+    one_key.acquire(Claim::Exclusive, None, Some(until), 1);
     assert_eq!(one_key.queue(1, None).1.wakes.len(), 1, "it is superseded");
     let wake = one_key.server.engine.next_wake(one_key.now);
     assert_eq!(wake, Some(u64::from(KEEP_MS) * MS));
