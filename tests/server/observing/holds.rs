@@ -210,6 +210,17 @@ fn walk_finds_holds_whose_keys_move_meanwhile() {
 }
 
 #[test]
+fn cursor_of_another_form_is_refused_and_named() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for cursor in ["1", "00", "-1", "1-"] {
+        let text = format!("ERR a cursor is 0 or what the last call returned, not '{cursor}'");
+        let reply = ask(&mut client, format!("DSYNC.HOLDS {cursor}"));
+        assert_eq!(reply, Reply::Error(text));
+    }
+}
+
+#[test]
 fn renamed_hold_has_no_place_until_it_is_found() {
     let server = Server::start();
     let mut client = server.connect();
